@@ -1,4 +1,4 @@
-//! Memory as a contract: what a plan takes without limits, and how it fits itself into them.
+//! Memory limits: a plan's memory without limits, and how it fits into them.
 
 mod common;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// The job of the README: 256 images of 224x224 in f16 from 500x375, 2 batches ahead, 16 workers.
+/// The README's job: 256 images of 224x224 in f16 from 500x375, 2 prefetched batches, 16 workers.
 fn job() -> (Chain, Settings) {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
@@ -46,7 +46,7 @@ fn device(plan: &Plan) -> &DevicePlan {
     plan.device.as_ref().unwrap()
 }
 
-/// What gives way, the last first.
+/// Numbers that limits reduce, in reverse order of reduction.
 fn kept(plan: &Plan) -> [usize; 5] {
     let device = device(plan);
     let of = |route| device.routes.iter().find(|it| it.route == route).map(|it| it.decoders);
@@ -59,7 +59,7 @@ fn total(plan: &Plan, memory: Memory) -> u64 {
     plan.footprint.total_bytes(memory)
 }
 
-/// The smallest limit that a refusal names for a key.
+/// Parses the smallest limit that an error names for a key.
 fn named(error: &Error, key: &str) -> Option<u64> {
     let text = error.to_string();
     let (_, rest) = text.split_once(key)?;
@@ -67,9 +67,9 @@ fn named(error: &Error, key: &str) -> Option<u64> {
     rest.split_once(' ')?.0.parse().ok()
 }
 
-/// The promise of the README, with every route in use.
+/// The README's promise, with every route in use.
 #[test]
-fn a_batch_of_256_takes_less_than_300_mib_of_device_memory() {
+fn a_batch_of_256_needs_less_than_300_mib_of_device_memory() {
     let plan = limited(None, None).unwrap();
     let routes: Vec<Route> = device(&plan).routes.iter().map(|it| it.route).collect();
     assert_eq!(routes, Route::ALL);
@@ -81,7 +81,7 @@ fn a_batch_of_256_takes_less_than_300_mib_of_device_memory() {
     assert!(plan.reductions.is_empty());
 }
 
-/// Between decoder and kernel there is a number of samples that the batch does not change.
+/// The number of samples between decoder and kernel does not depend on the batch size.
 #[test]
 fn only_the_slots_grow_with_the_batch() {
     let (chain, settings) = job();
@@ -96,7 +96,7 @@ fn only_the_slots_grow_with_the_batch() {
 }
 
 #[test]
-fn pages_are_as_many_as_all_hands_can_hold() {
+fn pages_suffice_for_all_threads() {
     let plan = limited(None, None).unwrap();
     let all = device(&plan);
     assert_eq!(all.pages, 16 + all.group + 3 * all.hardware_group);
@@ -110,15 +110,15 @@ fn pages_are_as_many_as_all_hands_can_hold() {
     assert!(plan.footprint.row(rows::nvjpeg(Route::NvjpegHardware)).is_none());
     settings.decode.placement = Placement::Cpu;
     let plan = Plan::new(&chain, &settings, &facts).unwrap();
-    assert_eq!(device(&plan).encoded_bytes, 0, "nothing that is encoded goes to the device");
+    assert_eq!(device(&plan).encoded_bytes, 0, "nothing encoded goes to the device");
     let in_host = |row: &&feedwater::footprint::Row| row.memory == Memory::Host;
     let encoded = plan.footprint.rows.iter().filter(in_host).find(|row| row.name == rows::ENCODED);
     assert_eq!(encoded.unwrap().total_bytes(), 16 * 120_000);
 }
 
-/// A finished sample fits into an upload in any case, a window's pixels where the CPU may decode them.
+/// A finished sample always fits into an upload; a window's pixels fit if the CPU may decode them.
 #[test]
-fn uploads_have_room_for_what_the_cpu_makes() {
+fn uploads_fit_the_output_of_the_cpu() {
     let (chain, mut settings) = job();
     settings.output.dtype = DType::F32;
     let small = facts(Size::new(40, 30), 1000);
@@ -136,16 +136,16 @@ fn uploads_have_room_for_what_the_cpu_makes() {
     }
 }
 
-/// One enormous file does not make every page as large.
+/// One enormous file does not enlarge every page.
 #[test]
-fn a_page_has_room_for_files_in_proportion_to_its_pixels() {
+fn a_pages_file_buffer_is_proportional_to_its_pixels() {
     let (chain, settings) = job();
     let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 50 << 20)).unwrap();
     let page = device(&plan);
     assert_eq!(page.image_pixels, 500 * 375 * 5 / 4);
     assert_eq!(page.encoded_bytes, (2 * page.image_pixels).next_multiple_of(256));
     let beyond = plan.footprint.row("files beyond a page").unwrap();
-    // 16 workers, and the thread that makes what the engines refuse.
+    // 16 workers, and the thread that decodes images refused by the engines.
     assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 17 * (50 << 20)));
     assert!(limited(None, None).unwrap().footprint.row("files beyond a page").is_none());
 }
@@ -162,9 +162,9 @@ fn a_limit_that_is_not_reached_changes_nothing() {
     assert!(!less.reductions.is_empty());
 }
 
-/// The order in which things give way, seen from ever smaller limits.
+/// The order of reductions under ever smaller limits.
 #[test]
-fn pages_give_way_first_and_prefetch_before_the_least_of_everything() {
+fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let free = limited(None, None).unwrap();
     let full = kept(&free);
     let bytes = total(&free, Memory::Device);
@@ -172,13 +172,13 @@ fn pages_give_way_first_and_prefetch_before_the_least_of_everything() {
     let plan = limited(Some(bytes - 1), None).unwrap();
     assert_eq!(kept(&plan), [full[0], full[1], full[2], full[3], full[4] - 1]);
 
-    // As little as there is with 2 ahead: nothing else goes below what is lean.
+    // The least memory with 2 prefetched batches: everything else is lean.
     let plans = (0..).map(|step| limited(Some(bytes - step * MIB / 2), None).unwrap());
     let lean = plans.take_while(|plan| plan.prefetch == 2).last().unwrap();
     assert!(kept(&lean)[1..].iter().zip([4, 2, 4, 4]).all(|(have, lean)| *have >= lean));
     assert!(kept(&lean)[1..].iter().zip(&full[1..]).all(|(have, full)| have < full), "{lean}");
 
-    // With one batch less there is room for nearly everything else again.
+    // With one batch less, nearly everything else fits again.
     let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
     assert_eq!(kept(&plan), [1, full[1], full[2], full[3], full[4]]);
     assert_eq!(plan.slots(), 2);
@@ -187,9 +187,9 @@ fn pages_give_way_first_and_prefetch_before_the_least_of_everything() {
     assert_eq!(plan.reductions.len(), 1);
 }
 
-/// What is chosen gives way as what is set, and is within what is left.
+/// Automatic prefetch is reduced like a fixed one, and stays within the remaining memory.
 #[test]
-fn chosen_batches_ahead_are_within_what_a_limit_leaves() {
+fn automatic_prefetch_stays_within_the_limit() {
     let auto = |limit| {
         let (chain, mut settings) = job();
         settings.loader.prefetch = Count::Auto;
@@ -204,9 +204,9 @@ fn chosen_batches_ahead_are_within_what_a_limit_leaves() {
         assert_eq!(plan.ahead_batches, Bounds { least: 1, start: 2, most });
         let words = format!("less    prefetch {most} instead of 8: limits.device_memory\n");
         assert!(plan.to_string().contains(&words), "{plan}");
-        assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else gives way before it");
+        assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else is reduced before it");
     }
-    // From there on as where it is set.
+    // Below that, the same as with a fixed prefetch.
     let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);
     let plan = auto(limit);
     assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));
@@ -220,7 +220,7 @@ fn chosen_batches_ahead_are_within_what_a_limit_leaves() {
     assert_eq!(plan.ahead_batches, Bounds { least: most, start: most, most });
 }
 
-/// Page-locked memory holds no slots: a limit of it takes none away.
+/// Pinned memory holds no slots: limiting it removes none.
 #[test]
 fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
     let free = limited(None, None).unwrap();
@@ -235,7 +235,7 @@ fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
 }
 
 #[test]
-fn too_small_a_limit_is_refused_with_the_rows_and_the_smallest_that_would_do() {
+fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     let error = limited(Some(64 * MIB), None).unwrap_err();
     let text = error.to_string();
     let least = named(&error, "limits.device_memory").unwrap();
@@ -253,7 +253,7 @@ fn too_small_a_limit_is_refused_with_the_rows_and_the_smallest_that_would_do() {
     assert!(both.contains(rows::UPLOADS), "{both}");
 }
 
-/// Limits of a machine's memory say nothing about a plan that takes none of it.
+/// Device memory limits do not apply to a plan that uses no device memory.
 #[test]
 fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
     let mut settings = Settings::default();
@@ -263,7 +263,7 @@ fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
     assert!(Plan::new(&training(), &settings, &facts).unwrap().reductions.is_empty());
 }
 
-/// A plan for the CPU under a limit of host memory.
+/// A CPU plan under a host memory limit.
 fn on_host(limit: Option<u64>, workers: Count, prefetch: Count) -> Result<Plan, Error> {
     let (chain, mut settings) = job();
     settings.limits.host_memory = limit;
@@ -274,9 +274,9 @@ fn on_host(limit: Option<u64>, workers: Count, prefetch: Count) -> Result<Plan, 
     Plan::new(&chain, &settings, &facts)
 }
 
-/// From no limit down to the smallest: batches ahead give way first, then workers that are chosen, then nothing.
+/// From no limit down to the smallest: prefetch is reduced first, then automatic workers, then nothing.
 #[test]
-fn host_memory_is_kept_by_batches_ahead_and_then_by_chosen_workers() {
+fn host_limits_reduce_prefetch_and_then_automatic_workers() {
     let host = |plan: &Plan| total(plan, Memory::Host);
     for (workers, prefetch) in [
         (Count::Auto, Count::Auto),
@@ -316,9 +316,9 @@ fn host_memory_is_kept_by_batches_ahead_and_then_by_chosen_workers() {
     }
 }
 
-/// With a device page-locked memory is the host's too, and batches are not.
+/// With a device, pinned memory counts as host memory, and batches do not.
 #[test]
-fn host_memory_counts_page_locked_memory_and_leaves_batches_on_a_device() {
+fn host_limits_count_pinned_memory_and_not_batches_on_a_device() {
     let limited = |limit| {
         let (chain, mut settings) = job();
         settings.limits.host_memory = limit;
@@ -336,7 +336,7 @@ fn host_memory_counts_page_locked_memory_and_leaves_batches_on_a_device() {
     assert!(limited(Some(smallest - 1)).is_err());
 }
 
-/// What limits must not change: everything but how many of what goes round.
+/// Whether everything but the number of circulating buffers is equal.
 fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
     let (x, y) = (device(a), device(b));
     a.shape == b.shape
@@ -380,15 +380,15 @@ fn settings() -> impl Strategy<Value = (Settings, Facts)> {
         })
 }
 
-/// A limit as a share of what there would be without one.
+/// A limit as a share of the unlimited size.
 fn share() -> impl Strategy<Value = Option<f64>> {
     prop::option::of(0.0..1.1)
 }
 
 proptest! {
-    /// Either the footprint is within both limits, or the plan is refused with the smallest ones that would do.
+    /// Either the footprint is within both limits, or the error names the smallest possible limits.
     #[test]
-    fn a_plan_is_within_its_limits_or_refused(
+    fn a_plan_is_within_its_limits_or_an_error(
         (settings, facts) in settings(), on_device in share(), pinned in share(),
     ) {
         let plan = |device_memory, pinned_memory| {
@@ -417,7 +417,7 @@ proptest! {
                     prop_assert!(it.count >= 1 && it.count < it.instead_of && !it.limits.is_empty());
                 }
                 prop_assert_eq!(changed, !fitted.reductions.is_empty());
-                // Under a larger limit the first difference is a larger number.
+                // Under a larger limit, the first number that differs is larger.
                 let more = |limit: Option<u64>| limit.map(|bytes| bytes + bytes / 7);
                 let larger = plan(more(limits[0].1), limits[1].1).unwrap();
                 prop_assert!(kept(&larger) >= kept(&fitted));

@@ -1,5 +1,5 @@
-//! `Loader::choose` on other threads, while the consumer takes batches and ends the windows that are measured: nothing waits
-//! for ever, no byte changes, every sample comes once, and nothing is left.
+//! `Loader::choose` on other threads, while the consumer takes batches and ends measurement windows: nothing hangs, no byte
+//! changes, every sample appears once, and nothing leaks.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -23,15 +23,15 @@ use serde_json::Value;
 use simulated::images::{assert_clean, libjpeg};
 use simulated::{Schedule, exclusive, runtime};
 
-/// Threads that choose.
+/// Number of threads that call `choose`.
 const CHOOSERS: u64 = 3;
-/// Samples of an epoch, six batches.
+/// Samples per epoch, in six batches.
 const SAMPLES: u64 = 24;
 const EPOCHS: u64 = 3;
-/// What has not ended by then waits for ever.
+/// Timeout that only a hanging test reaches.
 const LONG: Duration = Duration::from_secs(240);
 
-/// Images that know who holds them.
+/// Images that count their owners.
 struct Held {
     images: Memory,
     _held: Arc<()>,
@@ -64,7 +64,7 @@ fn free(held: &Arc<()>) -> LoaderBuilder {
     builder(held).auto_workers().auto_prefetch().cpu_threads(Some(5))
 }
 
-/// What is fixed, and nobody chooses.
+/// The bytes with fixed settings.
 fn expected() -> Vec<Vec<u8>> {
     let loader = builder(&Arc::new(())).device(DeviceChoice::Cpu).workers(2).build().unwrap();
     let mut all = Vec::new();
@@ -74,7 +74,7 @@ fn expected() -> Vec<Vec<u8>> {
     all
 }
 
-/// All that may be chosen.
+/// All possible choices.
 fn choices(loader: &Loader) -> Vec<Choice> {
     let plan = loader.plan();
     let (workers, ahead) = (plan.workers, plan.ahead_batches);
@@ -102,12 +102,12 @@ impl Random {
     }
 }
 
-/// Runs what must end, elsewhere.
+/// Runs code on another thread, and fails unless it ends.
 fn ends(what: impl FnOnce() + Send + 'static) {
     let (sender, over) = channel();
     let thread = thread::spawn(move || {
         what();
-        // The other end waits for it.
+        // The receiver waits for it.
         sender.send(()).unwrap();
     });
     match over.recv_timeout(LONG) {
@@ -117,7 +117,7 @@ fn ends(what: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Set when it is dropped, so that others end also where the consumer fails.
+/// Sets its flag on drop, so that other threads end even if the consumer panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -126,8 +126,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Takes all epochs, while others choose from the moment on when the batch of the number `begin` is asked for, for which it
-/// rests.
+/// Consumes all epochs. Other threads start to choose when batch `begin` is requested, for which the consumer pauses for `rest`.
 fn consume(loader: &Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8>> {
     let valid = choices(loader);
     let (asked, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -138,7 +137,7 @@ fn consume(loader: &Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8
             thread::yield_now();
         }
         (0..random.below(3000)).for_each(|_| std::hint::spin_loop());
-        // Once at least.
+        // At least once.
         loop {
             loader.choose(valid[random.below(valid.len() as u64) as usize]).unwrap();
             assert!(valid.contains(&loader.choice()));
@@ -180,26 +179,26 @@ fn consume(loader: &Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8
     })
 }
 
-/// One loader from its beginning to its end.
+/// Runs one loader from start to end.
 fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duration), seed: u64) {
     let held = Arc::new(());
     let loader = on(free(&held)).build().unwrap();
     assert!(choices(&loader).len() > 8, "{:?}", choices(&loader));
     let batches = consume(&loader, begin, rest, seed);
-    assert!(batches == expected(), "bytes depend on what is chosen; begin {begin}, seed {seed}");
+    assert!(batches == expected(), "the bytes depend on the choice; begin {begin}, seed {seed}");
     let stats = loader.stats();
     assert_eq!(stats.images, EPOCHS * SAMPLES);
     assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{:?}", stats.outcomes);
 
     let last = loader.decisions().last().cloned().unwrap();
-    assert_eq!((last.choice, &*last.why), (loader.choice(), "by hand"), "what is chosen stays");
+    assert_eq!((last.choice, &*last.why), (loader.choice(), "by hand"), "the last choice stays");
     drop(loader);
     assert_eq!(Arc::strong_count(&held), 1, "a thread is left");
 }
 
 /// The second batch begins the first window.
 const BEGINS: (u64, Duration) = (2, Duration::ZERO);
-/// A window has five batches and lasts for 50 ms: this one ends it, and a thread decides.
+/// A window has five batches and at least 50 ms: this batch ends it, and a thread decides.
 const ENDS: (u64, Duration) = (8, Duration::from_millis(51));
 
 #[test]
@@ -210,7 +209,7 @@ fn choosing_while_a_window_begins() {
     });
 }
 
-/// Whoever ends a window looks at what is chosen, and whoever chooses ends what is measured.
+/// The thread that ends a window reads the current choice, and a thread that chooses ends the measurement.
 #[test]
 fn choosing_while_a_window_ends() {
     ends(|| {
@@ -233,7 +232,7 @@ fn choosing_what_is_on_the_device() {
     });
 }
 
-/// Whether two workers decode at one time, while only operators are on the device.
+/// Whether two workers decode at the same time while only operators are on the device.
 fn decode_together(most: Option<usize>) -> bool {
     let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
     let loader = Loader::builder(Memory::new(images).unwrap(), training()).batch(4).workers(2);
@@ -256,11 +255,11 @@ fn decode_together(most: Option<usize>) -> bool {
         .collect();
     assert!(spans.len() > 40, "{}", spans.len());
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Written to a nanosecond, in microseconds.
+    // Timestamps are microseconds with a resolution of one nanosecond.
     spans.windows(2).any(|pair| pair[1].0 + 0.002 < pair[0].1)
 }
 
-/// None is left to read for a device that does not decode, unless the settings say so.
+/// No worker only reads for a device that does not decode, unless the settings say so.
 #[test]
 fn all_workers_decode_where_only_operators_are_on_the_device() {
     ends(|| {
@@ -274,7 +273,7 @@ fn all_workers_decode_where_only_operators_are_on_the_device() {
 
 /// A loop that chooses with every batch, for weeks.
 #[test]
-fn of_choices_by_hand_the_last_one_is_kept() {
+fn only_the_last_manual_choice_is_stored() {
     let loader = free(&Arc::new(())).device(DeviceChoice::Cpu).build().unwrap();
     let all = choices(&loader);
     for &choice in all.iter().cycle().take(1000) {

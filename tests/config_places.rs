@@ -1,4 +1,4 @@
-//! Every error about a pipeline file says where the file has it, whenever it is found.
+//! Locations of errors in the pipeline file, whenever an error is found.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn problem(error: &Error) -> &str {
     }
 }
 
-/// The error of a text, as far as the plan.
+/// Returns the error of a text, up to the plan.
 fn planned(text: &str, base: &Path) -> Error {
     let plan = || -> Result<_> {
         Pipeline::from_toml(text, base)?.builder()?.device(DeviceChoice::Cpu).plan()
@@ -35,7 +35,7 @@ fn planned(text: &str, base: &Path) -> Error {
     plan().err().unwrap_or_else(|| panic!("{text}"))
 }
 
-/// A folder with images in `data`.
+/// Creates a folder with images in `data`.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -45,7 +45,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_the_text_says_has_its_line_and_column() {
+fn errors_in_the_text_have_line_and_column() {
     let source = "[source]\ndirectory = \"data\"\n";
     for (text, key, line, column) in [
         ("[loader]\nbatch = 0", "loader.batch", 4, 1),
@@ -68,11 +68,11 @@ fn what_the_text_says_has_its_line_and_column() {
             3,
             42,
         ),
-        // What is missing is missing from its table.
+        // A missing key is located at its table.
         ("[[chain]]\nop = \"flip\"\n[[chain]]\nwidth = 3", "chain[1].op", 5, 1),
         ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height", 3, 1),
     ] {
-        // A key without a section stands before the first one.
+        // A key outside any section precedes the first one.
         let (text, moved) = match text.starts_with('[') {
             true => (format!("{source}{text}"), 0),
             false => (format!("{text}\n{source}"), 2),
@@ -83,7 +83,7 @@ fn what_the_text_says_has_its_line_and_column() {
 }
 
 #[test]
-fn nested_sources_have_places_too() {
+fn nested_sources_have_locations_too() {
     for (text, key, line, column) in [
         ("[source]", "source", 1, 2),
         ("[loader]\nbatch = 3", "source", 1, 1),
@@ -107,9 +107,9 @@ fn nested_sources_have_places_too() {
     }
 }
 
-/// Errors of the source, of the plan and of the loader come after the file was read.
+/// Errors of the source, the plan and the loader arise after the file was parsed.
 #[test]
-fn what_is_found_later_has_its_place() {
+fn later_errors_have_locations_too() {
     let dir = folder();
     let source = "[source]\ndirectory = \"data\"\n";
     for (text, key, line, column) in [
@@ -150,16 +150,16 @@ fn what_is_found_later_has_its_place() {
         let error = planned(&text, dir.path());
         assert_eq!(place(&error), (key.into(), line, column), "{text}\n{error}");
     }
-    // A default that the file does not say stands nowhere else than in its section.
+    // A default that the file does not mention is located at its section.
     let text = format!("{source}[loader]\nseed = 1\n{CHAIN}");
     let pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
     let built = pipeline.builder().unwrap().device(DeviceChoice::Cpu).build();
     assert_eq!(place(&built.err().unwrap()), ("loader.batch".into(), 3, 2));
 }
 
-/// What a setting asks for and the machine does not have is no fault of the setting, and has its place.
+/// A setting that needs missing hardware is an environment error, and has a location.
 #[test]
-fn a_placement_on_a_gpu_that_is_not_there_has_its_place() {
+fn a_placement_on_a_missing_gpu_has_a_location() {
     let dir = folder();
     let source = "[source]\ndirectory = \"data\"\n";
     for (text, key, line, column) in [
@@ -185,7 +185,7 @@ fn a_placement_on_a_gpu_that_is_not_there_has_its_place() {
             assert!(error.to_string().contains(&format!("; {key} asks for")), "{error}");
             assert!(at.excerpt().contains("placement"), "{}", at.excerpt());
         }
-        // What the program asks for, and not the file, has no place in it.
+        // A request by the program, not by the file, has no location.
         if key.starts_with("chain") {
             let changed = builder().decode(Placement::Gpu).plan().unwrap_err();
             assert!(changed.location().is_none(), "{changed}");
@@ -195,7 +195,7 @@ fn a_placement_on_a_gpu_that_is_not_there_has_its_place() {
 }
 
 #[test]
-fn what_the_program_has_changed_is_not_blamed_on_the_file() {
+fn settings_changed_by_the_program_have_no_location() {
     let dir = folder();
     let text = format!("[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\n{CHAIN}");
     let mut pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
@@ -216,7 +216,7 @@ fn what_the_program_has_changed_is_not_blamed_on_the_file() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_as_toml_has_a_place() {
+fn a_toml_syntax_error_has_a_location() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.toml");
     for (bytes, line, column) in [
@@ -241,14 +241,14 @@ fn a_file_that_cannot_be_read_as_toml_has_a_place() {
 }
 
 #[test]
-fn a_pipeline_file_without_an_end_is_not_read_to_its_end() {
+fn an_endless_pipeline_file_is_not_read_to_its_end() {
     let error = Pipeline::from_file("/dev/zero").unwrap_err();
     assert!(matches!(&error, Error::Io { path, .. } if path == Path::new("/dev/zero")), "{error}");
 }
 
-/// Key, the path as it is written, the path that was looked at, and what it was relative to.
+/// Key, the path as written, the resolved path, and the folder it was relative to.
 #[test]
-fn a_folder_that_is_missing_is_an_error_of_its_key() {
+fn a_missing_folder_is_an_error_of_its_key() {
     let dir = folder();
     let file = dir.path().join("p.toml");
     for (text, key, line, written, looked_at) in [
@@ -279,9 +279,9 @@ fn a_folder_that_is_missing_is_an_error_of_its_key() {
     assert!(!problem(&error).contains("relative"), "{error}");
 }
 
-/// The environment's fault stays one, and gets the key.
+/// An environment error stays one, and names the key.
 #[test]
-fn a_folder_that_is_there_and_cannot_be_read_names_its_key() {
+fn an_unreadable_folder_is_an_error_that_names_its_key() {
     let dir = folder();
     fs::write(dir.path().join("plain"), "").unwrap();
     let error = planned(&format!("[source]\ndirectory = \"plain\"\n{CHAIN}"), dir.path());

@@ -1,8 +1,8 @@
-//! What `explain` says of runs beside other programs, or under a CPU quota.
+//! `explain` on runs beside other programs, or under a CPU quota.
 //!
-//! Each file of `tests/golden/contention/` is what `feedwater explain --save` measured on two cores: beside programs that spin, under a
-//! quota of a control group, and without either; most have what was measured after the setting in them was changed, in the
-//! same company. So nothing here depends on the load of the machine that runs the tests.
+//! Each file of `tests/golden/contention/` was measured by `feedwater explain --save` on two cores: beside programs that spin,
+//! under a control group's quota, or without either. Most also hold the measurement after the setting in them was changed, under
+//! the same conditions. So the tests do not depend on the load of the machine that runs them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,11 @@ use feedwater::explain::{Cause, Options, Report, Spent, explain};
 use feedwater::measure::{ProcessorProfile, Profile};
 use serde_json::Value;
 
-/// The model of a contended run misses what was measured by no more.
+/// Largest relative error of a contended run's model.
 const ERROR: f64 = 0.15;
-/// Of the workers' time so much may be in no stage and no wait.
+/// Largest fraction of the workers' time in no stage and no wait.
 const UNEXPLAINED: f64 = 0.1;
-/// What was promised, by what was measured then. Other programs do not take as much at all times; what is promised too much is
-/// worse than what is promised too little.
+/// Measured throughput relative to the prediction. Other programs' load varies; predicting too much is worse than too little.
 const KEPT: std::ops::Range<f64> = 0.6..1.15;
 
 struct Case {
@@ -49,7 +48,7 @@ fn report(profile: &Profile) -> Report {
 }
 
 #[test]
-fn who_has_the_processors_is_named_and_the_model_does_what_was_measured() {
+fn the_competing_load_is_named_and_the_model_fits_the_measurement() {
     let cases = cases();
     for planted in [Cause::OtherPrograms, Cause::Quota, Cause::Decoding] {
         assert!(cases.iter().any(|it| it.planted == planted), "no case of {planted:?}");
@@ -86,7 +85,7 @@ fn the_workers_time_is_explained() {
 }
 
 #[test]
-fn what_is_promised_beside_others_is_kept_beside_them() {
+fn gains_predicted_under_contention_hold_under_contention() {
     let mut promises = 0;
     for Case { name, profile, after, .. } in cases() {
         let report = report(&profile);
@@ -100,9 +99,9 @@ fn what_is_promised_beside_others_is_kept_beside_them() {
     assert!(promises >= 2);
 }
 
-/// Threads that share what is there are not promised what others have.
+/// Threads that share the available cores are not predicted to gain other programs' share.
 #[test]
-fn more_workers_are_no_remedy_for_other_programs() {
+fn more_workers_do_not_help_against_other_programs() {
     for Case { name, profile, planted, .. } in cases() {
         let report = report(&profile);
         let workers = report.knobs.iter().find(|it| it.setting.starts_with("loader.workers"));
@@ -111,7 +110,7 @@ fn more_workers_are_no_remedy_for_other_programs() {
     }
 }
 
-/// As a profile of a kernel that does not tell, or of an older version of this crate.
+/// Returns the profile as of a kernel without scheduler statistics, or of an older version of this crate.
 fn untold(mut profile: Profile) -> Profile {
     profile.processors = ProcessorProfile::default();
     profile.consumer.waited_for_processor = None;
@@ -122,9 +121,9 @@ fn untold(mut profile: Profile) -> Profile {
     profile
 }
 
-/// The runs beside others as they looked before: models that did twice and ten times what was measured.
+/// Contended runs as they looked before: models that reach two and ten times the measured throughput.
 #[test]
-fn nothing_is_promised_where_the_model_does_not_do_what_was_measured() {
+fn no_gain_is_predicted_if_the_model_misses_the_measurement() {
     let mut doubtful = 0;
     for Case { name, profile, .. } in cases() {
         let report = report(&untold(profile));

@@ -1,5 +1,4 @@
-//! The device's time, against the simulated machine, whose streams have clocks of their own: what is measured, that nobody
-//! waits for it, and what NVML tells.
+//! Device time on the simulated machine, whose streams have their own clocks: measured values, no added waits, and NVML readings.
 
 mod common;
 mod simulated;
@@ -30,7 +29,7 @@ fn clean(machine: &Simulated, what: &str) {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
 }
 
-/// What comes about in the end; a test that waits in vain fails.
+/// Waits for a value; fails after a timeout.
 fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
@@ -42,7 +41,7 @@ fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// How often the host has waited.
+/// Number of host waits so far.
 fn host_waits(machine: &Simulated) -> u64 {
     let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
     waits.iter().map(|name| machine.calls(name)).sum()
@@ -57,7 +56,7 @@ fn stopwatch(spans: usize) -> (Arc<Device>, Stream, Stopwatch, Arc<DeviceMeter>)
 }
 
 #[test]
-fn a_span_takes_what_its_operations_take_whatever_the_schedule() {
+fn a_span_equals_the_time_of_its_operations_on_every_schedule() {
     let machine = exclusive();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
@@ -83,7 +82,7 @@ fn a_span_takes_what_its_operations_take_whatever_the_schedule() {
 }
 
 #[test]
-fn nobody_waits_and_no_event_is_made_later() {
+fn measuring_adds_no_waits_and_creates_no_events_later() {
     let machine = exclusive();
     machine.schedule(Schedule::Lazy);
     let (device, stream, watch, meter) = stopwatch(3);
@@ -104,13 +103,13 @@ fn nobody_waits_and_no_event_is_made_later() {
     clean(&machine, "no waits");
 }
 
-/// What cannot be measured since the measurement before is not over is counted as dropped; and measuring goes on later.
+/// Measurements that cannot start because the previous one is not finished are counted as dropped; measuring continues later.
 #[test]
 fn a_full_queue_drops_measurements_and_never_waits() {
     let machine = exclusive();
     machine.schedule(Schedule::Lazy);
     let (device, stream, watch, meter) = stopwatch(1);
-    // Each question lets the simulated device do one of its operations.
+    // Each query lets the simulated device run one operation.
     (0..10_000).for_each(|_| machine.work(&stream, 1));
     let measure = || {
         let mut lap = watch.lap().unwrap();
@@ -133,7 +132,7 @@ fn a_full_queue_drops_measurements_and_never_waits() {
 }
 
 #[test]
-fn a_span_that_is_given_up_leaves_nothing_behind() {
+fn an_abandoned_span_leaks_nothing() {
     let machine = exclusive();
     machine.schedule(Schedule::Lazy);
     let (device, stream, watch, meter) = stopwatch(1);
@@ -154,7 +153,7 @@ fn a_span_that_is_given_up_leaves_nothing_behind() {
 }
 
 #[test]
-fn time_between_marks_is_that_of_timed_events_which_are_reached() {
+fn time_between_marks_is_that_of_completed_timed_events() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Stream::new(&device).unwrap();
@@ -176,7 +175,7 @@ fn time_between_marks_is_that_of_timed_events_which_are_reached() {
 }
 
 #[test]
-fn whatever_fails_while_measuring_is_an_error_and_leaves_nothing_behind() {
+fn every_failure_while_measuring_is_an_error_and_leaks_nothing() {
     let machine = exclusive();
     for name in ["cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime"] {
         let run = || {
@@ -197,7 +196,7 @@ fn whatever_fails_while_measuring_is_an_error_and_leaves_nothing_behind() {
     }
 }
 
-/// The simulated machine with images that are decoded.
+/// The simulated machine with a decoder.
 fn machine() -> Simulated {
     let machine = exclusive();
     machine.set_decoder(Some(libjpeg));
@@ -216,7 +215,7 @@ fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
         .runtime(&runtime())
 }
 
-/// Uses all batches of so many epochs, the device up to the end of each.
+/// Consumes all batches of this many epochs, and waits for the device at the end of each.
 fn use_all(loader: &Loader, epochs: usize) {
     for _ in 0..epochs {
         for batch in loader {
@@ -233,8 +232,7 @@ fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
     profile.stage(stage).unwrap().device.as_ref().unwrap()
 }
 
-/// By every route: what an image and a launch take on the device is what the simulated device takes, and how many were
-/// measured does not matter.
+/// On every route the measured device time of an image and of a launch equals the simulated one, however many were measured.
 #[test]
 fn the_kernel_and_every_route_are_timed_by_the_device() {
     let machine = machine();
@@ -251,7 +249,7 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
             assert!(kernel.items == 0 || per_sample == KERNEL_NS as f64, "{kernel:?}");
             let decode = device(&profile, Stage::DeviceDecode);
             assert!(decode.all_items >= 80, "{decode:?}");
-            // nvJPEG's kernels: to the device, and there. The engines: one operation for a whole group.
+            // nvJPEG's kernels: a copy to the device and a decode. The engines: one operation for a whole group.
             let (many, each) = match route {
                 Route::NvjpegHardware => (decode.spans, DECODE_NS),
                 _ => (decode.items, 2 * DECODE_NS),
@@ -282,8 +280,7 @@ fn copies_to_the_device_are_timed() {
     assert!(profile.stage(Stage::DeviceDecode).is_none_or(|it| it.device.is_none()));
 }
 
-/// The consumer's stream is early and waits until the batch is there, or late and does not wait: whatever the host's clock
-/// says.
+/// The consumer's stream waits for the batch if it is early, and does not wait if it is late, whatever the host's clock shows.
 #[test]
 fn the_exposed_wait_is_that_of_the_consumers_stream() {
     let machine = machine();
@@ -304,7 +301,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         let measured = profile.consumer.waited_on_device.unwrap();
         assert_eq!((measured.spans, measured.items, measured.all_items), (1, 4, 4));
         assert_eq!(nanoseconds(measured.seconds), waited.as_nanos() as f64);
-        // At the least the kernel's time.
+        // At least the kernel's time.
         assert_eq!(waited.as_nanos() as u64 >= 4 * KERNEL_NS, late == 0, "{waited:?}");
         assert!(late == 0 || waited.is_zero(), "{waited:?}");
         drop((batch, loader, first, last, stream, device));
@@ -313,7 +310,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
 }
 
 #[test]
-fn events_are_made_at_start_and_none_later() {
+fn events_are_created_only_at_the_start() {
     let machine = machine();
     machine.schedule(Schedule::Random(5));
     let loader = builder(jpegs(20), training()).routes(Route::ALL).build().unwrap();
@@ -327,14 +324,14 @@ fn events_are_made_at_start_and_none_later() {
     }
 }
 
-/// How often the host waits for an image is known: for its page, its decoder and the launch's block. Measuring adds none.
+/// The number of host waits per image is known: for its page, its decoder and the launch's block. Measuring adds none.
 #[test]
 fn measuring_never_makes_the_host_wait() {
     let machine = machine();
     let waits = |epochs| {
         machine.restart();
         machine.set_decoder(Some(libjpeg));
-        // Everything is over at once, so that nobody waits for room.
+        // Everything finishes at once, so that nothing waits for a free buffer.
         machine.schedule(Schedule::Eager);
         let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).workers(1);
         let loader = builder.epochs(Some(epochs)).build().unwrap();
@@ -357,7 +354,7 @@ fn measuring_never_makes_the_host_wait() {
 }
 
 #[test]
-fn a_profile_holds_the_device_and_survives_writing_and_reading() {
+fn a_profile_includes_the_device_and_survives_serialization() {
     let machine = machine();
     machine.nvml(Reading::Gpu, 50);
     let builder = builder(jpegs(8), training()).watch_device(Some(Duration::from_millis(1)));
@@ -379,7 +376,7 @@ fn a_profile_holds_the_device_and_survives_writing_and_reading() {
     assert_eq!(read.routes.len(), profile.routes.len());
 }
 
-/// Images that the kernels take first, then progressive ones, which only the route `host` takes here.
+/// Images that the kernels support, then progressive ones, which only the route `nvjpeg-hybrid` supports here.
 #[test]
 fn a_window_counts_the_images_of_its_own_routes() {
     let machine = machine();
@@ -412,9 +409,9 @@ fn a_window_counts_the_images_of_its_own_routes() {
     assert_eq!((cuda.images, cuda.share, host.share), (0, 0.0, 1.0));
     assert!((1..=24).contains(&host.images), "{host:?}");
     assert!(cuda.device.is_none() && host.device.is_some(), "{cuda:?}");
-    // Peaks are those of the whole time.
+    // Peaks cover the whole time.
     assert_eq!(window.memory, whole.memory);
-    // And a window in which nothing happens has no shares.
+    // A window in which nothing happens has no shares.
     let nothing = loader.profile_since(&loader.measured());
     assert!(nothing.routes.iter().all(|it| (it.images, it.share, it.busy) == (0, 0.0, 0.0)));
     drop(loader);
@@ -422,13 +419,13 @@ fn a_window_counts_the_images_of_its_own_routes() {
 }
 
 #[test]
-fn nvml_tells_of_the_device_that_cuda_means() {
+fn nvml_reads_the_device_that_cuda_uses() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     let nvml = Nvml::open(&runtime()).unwrap();
     let monitor = nvml.monitor(&device).unwrap();
     let told = monitor.read().unwrap();
-    assert_eq!(told, Default::default(), "what is not supported is not told");
+    assert_eq!(told, Default::default(), "unsupported readings are absent");
     for (reading, value) in [
         (Reading::Gpu, 97),
         (Reading::Jpeg, 40),
@@ -457,13 +454,13 @@ fn nvml_tells_of_the_device_that_cuda_means() {
 }
 
 #[test]
-fn a_loader_watches_its_device_where_that_is_asked_for() {
+fn a_loader_monitors_its_device_on_request() {
     let machine = machine();
     machine.nvml(Reading::Gpu, 60);
     let period = Some(Duration::from_millis(1));
     let watched = || builder(jpegs(8), training()).watch_device(period);
     let loader = watched().build().unwrap();
-    // Another reading fails, and the next one comes all the same.
+    // Another reading fails, and the next one works.
     machine.fail("nvmlDeviceGetUtilizationRates", 2, 15);
     let told = until(|| loader.profile().device.filter(|it| it.readings > 2 && it.failed > 0));
     assert_eq!((told.gpu, told.failed, told.jpeg), (Some(0.6), 1, None));

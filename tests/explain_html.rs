@@ -1,4 +1,4 @@
-//! The report as a page. What a browser makes of it is tested in `tests/browser/`.
+//! The HTML report. `tests/browser/` tests it in a browser.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/explain/profile.json")
 }
 
-/// What a loader measured, with which the tests begin: `cargo test --test explain_html -- --ignored write_the_profile`.
+/// Writes the loader measurement that the tests use: `cargo test --test explain_html -- --ignored write_the_profile`.
 #[test]
 #[ignore = "writes tests/golden/explain/profile.json"]
 fn write_the_profile() {
@@ -49,7 +49,7 @@ fn write_the_profile() {
     fs::write(golden(), json + "\n").unwrap();
 }
 
-/// What would be markup, or end the element that it is in.
+/// Text that is markup, or ends the element that contains it.
 const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
     </title></noscript>\"'&amp;{{report}}\u{2028}";
 
@@ -62,15 +62,15 @@ fn profile() -> Profile {
     serde_json::from_str(&fs::read_to_string(golden()).unwrap()).unwrap()
 }
 
-/// A loop whose loader is slow.
+/// A loop with a slow loader.
 fn measured() -> Report {
     explain(&profile(), &options()).unwrap()
 }
 
-/// A loop that is so fast that its step takes no time, on a device, with many threads, a full time line and hostile texts.
+/// A loop whose step takes no time, on a device, with many threads, a full timeline and hostile texts.
 fn hostile() -> Report {
     let mut profile = profile();
-    // Microseconds, as a loader has them; of an hour.
+    // Microseconds, like a loader's measurements; of an hour.
     let length = 7_031_251;
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     profile.timeline = (0..512)
@@ -79,7 +79,7 @@ fn hostile() -> Report {
             batches: at,
             ready: at as usize % 3,
             waited: seconds(at * length / 3 * (1 + at / 64 % 2)),
-            // The listing is done once.
+            // The listing is finished.
             busy: std::array::from_fn(|stage| match stage {
                 0 => 0.004_321,
                 _ => seconds(at * length / (3 + stage as u64)),
@@ -102,7 +102,7 @@ fn hostile() -> Report {
     let mut report = explain(&profile, &options()).unwrap();
     report.profile.threads[0].name = HOSTILE.into();
     report.verdict.push_str(HOSTILE);
-    // Of figures that do not belong together nothing is promised.
+    // Contradictory numbers give no predictions.
     assert!(report.knobs.is_empty());
     report.nothing.as_mut().unwrap().push_str(HOSTILE);
     report.knobs = measured().knobs;
@@ -112,7 +112,7 @@ fn hostile() -> Report {
     report
 }
 
-/// A loop whose consumer is the limit, seen for two batches.
+/// A loop limited by its consumer, measured for two batches.
 fn idle() -> Report {
     let mut profile = profile();
     let step = 0.5;
@@ -124,7 +124,7 @@ fn idle() -> Report {
     explain(&profile, &Options::default()).unwrap()
 }
 
-/// The text of the element with this beginning.
+/// Returns the text of the element with this beginning.
 fn element<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
     let (_, rest) = page.split_once(begin).unwrap();
     rest.split_once(end).unwrap().0
@@ -149,7 +149,7 @@ fn the_page_loads_nothing() {
 }
 
 #[test]
-fn no_text_of_a_report_becomes_markup() {
+fn text_of_a_report_never_becomes_markup() {
     let page = hostile().to_html();
     let lower = page.to_lowercase();
     // The report, the causes and the script.
@@ -158,12 +158,12 @@ fn no_text_of_a_report_becomes_markup() {
         assert_eq!(lower.matches(tag).count(), times, "{tag}");
     }
     assert!(page.contains("<title>feedwater: the consumer waits"));
-    // What looks like a place of the page stays as it is.
+    // Text that looks like a placeholder of the page is unchanged.
     assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").contains("&amp;amp;{{report}}"));
 }
 
 #[test]
-fn the_page_holds_the_report() {
+fn the_page_contains_the_report() {
     for report in [measured(), hostile(), idle()] {
         let page = report.to_html();
         let held: serde_json::Value = serde_json::from_str(json(&page)).unwrap();
@@ -176,7 +176,7 @@ fn the_page_holds_the_report() {
 }
 
 #[test]
-fn without_scripts_the_page_has_the_report_as_text() {
+fn without_scripts_the_page_shows_the_report_as_text() {
     let report = measured();
     let page = report.to_html();
     let text = element(&page, "<noscript><pre>", "</pre></noscript>");
@@ -185,12 +185,12 @@ fn without_scripts_the_page_has_the_report_as_text() {
 }
 
 #[test]
-fn a_page_with_a_full_time_line_is_small() {
+fn a_page_with_a_full_timeline_is_small() {
     let length = hostile().to_html().len();
     assert!(length < 220_000, "{length} bytes");
 }
 
-/// The pages that `tests/browser/` looks at, and what Rust says of what it does with them.
+/// Writes the pages that `tests/browser/` tests, and the values that Rust computes for them.
 #[test]
 #[ignore = "tests/browser/run.sh runs it, with FEEDWATER_PAGES"]
 fn write_pages_for_the_browser() {
@@ -210,7 +210,7 @@ fn write_pages_for_the_browser() {
                 it.batch *= 2;
                 it.consumer.step.mean *= 2.0;
             }),
-            // The shortest step that can be chosen.
+            // The shortest step that can be selected.
             "step": rate(&|it| it.consumer.step.mean = 1e-7),
         });
         fs::write(folder.join(format!("{name}.json")), moved.to_string()).unwrap();

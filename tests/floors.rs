@@ -1,5 +1,5 @@
-//! The floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours that are
-//! named here. Within a module files do not import each other in a circle. `unsafe` stays at its addresses. Files stay short.
+//! Floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours listed here. Within a module,
+//! files do not import each other in a cycle. `unsafe` is confined to listed files. Files stay short.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,23 +17,23 @@ const FLOORS: [(u32, &[&str]); 7] = [
     (6, &["config", "handoff", "testing"]),
 ];
 
-/// Imports within a floor: who, from whom, and why.
+/// Allowed imports within a floor: from, to, with the reason.
 const NEIGHBOURS: [(&str, &str); 1] = [
-    // The end of a chain stores what operators give, and folds what it can of them into its tables.
+    // The end of a chain stores the operators' output, and folds as much of them as possible into its tables.
     ("output", "op"),
 ];
 
-/// Lower floors that a module does without.
+/// Lower floors that a module must not import.
 const NEVER: [(&str, &str); 1] = [
     // `feedwater plan` works on a machine without CUDA.
     ("plan", "gpu"),
 ];
 
-/// Imports that close a circle within a folder, and may: folder, who, from whom.
+/// Allowed imports that close a cycle within a folder: folder, from, to.
 const CIRCLES: [(&str, &str, &str); 2] = [
-    // The pool notices by its stamp that a file changed while it was closed; files of the pool are opened through it.
+    // The pool checks with the file's stamp whether a file changed while it was closed; the pool's files are opened through it.
     ("src/storage", "pool", "local"),
-    // What the client does again and how often is a part of the client in a file of its own.
+    // The retry policy is a part of the client in a separate file.
     ("src/storage/remote", "retry", "client"),
 ];
 
@@ -47,7 +47,7 @@ const SOURCES: [&str; 6] = [
     "crates/tools/src",
 ];
 
-/// Where `unsafe` may stand: one address for each thing that Rust cannot check.
+/// Files and folders that may use `unsafe`: one for each thing that Rust cannot check.
 const UNSAFE: [&str; 9] = [
     "crates/nvjpeg-sys/",
     "src/decode/libjpeg.rs",
@@ -87,7 +87,7 @@ fn a_module_imports_only_from_lower_floors() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// A neighbour that is no longer needed must leave the list.
+/// A neighbour that is no longer needed must be removed from the list.
 #[test]
 fn every_named_neighbour_is_imported() {
     let imported = |from: &str, to: &str| {
@@ -97,19 +97,19 @@ fn every_named_neighbour_is_imported() {
         })
     };
     for (from, to) in NEIGHBOURS {
-        assert!(imported(from, to), "{from} does not import {to}: strike it from NEIGHBOURS");
+        assert!(imported(from, to), "{from} does not import {to}: remove it from NEIGHBOURS");
     }
 }
 
-/// Files and folders that lie side by side import each other without a circle, in every folder of every crate:
+/// Files and folders beside each other import each other without a cycle, in every folder of every crate:
 ///
-/// * A folder counts as one with all that lies in it, and so does a file with the folder of its name.
-/// * What a file above them imports or exports again counts as the file that it comes from: `use super::Feed` is an import of
-///   `feed.rs` where `mod.rs` has `pub use feed::Feed`.
-/// * What the file above defines itself belongs to all below it, as Rust's privacy has it: using it counts for nothing.
-/// * Tests may import what they like.
+/// * A folder counts as one node with all its contents, and so does a file with the folder of its name.
+/// * An item that the parent file imports or reexports counts as the file that defines it: `use super::Feed` is an import of
+///   `feed.rs` if `mod.rs` has `pub use feed::Feed`.
+/// * An item defined in the parent file belongs to all files below it, as in Rust's privacy rules: using it does not count.
+/// * Tests may import anything.
 #[test]
-fn files_side_by_side_import_each_other_without_a_circle() {
+fn sibling_files_import_each_other_without_a_cycle() {
     let mut problems = Vec::new();
     let mut needed = BTreeSet::new();
     for root in SOURCES {
@@ -126,18 +126,18 @@ fn files_side_by_side_import_each_other_without_a_circle() {
             let circle: Vec<_> =
                 imports.keys().filter(|name| reaches(&imports, name, name)).cloned().collect();
             if !circle.is_empty() {
-                problems.push(format!("{place}: a circle among {}", circle.join(", ")));
+                problems.push(format!("{place}: a cycle among {}", circle.join(", ")));
             }
         }
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     for circle in CIRCLES {
-        assert!(needed.contains(&circle), "{circle:?} is no circle: strike it from CIRCLES");
+        assert!(needed.contains(&circle), "{circle:?} is not a cycle: remove it from CIRCLES");
     }
 }
 
 #[test]
-fn unsafe_stays_at_its_addresses_and_says_why() {
+fn unsafe_is_confined_and_explained() {
     let mut problems = Vec::new();
     for root in SOURCES {
         for (path, text) in sources(root) {
@@ -149,7 +149,7 @@ fn unsafe_stays_at_its_addresses_and_says_why() {
                 }
                 let place = format!("{}:{}", path.display(), number + 1);
                 if !allowed {
-                    problems.push(format!("{place}: unsafe outside of its addresses"));
+                    problems.push(format!("{place}: unsafe outside of the allowed files"));
                 } else if is_block(line) && !is_explained(&lines, number) && !is_generated(&path) {
                     problems.push(format!("{place}: unsafe without a SAFETY comment"));
                 }
@@ -169,9 +169,9 @@ fn files_have_at_most_500_lines() {
     }
 }
 
-/// A path is left out of what is published, and the name alone decides. `nvjpeg-sys` on crates.io, for one, is another crate.
+/// Path dependencies are published by name only. `nvjpeg-sys` on crates.io, for one, is another crate.
 #[test]
-fn every_package_of_the_workspace_has_a_name_of_ours() {
+fn every_package_of_the_workspace_has_our_prefix() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = fs::read_dir(root.join("crates")).unwrap().map(|it| it.unwrap().path());
     let mut local = 0;
@@ -202,11 +202,11 @@ fn is_ours(package: &str) -> bool {
 
 /// libjpeg's errors unwind, so a build with `panic = "abort"` must not compile.
 #[test]
-fn a_build_that_cannot_unwind_is_refused() {
+fn a_build_that_cannot_unwind_does_not_compile() {
     let out = tempfile::tempdir().unwrap();
     let told = |panic: &str| {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        // The file alone, whose imports cannot be resolved: only the message about unwinding counts.
+        // Compile the file alone. Its imports cannot be resolved: only the message about unwinding counts.
         let output = Command::new(rustc)
             .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-C", panic])
             .arg("--out-dir")
@@ -219,9 +219,9 @@ fn a_build_that_cannot_unwind_is_refused() {
     assert!(told("panic=abort") && !told("panic=unwind"));
 }
 
-/// The checks of this file, on lines that must and must not be seen.
+/// The checks of this file, on lines that must and must not match.
 #[test]
-fn imports_and_unsafe_are_recognised() {
+fn imports_and_unsafe_are_recognized() {
     let text = "use crate::{loader::{Loader, Batch}, op,\n    gpu::Device};\n\
                 // use crate::handoff;\nlet a = \"use crate::config\"; let b = crate::plan::Plan::new();\n\
                 mod tests {\n    use super::super::ring;\n}\nuse super::image;\nuse crate::Result;";
@@ -248,9 +248,9 @@ fn imports_and_unsafe_are_recognised() {
     assert_eq!(without_comments("a('\"') /* b\n */ c // d\nr#\"e\"#"), "a( ) \n c \nr#\"\"#");
 }
 
-/// The check of circles, on files that import each other in every way.
+/// The cycle check, on files that import each other in every way.
 #[test]
-fn imports_between_files_are_recognised() {
+fn imports_between_files_are_recognized() {
     let files = [
         (
             "mod.rs",
@@ -275,20 +275,20 @@ fn imports_between_files_are_recognised() {
     assert_eq!(["a", "b", "c", "d"].map(reach), [false, true, true, true]);
 }
 
-/// The modules of a crate, by their paths, without their tests.
+/// Modules of a crate by path, without their tests.
 struct Modules(BTreeMap<Vec<String>, Names>);
 
-/// What a module's file names of its own crate.
+/// Names of its own crate in a module's file.
 #[derive(Default)]
 struct Names {
-    /// Where the names come from that can be used in it.
+    /// Origin of each name in scope.
     known: BTreeMap<String, Vec<String>>,
-    /// What it uses, exports apart.
+    /// Paths that it uses, except exports.
     used: Vec<Vec<String>>,
 }
 
 impl Modules {
-    /// Those of the files below `root`.
+    /// Collects the modules of the files below `root`.
     fn of(root: &str, files: Vec<(PathBuf, String)>) -> Self {
         let module = |path: &Path| {
             let path = path.strip_prefix(root).unwrap().with_extension("");
@@ -309,12 +309,12 @@ impl Modules {
         Self(files.iter().map(names).collect())
     }
 
-    /// The modules that others lie below.
+    /// Returns the modules that contain others.
     fn folders(&self) -> BTreeSet<Vec<String>> {
         self.0.keys().filter_map(|it| it.split_last()).map(|(_, above)| above.to_vec()).collect()
     }
 
-    /// For each module right below `folder` those beside it that it imports, or what lies in it.
+    /// Returns for each direct child of `folder` its imported siblings, including imports of their contents.
     fn imports_between(&self, folder: &[String]) -> BTreeMap<String, BTreeSet<String>> {
         let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (module, names) in &self.0 {
@@ -326,7 +326,7 @@ impl Modules {
         imports
     }
 
-    /// The module that what a path leads to is written in.
+    /// Returns the module that defines the item of a path.
     fn resolve(&self, path: &[String], depth: usize) -> Vec<String> {
         let mut len = path.len();
         while len > 0 && !self.0.contains_key(&path[..len]) {
@@ -347,7 +347,7 @@ impl Names {
         let tokens = tokens(text);
         let token = |at: usize| tokens.get(at).copied().unwrap_or("");
         let mut names = Self::default();
-        // Modules in the file itself, each with the number of brackets that were open before it.
+        // Inline modules, each with the brace depth before it.
         let (mut inline, mut open): (Vec<(String, usize)>, usize) = (Vec::new(), 0);
         let mut at = 0;
         while at < tokens.len() {
@@ -389,7 +389,7 @@ impl Names {
                     }
                     let path = in_crate(&here, &words, &names.known, &is_module);
                     if let Some(path) = path.filter(|_| !restricts) {
-                        // A macro may export what it is given.
+                        // A macro may reexport its argument.
                         if path.len() == module.len() + 2 && is_module(&path[..path.len() - 1]) {
                             names
                                 .known
@@ -407,7 +407,7 @@ impl Names {
     }
 }
 
-/// A path from the crate's top, where it leads into the crate.
+/// Resolves a path from the crate's root, if it leads into the crate.
 fn in_crate(
     here: &[String],
     path: &[String],
@@ -426,7 +426,7 @@ fn in_crate(
     }
 }
 
-/// The paths of what follows `use`, each with the name that it gets.
+/// Returns the paths of a `use` item, each with the name that it introduces.
 fn leaves(tokens: &[&str], above: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     let own = tokens.iter().take_while(|it| it.starts_with(is_word) || **it == "::");
     let own: Vec<&str> = own.filter(|it| **it != "::").copied().collect();
@@ -462,7 +462,7 @@ fn leaves(tokens: &[&str], above: &mut Vec<String>, found: &mut Vec<(Vec<String>
     above.truncate(before);
 }
 
-/// Words, `::`, characters in quotes, and every other character that is no white space.
+/// Splits text into words, `::`, quoted characters, and all other non-whitespace characters.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -470,7 +470,7 @@ fn tokens(text: &str) -> Vec<&str> {
         let len = match first {
             _ if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
             ':' if rest.starts_with("::") => 2,
-            // A character, and not a lifetime.
+            // A character, not a lifetime.
             '\'' if rest[1..].chars().nth(1) == Some('\'') => {
                 2 + rest[1..].chars().next().map_or(0, char::len_utf8)
             }
@@ -482,7 +482,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// The text without modules that only tests have; comments must be gone.
+/// Removes modules that only tests use; comments must already be removed.
 fn without_tests(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut out = String::new();
@@ -501,7 +501,7 @@ fn without_tests(text: &str) -> String {
     out
 }
 
-/// Whether one module imports another, be it through others.
+/// Whether one module imports another, directly or indirectly.
 fn reaches(imports: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut next: Vec<&String> = imports.get(from).into_iter().flatten().collect();
@@ -516,7 +516,7 @@ fn reaches(imports: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -
     false
 }
 
-/// Rust and CUDA files below a folder of the repository, as paths from its top, with their texts.
+/// Returns the Rust and CUDA files below a folder, as paths from the repository's root, with their texts.
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut folders, mut files) = (vec![top.join(folder)], Vec::new());
@@ -536,7 +536,7 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// The top-level module that a file belongs to; none for the crate's root.
+/// Returns the top-level module of a file; `None` for the crate's root.
 fn module(path: &Path) -> Option<String> {
     let first = path.iter().nth(1)?.to_str()?;
     let module = first.strip_suffix(".rs").unwrap_or(first);
@@ -547,7 +547,7 @@ fn floor(module: &str) -> Option<u32> {
     FLOORS.iter().find(|(_, modules)| modules.contains(&module)).map(|(floor, _)| *floor)
 }
 
-/// Line and top-level module of everything that `crate::`, or enough `super::`, leads to.
+/// Returns line and top-level module of every path that starts with `crate::` or enough `super::`.
 fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
     let depth = path.iter().count() - 1 - usize::from(path.ends_with("mod.rs"));
     let mut found = Vec::new();
@@ -581,11 +581,11 @@ fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The first names of a path or of a group of paths.
+/// Returns the first names of a path or of a group of paths.
 fn targets(text: &str) -> Vec<String> {
     let name = |text: &str| {
         let name: String = text.trim_start().chars().take_while(|c| is_word(*c)).collect();
-        // What the crate's root exports again.
+        // Reexported from the crate's root.
         if name == "Error" || name == "Result" { "error".to_string() } else { name }
     };
     let Some(group) = text.strip_prefix('{') else { return vec![name(text)] };
@@ -608,7 +608,7 @@ fn targets(text: &str) -> Vec<String> {
     names
 }
 
-/// The text with comments gone and strings empty, line by line where it was.
+/// Removes comments and the contents of strings, keeping the lines.
 fn without_comments(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -666,13 +666,13 @@ fn is_block(line: &str) -> bool {
     line.contains("unsafe {") || line.contains("unsafe impl")
 }
 
-/// Whether a SAFETY comment stands on the line, or above it with nothing but the same statement between.
+/// Whether the line has a SAFETY comment, or one above with only the same statement in between.
 fn is_explained(lines: &[&str], number: usize) -> bool {
     let above = lines[..=number].iter().rev();
     above.take(12).take_while(|line| !line.trim().is_empty()).any(|line| line.contains("SAFETY:"))
 }
 
-/// What bindgen wrote.
+/// Whether bindgen wrote the file.
 fn is_generated(path: &Path) -> bool {
     path.ends_with("nvjpeg-sys/src/bindings.rs")
 }

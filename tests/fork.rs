@@ -1,5 +1,5 @@
-//! Loaders in a child process after `fork`, which copies no threads: an error instead of a batch, and drops that end.
-#![allow(unsafe_code, reason = "fork is no safe call")]
+//! Loaders in a child process after `fork`, which copies no threads: batches are errors, and drops return.
+#![allow(unsafe_code, reason = "fork is unsafe")]
 
 mod common;
 
@@ -13,19 +13,19 @@ use common::{memory, training};
 use feedwater::error::Error;
 use feedwater::loader::{DeviceChoice, Loader, Stats};
 
-/// Forks so often, so that locks are held by other threads at some of the forks.
+/// Number of forks: enough that other threads hold locks at some of them.
 const FORKS: usize = 20;
 
-/// Held by each test, so that no other thread of this program is in the middle of anything when one forks.
+/// Held by each test, so that no other thread of this program is active during a fork.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `child` in a forked process; whether it ended by itself and without a panic.
+/// Runs `child` in a forked process. Returns whether it exited without a panic.
 fn ends_well(child: impl FnOnce()) -> bool {
-    // SAFETY: the child runs `child` on the only thread that it has, and leaves without running anything else of this program.
+    // SAFETY: the child runs `child` on its only thread, and exits without running anything else of this program.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");
     if pid == 0 {
@@ -34,7 +34,7 @@ fn ends_well(child: impl FnOnce()) -> bool {
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // What hangs is ended after a minute.
+    // A hanging child is killed after a minute.
     for _ in 0..6000 {
         // SAFETY: `status` is a local, and the child is this function's own.
         if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
@@ -56,7 +56,7 @@ fn loader() -> Loader {
 }
 
 #[test]
-fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_goes_on() {
+fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_continues() {
     let _alone = alone();
     let loader = loader();
     let parent = process::id();
@@ -65,7 +65,7 @@ fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_goes_on() {
         let mut epoch = (&loader).into_iter();
         assert!(epoch.next().unwrap().is_ok());
         assert!(ends_well(|| {
-            // More than what may be ready: a batch that was ready is none of the child's either.
+            // More than can be ready: the child does not get ready batches either.
             assert!(is_forked(epoch.next().unwrap().err()));
             assert!(epoch.next().is_none());
             assert!(is_forked((&loader).into_iter().next().unwrap().err()));
@@ -104,7 +104,7 @@ fn a_child_drops_loaders_and_batches_of_its_parent() {
     }
 }
 
-/// What is built in the child is the child's own.
+/// Loaders built in the child belong to the child.
 #[test]
 fn a_child_builds_its_own_loader() {
     let _alone = alone();

@@ -1,9 +1,10 @@
-//! Mutated files for every target of `fuzz/targets.rs`: none may panic, take more than [`LIMIT_SECONDS`], or hold more
-//! memory than [`allowed_bytes`]. What fails is kept in `target/fuzz/`; once it is mended, it belongs into
-//! `fuzz/corpus/TARGET/`, whose files are tried first.
+//! Fuzzing of every target of `fuzz/targets.rs` with mutated files.
 //!
-//! `FEEDWATER_FUZZ_SECONDS` is how long each target is tried (0.5), `FEEDWATER_FUZZ_SEED` what the mutations follow from (0),
-//! `FEEDWATER_FUZZ_TARGET` the only target that is tried (all).
+//! No input may panic, take more than [`LIMIT_SECONDS`], or allocate more than [`allowed_bytes`]. Failing inputs are written to
+//! `target/fuzz/`. Once fixed, they belong in `fuzz/corpus/TARGET/`, whose files are tried first.
+//!
+//! Environment variables: `FEEDWATER_FUZZ_SECONDS` is the time per target (default 0.5), `FEEDWATER_FUZZ_SEED` seeds the
+//! mutations (default 0), `FEEDWATER_FUZZ_TARGET` selects one target (default: all).
 
 #![allow(unsafe_code, reason = "the allocator that counts")]
 
@@ -22,13 +23,13 @@ mod targets;
 
 use targets::{TARGETS, Target};
 
-/// The longest that any input may take, on a machine that has much else to do.
+/// Longest time for any input, in seconds, on a busy machine.
 const LIMIT_SECONDS: u64 = 20;
 
-/// Files are not made larger than this by mutations.
+/// Largest file that mutations produce, in bytes.
 const MOST_BYTES: usize = 1 << 17;
 
-/// Memory that a target may hold for an input: what does not depend on it, and a table for what is really there.
+/// Memory that a target may allocate for an input: a constant, plus a table in proportion to the input.
 fn allowed_bytes(input: usize) -> usize {
     (64 << 20) + 16 * input
 }
@@ -36,7 +37,7 @@ fn allowed_bytes(input: usize) -> usize {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting { held: AtomicUsize::new(0), most: AtomicUsize::new(0) };
 
-/// The system's allocator, and how many bytes are held.
+/// The system allocator with a counter of allocated bytes.
 struct Counting {
     held: AtomicUsize,
     most: AtomicUsize,
@@ -48,7 +49,7 @@ impl Counting {
         self.most.fetch_max(held, Ordering::Relaxed);
     }
 
-    /// The most bytes that are held at once while this runs, besides those that were held before.
+    /// Returns the peak of additional allocated bytes while `work` runs.
     fn most_during(&self, work: impl FnOnce()) -> usize {
         let before = self.held.load(Ordering::Relaxed);
         self.most.store(before, Ordering::Relaxed);
@@ -57,33 +58,33 @@ impl Counting {
     }
 }
 
-// SAFETY: all memory is the system allocator's, whose rules it passes on; the counters touch none.
+// SAFETY: all calls are forwarded to the system allocator; the counters touch no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.add(layout.size());
-        // SAFETY: the caller's layout, as it is.
+        // SAFETY: the caller's layout, unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         self.add(layout.size());
-        // SAFETY: the caller's layout, as it is.
+        // SAFETY: the caller's layout, unchanged.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         self.held.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's place and layout, which are from here.
+        // SAFETY: the caller's pointer and layout, which this allocator returned.
         unsafe { System.dealloc(place, layout) }
     }
 }
 
-/// The input that is being tried, for the watchdog.
+/// Input being tried, for the watchdog.
 static CURRENT: Mutex<Option<(&'static str, Vec<u8>, Instant)>> = Mutex::new(None);
 
 #[test]
-fn every_target_takes_whatever_it_is_given() {
-    the_harness_sees_panics_and_memory();
+fn every_target_survives_any_input() {
+    the_harness_detects_panics_and_memory();
     let number =
         |name: &str, default: f64| env::var(name).map_or(default, |it| it.parse().unwrap());
     let seconds = number("FEEDWATER_FUZZ_SECONDS", 0.5);
@@ -102,8 +103,7 @@ fn every_target_takes_whatever_it_is_given() {
     assert!(failures.is_empty(), "seed {seed}\n{}", failures.join("\n"));
 }
 
-/// Tries the seeds, then mutations of them and of whatever had an outcome that was not seen before. Gives how many inputs
-/// and how many outcomes there were.
+/// Tries the seeds, then mutations of them and of inputs with new outcomes. Returns the numbers of inputs and outcomes.
 fn fuzz(target: &'static Target, time: Duration, seed: u64) -> Result<(u64, usize), String> {
     let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
     let mut pool: Vec<Vec<u8>> =
@@ -132,7 +132,7 @@ fn fuzz(target: &'static Target, time: Duration, seed: u64) -> Result<(u64, usiz
     Ok((runs, outcomes.len()))
 }
 
-/// Runs the target on one input; the failure with the place where the input is kept.
+/// Runs the target on one input. An error names the file where the input was saved.
 fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
     let current = || CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     *current() = Some((target.0, input.to_vec(), Instant::now()));
@@ -147,7 +147,7 @@ fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
         Ok(_) if most > allowed => {
             let place = keep(target.0, input);
             Err(format!(
-                "{} takes {most} bytes, allowed are {allowed}: {}",
+                "{} allocates {most} bytes, allowed are {allowed}: {}",
                 target.0,
                 place.display()
             ))
@@ -156,7 +156,7 @@ fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
     }
 }
 
-/// What an outcome is but for what it quotes, numbers among it: its longer words.
+/// Hash of an outcome's longer words, which leaves out quoted values such as numbers.
 fn outcome(words: String) -> u64 {
     let mut hasher = DefaultHasher::new();
     for piece in words.split('"').step_by(2) {
@@ -166,7 +166,7 @@ fn outcome(words: String) -> u64 {
     hasher.finish()
 }
 
-/// Ends the process where an input takes too long: nothing else can end it.
+/// Ends the process if an input takes too long: nothing else can end it.
 fn watch() {
     loop {
         thread::sleep(Duration::from_millis(200));
@@ -190,8 +190,8 @@ fn keep(name: &str, input: &[u8]) -> PathBuf {
     path
 }
 
-/// One change of a sort that finds things: bits, bytes, numbers at the edge of their range, pieces moved, doubled, taken
-/// out, taken from another file, and an early end.
+/// Applies one mutation: flips bits, changes bytes, writes extreme numbers, moves, repeats, removes or splices pieces, or
+/// truncates.
 fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     const EDGES: [u64; 12] = [
         0,
@@ -263,8 +263,8 @@ impl Random {
     }
 }
 
-/// Of targets that are wrong on purpose.
-fn the_harness_sees_panics_and_memory() {
+/// Targets that fail on purpose.
+fn the_harness_detects_panics_and_memory() {
     const PANICS: Target = Target("panics", &[("records", ".jpg")], |bytes| {
         assert!(!bytes.is_empty() && bytes[0] == 0xff, "on purpose");
         String::new()
@@ -274,7 +274,7 @@ fn the_harness_sees_panics_and_memory() {
     });
     let quiet = panic::take_hook();
     panic::set_hook(Box::new(|_| ()));
-    for (target, expected) in [(&PANICS, "panics panics: "), (&TAKES, "takes takes 671")] {
+    for (target, expected) in [(&PANICS, "panics panics: "), (&TAKES, "takes allocates 671")] {
         let failure = fuzz(target, Duration::from_secs(60), 0).unwrap_err();
         let path = Path::new(failure.rsplit(": ").next().unwrap());
         assert!(failure.starts_with(expected) && path.is_file(), "{failure}");

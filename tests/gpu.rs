@@ -1,4 +1,4 @@
-//! The CUDA side against a simulated machine: order of events, accounting, failures. No GPU is needed.
+//! CUDA code on a simulated machine: event order, accounting, failures. Needs no GPU.
 
 mod simulated;
 
@@ -16,7 +16,7 @@ use feedwater::gpu::{
 use feedwater::ring::Slot;
 use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 
-/// Writes `value` to `length` bytes: what the fused kernel does, in small. One thread per column.
+/// Writes `value` to `length` bytes, a minimal version of the fused kernel. One thread per column.
 const KERNEL: &str = r#"
 #ifndef __CUDACC__
 #define __global__
@@ -64,7 +64,7 @@ fn assert_clean(machine: &Simulated, what: &str) {
 }
 
 #[test]
-fn a_device_opens_and_tells_what_it_is() {
+fn a_device_opens_and_describes_itself() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     assert_eq!((device.name(), device.capability()), ("Simulated device", (9, 0)));
@@ -84,7 +84,7 @@ fn a_device_opens_and_tells_what_it_is() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_unavailable_with_a_way_out() {
+fn a_missing_device_is_unavailable_with_advice() {
     let machine = exclusive();
     let text = Device::open_with(3, &runtime()).unwrap_err().to_string();
     assert!(text.contains("number 3") && text.contains("the driver sees 1"), "{text}");
@@ -105,7 +105,7 @@ fn an_old_nvjpeg_is_warned_about() {
     assert!(probe(&runtime()).nvjpeg.unwrap().warnings.is_empty());
 }
 
-/// What one names does nothing to what another uses.
+/// Libraries of one runtime do not affect another.
 #[test]
 fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     let machine = exclusive();
@@ -125,7 +125,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     assert_ne!(versions[0].version, versions[1].version);
     assert_eq!((&*versions[0].version, &*versions[1].path), ("13.0.1", nvjpeg.to_str().unwrap()));
 
-    // The compiler of the other one is asked, and counts for itself.
+    // The other runtime's compiler is called, and counts separately.
     let before = machine.compilations();
     let device = Device::open_with(0, &other).unwrap();
     Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
@@ -140,7 +140,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
 }
 
 #[test]
-fn a_second_driver_in_one_process_is_refused_with_both_files() {
+fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
     let machine = exclusive();
     drop(Device::open_with(0, &runtime()).unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn a_second_driver_in_one_process_is_refused_with_both_files() {
     assert_clean(&machine, "drivers");
 }
 
-/// A producer that fills, a consumer that adds up: `hooks` says whether they wait for each other.
+/// Runs a producer that fills and a consumer that sums up; `hooks` is whether they wait for each other.
 fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
     let (memory, _) = pools(device).unwrap();
     let producer = Arc::new(Stream::new(device).unwrap());
@@ -215,7 +215,7 @@ fn describe(
 }
 
 #[test]
-fn slots_order_producer_and_consumer_and_without_them_the_simulator_shows_it() {
+fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
     let machine = exclusive();
     let expected: Vec<u8> = (0..4).flat_map(|round| [10 + round; 256]).collect();
     let mut wrong = Vec::new();
@@ -229,7 +229,7 @@ fn slots_order_producer_and_consumer_and_without_them_the_simulator_shows_it() {
         drop(device);
         assert_clean(&machine, "slots");
     }
-    // Lazy always shows a missing wait, random mostly, eager never.
+    // A lazy schedule always shows a missing wait, a random one usually, an eager one never.
     assert_eq!(wrong[0], Schedule::Lazy);
     assert!(wrong.iter().any(|schedule| matches!(schedule, Schedule::Random(_))), "{wrong:?}");
 }
@@ -253,7 +253,7 @@ fn an_event_is_reached_when_its_stream_gets_there() {
 }
 
 #[test]
-fn the_host_gets_at_staged_bytes_only_after_the_copy() {
+fn the_host_can_access_staged_bytes_only_after_the_copy() {
     let machine = exclusive();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
@@ -284,7 +284,7 @@ fn the_host_gets_at_staged_bytes_only_after_the_copy() {
 }
 
 #[test]
-fn staged_bytes_that_are_dropped_are_given_back_after_the_copy() {
+fn dropped_staged_bytes_are_freed_after_the_copy() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
@@ -295,7 +295,7 @@ fn staged_bytes_that_are_dropped_are_given_back_after_the_copy() {
     page.bytes().unwrap().fill(5);
     page.upload(&stream, 0..512).unwrap();
     drop(page);
-    // The same bytes, host and device, for somebody else.
+    // The same bytes, host and device, for another owner.
     pinned.buffer("pages", 512).unwrap().fill(6);
     let mut seen = vec![0; 512];
     read_back(&stream, &memory.buffer("slots", 512).unwrap(), 0, &mut seen).unwrap();
@@ -305,7 +305,7 @@ fn staged_bytes_that_are_dropped_are_given_back_after_the_copy() {
 }
 
 #[test]
-fn a_pool_takes_its_rows_once_and_never_more() {
+fn a_pool_allocates_its_rows_once_and_never_more() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     let mut footprint = Footprint::default();
@@ -332,14 +332,14 @@ fn a_pool_takes_its_rows_once_and_never_more() {
     assert!(matches!(memory.buffer("no row", 1), Err(Error::Budget { limit: 0, .. })));
     slots.pop();
     assert_eq!((memory.used_bytes(), memory.peak_bytes()), (2048, 3072));
-    assert_eq!(machine.counts().calls, calls, "taking and giving back never calls the driver");
+    assert_eq!(machine.counts().calls, calls, "acquiring and releasing never calls the driver");
 
     let mut page = pinned.buffer("pages", 512).unwrap();
     assert!(page.iter().all(|byte| *byte == 0));
     page.fill(7);
     assert_eq!(machine.counts().write_combined, 0);
 
-    // Buffers hold the pool, and the pool the device: whoever drops first.
+    // Buffers hold the pool, and the pool holds the device: drop in any order.
     drop((device, memory, pinned));
     assert_eq!(machine.counts().contexts, 1);
     drop((slots, page));
@@ -370,7 +370,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
     };
     assert!(log.contains("wrong"), "{log}");
     let Err(Error::Device { call, .. }) = Kernel::load(&device, "int unused;", "fused", 8) else {
-        panic!("there is no such function");
+        panic!("no such function");
     };
     assert_eq!(call, "cuModuleGetFunction");
     drop(device);
@@ -378,7 +378,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
 }
 
 #[test]
-fn a_launch_is_checked_before_it_is_made() {
+fn a_launch_is_checked_before_it_runs() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
@@ -402,7 +402,7 @@ fn a_launch_is_checked_before_it_is_made() {
 }
 
 #[test]
-fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
+fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     let machine = exclusive();
     let directory = tempfile::tempdir().unwrap();
     let kept_in = |directory: &Path| {
@@ -419,7 +419,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     assert_eq!(compilations(), 1);
     let opened = machine.compiler_openings();
     assert_eq!(compilations(), 0);
-    assert_eq!(machine.compiler_openings(), opened, "what is kept needs no compiler");
+    assert_eq!(machine.compiler_openings(), opened, "a cached kernel needs no compiler");
     let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&file).unwrap();
     bytes[1000] ^= 1;
@@ -429,7 +429,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     assert_eq!(compilations(), 1, "cut");
     assert_eq!(compilations(), 0, "mended");
 
-    // Another handle has its own directory, at the same time.
+    // Another handle has its own directory at the same time.
     let elsewhere = tempfile::tempdir().unwrap();
     let other = kept_in(elsewhere.path());
     assert_eq!([1, 0].map(|_| compilations_on(&other)), [1, 0], "another directory");
@@ -444,7 +444,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     assert_clean(&machine, "cache");
 }
 
-/// One filling and one use of a slot, from opening the device to reading back.
+/// Opens the device, fills and uses a slot once, and reads it back.
 fn whole_path() -> Result<Vec<u8>> {
     let device = Device::open_with(0, &runtime())?;
     let (memory, pinned) = pools(&device)?;
@@ -470,13 +470,13 @@ fn whole_path() -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// With nothing bound to it.
+/// Runs work on a thread without a CUDA context.
 fn on_a_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
 #[test]
-fn every_call_may_fail_and_nothing_is_left_behind() {
+fn every_call_may_fail_and_nothing_leaks() {
     let machine = exclusive();
     assert_eq!(on_a_new_thread(whole_path).unwrap(), [42; 256]);
     let calls = machine.counts().calls;
@@ -485,7 +485,7 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
         machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
         machine.fail("", nth, LAUNCH_FAILED);
         let before = machine.counts().injected;
-        // Calls that only ask or that give back may fail without consequence; then the result is right.
+        // Calls that only query or release may fail without consequence; then the result is correct.
         match on_a_new_thread(whole_path) {
             Ok(bytes) => assert_eq!(bytes, [42; 256], "call {nth}"),
             Err(Error::Device { call, problem }) => {
@@ -513,7 +513,7 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_device_that_is_lost_gives_errors_and_everything_is_freed() {
+fn a_lost_device_gives_errors_and_everything_is_freed() {
     let machine = exclusive();
     machine.lose_device(LAUNCH_FAILED);
     let error = whole_path().unwrap_err();

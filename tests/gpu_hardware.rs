@@ -1,4 +1,4 @@
-//! The CUDA side on a real GPU. Without one these tests say so and pass; with `REQUIRE_GPU=1` they fail.
+//! CUDA code on a real GPU. Without a GPU these tests print a note and pass; with `REQUIRE_GPU=1` they fail.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use feedwater::gpu::{
 use feedwater::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// Adds a number to every byte, after so much idle work that an unordered reader would see the bytes before.
+/// Adds a number to every byte, after enough idle work that an unordered reader would see the old bytes.
 const KERNEL: &str = r#"
 struct Sample { unsigned char* out; const unsigned char* in; int add, rounds; };
 extern "C" __global__ void fused(const Sample* samples, int count, int width, int height) {
@@ -29,7 +29,7 @@ extern "C" __global__ void fused(const Sample* samples, int count, int width, in
 "#;
 const SAMPLE_BYTES: usize = 24;
 
-/// The first GPU, or a visible note that there is none.
+/// Opens the first GPU, or prints a note that there is none.
 fn device() -> Option<Arc<Device>> {
     match Device::open(0) {
         Ok(device) => Some(device),
@@ -70,7 +70,7 @@ fn slots_order_two_streams_on_the_device() {
         bytes[20..24].copy_from_slice(&rounds.to_le_bytes());
     };
     for round in 0..20u8 {
-        // The producer is slow, the consumer fast: without the events the copy would be of the round before.
+        // The producer is slow and the consumer fast: without events the copy would read the previous round.
         describe(&mut staged[0], slot.buffer().address(), source.address(), round.into(), 100_000);
         describe(&mut staged[1], copy.address(), slot.buffer().address(), 1, 0);
         fill(&producer, &source, 0..BYTES, 100).unwrap();
@@ -91,7 +91,7 @@ fn slots_order_two_streams_on_the_device() {
 const IMAGE: Size = Size::new(320, 200);
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Slow ramps survive compression within a few levels.
+/// Smooth gradients survive compression within a few levels.
 fn pixel(x: u32, y: u32) -> [u8; 3] {
     [x / 2 + 20, y + 30, (x + y) / 4 + 50].map(|value| value as u8)
 }
@@ -112,7 +112,7 @@ fn encoded_as(sampling: SamplingFactor, color: ColorType) -> Vec<u8> {
     file
 }
 
-/// Whether the window's pixels are those that were encoded, up to a few levels.
+/// Checks that the window's pixels equal the encoded ones within a few levels.
 fn assert_window(bytes: &[u8], window: Window, what: &str) {
     let wanted = window.wanted;
     for y in wanted.y..wanted.bottom() {
@@ -127,7 +127,7 @@ fn assert_window(bytes: &[u8], window: Window, what: &str) {
     }
 }
 
-/// A backend with its memory, or a visible note that it is not there.
+/// A backend with its memory.
 struct Ready {
     jpeg: Arc<Jpeg>,
     stream: Stream,
@@ -146,7 +146,7 @@ fn ready(device: &Arc<Device>, backend: Backend) -> Option<Ready> {
     let source =
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
     let jpeg = match Jpeg::open(device, backend, &source) {
-        // Not every GPU has engines.
+        // Not every GPU has JPEG engines.
         Err(error @ Error::Unavailable { .. })
             if backend == Backend::Hardware || std::env::var_os("REQUIRE_GPU").is_none() =>
         {
@@ -166,7 +166,7 @@ impl Ready {
         bytes
     }
 
-    /// What images took: the numbers from which a plan predicts.
+    /// Prints the memory that images needed: the numbers on which plans are based.
     fn report(&self) {
         println!(
             "nvJPEG {} {:?} {:?} took {:?} of device and {:?} of page-locked memory (peak, row) for {IMAGE}",
@@ -227,7 +227,7 @@ fn the_engines_decode_windows_and_reductions() {
             let seen = ready.read(page, window);
             match job.reduction {
                 1 => assert_window(&seen, window, "nvjpeg-hardware"),
-                // Ramps: a pixel of the reduced image is near those that it stands for.
+                // Gradients: a downscaled pixel is close to the pixels that it represents.
                 _ => {
                     let at = window.pitch_bytes() * 50 + 3 * 80;
                     for (seen, expected) in seen[at..at + 3].iter().zip(pixel(160, 100)) {
@@ -240,9 +240,9 @@ fn the_engines_decode_windows_and_reductions() {
     ready.report();
 }
 
-/// Whether this device's engines write ahead of the stream is told; that nothing here depends on it is asserted.
+/// Prints whether this device's engines write ahead of the stream, and checks that the loader's order does not depend on it.
 #[test]
-fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
+fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     let Some(device) = device() else { return };
     let Some(ready) = ready(&device, Backend::Hardware) else { return };
     let mut decoder = BatchDecoder::new(&ready.jpeg, 1, IMAGE).unwrap();
@@ -255,7 +255,7 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
     let mut betrayed = 0;
     for (round, host_waits) in (0..20).flat_map(|round| [(round, false), (round, true)]) {
         decoder.done().synchronize().unwrap();
-        // Much work on the page, then the image: whoever keeps the stream's order writes the image last.
+        // Much work on the page, then the image: in stream order the image is written last.
         for value in 0..200 {
             fill(&ready.stream, &page, 0..PAGE_BYTES, value).unwrap();
         }
@@ -281,10 +281,10 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
     );
 }
 
-/// What the engines make of every sampling, window and reduction alone, and how long calls of many images take: told, and
-/// not asserted, for nobody documents it. The device works on afterwards, which is.
+/// Prints how the engines handle every subsampling, window and downscaling alone, and how long calls with many images take.
+/// Nobody documents this, so it is not checked. The device must work afterwards.
 #[test]
-fn what_the_engines_take_is_told() {
+fn the_engines_capabilities_are_printed() {
     let Some(device) = device() else { return };
     let Some(ready) = ready(&device, Backend::Hardware) else { return };
     let mut decoder = BatchDecoder::new(&ready.jpeg, 64, IMAGE).unwrap();
@@ -323,7 +323,7 @@ fn what_the_engines_take_is_told() {
     for count in [1, 7, 14, 32, 64] {
         let mut best = std::time::Duration::MAX;
         for _ in 0..5 {
-            // All into one page: only the time counts.
+            // All into one page: only the time matters.
             let job = |_| BatchJob {
                 bytes: &bytes,
                 image: IMAGE,
@@ -350,7 +350,8 @@ fn what_the_engines_take_is_told() {
 }
 
 impl Ready {
-    /// The most levels between decoded pixels and those that were encoded, and how many bytes behind the window were written.
+    /// Returns the largest difference in levels between decoded and encoded pixels, and the number of bytes written beyond the
+    /// window.
     fn farthest(
         &self,
         page: &DeviceBuffer,

@@ -1,5 +1,5 @@
-//! nvJPEG's decoder of batches against a simulated machine with JPEG engines that, as Hopper's, write their destinations
-//! when they are called and not when the stream gets there.
+//! nvJPEG's batched decoder on a simulated machine whose JPEG engines, like Hopper's, write their destinations when called and
+//! not in stream order.
 
 #![allow(unsafe_code)] // copies on the simulated device
 
@@ -24,11 +24,11 @@ use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
 const IMAGE: Size = Size::new(40, 30);
 const PAGE_BYTES: usize = 8192;
 
-/// The rows of a whole image: 30 of 48 pixels.
+/// Bytes of the rows of a whole image: 30 rows of 48 pixels.
 const ROWS_BYTES: usize = 4320;
 const CAPACITY: usize = 4;
 
-/// Bytes that the simulated engines keep for a batch of [`CAPACITY`].
+/// Bytes that the simulated engines store for a batch of [`CAPACITY`].
 const STATE_BYTES: u64 = 4 * 3 * 40 * 30;
 
 struct Setup {
@@ -40,12 +40,12 @@ struct Setup {
     pinned: PinnedPool,
 }
 
-/// Where a file comes from and its pixels go to.
+/// Source and destination of an image.
 struct Page {
     encoded: PinnedBuffer,
     bytes: usize,
     pixels: DeviceBuffer,
-    /// Behind the last work with the pixels.
+    /// Recorded after the last work that uses the pixels.
     used: Event,
 }
 
@@ -83,7 +83,7 @@ impl Page {
         self.bytes = bytes.len();
     }
 
-    /// A job after waiting on the host for whoever still uses the pixels.
+    /// Returns a job after waiting on the host for all users of the pixels.
     fn job(&self, wanted: Roi) -> Result<BatchJob<'_>> {
         Ok(BatchJob {
             bytes: &self.encoded[..self.bytes],
@@ -96,7 +96,7 @@ impl Page {
 }
 
 impl Setup {
-    /// A batch of the first pages, all with the same window.
+    /// Decodes a batch into the first pages, all with the same window.
     fn decode(&mut self, files: &[Vec<u8>], wanted: Roi) -> Result<(), DecodeError> {
         self.decoder.done().synchronize()?;
         self.pages.iter_mut().zip(files).for_each(|(page, bytes)| page.read(bytes));
@@ -113,7 +113,7 @@ impl Setup {
         Ok(dense(&bytes, window))
     }
 
-    /// The next batch is right.
+    /// Checks that the next batch is correct.
     fn assert_usable(&mut self, what: &str) {
         let files: Vec<_> = (0..3).map(|tag| file(IMAGE, 200 + tag)).collect();
         self.decode(&files, IMAGE.window()).unwrap();
@@ -124,22 +124,22 @@ impl Setup {
     }
 }
 
-/// Puts a copy of so many bytes into the stream.
+/// Queues a copy of this many bytes in the stream.
 fn copy(stream: &Stream, target: &DeviceBuffer, source: &DeviceBuffer, bytes: usize) {
-    // SAFETY: both are buffers of at least that many bytes, and the test waits before it gives them back.
+    // SAFETY: both are buffers of at least that many bytes, and the test waits before it frees them.
     unsafe {
         memcpy_dtod_async(target.address(), source.address(), bytes, stream.raw().cast()).unwrap();
     }
 }
 
-/// The pixels without what is between rows.
+/// Removes the padding between rows.
 fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
     let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
     rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
 }
 
 #[test]
-fn batches_of_changing_size_decode_their_windows_whatever_runs_first() {
+fn batches_of_changing_size_decode_their_windows_in_any_execution_order() {
     let machine = exclusive();
     for hopper in [true, false] {
         machine.hopper(hopper);
@@ -165,9 +165,9 @@ fn batches_of_changing_size_decode_their_windows_whatever_runs_first() {
     assert_eq!(machine.decoded(Backend::Hybrid) + machine.decoded(Backend::GpuHybrid), 0);
 }
 
-/// The state is initialised again where the number of images changes, and made anew after a failure only.
+/// The state is initialized again if the number of images changes, and recreated only after a failure.
 #[test]
-fn a_state_is_initialised_only_when_the_number_of_images_changes() {
+fn a_state_is_initialized_only_when_the_number_of_images_changes() {
     let machine = exclusive();
     let mut setup = setup(CAPACITY, 1 << 20).unwrap();
     let files: Vec<_> = (0..4).map(|tag| file(IMAGE, tag)).collect();
@@ -186,8 +186,8 @@ fn a_state_is_initialised_only_when_the_number_of_images_changes() {
     assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 3));
 }
 
-/// What the engines of Hopper do: a reader's work is still in a stream, the stream of the next batch waits for its event,
-/// and the reader sees the next batch all the same. Only a wait on the host helps, and [`HostIdle`] is one.
+/// Behaviour of Hopper's engines: a reader's work is still in a stream, the next batch's stream waits for its event, and the
+/// reader sees the next batch anyway. Only a wait on the host helps, and [`HostIdle`] proves one.
 #[test]
 fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
     let machine = exclusive();
@@ -207,7 +207,7 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         setup.stream.wait(&setup.pages[0].used).unwrap();
         setup.pages[0].read(&second);
         let page = &setup.pages[0];
-        // An event that was never recorded proves nothing: this is the misuse.
+        // An event that was never recorded orders nothing; this is the deliberate misuse.
         let unrelated = Event::new(setup.stream.device()).unwrap();
         let last_use = if through_the_host { &page.used } else { &unrelated };
         let job = BatchJob {
@@ -220,7 +220,7 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let mut bytes = vec![0; ROWS_BYTES];
         read_back(&consumer, &seen, 0, &mut bytes).unwrap();
-        // The second image is right in any case: it is the reader of the first that is betrayed.
+        // The second image is always correct; the reader of the first one gets wrong pixels.
         assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
         dense(&bytes, window) == pattern(&first, window)
     };
@@ -231,7 +231,7 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
     assert_clean(&machine, "hazard");
 }
 
-/// The same hazard the other way round: work that was put into the stream before the batch runs after it.
+/// The same hazard in reverse: work queued in the stream before the batch runs after it.
 #[test]
 fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
     let machine = exclusive();
@@ -247,7 +247,7 @@ fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
         if through_the_host {
             setup.pages[0].used.record(&setup.stream).unwrap();
         }
-        // Without the record the event proves nothing.
+        // Without the record the event orders nothing.
         let job = setup.pages[0].job(window).unwrap();
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);
@@ -257,12 +257,12 @@ fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
 }
 
 #[test]
-fn a_buffer_is_seen_free_when_its_event_is_reached() {
+fn a_buffer_is_known_to_be_free_when_its_event_completes() {
     let machine = exclusive();
     machine.schedule(Schedule::Lazy);
     let setup = setup(1, 1 << 20).unwrap();
     let Page { pixels, used, .. } = &setup.pages[0];
-    assert!(HostIdle::query(pixels, used).unwrap().is_some(), "nobody has used it");
+    assert!(HostIdle::query(pixels, used).unwrap().is_some(), "unused so far");
     fill(&setup.stream, pixels, 0..PAGE_BYTES, 7).unwrap();
     used.record(&setup.stream).unwrap();
     assert!(HostIdle::query(pixels, used).unwrap().is_none());
@@ -289,7 +289,7 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
         machine.nvjpeg_version(version.0, version.1, version.2);
         let mut setup = setup(CAPACITY, 1 << 20).unwrap();
         assert_eq!(setup.jpeg.margin(), if version < (13, 2, 0) { 2 } else { 0 });
-        // Each image of a batch has its own.
+        // Each image of a batch has its own window.
         for windows in windows.chunks(CAPACITY) {
             for (number, page) in setup.pages.iter_mut().enumerate() {
                 page.read(&file(IMAGE, number as u8));
@@ -309,9 +309,9 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
     assert_clean(&machine, "windows");
 }
 
-/// A window together with a scale factor is not documented: the whole reduced image is decoded.
+/// A window together with a scale factor is not documented: the whole downscaled image is decoded.
 #[test]
-fn a_reduction_decodes_the_whole_reduced_image() {
+fn downscaling_decodes_the_whole_image() {
     let machine = exclusive();
     machine.nvjpeg_version(13, 0, 1);
     let mut setup = setup(2, 1 << 20).unwrap();
@@ -322,7 +322,7 @@ fn a_reduction_decodes_the_whole_reduced_image() {
     for reduction in [2, 4, 8] {
         let reduced = Size::new(40u32.div_ceil(reduction), 30u32.div_ceil(reduction));
         let wanted = Roi::new(1, 1, 3, 2);
-        // One image is reduced, the other has a window: in turns.
+        // One image is downscaled, the other has a window, in both orders.
         for places in [[0, 1], [1, 0]] {
             let jobs = places.map(|place| {
                 let job = setup.pages[place].job(wanted).unwrap();
@@ -348,7 +348,7 @@ fn a_reduction_decodes_the_whole_reduced_image() {
 }
 
 #[test]
-fn what_the_engines_refuse_is_the_fault_of_one_sample_and_the_batch_fails() {
+fn an_image_refused_by_the_engines_fails_the_batch_and_is_an_error_of_one_sample() {
     let machine = exclusive();
     let mut setup = setup(CAPACITY, 1 << 20).unwrap();
     let large = Size::new(16001, 1);
@@ -402,7 +402,7 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
             setup.decode(&files(1)[..2], IMAGE.window()).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(&files(10), IMAGE.window()) {
-                // One of its files may be why.
+                // One of its files may be the reason.
                 Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
                     assert_eq!((call, phase), ("nvjpegDecodeBatchedEx", "nvjpegDecodeBatchedEx"));
                 }
@@ -417,7 +417,7 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
 }
 
 #[test]
-fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
+fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
     let machine = exclusive();
     let mut setup = setup(CAPACITY + 1, 1 << 20).unwrap();
     setup.pages.iter_mut().for_each(|page| page.read(&file(IMAGE, 1)));
@@ -474,7 +474,7 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
 }
 
 #[test]
-fn engines_are_told_and_a_gpu_without_them_is_an_error_that_says_what_to_do() {
+fn engines_are_reported_and_a_gpu_without_them_is_an_error_with_advice() {
     let machine = exclusive();
     let setup = setup(1, 1 << 20).unwrap();
     assert_eq!(setup.jpeg.engines(), Some(Engines { engines: 7, cores_per_engine: 1 }));
@@ -495,7 +495,7 @@ fn engines_are_told_and_a_gpu_without_them_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
+fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     let machine = exclusive();
     let row = STATE_BYTES.next_multiple_of(256) + 8 * 1024;
     let mut setup = setup(CAPACITY, row).unwrap();
@@ -507,7 +507,7 @@ fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
     }
     assert_eq!(used(&setup), STATE_BYTES.next_multiple_of(256), "nothing has grown");
 
-    // An image that needs more than there is: the batch fails, and the next one is decoded.
+    // An image that needs more memory than available: the batch fails, and the next one is decoded.
     let large = Size::new(120, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
@@ -520,7 +520,7 @@ fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
     }
     setup.assert_usable("after an image that is too large");
 
-    // Where there is no room for images of the stated size, there is for smaller ones, and they are decoded.
+    // If images of the given size do not fit, smaller ones do, and are decoded.
     let before = setup.memory.used_bytes();
     let large = BatchDecoder::new(&setup.jpeg, 4, Size::new(400, 300)).unwrap();
     let smaller = (4 * 3 * 25 * 19u64).next_multiple_of(256);
@@ -535,9 +535,9 @@ fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
     assert_clean(&machine, "memory");
 }
 
-/// Until then the engines may still read the file: shown with engines that keep the stream's order.
+/// Until then the engines may still read the file: shown with engines that keep the stream order.
 #[test]
-fn files_stay_as_they_are_until_done() {
+fn files_must_not_change_until_done() {
     let machine = exclusive();
     machine.hopper(false);
     machine.schedule(Schedule::Lazy);
@@ -557,7 +557,7 @@ fn files_stay_as_they_are_until_done() {
 }
 
 #[test]
-fn a_decoder_that_is_dropped_lets_its_batch_finish() {
+fn a_dropped_decoder_lets_its_batch_finish() {
     let machine = exclusive();
     for hopper in [true, false] {
         machine.hopper(hopper);
@@ -574,9 +574,9 @@ fn a_decoder_that_is_dropped_lets_its_batch_finish() {
     }
 }
 
-/// Entropy decoding on a device may not tell that a file is broken; nothing here relies on being told.
+/// Entropy decoding on a device may not report a broken file; nothing here depends on it.
 #[test]
-fn engines_may_keep_silent_about_a_broken_file() {
+fn engines_may_not_report_a_broken_file() {
     unsafe extern "C" fn refuse(
         _: *const u8,
         _: usize,
@@ -600,7 +600,7 @@ fn engines_may_keep_silent_about_a_broken_file() {
 }
 
 #[test]
-fn every_call_may_fail_and_nothing_is_left_behind() {
+fn every_call_may_fail_and_nothing_leaks() {
     let machine = exclusive();
     let window = Roi::new(1, 2, 30, 20);
     for hopper in [true, false] {
@@ -636,7 +636,7 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
     }
 }
 
-/// Two threads, each with its decoder, keep the engines busy; a third puts work of the consumer behind them.
+/// Two threads, each with its decoder, keep the engines busy; a third queues the consumer's work after them.
 #[test]
 fn threads_take_turns_with_their_decoders() {
     let machine = exclusive();
@@ -657,7 +657,7 @@ fn threads_take_turns_with_their_decoders() {
                         let files: Vec<_> = (0..count)
                             .map(|page| file(IMAGE, (50 * thread + 4 * round + page) as u8))
                             .collect();
-                        // Waits on the host for the consumer's copies of the round before.
+                        // Waits on the host for the consumer's copies of the previous round.
                         setup.decode(&files, IMAGE.window()).unwrap();
                         for (copy, bytes) in copies.iter().zip(&before) {
                             let mut seen = vec![0; ROWS_BYTES];

@@ -1,4 +1,4 @@
-//! nvJPEG's decoders of single images against a simulated machine: order, memory, failures and what follows them.
+//! nvJPEG's decoders of single images on a simulated machine: order, memory, failures and recovery.
 
 #![allow(unsafe_code)] // the decoder that a test hands to the simulated library
 
@@ -23,13 +23,13 @@ use simulated::{LAUNCH_FAILED, Schedule, exclusive, runtime};
 
 const IMAGE: Size = Size::new(40, 30);
 
-/// The backends that decode single images.
+/// Backends that decode single images.
 const BACKENDS: [Backend; 2] = [Backend::GpuHybrid, Backend::Hybrid];
 
-/// Bytes of the coefficients that the simulated nvJPEG keeps for an image with [`Backend::Hybrid`].
+/// Size of the coefficients that the simulated nvJPEG stores for an image with [`Backend::Hybrid`], in bytes.
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
 
-/// Room for the rows of a whole image.
+/// Bytes for the rows of a whole image.
 const PAGE_BYTES: u64 = 8192;
 
 struct Setup {
@@ -61,7 +61,7 @@ fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
 }
 
 impl Setup {
-    /// Into the page's destination.
+    /// Decodes into the page's destination.
     fn decode(&mut self, page: usize, bytes: &[u8], wanted: Roi) -> Result<Window, DecodeError> {
         self.decoders[page].decode(&self.stream, bytes, wanted, &self.destinations[page])
     }
@@ -73,14 +73,14 @@ impl Setup {
     }
 }
 
-/// The pixels without what is between rows.
+/// Removes the padding between rows.
 fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
     let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
     rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
 }
 
 #[test]
-fn pages_decode_their_own_images_whatever_runs_first() {
+fn pages_decode_their_own_images_in_any_execution_order() {
     let machine = exclusive();
     for backend in BACKENDS {
         let before = machine.decoded(backend);
@@ -154,7 +154,7 @@ fn old_versions_decode_a_margin_because_they_get_outermost_pixels_wrong() {
 }
 
 #[test]
-fn a_decoder_waits_for_its_image_before() {
+fn a_decoder_waits_for_its_previous_image() {
     let machine = exclusive();
     for backend in BACKENDS {
         machine.schedule(Schedule::Lazy);
@@ -179,9 +179,9 @@ fn a_decoder_waits_for_its_image_before() {
     }
 }
 
-/// The file's bytes are the caller's again: with the host backend at once, with the other one when `done` is reached.
+/// The caller may reuse the file's bytes at once with the host backend, and after `done` with the other one.
 #[test]
-fn page_locked_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() {
+fn pinned_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() {
     let machine = exclusive();
     for (backend, disturbed) in [(Backend::Hybrid, false), (Backend::GpuHybrid, true)] {
         machine.schedule(Schedule::Lazy);
@@ -203,7 +203,7 @@ fn page_locked_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() 
 }
 
 #[test]
-fn a_page_that_is_dropped_lets_its_device_phase_finish() {
+fn a_dropped_page_lets_its_device_phase_finish() {
     let machine = exclusive();
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
@@ -220,7 +220,7 @@ fn a_page_that_is_dropped_lets_its_device_phase_finish() {
 }
 
 #[test]
-fn memory_that_nvjpeg_gives_back_in_stream_order_is_not_reused_too_early() {
+fn memory_freed_by_nvjpeg_in_stream_order_is_not_reused_too_early() {
     let machine = exclusive();
     machine.nvjpeg_scratch(true);
     let window = IMAGE.window();
@@ -245,7 +245,7 @@ fn memory_that_nvjpeg_gives_back_in_stream_order_is_not_reused_too_early() {
 }
 
 #[test]
-fn the_files_faults_are_the_samples() {
+fn errors_of_a_file_are_errors_of_its_sample() {
     let machine = exclusive();
     let whole = IMAGE.window();
     let good = file(IMAGE, 1);
@@ -266,7 +266,7 @@ fn the_files_faults_are_the_samples() {
                 Err(DecodeError::Sample(fault)) => assert_eq!(fault.reason, reason, "{fault}"),
                 other => panic!("{reason:?}: {other:?}"),
             }
-            // And the next image is right.
+            // The next image is correct.
             setup.decode(0, &good, whole).unwrap();
             assert_eq!(setup.pixels(0, whole).unwrap(), pattern(&good, whole));
         }
@@ -302,7 +302,7 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
             setup.decode(0, &file(IMAGE, tag), whole).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(0, &file(IMAGE, tag + 1), whole) {
-                // The phases may fail by the file, whatever the status; nothing else may.
+                // The phases may fail because of the file, with any status; other calls may not.
                 Err(DecodeError::Failed(why, Error::Device { call, .. })) if of_the_file(phase) => {
                     assert_eq!((call, why), (phase, "nvJPEG failed at it: execution failed"));
                 }
@@ -320,14 +320,14 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
     }
 }
 
-/// Whether a call of nvJPEG is one in which the file decides.
+/// Whether a call of nvJPEG may fail because of the file.
 fn of_the_file(call: &str) -> bool {
     call.starts_with("nvjpegDecodeJpeg") || call.starts_with("nvjpegJpegStream")
 }
 
-/// What nvJPEG fails at is told from a device that is lost by the driver's own word.
+/// The driver's own status distinguishes an nvJPEG failure from a lost device.
 #[test]
-fn a_device_that_is_lost_while_an_image_fails_is_what_went_wrong() {
+fn a_device_lost_while_an_image_fails_is_the_error() {
     let machine = exclusive();
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
@@ -341,9 +341,9 @@ fn a_device_that_is_lost_while_an_image_fails_is_what_went_wrong() {
     }
 }
 
-/// Making a state is slow: a file that does not parse has not touched it.
+/// Creating a state is slow: a file that does not parse has not touched it.
 #[test]
-fn only_a_failed_state_is_made_anew() {
+fn only_a_failed_state_is_recreated() {
     let machine = exclusive();
     let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     let states = || machine.calls("nvjpegDecoderStateCreate");
@@ -359,7 +359,7 @@ fn only_a_failed_state_is_made_anew() {
 }
 
 #[test]
-fn a_window_needs_room_and_a_backend_for_single_images() {
+fn a_window_needs_a_large_enough_destination_and_a_single_image_backend() {
     let machine = exclusive();
     let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     let small = setup.memory.buffer("nvjpeg", 4319).unwrap();
@@ -378,7 +378,7 @@ fn a_window_needs_room_and_a_backend_for_single_images() {
 }
 
 #[test]
-fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
+fn nvjpegs_memory_comes_only_from_its_row() {
     let machine = exclusive();
     let mut setup = setup(Backend::Hybrid, 2, 64 * 1024).unwrap();
     let taken = machine.counts();
@@ -388,14 +388,14 @@ fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
     let rounded = COEFFICIENT_BYTES.next_multiple_of(256);
     assert_eq!(setup.pinned.row_bytes("nvjpeg"), Some((2 * rounded, 64 * 1024)));
     let small = setup.memory.row_bytes("nvjpeg").unwrap().0;
-    // A larger image makes the buffers grow; the old ones are given back first.
+    // A larger image makes the buffers grow; the old ones are freed first.
     setup.decode(0, &file(Size::new(80, 60), 1), Roi::new(0, 0, 35, 35)).unwrap();
     assert!(setup.memory.row_bytes("nvjpeg").unwrap().0 >= small);
     let counts = machine.counts();
-    assert_eq!(counts.device.peak_bytes, taken.device.bytes, "the driver was asked for more");
-    assert_eq!(counts.pinned.peak_bytes, taken.pinned.bytes, "the driver was asked for more");
+    assert_eq!(counts.device.peak_bytes, taken.device.bytes, "more was allocated from the driver");
+    assert_eq!(counts.pinned.peak_bytes, taken.pinned.bytes, "more was allocated from the driver");
 
-    // What does not fit is a budget error, and the next image is decoded.
+    // An image that does not fit is a budget error, and the next one is decoded.
     match setup.decode(1, &file(Size::new(200, 200), 1), Roi::new(0, 0, 20, 20)) {
         Err(DecodeError::Fatal(Error::Budget { row, needed, .. })) => {
             assert_eq!((row.as_str(), needed), ("nvjpeg", 6 * 200 * 200));
@@ -412,7 +412,7 @@ fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
 }
 
 #[test]
-fn buffers_of_a_stated_size_are_taken_at_start_and_do_not_grow() {
+fn buffers_of_a_given_size_are_allocated_at_start_and_do_not_grow() {
     let machine = exclusive();
     for backend in BACKENDS {
         let setup = setup(backend, 0, 64 * 1024).unwrap();
@@ -432,7 +432,7 @@ fn buffers_of_a_stated_size_are_taken_at_start_and_do_not_grow() {
 }
 
 #[test]
-fn every_call_may_fail_and_nothing_is_left_behind() {
+fn every_call_may_fail_and_nothing_leaks() {
     let machine = exclusive();
     let window = Roi::new(1, 2, 30, 20);
     for backend in BACKENDS {
@@ -463,9 +463,9 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
     }
 }
 
-/// What nvJPEG takes for states, beside the buffers that are attached to them, has its room in the planned rows.
+/// Memory that nvJPEG allocates for states, besides their attached buffers, fits in the planned rows.
 #[test]
-fn a_loaders_rows_have_room_for_what_states_take_themselves() {
+fn a_loaders_rows_include_the_memory_of_states() {
     let machine = exclusive();
     machine.nvjpeg_own(64 << 10);
     let rgb = synth::image(1, 1, 96, 80);
@@ -493,7 +493,7 @@ fn a_loaders_rows_have_room_for_what_states_take_themselves() {
 
 /// The consumer captures a graph while the loader's threads fill the next batches.
 #[test]
-fn a_loader_goes_on_beside_a_capture() {
+fn a_loader_continues_during_a_capture() {
     let machine = exclusive();
     let rgb = synth::image(1, 1, 96, 80);
     let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
@@ -508,7 +508,7 @@ fn a_loader_goes_on_beside_a_capture() {
         drop(batches.next().unwrap().unwrap());
         machine.capturing(true);
         let before = machine.calls("cuLaunchKernel");
-        // The slots that are free are filled meanwhile.
+        // The free slots are filled in the meantime.
         let until = Instant::now() + Duration::from_secs(2);
         while machine.calls("cuLaunchKernel") < before + 1 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -521,7 +521,7 @@ fn a_loader_goes_on_beside_a_capture() {
     }
 }
 
-/// The stream of the last image is gone when nvJPEG's buffers are destroyed, and nvJPEG may name it all the same.
+/// The last image's stream is destroyed before nvJPEG's buffers are, and nvJPEG may still use its handle.
 #[test]
 fn a_decoder_may_outlive_its_stream() {
     let machine = exclusive();
@@ -536,7 +536,7 @@ fn a_decoder_may_outlive_its_stream() {
     }
 }
 
-/// Each thread has a stream and a decoder; the images meet in the order of events.
+/// Each thread has a stream and a decoder; events order the images.
 #[test]
 fn threads_decode_at_the_same_time() {
     let machine = exclusive();
@@ -573,7 +573,7 @@ fn threads_decode_at_the_same_time() {
                     pattern(&file(IMAGE, tag), window),
                     "{page} {tag}"
                 );
-                // The last round's decoder comes back to nobody.
+                // Nobody receives the last round's decoder.
                 let _ = free[page].send(decoder);
             }
         });
@@ -583,7 +583,7 @@ fn threads_decode_at_the_same_time() {
 }
 
 #[test]
-fn the_backends_that_a_device_has_are_told_with_the_reasons_for_the_others() {
+fn available_backends_are_listed_with_reasons_for_the_others() {
     let machine = exclusive();
     let device = Device::open_with(0, &runtime()).unwrap();
     let found = nvjpeg::backends(&device).unwrap();
@@ -609,7 +609,7 @@ fn the_backends_that_a_device_has_are_told_with_the_reasons_for_the_others() {
 }
 
 #[test]
-fn old_versions_are_warned_of() {
+fn old_versions_cause_warnings() {
     let machine = exclusive();
     let warnings = |major, minor, patch| {
         machine.nvjpeg_version(major, minor, patch);
@@ -628,7 +628,7 @@ fn old_versions_are_warned_of() {
 
 #[test]
 fn the_tests_decoder_decodes() {
-    /// Gives the window's corner in every pixel, and refuses files that end in 0xee.
+    /// Writes the window's corner to every pixel, and refuses files that end in 0xee.
     unsafe extern "C" fn corner(
         bytes: *const u8,
         count: usize,

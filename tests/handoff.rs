@@ -1,7 +1,7 @@
-//! Batches in the hands of others: DLPack, `__cuda_array_interface__`, cudarc, streams of their own.
+//! Exporting batches: DLPack, `__cuda_array_interface__`, cudarc, foreign streams.
 //!
-//! On the device against the simulated driver, whose streams run as late or as wildly as the schedule likes: a missing
-//! wait shows as a wrong batch.
+//! Device tests use the simulated driver, whose streams run as late or as randomly as the schedule allows: a missing wait shows
+//! as a wrong batch.
 
 #![allow(unsafe_code, reason = "deleters and copies are called as C and cudarc's users call them")]
 
@@ -30,7 +30,7 @@ use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 const SCHEDULES: [Schedule; 4] =
     [Schedule::Eager, Schedule::Lazy, Schedule::Random(3), Schedule::Random(4)];
 
-/// Eighteen images, five batches, the last one of two.
+/// Eighteen images in five batches, the last one of two.
 fn builder(device: DeviceChoice) -> LoaderBuilder {
     Loader::builder(Memory::new(jpegs(18)).unwrap(), training())
         .device(device)
@@ -50,7 +50,7 @@ fn on_host() -> Loader {
     builder(DeviceChoice::Cpu).epochs(Some(2)).build().unwrap()
 }
 
-/// The bytes of both epochs, from the CPU.
+/// Returns the bytes of both epochs, from the CPU.
 fn expected() -> Vec<Vec<u8>> {
     let loader = on_host();
     let epoch = |_| (&loader).into_iter().map(|batch| batch.unwrap().to_host().unwrap());
@@ -61,13 +61,13 @@ fn first(loader: &Loader) -> Batch {
     loader.into_iter().next().unwrap().unwrap()
 }
 
-/// Nothing is left and nothing was done wrong. To be called when everything is dropped.
+/// Checks that nothing leaked and no call was wrong. Call it after everything is dropped.
 fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
 }
 
-/// A consumer with a context and a stream of its own, which keeps a copy of every batch on the device.
+/// A consumer with its own context and stream that copies every batch on the device.
 struct Copier {
     stream: Arc<CudaStream>,
     copies: Vec<cudarc::driver::CudaSlice<u8>>,
@@ -78,7 +78,7 @@ impl Copier {
         Self { stream, copies: Vec::new() }
     }
 
-    /// Puts a copy of these bytes into the stream.
+    /// Queues a copy of these bytes in the stream.
     fn copy(&mut self, address: u64, bytes: usize) {
         self.stream.context().bind_to_thread().unwrap();
         // SAFETY: a context is bound; the slice below owns it.
@@ -91,16 +91,16 @@ impl Copier {
         self.copies.push(target);
     }
 
-    /// What was copied, now that the stream is empty.
+    /// Returns the copies after the stream has finished.
     fn bytes(self) -> Vec<Vec<u8>> {
         self.copies.iter().map(|copy| self.stream.clone_dtoh(copy).unwrap()).collect()
     }
 }
 
-/// What keeps a batch, and may be dropped on any thread.
+/// Owner of a batch, which may be dropped on any thread.
 type Owner = Box<dyn Any + Send>;
 
-/// A way to hand over a batch: the tensor's address, and its owner.
+/// A way to export a batch, which returns the tensor's address and its owner.
 type Way = fn(Batch, &Arc<CudaStream>) -> Result<(u64, Owner)>;
 
 fn ours(batch: &Batch, stream: &Arc<CudaStream>) -> Arc<Stream> {
@@ -149,10 +149,10 @@ const WAYS: [(&str, Way); 6] = [
     }),
 ];
 
-/// The consumer's stream may be any; it copies each batch, lets go of it at once, here or on another thread, and looks
-/// at the copies only in the end. So each slot is asked for again while the copies are still to be made.
+/// A consumer with any stream copies each batch, releases it at once, on this or another thread, and reads the copies only at the
+/// end. So each slot is reused while its copies are still pending.
 #[test]
-fn a_foreign_stream_finds_each_batch_filled_and_not_yet_filled_again() {
+fn a_foreign_stream_sees_each_batch_filled_and_not_yet_overwritten() {
     let machine = exclusive();
     let expected = expected();
     type Choose = fn(&Arc<CudaContext>) -> Arc<CudaStream>;
@@ -191,9 +191,9 @@ fn a_foreign_stream_finds_each_batch_filled_and_not_yet_filled_again() {
     }
 }
 
-/// Without synchronisation the loader's stream is where the consumer finds the batch, and where it must have its work.
+/// Without synchronization the consumer must use the loader's stream, in which the batch is ready.
 #[test]
-fn an_unsynchronised_export_is_ordered_by_the_loaders_stream() {
+fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
     let machine = exclusive();
     let expected = expected();
     for schedule in SCHEDULES {
@@ -224,9 +224,9 @@ fn an_unsynchronised_export_is_ordered_by_the_loaders_stream() {
     }
 }
 
-/// A stream that is driven by other means waits for the event; the batch is held until its work is over.
+/// A stream driven by other code waits for the event; the batch is held until its work is done.
 #[test]
-fn the_ready_event_can_be_waited_for_by_its_handle() {
+fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     let machine = exclusive();
     let expected = expected();
     for schedule in SCHEDULES {
@@ -250,9 +250,9 @@ fn the_ready_event_can_be_waited_for_by_its_handle() {
     assert!(first(&on_host()).ready().is_none());
 }
 
-/// Calls the deleter as a consumer in C does.
+/// Calls the deleter like a C consumer.
 fn delete<M: Managed>(managed: *mut M, deleter: Option<unsafe extern "C" fn(*mut M)>) {
-    // SAFETY: null, or what `into_raw` gave, once.
+    // SAFETY: null, or a pointer from `into_raw`, used once.
     unsafe { deleter.unwrap()(managed) };
 }
 
@@ -276,7 +276,7 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
         std::thread::spawn(move || {
             let versioned = versioned as *mut dlpack::DLManagedTensorVersioned;
             let legacy = legacy as *mut dlpack::DLManagedTensor;
-            // SAFETY: given by `into_raw`, deleted below, once. Simulated device memory can be read by the host.
+            // SAFETY: returned by `into_raw`, deleted once below. Simulated device memory can be read by the host.
             unsafe {
                 if !gpu {
                     assert!(read(&(*versioned).dl_tensor, bytes.0) == expected.0);
@@ -290,7 +290,7 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
         .unwrap();
         assert!(weak.upgrade().is_none());
         assert_clean(&machine, if gpu { "gpu" } else { "host" });
-        // A deleter that gets nothing does nothing.
+        // A deleter ignores a null pointer.
         delete::<dlpack::DLManagedTensor>(std::ptr::null_mut(), {
             let loader = on_host();
             dlpack::export_legacy(first(&loader), &ConsumerStream::Legacy)
@@ -301,7 +301,7 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
     }
 }
 
-/// The first two batches.
+/// Returns the first two batches.
 trait FirstTwo {
     fn first_two(&self) -> Vec<Batch>;
 }
@@ -313,9 +313,9 @@ impl FirstTwo for Loader {
 }
 
 /// # Safety
-/// `tensor` is of the host and has that many bytes.
+/// `tensor` is on the host and has that many bytes.
 unsafe fn read(tensor: &DLTensor, bytes: usize) -> Vec<u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), bytes) }.to_vec()
 }
 
@@ -334,7 +334,7 @@ fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
     })
     .join()
     .unwrap();
-    // Ours, where it was ours before.
+    // Our context stays current if it was current before.
     let device = Device::open_with(0, &runtime()).unwrap();
     let before = result::ctx::get_current().unwrap();
     assert!(before.is_some());
@@ -399,7 +399,7 @@ fn shape_strides_and_type_are_those_of_the_batch() {
 }
 
 #[test]
-fn a_shared_batch_is_read_only_and_not_for_the_legacy_form() {
+fn a_shared_batch_is_read_only_and_cannot_use_the_legacy_form() {
     let _machine = exclusive();
     let loader = on_host();
     let batch = Arc::new(first(&loader));
@@ -410,14 +410,14 @@ fn a_shared_batch_is_read_only_and_not_for_the_legacy_form() {
     let error = dlpack::export_legacy(batch.clone(), &none).unwrap_err().to_string();
     assert!(error.contains("batch") && error.contains("versioned"), "{error}");
     drop((one, two));
-    // Now it is nobody else's, and may be changed in place through the pointer.
+    // Now there is no other owner, and the batch may be changed in place through the pointer.
     let alone = dlpack::export_legacy(batch, &none).unwrap();
-    // SAFETY: at least one byte, which nobody else looks at.
+    // SAFETY: at least one byte, which no other code reads.
     unsafe { *alone.tensor().data.cast::<u8>() ^= 1 };
 }
 
 #[test]
-fn numbers_that_name_no_stream_are_refused() {
+fn invalid_stream_numbers_are_errors() {
     let _machine = exclusive();
     let loader = on_gpu();
     let batch = first(&loader);
@@ -429,7 +429,7 @@ fn numbers_that_name_no_stream_are_refused() {
     }
     let host = on_host();
     let batch = first(&host);
-    // On the host a number says nothing.
+    // On the host the number is ignored.
     // SAFETY: no handle.
     assert!(unsafe { ConsumerStream::from_number(&batch, Some(0)) }.is_ok());
 }
@@ -452,7 +452,7 @@ fn the_array_interface_has_the_fields_of_version_3() {
     });
     assert_eq!(json, expected);
 
-    // A null stream is the legacy default one.
+    // A null stream is the legacy default stream.
     let device = Device::open_with(0, &runtime()).unwrap();
     // SAFETY: null is always a stream.
     let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });
@@ -467,7 +467,7 @@ fn the_array_interface_has_the_fields_of_version_3() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn unsupported_exports_are_errors() {
     let machine = exclusive();
     machine.devices(2);
     let loader = on_gpu();
@@ -497,7 +497,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(machine.calls("cuStreamWaitEvent"), before);
 }
 
-/// What a user writes, and for the simulated machine what drives it on the host.
+/// A user's kernel, and the code that runs it on the simulated machine.
 const SUM: &str = r#"
 #ifndef __CUDACC__
 #define __global__
@@ -520,9 +520,9 @@ extern "C" __global__ void sums(const float* batch, float* out, int elements) {
 }
 "#;
 
-/// A kernel of the consumer's own, in a stream of its own, on views of the batch; two events per batch are cudarc's.
+/// A user's kernel, in its own stream, on views of the batch; two events per batch are cudarc's.
 #[test]
-fn a_kernel_of_cudarcs_reads_and_writes_a_batch() {
+fn a_cudarc_kernel_reads_and_writes_a_batch() {
     let machine = exclusive();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
@@ -550,7 +550,7 @@ fn a_kernel_of_cudarcs_reads_and_writes_a_batch() {
             // SAFETY: the arguments are those of the text above.
             unsafe { launch.launch(config) }.unwrap();
             made.push(sums);
-            // In place, behind it: the next filling must not meet this.
+            // In place, after the kernel: the next batch must not be affected.
             stream.memset_zeros(&mut tensor.view_mut()).unwrap();
         }
         let made: Vec<f32> =
@@ -569,9 +569,9 @@ fn a_kernel_of_cudarcs_reads_and_writes_a_batch() {
     }
 }
 
-/// cudarc tracks on which streams its slices are used; the slot waits for all of them.
+/// cudarc tracks the streams that use its slices; the slot waits for all of them.
 #[test]
-fn uses_that_cudarc_tracks_in_other_streams_are_waited_for() {
+fn slots_wait_for_uses_that_cudarc_tracks_in_other_streams() {
     let machine = exclusive();
     machine.schedule(Schedule::Lazy);
     let expected = expected();
@@ -597,9 +597,9 @@ fn uses_that_cudarc_tracks_in_other_streams_are_waited_for() {
     assert_clean(&machine, "tracked");
 }
 
-/// A driver that refuses the hand-over says so there; one that refuses the return ends the loader, with nothing left.
+/// A driver that refuses an export gives an error there; one that refuses the return ends the loader without leaks.
 #[test]
-fn failures_of_the_driver_are_errors_and_leave_nothing() {
+fn driver_failures_are_errors_and_leak_nothing() {
     let machine = exclusive();
     let loader = on_gpu();
     let device = Device::open_with(0, &runtime()).unwrap();
@@ -626,7 +626,7 @@ fn failures_of_the_driver_are_errors_and_leave_nothing() {
     for batch in &held {
         batch.on(&stream).unwrap();
     }
-    // All slots are held, so nobody else records an event.
+    // All slots are held, so no other thread records an event.
     machine.fail("cuEventRecord", 1, LAUNCH_FAILED);
     drop(held.pop());
     let error = loop {

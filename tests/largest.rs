@@ -1,4 +1,4 @@
-//! The samples that a table says are the largest are planned for, wherever they stand in the set.
+//! Samples that a table lists as the largest are planned for, wherever they are in the set.
 
 mod common;
 
@@ -17,15 +17,15 @@ use tempfile::TempDir;
 
 const SMALL: (u32, u32) = (16, 12);
 const HUGE: (u32, u32) = (1200, 900);
-/// Images of a set, and the one that is huge: not among 1024, nor among 256, that are evenly spread.
+/// Number of images. The huge one is not among 1024 or 256 evenly spaced ones.
 const IMAGES: u64 = 5000;
 const PLACE: u64 = 2502;
 
-/// What the plan takes for the largest image.
+/// Returns the largest image size of the plan.
 fn planned(source: Arc<dyn Source>) -> String {
     for looks in [1024, 256] {
         let len = source.len();
-        assert!((0..looks).all(|it| it * len / looks != PLACE), "{PLACE} is looked at anyway");
+        assert!((0..looks).all(|it| it * len / looks != PLACE), "{PLACE} is inspected anyway");
     }
     let plan = LoaderBuilder::new(source, training()).device(DeviceChoice::Cpu).plan().unwrap();
     let text = plan.to_string();
@@ -41,7 +41,7 @@ fn files() -> TempDir {
     root
 }
 
-/// A COCO set of these files; `size` is what it says of each.
+/// Writes a COCO set of these files; `size` is the size recorded for each.
 fn coco(root: &Path, size: impl Fn(u64) -> Option<(u32, u32)>) -> Arc<dyn Source> {
     let images = (0..IMAGES).map(|id| {
         let name = if id == PLACE { "huge.jpg" } else { "small.jpg" };
@@ -62,11 +62,11 @@ fn true_size(id: u64) -> Option<(u32, u32)> {
     Some(if id == PLACE { HUGE } else { SMALL })
 }
 
-/// A `.beton` of these JPEGs, with the fields of one that ffcv wrote.
+/// Writes a `.beton` of these JPEGs, with the fields of a file written by ffcv.
 fn beton(root: &Path) -> Arc<dyn Source> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/beton/jpg.beton");
     let golden = fs::read(golden).unwrap();
-    // The head, and an image and a number, as rows of 24 bytes.
+    // The header, and an image and a number, as rows of 24 bytes.
     let table = 24 + 2 * (1 + 16 + 1024);
     let [small, huge] = ["small.jpg", "huge.jpg"].map(|name| fs::read(root.join(name)).unwrap());
     let first = table as u64 + 24 * IMAGES;
@@ -101,17 +101,17 @@ fn beton(root: &Path) -> Arc<dyn Source> {
 }
 
 #[test]
-fn one_huge_image_that_the_table_knows_is_planned_for() {
+fn a_huge_image_listed_in_the_table_is_planned_for() {
     let root = files();
     assert_eq!(planned(coco(root.path(), true_size)), "1200x900");
-    // From the file, and from the table beside it.
+    // From the file, and from the index beside it.
     assert_eq!(planned(beton(root.path())), "1200x900");
     assert_eq!(planned(beton(root.path())), "1200x900");
 }
 
-/// A table decides only which headers are read.
+/// A table only decides which headers are read.
 #[test]
-fn a_table_that_does_not_say_or_is_wrong_costs_nothing() {
+fn a_missing_or_wrong_table_does_no_harm() {
     let root = files();
     assert_eq!(planned(coco(root.path(), |_| None)), "16x12");
     let lies = |id| Some(if id % 7 == 0 { (30_000, 30_000) } else { SMALL });
@@ -138,7 +138,7 @@ fn the_largest_come_first_with_their_pixels() {
 }
 
 #[test]
-fn of_stacks_one_image_stands_for_all() {
+fn one_image_represents_a_stack() {
     let root = tempfile::tempdir().unwrap();
     for (name, count, side) in [("a.npy", 3usize, 8usize), ("b.npy", 2, 20), ("c.npy", 4, 9)] {
         let shape = format!(
@@ -157,7 +157,7 @@ fn of_stacks_one_image_stands_for_all() {
 }
 
 #[test]
-fn sources_of_sources_hand_it_on_with_their_own_indices() {
+fn combined_sources_forward_it_with_their_own_indices() {
     let root = files();
     let source = coco(root.path(), true_size);
     let elsewhere = files();
@@ -174,7 +174,7 @@ fn sources_of_sources_hand_it_on_with_their_own_indices() {
     let without = Subset::range(source.clone(), 3000..4000).unwrap();
     assert_eq!(without.largest_samples(1), []);
     let parts = || vec![(other.clone(), 2.0), (source.clone(), 1.0)];
-    // All of it is drawn, some of it more than once; and less than a half of it.
+    // All of it is drawn, some of it more than once; and less than half of it.
     for samples in [None, Some(60_000), Some(9_000)] {
         let mixed = Mixture::new(parts(), samples).unwrap();
         for (index, pixels) in mixed.largest_samples(4) {

@@ -1,4 +1,4 @@
-//! The loader's life: each sentence above `Loader` has a test here.
+//! Lifecycle of the loader: the documented behaviour of `Loader`.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn builder(count: u64) -> LoaderBuilder {
         .shuffle(true)
 }
 
-/// The bytes of every sample of an epoch, by index.
+/// Returns the bytes of every sample of an epoch, by index.
 fn samples(loader: &Loader) -> BTreeMap<u64, Vec<u8>> {
     let mut all = BTreeMap::new();
     for batch in loader {
@@ -42,7 +42,7 @@ fn order(loader: &Loader) -> Vec<u64> {
 }
 
 #[test]
-fn a_loop_is_an_epoch_and_the_next_loop_the_next_epoch() {
+fn each_loop_is_the_next_epoch() {
     let loader = builder(20).build().unwrap();
     let (first, second) = (order(&loader), order(&loader));
     assert_ne!(first, second, "each epoch has its own order");
@@ -70,7 +70,7 @@ fn the_first_epoch_can_be_chosen() {
     assert_eq!(order(&builder(20).start_epoch(1).build().unwrap()), second);
 }
 
-/// The bytes of a sample depend on (seed, epoch, index) only.
+/// The bytes of a sample depend only on (seed, epoch, index).
 #[test]
 fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
     let base = samples(&builder(24).seed(5).build().unwrap());
@@ -86,7 +86,7 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
     let chosen = builder(24).seed(5).auto_workers().auto_prefetch().cpu_threads(Some(3));
     let loader = chosen.build().unwrap();
     assert_eq!((loader.plan().workers.most, loader.plan().ahead_batches.most), (3, 8));
-    assert!(samples(&loader) == base, "workers and batches ahead that are chosen");
+    assert!(samples(&loader) == base, "autotuned workers and prefetch");
     for batch in [1, 7, 24] {
         let loader = builder(24).seed(5).batch(batch).last(Last::Partial).build().unwrap();
         assert!(samples(&loader) == base, "batches of {batch}");
@@ -161,14 +161,14 @@ fn the_last_batch_is_dropped_padded_or_partial() {
 }
 
 #[test]
-fn a_shard_without_a_single_batch_is_refused_with_the_way_out() {
+fn a_shard_without_a_batch_is_an_error_that_names_the_settings() {
     let error = builder(3).build().err().unwrap().to_string();
     assert!(error.starts_with("loader.batch: is 4, but this shard has 3 samples"), "{error}");
     assert!(error.contains("partial or pad"), "{error}");
 }
 
 #[test]
-fn a_loop_that_is_left_early_gives_up_its_epoch() {
+fn leaving_a_loop_early_discards_the_rest_of_its_epoch() {
     let loader = builder(40).build().unwrap();
     let whole = {
         let other = builder(40).build().unwrap();
@@ -182,7 +182,7 @@ fn a_loop_that_is_left_early_gives_up_its_epoch() {
 }
 
 #[test]
-fn many_loops_left_early_leave_no_slot_behind() {
+fn many_loops_left_early_leak_no_slot() {
     let loader = builder(40).workers(3).build().unwrap();
     for epoch in 0..50 {
         let batch = (&loader).into_iter().next().unwrap().unwrap();
@@ -191,7 +191,7 @@ fn many_loops_left_early_leave_no_slot_behind() {
 }
 
 #[test]
-fn all_slots_but_none_more_can_be_held() {
+fn exactly_all_slots_can_be_held() {
     let loader = builder(40).prefetch(2).build().unwrap();
     let mut epoch = (&loader).into_iter();
     let held: Vec<Batch> = epoch.by_ref().take(3).map(|batch| batch.unwrap()).collect();
@@ -201,9 +201,9 @@ fn all_slots_but_none_more_can_be_held() {
     assert!(copies.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
-/// Another thread may drop one of them, so it is no error; but nor is it silence.
+/// Another thread may still drop one of them, so this is not an error, but it is reported.
 #[test]
-fn who_asks_for_a_batch_while_all_are_held_is_told() {
+fn waiting_for_a_batch_while_all_slots_are_held_is_reported() {
     let loader = builder(40).prefetch(2).build().unwrap();
     let held = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -235,7 +235,7 @@ fn a_leaked_batch_only_shortens_the_ring() {
     for _ in 0..2 {
         std::mem::forget(epoch.next().unwrap().unwrap());
     }
-    assert_eq!(epoch.count(), 8, "one slot is left, and the epoch goes on with it");
+    assert_eq!(epoch.count(), 8, "the epoch continues with the remaining slot");
 }
 
 #[test]
@@ -279,11 +279,11 @@ fn a_second_loop_at_the_same_time_is_refused() {
     assert!(error.contains("another loop"), "{error}");
     assert!(second.next().is_none());
     drop(second);
-    assert_eq!(first.count(), 3, "the first loop goes on");
+    assert_eq!(first.count(), 3, "the first loop continues");
 }
 
 #[test]
-fn an_epoch_borrows_the_loader_and_answers_for_it() {
+fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
     let mut loader = builder(16).epochs(Some(3)).build().unwrap();
     let mut counted = 0;
     for batch in &mut loader {
@@ -301,7 +301,7 @@ fn an_epoch_borrows_the_loader_and_answers_for_it() {
     assert!(epoch.warnings().is_empty());
     let stopper = epoch.stopper();
     drop(epoch);
-    // Left early: the next epoch begins.
+    // The epoch was left early: the next one begins.
     let mut third = loader.epoch();
     assert_eq!((third.number(), third.next().unwrap().unwrap().epoch()), (2, 2));
     stopper.stop();
@@ -311,7 +311,7 @@ fn an_epoch_borrows_the_loader_and_answers_for_it() {
 }
 
 #[test]
-fn an_iterator_that_owns_the_loader_gives_every_epoch_on_another_thread() {
+fn an_owning_iterator_yields_every_epoch_on_another_thread() {
     let expected: Vec<Vec<u64>> = {
         let loader = builder(16).build().unwrap();
         vec![order(&loader), order(&loader)]
@@ -324,14 +324,14 @@ fn an_iterator_that_owns_the_loader_gives_every_epoch_on_another_thread() {
             let batch = batch.unwrap();
             seen[batch.epoch() as usize].extend(batch.indices());
         }
-        assert!(batches.next().is_none(), "it stays at its end");
+        assert!(batches.next().is_none(), "the iterator stays at its end");
         (seen, batches.loader().stats().images)
     });
     assert_eq!(consumer.join().unwrap(), (expected, 32));
 }
 
 #[test]
-fn a_loader_that_was_taken_back_goes_on_with_the_next_epoch() {
+fn a_loader_taken_back_from_an_iterator_continues_with_the_next_epoch() {
     let mut batches = builder(16).epochs(Some(2)).build().unwrap().into_batches();
     batches.next().unwrap().unwrap();
     let mut loader = batches.into_loader();
@@ -341,16 +341,16 @@ fn a_loader_that_was_taken_back_goes_on_with_the_next_epoch() {
 }
 
 #[test]
-fn an_error_is_the_last_that_an_owning_iterator_gives() {
+fn an_error_is_the_last_item_of_an_owning_iterator() {
     let loader = damaged_builder(OnError::Stop).build().unwrap();
     let all: Vec<_> = loader.into_batches().collect();
     assert!(matches!(all.last(), Some(Err(Error::Sample(_)))));
     assert_eq!(all.iter().filter(|batch| batch.is_err()).count(), 1);
 }
 
-/// A caller can tell a file that is gone from one that may not be read, in the error that ends a run and in a counted fault.
+/// Callers can distinguish a missing file from an unreadable one, in the error that ends a run and in a counted error.
 #[test]
-fn the_systems_error_behind_a_sample_is_kept() {
+fn the_system_error_of_a_sample_is_preserved() {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["a.jpg", "b.jpg"].map(|name| folder.path().join(name));
     for (path, (bytes, _)) in paths.iter().zip(jpegs(2)) {
@@ -371,7 +371,7 @@ fn the_systems_error_behind_a_sample_is_kept() {
     assert_eq!(fault.source.as_ref().unwrap().kind(), std::io::ErrorKind::NotFound);
 }
 
-/// A source whose reads wait until the test lets them go, as those of a stalled disk do.
+/// A source whose reads block until the test releases them, like a stalled disk.
 struct Stalled(Memory, Arc<(Mutex<bool>, Condvar)>);
 
 impl Source for Stalled {
@@ -394,12 +394,12 @@ impl Source for Stalled {
     }
 }
 
-/// The consumer waits for a batch whose reads never end, and is woken all the same.
+/// The consumer waits for a batch whose reads never finish, and is woken anyway.
 #[test]
 fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     let free = Arc::new((Mutex::new(true), Condvar::new()));
     let source = Stalled(memory(40), free.clone());
-    // Building looks at some headers.
+    // Building inspects some headers.
     let loader = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4).workers(2);
     let loader = loader.shuffle(false).epochs(Some(2)).prefetch(1).build().unwrap();
     let mut epoch = (&loader).into_iter();
@@ -429,7 +429,7 @@ fn dropping_the_loader_at_any_time_does_not_hang() {
     }
 }
 
-/// Twenty images, of which numbers 6 and 13 are no images.
+/// Twenty images, of which 6 and 13 are not images.
 fn damaged() -> Memory {
     let mut all = jpegs(20);
     all[6].0.truncate(200);
@@ -447,7 +447,7 @@ fn damaged_builder(policy: OnError) -> LoaderBuilder {
 }
 
 #[test]
-fn stop_gives_the_batches_before_then_the_error_and_then_only_the_error() {
+fn stop_yields_the_batches_before_then_only_the_error() {
     for _ in 0..20 {
         let loader = damaged_builder(OnError::Stop).build().unwrap();
         let mut epoch = (&loader).into_iter();
@@ -533,7 +533,7 @@ fn substitute_puts_zeros_and_marks_them() {
 }
 
 #[test]
-fn a_set_without_a_usable_sample_ends_with_its_first_fault() {
+fn a_set_without_a_usable_sample_ends_with_its_first_error() {
     let source = Memory::new(vec![(b"no image".to_vec(), 0); 8]).unwrap();
     let loader = Loader::builder(source, evaluation())
         .device(DeviceChoice::Cpu)
@@ -576,7 +576,7 @@ fn limits_are_checked_on_the_header() {
     assert!(error.problem.contains("limits.max_file_bytes is 50"), "{error}");
 }
 
-/// An operator with a bug: it panics at the fifth sample that a worker makes.
+/// A buggy operator: it panics at the fifth sample that a worker processes.
 #[derive(Clone, Debug)]
 struct Broken;
 

@@ -1,7 +1,7 @@
-//! Whole epochs on the device's path, against the simulated driver: the loader, the launcher and the real kernel
-//! text, with nvJPEG's decoding done by the CPU's decoder, so that every bit can be compared with the CPU's path.
+//! Whole epochs on the device path with a simulated driver: loader, launcher and real kernel text. The CPU decoder stands in for
+//! nvJPEG, so that every bit can be compared with the CPU path.
 //!
-//! Streams are queues that run as late or as wildly as the schedule likes: a missing wait shows as a wrong batch.
+//! Streams are queues that run as late or as randomly as the schedule allows: a missing wait shows as a wrong batch.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -42,7 +42,7 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
     builder.batch(4).workers(2).tune(false).shuffle(true).seed(3)
 }
 
-/// A source whose samples are slow to read in any order but their own, so that a plan looks at few of them.
+/// A source that is slow to read out of order, so that a plan inspects few samples.
 struct SlowShuffled(Memory);
 
 impl Source for SlowShuffled {
@@ -66,7 +66,7 @@ impl Source for SlowShuffled {
         Some(&self.0)
     }
 
-    // Headers cannot be read alone.
+    // Headers cannot be read separately.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }
@@ -82,7 +82,7 @@ impl Hints for SlowShuffled {
     }
 }
 
-/// Two epochs: records and bytes of every batch.
+/// Runs two epochs and returns the records and bytes of every batch.
 fn epochs(loader: &Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
     let mut all = Vec::new();
     for _ in 0..2 {
@@ -96,12 +96,12 @@ fn epochs(loader: &Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
     all
 }
 
-/// The same loader, decoding on the CPU.
+/// Returns the same loader, decoding on the CPU.
 fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
     builder.decode(Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
-/// Runs the same on the CPU and on the device, and compares everything but where it was decoded.
+/// Runs the same loader on the CPU and on the device, and compares everything but the decode route.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&on_cpu(make()).build().unwrap());
     let loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
@@ -124,7 +124,7 @@ fn routes() -> Vec<Vec<Route>> {
 }
 
 #[test]
-fn an_operator_without_cuda_text_runs_on_the_cpu_and_what_follows_it_on_the_gpu() {
+fn an_operator_without_cuda_text_runs_on_the_cpu_and_later_ones_on_the_gpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(1));
     let chain = || {
@@ -138,7 +138,7 @@ fn an_operator_without_cuda_text_runs_on_the_cpu_and_what_follows_it_on_the_gpu(
     assert_eq!((loader.plan().decode, loader.plan().cpu_steps()), (Place::Cpu, 2));
     let text = loader.plan().to_string();
     assert!(text.contains("invert (chain[1]) has no CUDA text"), "{text}");
-    // Nothing is left for the GPU.
+    // Nothing remains for the GPU.
     let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
     assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
 }
@@ -150,10 +150,10 @@ fn the_harness_for_operators_compares_the_device_too() {
     assert_eq!((report.no_host_kernel, report.no_device), (None, None));
 }
 
-/// More images than pages, and more batches ahead than pages hold: each page goes round while the work on it is still
-/// in the streams. The hardware engines write when they are called, or in the order of the stream.
+/// More images than pages, and more prefetched batches than pages hold: each page is reused while work on it is still in the
+/// streams. The hardware engines write when called, or in stream order.
 #[test]
-fn whole_epochs_equal_the_cpu_bit_for_bit_by_every_route_whatever_the_schedule() {
+fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
     let machine = machine();
     let schedules = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)];
     let cases = routes().into_iter().flat_map(|routes| {
@@ -163,7 +163,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_by_every_route_whatever_the_schedule()
         let what = format!("{routes:?} {schedule:?} hopper {hopper}");
         machine.schedule(schedule);
         machine.hopper(hopper);
-        // `cpu` alone is no route of the GPU: there the operators are all that runs on it.
+        // `cpu` alone is not a route of the GPU: only the operators run on it.
         let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
         let make = || {
             let builder = builder(jpegs(58), training()).last(Last::Pad).workers(3).prefetch(20);
@@ -195,7 +195,7 @@ fn every_dtype_layout_and_chain_equals_the_cpu() {
     same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
 }
 
-/// Decode and operators on either side of the switch: uploaded bytes, uploaded floats, nvJPEG.
+/// Decoding and operators on either side of the transfer: uploaded bytes, uploaded floats, nvJPEG.
 #[test]
 fn every_placement_equals_the_cpu() {
     let machine = machine();
@@ -217,27 +217,27 @@ fn every_placement_equals_the_cpu() {
     }
     let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let loader = all().build().unwrap();
-    assert!(!loader.plan().uses_gpu(), "a chain that is all on the cpu gives batches there");
+    assert!(!loader.plan().uses_gpu(), "a chain entirely on the cpu has batches there");
 }
 
-/// PNG and images larger than a page are made on the CPU and uploaded, in the same batch as the others, and counted
-/// with the reason.
+/// PNGs and images larger than a page are processed on the CPU and uploaded, in the same batch as the others, and counted with
+/// the reason.
 #[test]
-fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
+fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
     let machine = machine();
     machine.schedule(Schedule::Random(4));
     let samples = || {
         let mut all = jpegs(40);
         all[3].0 = common::png(5, 31, 27);
         all[8].0 = common::jpeg(70, 1400, 1000);
-        // Larger than a page's room for a file, by bytes that no decoder reads.
+        // Made larger than a page's file buffer by trailing bytes that no decoder reads.
         all[9].0.extend(vec![0; 1 << 20]);
         all
     };
     for routes in
         [vec![Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid], Route::ALL.to_vec()]
     {
-        // The few images that the plan looks at (numbers 0, 2, 5, 7, 10 and so on) do not include the large one.
+        // The few images that the plan inspects (0, 2, 5, 7, 10 and so on) do not include the large one.
         let make = || {
             let source = SlowShuffled(Memory::new(samples()).unwrap());
             let builder = settled(Loader::builder(source, training())).last(Last::Partial);
@@ -248,8 +248,8 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
         let on_cpu: u64 = stats.cpu_fallback.values().sum();
         assert_eq!(stats.images, 80);
         assert_eq!(stats.outcomes.values().sum::<u64>(), 80);
-        // With the route `cpu`, what nvJPEG does not take is decoded there and goes through the kernel all the same;
-        // but nothing brings the large image into a page.
+        // With the route `cpu`, images that nvJPEG does not support are decoded on the CPU and still processed by the kernel. The
+        // large image fits no page in any case.
         let with_cpu = routes.contains(&Route::Cpu);
         assert_eq!(on_cpu, if with_cpu { 2 } else { 6 }, "{stats:?}");
         assert!(with_cpu || stats.outcomes["cpu"] == on_cpu, "{stats:?}");
@@ -261,9 +261,9 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
     }
 }
 
-/// Progressive images are for the routes whose entropy decoder is the CPU.
+/// Progressive images use the routes whose entropy decoder runs on the CPU.
 #[test]
-fn the_header_decides_which_routes_may_take_an_image() {
+fn the_header_decides_which_routes_support_an_image() {
     let machine = machine();
     machine.schedule(Schedule::Random(14));
     let samples = || {
@@ -284,9 +284,9 @@ fn the_header_decides_which_routes_may_take_an_image() {
     assert_eq!(stats.cpu_fallback.values().sum::<u64>(), 16, "{stats:?}");
 }
 
-/// What looks damaged never reaches nvJPEG; the CPU's decoder is the judge, and here it is lenient.
+/// Files that look damaged never reach nvJPEG. The CPU decoder decides; here it is tolerant.
 #[test]
-fn nothing_that_looks_damaged_reaches_the_device() {
+fn files_that_look_damaged_never_reach_the_device() {
     let machine = machine();
     unsafe extern "C" fn never(
         _: *const u8,
@@ -304,7 +304,7 @@ fn nothing_that_looks_damaged_reaches_the_device() {
     let samples = || {
         let mut all = jpegs(8);
         for (bytes, _) in &mut all {
-            // Without an end, which libjpeg only warns of.
+            // Without an end marker, for which libjpeg only warns.
             bytes.truncate(bytes.len() - 2);
         }
         all
@@ -320,7 +320,7 @@ fn nothing_that_looks_damaged_reaches_the_device() {
 }
 
 #[test]
-fn a_version_that_is_known_to_be_unsafe_is_told() {
+fn a_version_that_is_known_to_be_unsafe_is_a_warning() {
     let machine = machine();
     let warnings = || {
         let loader = builder(jpegs(4), training())
@@ -336,9 +336,9 @@ fn a_version_that_is_known_to_be_unsafe_is_told() {
     assert!(warning.contains("13.2.2") && warning.contains("13.2.3"), "{warning}");
 }
 
-/// With `decode.prescale` the routes that can reduce give what the CPU gives, and the others are left out.
+/// With `decode.prescale`, the routes that can downscale equal the CPU, and the others are not used.
 #[test]
-fn reduced_images_go_where_they_can_be_reduced() {
+fn downscaled_images_use_the_routes_that_downscale() {
     let machine = machine();
     machine.schedule(Schedule::Random(15));
     let large = || (0..8).map(|tag| (common::jpeg(tag, 400, 300), 0)).collect::<Vec<_>>();
@@ -352,14 +352,15 @@ fn reduced_images_go_where_they_can_be_reduced() {
     assert_eq!((stats.outcomes["nvjpeg-hybrid"], stats.cpu_fallback.len()), (0, 0), "{stats:?}");
 }
 
-/// No more threads decode on the CPU than the settings say; the others wait and nothing hangs.
+/// The number of threads that decode on the CPU never exceeds the setting; the others wait, and nothing hangs.
 #[test]
 fn the_threads_that_decode_on_the_cpu_can_be_limited() {
     let machine = machine();
     machine.schedule(Schedule::Random(16));
     static NOW: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
-    /// As many wait for one another, so that the most does not depend on time; where they never come, for a minute at most.
+    /// As many threads wait for one another, so that the maximum does not depend on time; without them the wait ends after a
+    /// minute.
     static WANTED: AtomicUsize = AtomicUsize::new(0);
     static BEGIN: Mutex<Option<Instant>> = Mutex::new(None);
     unsafe extern "C" fn counted(
@@ -373,7 +374,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         rgb: *mut u8,
     ) -> i32 {
         MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        // Who decodes beside it against the rule is seen.
+        // A thread that decodes beside it despite the limit is detected.
         std::thread::sleep(Duration::from_millis(1));
         let begin = *BEGIN.lock().unwrap().get_or_insert_with(Instant::now);
         while MOST.load(Ordering::SeqCst) < WANTED.load(Ordering::SeqCst)
@@ -404,7 +405,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
 }
 
 #[test]
-fn orientations_are_turned_in_the_kernel() {
+fn orientations_are_applied_in_the_kernel() {
     let machine = machine();
     machine.schedule(Schedule::Random(5));
     let samples = || {
@@ -418,7 +419,7 @@ fn orientations_are_turned_in_the_kernel() {
     same(|| builder(samples(), training()), "eight orientations");
 }
 
-/// The JPEG with an EXIF segment behind its first marker.
+/// Inserts an EXIF segment after the JPEG's first marker.
 fn with_orientation(jpeg: &[u8], value: u8) -> Vec<u8> {
     let mut exif =
         b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
@@ -434,10 +435,10 @@ fn damaged() -> Vec<(Vec<u8>, i64)> {
 }
 
 #[test]
-fn every_error_policy_does_on_the_device_what_it_does_on_the_cpu() {
+fn every_error_policy_works_on_the_device_as_on_the_cpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(6));
-    // A lenient GPU does not tell that a file is damaged, as real ones may not: the checks before it must find out.
+    // A lenient GPU does not report a damaged file, and real ones may not either: the checks before it must detect the damage.
     for (policy, lenient) in [
         (OnError::Skip, false),
         (OnError::Skip, true),
@@ -466,13 +467,13 @@ fn every_error_policy_does_on_the_device_what_it_does_on_the_cpu() {
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// What nvJPEG refuses the CPU decides, so that a file is good or bad on every machine alike.
+/// The CPU decides on images that nvJPEG refuses, so that a file is good or bad on every machine alike.
 #[test]
-fn what_nvjpeg_refuses_the_cpu_makes() {
+fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(8));
     let cpu = epochs(&builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
-    /// Like [`libjpeg`], and refuses every image of an odd width as corrupt.
+    /// Decodes like [`libjpeg`], but refuses every image of odd width as corrupt.
     unsafe extern "C" fn moody(
         bytes: *const u8,
         count: usize,
@@ -502,14 +503,14 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
         let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
         assert_eq!(there + on_cpu, 16, "{stats:?}");
         assert_eq!(stats.cpu_fallback.values().sum::<u64>(), on_cpu, "{stats:?}");
-        // Only what is refused: on the hardware route too, where a call has many images.
+        // Only the refused images fall back, even on the hardware route, where a call has many images.
         assert!(there > 0 && on_cpu > 0, "{stats:?}");
     }
 }
 
-/// The prediction is a promise: what is used at most is what was taken, and nothing is taken after start.
+/// The prediction is exact: peak use equals the allocation, and nothing is allocated after the start.
 #[test]
-fn memory_is_what_the_plan_says() {
+fn memory_equals_the_plan() {
     let machine = machine();
     let loader = builder(jpegs(16), training())
         .device(DeviceChoice::Gpu(0))
@@ -527,8 +528,6 @@ fn memory_is_what_the_plan_says() {
     assert!(memory.device_bytes_peak <= memory.device_bytes_predicted);
 }
 
-/// A consumer whose work is still queued when it drops its batch, as a training step's is: the slot is not filled
-/// again before that work is over.
 #[test]
 fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch() {
     let _machine = machine();
@@ -556,6 +555,8 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
     }
 }
 
+/// A consumer whose work is still queued when it drops its batch, like a training step: the slot is not refilled before that work
+/// is done.
 #[test]
 fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     let machine = machine();
@@ -579,8 +580,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         for (batch, copy) in (&loader).into_iter().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());
-            // SAFETY: both are device memory of that many bytes; the batch is alive while the copy is queued, which
-            // is all that its contract asks for, and the target until the stream is empty.
+            // Both are device memory of that many bytes. The batch is alive while the copy is queued, which is all that its
+            // contract requires; the target lives until the stream is empty.
             unsafe {
                 let stream = stream.raw().cast();
                 let bytes = batch.shape().bytes();
@@ -595,9 +596,9 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     }
 }
 
-/// Under the smallest limits that would do, which its refusal names, a loader makes the same bytes with less.
+/// Under the smallest limits, which the error names, a loader produces the same bytes with less memory.
 #[test]
-fn limits_of_memory_change_no_byte() {
+fn memory_limits_change_no_byte() {
     let machine = machine();
     machine.schedule(Schedule::Random(31));
     let make = || builder(jpegs(18), training()).prefetch(3).last(Last::Pad);
@@ -616,9 +617,9 @@ fn limits_of_memory_change_no_byte() {
     assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
 }
 
-/// Each compiles for itself, and their batches are the same.
+/// Each loader compiles for itself, and their batches are equal.
 #[test]
-fn two_loaders_at_the_same_time_keep_their_kernels_where_each_runtime_says() {
+fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
     let machine = machine();
     let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let before = machine.compilations();

@@ -1,4 +1,4 @@
-//! What fails on the device's path: every call of the driver and of nvJPEG, by every route, against the simulated machine.
+//! Failures on the device path: every call of the driver and of nvJPEG, on every route, on the simulated machine.
 
 mod common;
 mod simulated;
@@ -11,7 +11,7 @@ use feedwater::source::Memory;
 use simulated::images::libjpeg;
 use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive, runtime};
 
-/// An epoch by these routes: samples that were handed out.
+/// Runs an epoch on these routes and returns the number of delivered samples.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
     let loader = Loader::builder(Memory::new(jpegs(16)).unwrap(), training())
         .batch(4)
@@ -26,21 +26,21 @@ fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
     for batch in &loader {
         batch?.to_host()?;
     }
-    // What measures may fail too, and then says nothing.
+    // Measurements may fail too, and are then absent.
     assert!(loader.profile().images <= 16);
     let stats = loader.stats();
     assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{stats:?}");
     Ok(stats.images)
 }
 
-/// The machine as after a reset, without giving it to another test.
+/// Resets the machine without releasing it to another test.
 fn restart(machine: &Simulated, schedule: u64) {
     machine.restart();
     machine.set_decoder(Some(libjpeg));
     machine.schedule(Schedule::Random(schedule));
 }
 
-/// After a run with a failure: an error or all samples with a counted outcome, and nothing is left.
+/// Checks the result of a run with a failure: an error, or all samples with counted outcomes, and no leaks.
 fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
@@ -49,10 +49,10 @@ fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
     }
 }
 
-/// Whatever call fails, while building or while running: an error, or the CPU makes the sample; never a panic, a hang or
-/// a leak.
+/// Whichever call fails, while building or running: the result is an error, or the CPU processes the sample; never a panic, a
+/// hang or a leak.
 #[test]
-fn a_failure_at_any_call_is_an_error_and_leaves_nothing_behind() {
+fn a_failure_at_any_call_is_an_error_and_leaks_nothing() {
     let machine = exclusive();
     let (mut failed, mut nth) = (0, 1);
     loop {
@@ -65,15 +65,15 @@ fn a_failure_at_any_call_is_an_error_and_leaves_nothing_behind() {
             assert!(result.is_ok(), "call {nth}: {result:?}");
             break;
         }
-        // Every call at the start, then ever larger steps: a run is many hundred calls.
+        // Every call at the start, then in growing steps: a run has many hundred calls.
         nth += 1 + nth / 40;
     }
     assert!(failed > 20, "{failed} failures");
 }
 
-/// Every function by its name: its first call, one in the middle and the last, by each route that uses it.
+/// Fails the first call, one in the middle and the last call of every function, on each route that uses it.
 #[test]
-fn a_failure_of_any_function_is_an_error_and_leaves_nothing_behind() {
+fn a_failure_of_any_function_is_an_error_and_leaks_nothing() {
     let machine = exclusive();
     let mut reached = 0;
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
@@ -96,7 +96,7 @@ fn a_failure_of_any_function_is_an_error_and_leaves_nothing_behind() {
     assert!(reached > 200, "{reached} failures");
 }
 
-/// What a loader calls; destroying is left out, whose failures nobody can act on.
+/// Functions that a loader calls, except for destructors, whose failures have no consequence.
 const FUNCTIONS: [&str; 46] = [
     "cuInit",
     "cuDeviceGet",

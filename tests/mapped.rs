@@ -1,5 +1,5 @@
-//! Mapped files: the bytes of `pread`, and no SIGBUS. What ends the process must do so in one of its own: this program,
-//! started again.
+//! Mapped files: the same bytes as `pread`, and no SIGBUS. Tests that end the process run in a child: this program, started
+//! again.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -21,17 +21,17 @@ use feedwater::storage::{File, Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Reads after which most are copies out of the mapping, on a file that is in memory.
+/// Number of reads after which most copy from the mapping, for a file in the page cache.
 const READS: usize = 200;
 
-/// A handle that maps files, or does not. `None` where the file system of the tests does not say what is in memory: nothing is
-/// mapped there.
+/// Returns a handle that maps files, or does not. `None` if the tests' file system does not report cached pages: nothing is
+/// mapped then.
 fn mapping(map: bool) -> Option<Storage> {
     let (_root, path) = file(b"a");
     let file = fs::File::open(path).unwrap();
     let mut byte = 0_u8;
     let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: the part is one byte, which is there for the call.
+    // SAFETY: the part is one byte, which lives for the call.
     let told = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, 0, libc::RWF_NOWAIT) };
     if told < 0 {
         println!("skipped: {}", io::Error::last_os_error());
@@ -44,7 +44,7 @@ fn content(len: usize) -> Vec<u8> {
     (0..len as u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// In the build's directory, whose file system says what is in memory where that of `/tmp` need not.
+/// Creates a file in the build directory, whose file system reports cached pages where that of `/tmp` may not.
 fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = root.path().join("file");
@@ -52,7 +52,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// A mapped file that is copied out of from now on.
+/// Opens a mapped file whose reads copy from the mapping from now on.
 fn mapped(path: &Path) -> File {
     let storage = Storage::default();
     let file = storage.map(storage.open(path).unwrap());
@@ -63,7 +63,7 @@ fn mapped(path: &Path) -> File {
 
 fn trust(file: &File) {
     let mut byte = [0];
-    // Looks are at the reads 1, 3, 7, 15, 31 and 63, and then at every 64th.
+    // Residency is checked at reads 1, 3, 7, 15, 31 and 63, then at every 64th.
     for _ in 0..65 {
         file.read_exact_at(&mut byte, 0).unwrap();
     }
@@ -96,19 +96,19 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_read_all_the_same() {
+fn files_that_cannot_be_mapped_are_read_anyway() {
     let Some(storage) = mapping(true) else { return };
     let open = |path: &Path| storage.map(storage.open(path).unwrap());
     let (_root, path) = file(b"");
     let empty = open(&path);
     assert_eq!((empty.memory_bytes(), empty.read_at(&mut [0; 4], 0).unwrap()), (0, 0));
     let bytes = content(10_000);
-    // Its file system has no pages that could be mapped.
+    // Its file system has no mappable pages.
     let odd = open(Path::new("/proc/self/status"));
     let mut buffer = [0; 5];
     odd.read_exact_at(&mut buffer, 0).unwrap();
     assert_eq!((&buffer, odd.memory_bytes()), (b"Name:", 0));
-    // A file that has grown has more than its mapping.
+    // A file that has grown is longer than its mapping.
     let file = mapped_of(&path, &bytes[..5000]);
     fs::write(&path, &bytes).unwrap();
     let mut all = vec![0; bytes.len()];
@@ -128,7 +128,7 @@ fn mapped_of(path: &Path, bytes: &[u8]) -> File {
 }
 
 #[test]
-fn settings_and_places_decide_what_is_mapped() {
+fn settings_and_file_systems_decide_what_is_mapped() {
     let (_root, path) = file(&content(1 << 20));
     let Some((on, off)) = mapping(true).zip(mapping(false)) else { return };
     let open = |storage: &Storage| storage.open(&path).unwrap();
@@ -140,9 +140,9 @@ fn settings_and_places_decide_what_is_mapped() {
     assert!(!mapped.is_remote());
 }
 
-/// Without the handler this test ends the program.
+/// Without the handler this test kills the program.
 #[test]
-fn a_file_that_is_cut_while_it_is_mapped_is_short_and_the_process_lives() {
+fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
     let Some(_on) = mapping(true) else { return };
     let bytes = content(300_000);
     for len in [0, 1, 4096, 8192, 200_000] {
@@ -153,7 +153,7 @@ fn a_file_that_is_cut_while_it_is_mapped_is_short_and_the_process_lives() {
         let mut buffer = vec![1; 150_000];
         let error = mapped.read_exact_at(&mut buffer, 150_000).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
-        // It is not mapped again, and whatever is there is read.
+        // It is not mapped again, and the remaining bytes are read.
         for _ in 0..READS {
             let count = mapped.read_at(&mut buffer, 100).unwrap();
             assert_eq!(count as u64, len.saturating_sub(100).min(150_000));
@@ -162,7 +162,7 @@ fn a_file_that_is_cut_while_it_is_mapped_is_short_and_the_process_lives() {
         fs::write(&path, &bytes).unwrap();
         mapped.read_exact_at(&mut buffer, 150_000).unwrap();
         assert_eq!(buffer, bytes[150_000..]);
-        // The others are as they were.
+        // Other files are unaffected.
         other.read_exact_at(&mut buffer, 150_000).unwrap();
         assert_eq!(buffer, bytes[150_000..]);
         let again = self::mapped(&path);
@@ -171,9 +171,9 @@ fn a_file_that_is_cut_while_it_is_mapped_is_short_and_the_process_lives() {
     }
 }
 
-/// None of them ever has the zeros that are put in the place of what is gone.
+/// No read returns the zeros that replace the missing pages.
 #[test]
-fn threads_that_fault_at_once_all_live() {
+fn threads_that_fault_at_once_all_survive() {
     let Some(_on) = mapping(true) else { return };
     const THREADS: usize = 4;
     let bytes = content(1 << 20);
@@ -204,9 +204,9 @@ fn threads_that_fault_at_once_all_live() {
     assert_ne!(short.into_inner(), 0, "no thread read after the cut");
 }
 
-/// The table of mappings has fewer places.
+/// The table of mappings has fewer entries than the files opened here.
 #[test]
-fn places_of_mappings_are_free_again_when_files_are_closed() {
+fn entries_of_mappings_are_reused_when_files_are_closed() {
     let Some(storage) = mapping(true) else { return };
     let (_root, path) = file(&content(1000));
     for _ in 0..5000 {
@@ -216,7 +216,7 @@ fn places_of_mappings_are_free_again_when_files_are_closed() {
     }
 }
 
-/// Runs one of this program's tests, which finds that it is a child.
+/// Runs one of this program's tests in a child process.
 fn child(name: &str) -> ExitStatus {
     let program = env::current_exe().unwrap();
     let arguments = ["--exact", name, "--nocapture", "--test-threads=1"];
@@ -230,7 +230,7 @@ fn is_child(name: &str) -> bool {
     env::var("MAPPED_CHILD").is_ok_and(|it| it == name)
 }
 
-/// Reads a mapped file, so that there is a handler.
+/// Reads a mapped file, which installs the handler.
 fn read_mapped() -> (TempDir, File) {
     let (root, path) = file(&content(10_000));
     let file = mapped(&path);
@@ -238,12 +238,12 @@ fn read_mapped() -> (TempDir, File) {
     (root, file)
 }
 
-/// Touches a mapping that is nobody's but this program's, and whose file is cut, between two of those that are looked after.
+/// Accesses an unregistered mapping of a truncated file, between two registered ones.
 fn fault() {
     let _above = read_mapped();
     let (_root, path) = file(&content(10_000));
     let file = fs::File::open(&path).unwrap();
-    // SAFETY: a new mapping, which is read where the kernel says that nothing is.
+    // SAFETY: a new mapping, which is read beyond the end of its file.
     unsafe {
         let (flags, descriptor) = (libc::MAP_SHARED, file.as_raw_fd());
         let start = libc::mmap(ptr::null_mut(), 10_000, libc::PROT_READ, flags, descriptor, 0);
@@ -254,9 +254,9 @@ fn fault() {
     }
 }
 
-/// Sets what SIGBUS does.
+/// Sets the action of SIGBUS.
 fn set(action: usize, flags: libc::c_int) {
-    // SAFETY: zeros are a valid action, and the handlers of this file are of the sort that the flags say.
+    // SAFETY: zeros are a valid action, and the flags match the handlers of this file.
     unsafe {
         let mut new: libc::sigaction = mem::zeroed();
         new.sa_sigaction = action;
@@ -266,13 +266,13 @@ fn set(action: usize, flags: libc::c_int) {
 }
 
 fn raise() {
-    // SAFETY: what comes of it is what is tested.
+    // SAFETY: its effect is what is tested.
     unsafe { libc::raise(libc::SIGBUS) };
 }
 
 #[test]
-fn another_fault_ends_the_process_as_before() {
-    let name = "another_fault_ends_the_process_as_before";
+fn an_unrelated_fault_ends_the_process_as_before() {
+    let name = "an_unrelated_fault_ends_the_process_as_before";
     if is_child(name) {
         read_mapped();
         fault();
@@ -282,8 +282,8 @@ fn another_fault_ends_the_process_as_before() {
 }
 
 #[test]
-fn a_signal_that_is_sent_ends_a_process_without_a_handler() {
-    let name = "a_signal_that_is_sent_ends_a_process_without_a_handler";
+fn a_sent_signal_ends_a_process_without_a_handler() {
+    let name = "a_sent_signal_ends_a_process_without_a_handler";
     if is_child(name) {
         set(libc::SIG_DFL, 0);
         read_mapped();
@@ -313,14 +313,14 @@ fn an_ignored_signal_is_ignored_and_an_ignored_fault_ends_the_process() {
 }
 
 #[test]
-fn a_handler_before_gets_what_is_not_of_a_mapping() {
+fn an_earlier_handler_gets_unrelated_faults() {
     extern "C" fn told(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the kernel's; and the process ends.
+        // SAFETY: the pointers are the kernel's; the process ends.
         unsafe {
             libc::_exit(if (*info).si_signo == signal && (*info).si_code > 0 { 8 } else { 9 })
         }
     }
-    let name = "a_handler_before_gets_what_is_not_of_a_mapping";
+    let name = "an_earlier_handler_gets_unrelated_faults";
     if is_child(name) {
         set(told as *const () as usize, libc::SA_SIGINFO);
         read_mapped();
@@ -331,14 +331,14 @@ fn a_handler_before_gets_what_is_not_of_a_mapping() {
 }
 
 #[test]
-fn a_plain_handler_before_gets_signals_and_runs_once_if_it_asked_for_that() {
+fn an_earlier_plain_handler_gets_signals_and_runs_once_with_resethand() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     static NUMBER: AtomicBool = AtomicBool::new(false);
     extern "C" fn count(signal: libc::c_int) {
         NUMBER.store(signal == libc::SIGBUS, Ordering::Relaxed);
         RUNS.fetch_add(1, Ordering::Relaxed);
     }
-    let name = "a_plain_handler_before_gets_signals_and_runs_once_if_it_asked_for_that";
+    let name = "an_earlier_plain_handler_gets_signals_and_runs_once_with_resethand";
     if is_child(name) {
         let once = env::var("MAPPED_ONCE").is_ok();
         set(count as *const () as usize, if once { libc::SA_RESETHAND } else { 0 });
@@ -354,9 +354,9 @@ fn a_plain_handler_before_gets_signals_and_runs_once_if_it_asked_for_that() {
     assert_eq!(command.output().unwrap().status.signal(), Some(libc::SIGBUS));
 }
 
-/// A thread that blocks SIGBUS would be ended by the kernel: it gets `pread`.
+/// The kernel would kill a thread that blocks SIGBUS, so it uses `pread`.
 #[test]
-fn a_thread_that_blocks_the_signal_does_without_the_mapping() {
+fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     let Some(_on) = mapping(true) else { return };
     let bytes = content(100_000);
     let (_root, path) = file(&bytes);
@@ -380,7 +380,7 @@ fn a_thread_that_blocks_the_signal_does_without_the_mapping() {
     });
 }
 
-/// Every sample of a source, and what its reads say after the file was cut.
+/// Returns every sample of a source, and the result of reads after the file was truncated.
 fn samples<S: Configured>(
     path: &Path,
     settings: &S::Settings,
@@ -394,7 +394,7 @@ fn samples<S: Configured>(
         all.push(page.bytes().to_vec());
     }
     let bytes = fs::read(path).unwrap();
-    // Where a page begins: within one the rest of it is zeros, and the fault is that the file has changed.
+    // Truncated at a page boundary: within a page the rest is zeros, and the error is that the file has changed.
     cut(path, (bytes.len() as u64 / 3) & !4095);
     let last = source.len() - 1;
     let fault = source.read(last, &mut page, 1 << 30).unwrap_err();
@@ -418,7 +418,7 @@ fn same_either_way<S: Configured>(golden: &str, settings: S::Settings) {
 }
 
 #[test]
-fn formats_give_the_same_samples_and_the_same_faults_mapped_or_not() {
+fn samples_and_errors_are_the_same_with_and_without_mapping() {
     let images = LmdbSettings { keys: "image-*".into(), ..Default::default() };
     same_either_way::<Lmdb>("lmdb/image/data.mdb", images);
     same_either_way::<Beton>("beton/raw.beton", BetonSettings::default());
@@ -426,7 +426,7 @@ fn formats_give_the_same_samples_and_the_same_faults_mapped_or_not() {
 }
 
 #[test]
-fn a_sample_that_is_cut_within_a_page_is_a_fault_too() {
+fn a_sample_truncated_within_a_page_is_an_error_too() {
     let Some(_on) = mapping(true) else { return };
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/npy/rgb-1.npy");
     let (_root, path) = file(&fs::read(golden).unwrap());

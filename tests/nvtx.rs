@@ -1,6 +1,5 @@
-//! NVTX ranges, against libraries that write down what they are told: one as libnvToolsExt (NVTX 2), one as a profiler's
-//! (NVTX 3), which is written after the numbers and layouts of nvtxTypes.h. A process uses one of them, so most tests run in
-//! processes of their own.
+//! NVTX ranges, checked with libraries that record calls: one like libnvToolsExt (NVTX 2), and one like a profiler's (NVTX 3),
+//! written from the numbers and layouts of nvtxTypes.h. A process uses one of them, so most tests run in their own processes.
 
 mod common;
 
@@ -16,7 +15,7 @@ use feedwater::measure::Marker;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tempfile::TempDir;
 
-/// Counts ranges of each name by its first letter, and what is wrong: a range within a range, an end without a begin.
+/// Counts ranges by the first letter of their names, and errors: a range within a range, an end without a begin.
 const COUNTING: &str = r#"
 #include <atomic>
 static std::atomic<int> pushed[128], wrong;
@@ -33,7 +32,8 @@ extern "C" int nvtxRangePop() {
 extern "C" int count(int letter) { return letter ? pushed[letter].load() : wrong.load(); }
 "#;
 
-/// A profiler's library. What it does is in PROFILER: `refuses`, `takes nothing`, `knows no domains`; else it takes all.
+/// A profiler's library. The variable PROFILER selects its behaviour: `refuses`, `takes nothing`, `knows no domains`; otherwise
+/// it accepts everything.
 const PROFILER: &str = r#"
 #include <cstdint>
 #include <cstdlib>
@@ -125,7 +125,7 @@ fn build(dir: &Path, text: &str) -> PathBuf {
 
 #[allow(unsafe_code)]
 fn open(path: &Path) -> Library {
-    // SAFETY: the library has no initialisers but its own counters'.
+    // SAFETY: the library's only initializers are those of its counters.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap()
 }
 
@@ -136,14 +136,14 @@ fn count(library: &Library, letter: u8) -> i32 {
     count(letter.into())
 }
 
-/// What the profiler's library was told on the thread of this number; 0 for how it was started.
+/// Returns what the profiler's library recorded on the thread of this number; 0 is its initialization.
 #[allow(unsafe_code)]
 fn told(library: &Library, thread: i32) -> String {
     type Ranges = extern "C" fn(i32) -> *const std::ffi::c_char;
     let name: &[u8] = if thread == 0 { b"protocol" } else { b"ranges" };
-    // SAFETY: both are functions of `PROFILER`; `protocol` has no argument, so that it does not look at one.
+    // SAFETY: both are functions of `PROFILER`; `protocol` ignores the argument.
     let text = unsafe { library.get::<Ranges>(name) }.unwrap()(thread);
-    // SAFETY: they give texts, and no other thread adds to them now.
+    // SAFETY: they return strings, and no other thread changes them now.
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().trim().to_string()
 }
 
@@ -163,8 +163,7 @@ fn run(nvtx: bool, runtime: &Runtime) -> Loader {
     loader
 }
 
-/// Runs the test of this name in a process of its own, under a profiler that names this library and does that; what it
-/// printed.
+/// Runs the named test in its own process under a profiler with this library and behaviour. Returns the output.
 fn under(name: &str, path: &Path, how: &str, variables: &[(&str, &Path)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
@@ -177,7 +176,7 @@ fn under(name: &str, path: &Path, how: &str, variables: &[(&str, &Path)]) -> Str
     text
 }
 
-/// In the process that [`under`] started: the path of the profiler's library.
+/// In a process started by [`under`]: path of the profiler's library.
 fn child(name: &str) -> Option<PathBuf> {
     env::var("NVTX_CHILD").is_ok_and(|it| it == name).then(|| {
         let path = env::var_os("NVTX_INJECTION64_PATH").unwrap();
@@ -191,9 +190,9 @@ fn profiler() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// One test, since a process opens the library once.
+/// One test, because a process opens the library once.
 #[test]
-fn stages_are_ranges_where_the_library_is_there_and_a_warning_where_it_is_not() {
+fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
     let named = |path: &Path| Runtime::default().with_library(LibraryName::Nvtx, path);
     let nowhere = named(Path::new("/nowhere/libnvToolsExt.so.1"));
     assert!(run(false, &nowhere).warnings().is_empty());
@@ -208,7 +207,7 @@ fn stages_are_ranges_where_the_library_is_there_and_a_warning_where_it_is_not() 
     assert!(loader.warnings().is_empty());
     drop(loader);
     let library = open(&path);
-    // Reading, the header's two parts (parsing, planning), decoding with transforming, handing over.
+    // Reading, the header's two parts (parsing, planning), decoding with transforming, publishing.
     assert_eq!([b'r', b'd'].map(|letter| count(&library, letter)), [20, 20]);
     assert_eq!(count(&library, b'h'), 60);
     assert_eq!(count(&library, 0), 0);
@@ -217,7 +216,7 @@ fn stages_are_ranges_where_the_library_is_there_and_a_warning_where_it_is_not() 
     assert_eq!(count(&library, b'r'), 20);
 }
 
-/// Ranges within ranges on several threads, and none once the profiler takes its functions back.
+/// Nested ranges on several threads, and none once the profiler removes its functions.
 #[test]
 #[allow(unsafe_code)]
 fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
@@ -246,7 +245,7 @@ fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
         }
     });
     let library = open(&path);
-    // Started once, and everything that it may ask for is there.
+    // Initialized once, with everything that it may ask for.
     assert_eq!(told(&library, 0), "start version 3 16 9 15 7 16 7");
     let domain = if plain { "" } else { "feedwater" };
     let once =
@@ -290,10 +289,10 @@ fn a_profiler_gets_the_stages_of_a_loader() {
     println!("the child is done");
 }
 
-/// A profiler that does not work costs its ranges, with the reason and the way out; the loader does not mind.
+/// A broken profiler only costs the ranges, with a warning that gives the reason and advice; the loader is unaffected.
 #[test]
-fn a_profiler_that_does_not_work_is_a_warning() {
-    let name = "a_profiler_that_does_not_work_is_a_warning";
+fn a_broken_profiler_is_a_warning() {
+    let name = "a_broken_profiler_is_a_warning";
     let Some(_) = child(name) else {
         let (dir, path) = profiler();
         let warning = |path: &Path, how: &str| {
@@ -330,8 +329,8 @@ fn a_profiler_that_does_not_work_is_a_warning() {
 }
 
 #[test]
-fn a_library_that_the_user_names_goes_before_the_profilers() {
-    let name = "a_library_that_the_user_names_goes_before_the_profilers";
+fn a_library_named_by_the_user_overrides_the_profilers() {
+    let name = "a_library_named_by_the_user_overrides_the_profilers";
     let Some(path) = child(name) else {
         let (_dir, path) = profiler();
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Sources of thousands of files in a process that may have few descriptors. The limit is the process's, so each test runs
-//! itself once more in a shell that sets it.
+//! Sources of thousands of files in a process with few file descriptors. The limit applies to the process, so each test runs
+//! itself again in a shell that sets it.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -16,12 +16,12 @@ use feedwater::storage::Storage;
 const FILES: u64 = 3_000;
 const THREADS: u64 = 8;
 
-/// Runs the test of this name with 256 descriptors, which it can have no more of; true in the process that has them.
+/// Runs the named test with a hard limit of 256 descriptors. Returns true in that process.
 fn with_few_descriptors(test: &str) -> bool {
     with_limits(test, "ulimit -n 256")
 }
 
-/// Runs the test of this name behind these commands of a shell; true in the process that has them behind it.
+/// Runs the named test after these shell commands. Returns true in that process.
 fn with_limits(test: &str, commands: &str) -> bool {
     const MARK: &str = "FEEDWATER_FEW_DESCRIPTORS";
     if std::env::var_os(MARK).is_some() {
@@ -41,12 +41,12 @@ fn with_limits(test: &str, commands: &str) -> bool {
     false
 }
 
-/// The bytes of a sample: no two are alike.
+/// Returns the bytes of a sample; all differ.
 fn sample(number: u64) -> Vec<u8> {
     (0..48).map(|at| (number.wrapping_mul(31) + at * at) as u8 ^ (number >> 8) as u8).collect()
 }
 
-/// Reads every sample by several threads, in orders in which no file is read twice in a row.
+/// Reads every sample with several threads, in orders that never read a file twice in a row.
 fn read_all(source: &dyn Source, expected: impl Fn(u64) -> Vec<u8> + Sync) {
     assert_eq!(source.len(), FILES);
     thread::scope(|scope| {
@@ -78,12 +78,12 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
-/// A field of a protocol buffer that has bytes, fewer than 128.
+/// Encodes a protocol buffer field with fewer than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
 }
 
-/// A file of one record, with `image/encoded` alone.
+/// Encodes a file of one record that has only `image/encoded`.
 fn record_file(image: &[u8]) -> Vec<u8> {
     let feature = field(1, &field(1, image));
     let entry = [field(1, b"image/encoded"), field(2, &feature)].concat();
@@ -92,7 +92,7 @@ fn record_file(image: &[u8]) -> Vec<u8> {
     [&len, &masked(&len)[..], &data, &masked(&data)].concat()
 }
 
-/// A `.npy` file of one gray image of 8x6.
+/// Encodes a `.npy` file of one grey image of 8x6.
 fn npy_file(pixels: &[u8]) -> Vec<u8> {
     let head = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 6, 8), }";
     let head = format!("{head:<117}\n");
@@ -117,7 +117,7 @@ fn record_files() {
     let settings = TfRecordSettings { label: String::new(), ..Default::default() };
     let source = TfRecord::open(&paths, &settings).unwrap();
     read_all(&source, sample);
-    // Where others have taken all that are left, the pool gives up its own; where those are not enough, the error says why.
+    // If other code has taken all remaining descriptors, the pool closes its own; if those are not enough, the error says why.
     let mut taken = Vec::new();
     let error = loop {
         match Storage::default().open(&paths[0]) {
@@ -128,9 +128,9 @@ fn record_files() {
     assert!(taken.len() > 200 && error.to_string().contains("ulimit -n"), "{error}");
     taken.truncate(taken.len() - 2 * THREADS as usize);
     read_all(&source, sample);
-    // The pool may hold all that are left.
+    // The pool may use all remaining descriptors.
     drop(taken);
-    // A file that was changed while it was closed is a fault of its sample, as one is that is open.
+    // A file that changed while it was closed is an error of its sample, like one that changed while open.
     for (path, change) in paths.iter().zip(["cut", "other"]) {
         match change {
             "cut" => fs::File::options().write(true).open(path).unwrap().set_len(20).unwrap(),
@@ -176,6 +176,6 @@ fn the_soft_limit_is_raised_to_the_hard_one() {
         assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200);
         let files: Vec<_> = (0..150).map(|_| fs::File::open("/dev/null")).collect();
         assert!(files.iter().all(Result::is_ok));
-        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200, "it stays");
+        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200, "the limit stays");
     }
 }

@@ -1,7 +1,8 @@
-//! The order of an epoch: uniform, without visible correlations, near its place where it is shuffled in windows, the same
-//! for any number of shards, and what it always was.
+//! Sample order of an epoch: uniform, without visible correlations, local for windowed shuffles, independent of the number of
+//! shards, and stable between versions.
 //!
-//! Bounds are so wide that a good order fails in one of ten million keys; keys are fixed, so it is the same every time.
+//! The bounds are so wide that a good order fails for one of ten million keys. The keys are fixed, so the result is always the
+//! same.
 
 use feedwater::error::{DataError, Result};
 use feedwater::loader::{EpochOrder, Order};
@@ -10,19 +11,19 @@ use feedwater::random::Permutation;
 use feedwater::source::{Hints, Page, Source};
 use proptest::prelude::*;
 
-/// The whole order of `0..len`.
+/// Returns the whole order of `0..len`.
 fn permuted(seed: u64, epoch: u32, len: u64) -> Vec<u64> {
     let permutation = Permutation::new(seed, epoch, len);
     (0..len).map(|position| permutation.at(position)).collect()
 }
 
-/// Many keys: other seeds, and other epochs of one seed.
+/// Many keys: different seeds, and different epochs of one seed.
 fn keys(count: u64) -> [Vec<(u64, u32)>; 2] {
     [(0..count).map(|it| (it, 0)).collect(), (0..count).map(|it| (7, it as u32)).collect()]
 }
 
-/// By how many standard deviations counts that should be equal differ from that, by a chi-square test with so many
-/// degrees of freedom (Wilson and Hilferty 1931).
+/// Number of standard deviations by which counts differ from equal ones: a chi-square test with this many degrees of freedom
+/// (Wilson and Hilferty 1931).
 fn deviation(counts: &[u32], freedom: f64) -> f64 {
     let expected = counts.iter().map(|&it| f64::from(it)).sum::<f64>() / counts.len() as f64;
     let chi: f64 = counts.iter().map(|&it| (f64::from(it) - expected).powi(2) / expected).sum();
@@ -32,7 +33,7 @@ fn deviation(counts: &[u32], freedom: f64) -> f64 {
 
 const MOST: f64 = 5.2;
 
-/// The number of an order among all orders of its length.
+/// Rank of an order among all orders of its length.
 fn number(order: &[u64]) -> usize {
     let smaller = |at: usize| order[at + 1..].iter().filter(|&&it| it < order[at]).count();
     (0..order.len()).fold(0, |number, at| number * (order.len() - at) + smaller(at))
@@ -53,7 +54,7 @@ fn all_orders_of_a_few_elements_are_equally_frequent() {
     }
 }
 
-/// And every block of a permutation that is used block by block.
+/// The blocks of a permutation that is used block by block are uniform too.
 #[test]
 fn all_orders_of_a_small_block_are_equally_frequent() {
     let permutation = Permutation::new(3, 1, 5);
@@ -71,7 +72,7 @@ fn every_place_gets_every_element_equally_often() {
     // Both constructions, and lengths around powers of two and four.
     for len in [3, 5, 15, 16, 17, 24, 64, 65, 1024, 1025] {
         for keys in keys(if len < 100 { 10_000 } else { 600 }) {
-            // Long ones in 32 parts of (almost) equal length.
+            // Long permutations in 32 parts of (almost) equal length.
             let parts = len.min(32);
             let mut counts = vec![0; (parts * parts) as usize];
             let width = len / parts;
@@ -89,7 +90,7 @@ fn every_place_gets_every_element_equally_often() {
     }
 }
 
-/// Every element is followed by every other one equally often.
+/// Every element is followed equally often by every other one.
 #[test]
 fn every_element_has_every_neighbour_equally_often() {
     for len in [4, 5, 9, 16, 17, 33] {
@@ -111,8 +112,8 @@ fn every_element_has_every_neighbour_equally_often() {
     }
 }
 
-/// How two numbers below `len` go together: by how many standard deviations their joint frequencies in 16 parts differ
-/// from even ones, and the larger of that and their coefficient of correlation in its standard deviations.
+/// Correlation of two numbers below `len`, in standard deviations: the larger of the deviation of their joint frequencies in
+/// 16 parts, and their correlation coefficient.
 fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     let mut counts = [0; 256];
     let (mut sum, mut n) = (0.0, 0.0);
@@ -120,7 +121,7 @@ fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     for (a, b) in pairs {
         let (a, b) = (scaled(a), scaled(b));
         counts[(a * 16.0) as usize * 16 + (b * 16.0) as usize] += 1;
-        // Of two independent uniform numbers: mean 0, variance 1/144.
+        // For two independent uniform numbers: mean 0, variance 1/144.
         sum += (a - 0.5) * (b - 0.5);
         n += 1.0;
     }
@@ -128,7 +129,7 @@ fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     deviation(&counts, 255.0).abs().max(coefficient.abs())
 }
 
-/// Strides that show what is left of the halves of a Feistel network, or of rows of a table.
+/// Strides that would reveal the halves of a Feistel network, or the rows of a table.
 #[test]
 fn neighbours_are_not_correlated() {
     for len in [1000, 1024, 4096, 100_000, 10_000_019, 1 << 30] {
@@ -157,7 +158,7 @@ fn epochs_and_seeds_are_not_correlated() {
             assert!(found < MOST, "{len} elements, seed {seed}, epoch {epoch}: {found}");
         }
     }
-    // Of two independent orders of any length one element on average stands at the same place in both.
+    // In two independent orders of any length, one element on average has the same position.
     let same: usize = (0..2000)
         .map(|epoch| {
             let (first, second) = (permuted(3, epoch, 50), permuted(3, epoch + 1, 50));
@@ -169,7 +170,7 @@ fn epochs_and_seeds_are_not_correlated() {
 
 const WHOLE: Shard = Shard { rank: 0, world: 1, from: "settings" };
 
-/// An epoch in windows, of files with these numbers of samples.
+/// An epoch shuffled in windows, over files with these numbers of samples.
 fn windowed(files: &[u64], window: u64, seed: u64, epoch: u32) -> EpochOrder {
     order(files, window, seed, WHOLE).unwrap().epoch(epoch)
 }
@@ -200,7 +201,7 @@ fn indices(epoch: &EpochOrder) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn a_shuffle_in_windows_has_every_sample_once_for_any_number_of_shards(
+    fn a_windowed_shuffle_has_every_sample_once_for_any_number_of_shards(
         files in prop::collection::vec(0u64..40, 1..12),
         window in 1u64..200,
         seed: u64,
@@ -220,7 +221,7 @@ proptest! {
         }
     }
 
-    /// Any run of `window` positions lies within three windows, in the sequence of the files as the epoch has them.
+    /// Any `window` consecutive positions lie within three windows of the epoch's file sequence.
     #[test]
     fn windows_are_read_nearly_in_sequence(
         files in prop::collection::vec(1u64..60, 1..9),
@@ -252,14 +253,14 @@ proptest! {
     }
 }
 
-/// Inside of the sequence a sample comes at each of the `2 W` places around it equally often.
+/// Away from the ends, a sample appears equally often at each of the `2 W` positions around it.
 #[test]
-fn a_sample_goes_to_all_places_of_two_windows_equally_often() {
+fn a_sample_reaches_all_positions_of_two_windows_equally_often() {
     const WINDOW: u64 = 8;
     let mut counts = [0; 2 * WINDOW as usize];
     for seed in 0..8000 {
         let all = indices(&windowed(&[64], WINDOW, seed, 0));
-        // Sample 25 is in the window from 24 to 31, which spreads over 20 to 35.
+        // Sample 25 is in the window 24..=31, which spreads over 20..=35.
         let position = all.iter().position(|&it| it == 25).unwrap();
         counts[position - 20] += 1;
     }
@@ -268,7 +269,7 @@ fn a_sample_goes_to_all_places_of_two_windows_equally_often() {
 }
 
 #[test]
-fn files_come_in_an_order_of_their_own_in_each_epoch() {
+fn files_have_a_different_order_in_each_epoch() {
     let mut counts = vec![0; 24];
     for epoch in 0..4800 {
         let all = indices(&windowed(&[3, 3, 3, 3], 1, 5, epoch));
@@ -279,7 +280,7 @@ fn files_come_in_an_order_of_their_own_in_each_epoch() {
     assert!(deviation.abs() < MOST, "{deviation}: {counts:?}");
 }
 
-/// A source that says where its files end.
+/// A source that reports where its files end.
 struct Files(u64, Vec<u64>);
 
 impl Source for Files {
@@ -327,9 +328,9 @@ fn windows_need_files_and_a_shuffle() {
     assert!(words.contains("loader.shuffle_window: is for a set that is shuffled"), "{words}");
 }
 
-/// The order is part of the public contract: a change breaks runs that are resumed.
+/// The order is part of the public contract: a change breaks resumed runs.
 #[test]
-fn the_order_is_what_it_always_was() {
+fn the_order_is_stable_between_versions() {
     let whole = |seed, epoch, samples: u64| {
         let settings = LoaderSettings { seed, shuffle: true, batch: 1, ..Default::default() };
         let epoch = Order::new(samples, &settings, &WHOLE, &[]).unwrap().epoch(epoch);

@@ -1,5 +1,5 @@
-//! Reference, fast path and kernel text (compiled for the host) give the same bits: every operator, chains,
-//! element types, layouts, orientations, and images that are random, extreme, odd or tiny.
+//! Reference, fast path and kernel text (compiled for the host) are equal bit for bit: every operator, chains, element types,
+//! layouts, orientations, and images that are random, extreme, odd or tiny.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,16 +16,16 @@ use feedwater::testing::{Case, extreme_images, random_image};
 
 type Operators = Vec<Arc<dyn AnyOperator>>;
 
-/// Sides of images: one pixel, one row, one column, primes, ordinary.
+/// Image sizes: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
-/// Keeps its objects, as hundreds of texts are compiled.
+/// Caches its objects, because hundreds of texts are compiled.
 static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     HostCompiler::keeping_in(folder).expect("the target directory can be written")
 });
 
-/// A comparison that cannot be made fails too.
+/// A comparison that cannot run is a failure too.
 fn check(case: Case<'_>) {
     case.check().unwrap_or_else(|error| panic!("{error}"));
 }
@@ -45,8 +45,7 @@ fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Cas
 }
 
 fn last_pixels(operators: &[Arc<dyn AnyOperator>]) -> PixelType {
-    let pixels =
-        |before, op: &Arc<dyn AnyOperator>| op.pixels(before).expect("a chain that can be");
+    let pixels = |before, op: &Arc<dyn AnyOperator>| op.pixels(before).expect("a valid chain");
     operators.iter().fold(PixelType::U8, pixels)
 }
 
@@ -66,7 +65,7 @@ fn evaluation() -> Operators {
     ]
 }
 
-/// A chain that nobody wrote: examples drawn one after another, of those that take the pixels there are.
+/// A random chain of examples, each of which accepts the previous operator's pixels.
 fn drawn(seed: u64) -> Operators {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 9);
     let (mut chain, mut pixels) = (Operators::new(), PixelType::U8);
@@ -133,7 +132,7 @@ fn chains_on_every_size_and_orientation() {
 }
 
 #[test]
-fn chains_that_nobody_wrote() {
+fn random_chains() {
     for seed in 0..12 {
         let chain = drawn(seed);
         for (width, height) in [(31, 29), (7, 40)] {
@@ -173,7 +172,7 @@ fn resampling_up_and_down_by_large_factors() {
 }
 
 #[test]
-fn an_image_that_the_decoder_reduced() {
+fn an_image_downscaled_by_the_decoder() {
     for reduction in [2, 4, 8] {
         let image = random_image(Size::new(47, 35), 9);
         for index in 0..20 {
@@ -185,7 +184,7 @@ fn an_image_that_the_decoder_reduced() {
     }
 }
 
-/// The main job in its real size: every window, mirrored or not, ends at other addresses.
+/// The main job in its real size: every window, mirrored or not, ends at different addresses.
 #[test]
 fn training_in_its_real_size() {
     let chain: Operators = vec![
@@ -202,9 +201,9 @@ fn training_in_its_real_size() {
     }
 }
 
-/// What resampling gives is cropped at every border, inside and outside, and mirrored in between.
+/// Resampled images, cropped at every border, inside and outside, and mirrored in between.
 #[test]
-fn tiles_that_are_cropped_padded_and_mirrored() {
+fn tiles_may_be_cropped_padded_and_mirrored() {
     let (width, height) = (29, 23);
     let image = random_image(Size::new(width, height), 14);
     let crops: [Arc<dyn AnyOperator>; 6] = [
@@ -236,7 +235,7 @@ fn tiles_that_are_cropped_padded_and_mirrored() {
     }
 }
 
-/// Images that shrink so far that no tile holds a column's taps, and such as hardly have any.
+/// Images that shrink so much that no tile holds a column's taps, and images with almost no taps.
 #[test]
 fn extreme_reductions() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
@@ -253,7 +252,7 @@ fn extreme_reductions() {
     }
 }
 
-/// The tiled kernel multiplies the three bytes of a coefficient apart, the highest one signed.
+/// The tiled kernel multiplies the three bytes of a coefficient separately, the highest one signed.
 #[test]
 fn coefficients_fit_into_three_bytes() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];

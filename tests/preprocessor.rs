@@ -1,4 +1,4 @@
-//! Single images for inference: the loader's pixels, faults and limits, on many threads.
+//! Single images for inference: the loader's pixels, errors and limits, on many threads.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// Every image of a folder of golden files that can be named, damaged ones included.
+/// Returns every image of a folder of golden files, damaged ones included.
 fn files(folder: &str) -> Vec<Vec<u8>> {
     let mut paths: Vec<_> =
         fs::read_dir(golden().join(folder)).unwrap().map(|it| it.unwrap().path()).collect();
@@ -38,7 +38,7 @@ fn files(folder: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Images of each format, turned ones, and ones that cannot be used.
+/// Images of each format, rotated ones, and unusable ones.
 fn images() -> Vec<Vec<u8>> {
     let sound = jpeg(3, 60, 44);
     let mut all: Vec<Vec<u8>> = jpegs(4).into_iter().map(|(bytes, _)| bytes).collect();
@@ -49,7 +49,7 @@ fn images() -> Vec<Vec<u8>> {
     all
 }
 
-/// What a loader makes of each image, with these settings.
+/// Returns the loader's result for each image, with these settings.
 fn loaded(
     images: &[Vec<u8>],
     chain: Chain,
@@ -70,7 +70,7 @@ fn loaded(
     made.collect()
 }
 
-/// The same images through both, which must agree on every byte and every word. Gives how many were faults.
+/// Processes the images with both and compares every byte and message. Returns the number of errors.
 fn check(images: &[Vec<u8>], chain: Chain, settings: &Settings) -> usize {
     let expected = loaded(images, chain.clone(), settings);
     let preprocessor = Preprocessor::builder(chain).settings(settings).build().unwrap();
@@ -89,7 +89,7 @@ fn check(images: &[Vec<u8>], chain: Chain, settings: &Settings) -> usize {
 }
 
 #[test]
-fn every_image_has_the_bits_or_the_fault_that_the_loader_gives() {
+fn every_image_has_the_loaders_bits_or_error() {
     let images = images();
     let mut settings = Settings::default();
     for dtype in DType::ALL {
@@ -107,7 +107,7 @@ fn every_image_has_the_bits_or_the_fault_that_the_loader_gives() {
 }
 
 #[test]
-fn settings_of_the_decoder_mean_what_they_mean_to_the_loader() {
+fn decoder_settings_mean_the_same_as_in_the_loader() {
     let images = images();
     let chain = || Chain::new().then(Resize::to(24, 20)).then(Normalize::IMAGENET);
     let plain = Settings::default();
@@ -115,7 +115,7 @@ fn settings_of_the_decoder_mean_what_they_mean_to_the_loader() {
     let strict = check(&images, chain(), &plain);
     let [mut tolerant, mut turned, mut prescaled] = [(); 3].map(|()| plain.clone());
     tolerant.decode.strict = false;
-    assert!(check(&images, chain(), &tolerant) < strict, "damage is passed over");
+    assert!(check(&images, chain(), &tolerant) < strict, "damage is tolerated");
     turned.decode.orientation = false;
     prescaled.decode.prescale = true;
     for settings in [turned, prescaled] {
@@ -125,7 +125,7 @@ fn settings_of_the_decoder_mean_what_they_mean_to_the_loader() {
 }
 
 #[test]
-fn limits_refuse_what_the_loader_refuses() {
+fn limits_are_those_of_the_loader() {
     let images: Vec<_> = [jpeg(1, 64, 40), png(2, 40, 64), jpeg(3, 32, 32)].into();
     let largest = images.iter().map(Vec::len).max().unwrap() as u64;
     let with = |change: fn(&mut Settings, u64), value| {
@@ -181,7 +181,7 @@ fn many_threads_share_one_preprocessor() {
 }
 
 #[test]
-fn a_buffer_that_is_not_aligned_gets_the_same_bytes() {
+fn an_unaligned_buffer_gets_the_same_bytes() {
     let preprocessor = Preprocessor::builder(evaluation()).build().unwrap();
     let image = jpeg(1, 50, 40);
     let bytes = preprocessor.shape().bytes();
@@ -198,7 +198,7 @@ fn a_buffer_of_another_length_panics() {
     let _ = preprocessor.run_into(&jpeg(1, 50, 40), &mut [0; 7]);
 }
 
-/// Draws only for images that are wider than high, as the default of `Operator::is_random` can see.
+/// Draws only for images wider than high, which the default of `Operator::is_random` detects.
 #[derive(Clone, Copy, Debug)]
 struct Drawing;
 
@@ -214,7 +214,7 @@ impl Operator for Drawing {
 }
 
 #[test]
-fn an_operator_that_draws_at_random_is_refused_by_name() {
+fn a_random_operator_is_an_error_that_names_it() {
     let resize = || Chain::new().then(Resize::to(32, 32));
     let refused = |chain: Chain| match Preprocessor::builder(chain).build().unwrap_err() {
         Error::Config(error) => (error.key, error.problem),
@@ -232,14 +232,14 @@ fn an_operator_that_draws_at_random_is_refused_by_name() {
         assert!(problem.starts_with(&format!("{name} draws at random")), "{problem}");
     }
     assert_eq!(refused(common::training()).0, "chain[0]");
-    // Nothing is left to chance here.
+    // A chain without randomness.
     let images = [jpeg(1, 50, 40)];
     let chain = resize().then(flip(1.0, 0.0)).then(Normalize::IMAGENET);
     assert_eq!(check(&images, chain, &Settings::default()), 0);
 }
 
 #[test]
-fn settings_that_single_images_cannot_follow_are_errors_and_those_of_batches_are_not() {
+fn settings_impossible_for_single_images_are_errors_and_batch_settings_are_not() {
     let text = "[source]\ndirectory = \".\"\n[loader]\nbatch = 512\nshuffle = true\nrank = 3\nworld = 8\n\
                 [output]\ndtype = \"bf16\"\nlayout = \"nhwc\"\n\
                 [[chain]]\nop = \"resize\"\nwidth = 24\nheight = 20\n";
@@ -262,9 +262,9 @@ fn settings_that_single_images_cannot_follow_are_errors_and_those_of_batches_are
     assert!(words(&placed).contains("works on the CPU; decode.placement"), "{}", words(&placed));
 }
 
-/// After an image so large that its buffers are given back, the next one is made as before, damage included.
+/// After an image so large that its buffers are freed, the next one gives the same result, damage included.
 #[test]
-fn an_image_that_is_too_large_to_keep_its_buffers_changes_nothing_for_the_next() {
+fn an_image_whose_buffers_are_freed_does_not_affect_the_next() {
     let mut settings = Settings::default();
     settings.decode.strict = false;
     settings.limits.large_image_memory = 1 << 30;
@@ -282,7 +282,7 @@ fn an_image_that_is_too_large_to_keep_its_buffers_changes_nothing_for_the_next()
 }
 
 #[test]
-fn a_decoder_that_gave_its_memory_back_is_as_strict_as_before() {
+fn a_decoder_that_freed_its_memory_is_as_strict_as_before() {
     let file = fs::read(golden().join("tolerated/jpeg-data-baseline.jpg")).unwrap();
     for strict in [true, false] {
         let mut decoder = Decoders::new().strict(strict);

@@ -1,5 +1,5 @@
-//! URLs on servers that others wrote: moto, an S3 emulator, and Python's HTTP server. `tests/servers/run.sh` starts them
-//! with the files of `tests/golden/records` and runs these.
+//! URLs on third-party servers: moto, an S3 emulator, and Python's HTTP server. `tests/servers/run.sh` starts them with the files
+//! of `tests/golden/records` and runs these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn server(variable: &str) -> String {
     std::env::var(variable).expect("run these tests with tests/servers/run.sh")
 }
 
-/// A handle that keeps no tables in the user's cache.
+/// Returns a handle that stores no indices in the user's cache.
 fn storage() -> Storage {
     let directory = tempfile::tempdir().unwrap().keep();
     Storage::with_cache_directory(&StorageSettings::default(), directory).unwrap()
@@ -42,7 +42,7 @@ fn read(source: &dyn Source, index: u64) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn an_s3_emulator_gives_parts_and_wholes_and_says_what_is_not_there() {
+fn an_s3_emulator_serves_ranges_and_objects_and_reports_missing_ones() {
     server("AWS_ENDPOINT_URL");
     let bytes = golden("train-000000.tar");
     let url = Path::new("s3://feedwater/train-000000.tar");
@@ -61,7 +61,7 @@ fn an_s3_emulator_gives_parts_and_wholes_and_says_what_is_not_there() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn an_s3_emulator_lists_what_the_folder_holds() {
+fn an_s3_emulator_lists_the_folder() {
     server("AWS_ENDPOINT_URL");
     let local = Directory::open(folder()).unwrap();
     let remote = directory("s3://feedwater", &storage()).unwrap();
@@ -78,7 +78,7 @@ fn an_s3_emulator_lists_what_the_folder_holds() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn record_files_in_an_s3_emulator_are_those_on_the_disk() {
+fn record_files_in_an_s3_emulator_equal_those_on_disk() {
     server("AWS_ENDPOINT_URL");
     let settings = TfRecordSettings::default();
     let (storage, paths) = (storage(), ["s3://feedwater/train-*-of-00002".into()]);
@@ -103,7 +103,7 @@ fn record_files_in_an_s3_emulator_are_those_on_the_disk() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn what_an_s3_emulator_gave_is_kept_on_disk_and_known_again() {
+fn objects_from_an_s3_emulator_are_cached_on_disk_and_found_again() {
     server("AWS_ENDPOINT_URL");
     let kept = tempfile::tempdir().unwrap();
     let cache_directory = Some(kept.path().to_path_buf());
@@ -121,7 +121,7 @@ fn what_an_s3_emulator_gave_is_kept_on_disk_and_known_again() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn a_plain_http_server_gives_whole_files_and_refuses_parts() {
+fn a_plain_http_server_serves_whole_files_and_ranges_are_errors() {
     let root = server("FEEDWATER_HTTP_SERVER");
     let list = tempfile::tempdir().unwrap();
     let lines = IMAGES.map(|name| format!("{root}/{name}\t7\n")).concat();

@@ -1,4 +1,4 @@
-//! Going on where another loader was: with other workers, another batch, another number of shards.
+//! Resuming another loader's epoch: with other workers, another batch size, another number of shards.
 
 mod common;
 
@@ -25,10 +25,10 @@ fn builder() -> LoaderBuilder {
         .last(Last::Partial)
 }
 
-/// A sample with what was drawn for it, and its pixels.
+/// A sample's index, its record with random draws, and its pixels.
 type Made = (u64, SampleRecord, Vec<u8>);
 
-/// Up to so many batches, and the state after them.
+/// Runs up to this many batches, and returns the state after them.
 fn run(loader: &Loader, batches: usize) -> (Vec<Made>, LoaderState) {
     let mut all = Vec::new();
     for batch in loader.into_iter().take(batches) {
@@ -52,10 +52,10 @@ fn last() -> impl Strategy<Value = Last> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// An epoch that is interrupted again and again, each time with another number of shards, batch size, workers and
-    /// prefetch: every sample once, with the draws and the pixels of an epoch that nothing interrupted.
+    /// An epoch that is interrupted repeatedly, each time with another number of shards, batch size, workers and prefetch: every
+    /// sample appears once, with the draws and pixels of an uninterrupted epoch.
     #[test]
-    fn an_epoch_is_exact_however_it_is_interrupted(
+    fn an_epoch_is_exact_after_any_interruptions(
         legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5),
         pad: bool,
         window in proptest::option::of(1u64..40),
@@ -66,14 +66,14 @@ proptest! {
         let mut state: Option<LoaderState> = None;
         let count = legs.len();
         for (leg, (world, batch, workers, prefetch, batches)) in legs.into_iter().enumerate() {
-            // All go on to the end in the last leg.
+            // The last leg runs to the end.
             let batches = if leg + 1 == count { usize::MAX } else { batches };
             let from = state;
             for rank in 0..world {
                 let shard = builder().batch(batch).workers(workers).prefetch(prefetch).shard(rank, world);
                 let shard = match from {
                     Some(from) if from.epoch > 0 => break,
-                    // What a state says goes before what is set.
+                    // The state overrides the settings.
                     Some(from) => shard.shuffle_window(None).resume(from),
                     None => shard,
                 };
@@ -116,11 +116,11 @@ fn order(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// However often the world changes in an epoch: with `drop` and `pad` every rank has equally many batches, with
-    /// `partial` at most one more than another; every sample comes once, and with `drop` less than one batch of every
-    /// rank is left out, from the end of the order.
+    /// However often the world changes within an epoch: with `drop` and `pad` every rank has equally many batches, with `partial`
+    /// at most one more than another. Every sample appears once; with `drop` less than one batch per rank is skipped, at the end
+    /// of the order.
     #[test]
-    fn ranks_stay_in_step_and_nothing_is_lost(
+    fn ranks_stay_in_step_and_no_sample_is_lost(
         samples in 1u64..400,
         legs in proptest::collection::vec((1u64..9, 1usize..8, 0u64..6), 1..6),
         last in last(),
@@ -164,7 +164,7 @@ proptest! {
 }
 
 #[test]
-fn the_state_counts_what_was_handed_out_by_all_shards() {
+fn the_state_counts_the_samples_delivered_by_all_shards() {
     let loader = builder().shard(1, 3).build().unwrap();
     let start = LoaderState {
         seed: 9,
@@ -185,7 +185,7 @@ fn the_state_counts_what_was_handed_out_by_all_shards() {
 }
 
 #[test]
-fn later_epochs_are_whole_and_in_their_own_order() {
+fn later_epochs_are_complete_and_have_their_own_order() {
     let first = builder().build().unwrap();
     let (_, state) = run(&first, 5);
     let (second_epoch, _) = run(&first, usize::MAX);
@@ -194,7 +194,7 @@ fn later_epochs_are_whole_and_in_their_own_order() {
     assert!(run(&resumed, usize::MAX).0 == second_epoch);
 }
 
-/// Counts the samples that were read; says that they lie in two files.
+/// Counts the samples read; reports that they lie in two files.
 struct Counted(Memory, Arc<AtomicU64>);
 
 impl Source for Counted {
@@ -230,7 +230,7 @@ impl Hints for Counted {
 }
 
 #[test]
-fn nothing_that_was_consumed_is_read_again() {
+fn consumed_samples_are_not_read_again() {
     let state = LoaderState {
         seed: 9,
         shuffle: true,
@@ -243,14 +243,14 @@ fn nothing_that_was_consumed_is_read_again() {
     let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), reads.clone());
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4);
     let loader = builder.last(Last::Partial).resume(state).epochs(Some(1)).build().unwrap();
-    // The plan has looked at every image.
+    // The plan has inspected every image.
     let before = SAMPLES;
     assert_eq!(run(&loader, usize::MAX).0.len(), 5);
     assert_eq!(reads.load(Ordering::Relaxed), before + 5);
 }
 
 #[test]
-fn a_state_is_kept_as_a_few_numbers() {
+fn a_state_is_a_few_numbers() {
     let state = LoaderState {
         seed: 9,
         shuffle: true,
@@ -270,7 +270,7 @@ fn a_state_is_kept_as_a_few_numbers() {
 }
 
 #[test]
-fn a_state_with_windows_is_of_the_same_files() {
+fn a_state_with_windows_requires_the_same_files() {
     let state = builder().shuffle_window(Some(8)).build().unwrap().state();
     let refused = |state| {
         let error = builder().resume(state).build().err();
@@ -303,7 +303,7 @@ fn partial_epochs_need_a_sample_for_every_shard() {
 }
 
 #[test]
-fn a_state_of_another_source_is_refused() {
+fn a_state_of_another_source_is_an_error() {
     let state = LoaderState {
         seed: 9,
         shuffle: true,

@@ -1,4 +1,4 @@
-//! The ring with real threads: 100,000 randomised shutdowns, and each sentence of its documentation.
+//! The ring with real threads: its documented behaviour, and 100,000 random shutdowns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use feedwater::error::{Error, Result};
 use feedwater::ring::{Producer, Slot, ring};
 
-/// Counts itself, and checks that it is in one place only.
+/// Counts its instances, and checks that each is in one state only.
 struct Counted {
     live: Arc<AtomicUsize>,
     state: State,
@@ -80,7 +80,7 @@ fn slots_are_used_in_the_order_in_which_they_were_published() {
 }
 
 #[test]
-fn a_slot_dropped_while_being_filled_is_free_again() {
+fn a_slot_dropped_while_being_filled_becomes_free() {
     let live = Arc::default();
     let (producer, consumer) = ring(slots(&live, 1));
     drop(producer.acquire());
@@ -89,7 +89,7 @@ fn a_slot_dropped_while_being_filled_is_free_again() {
 }
 
 #[test]
-fn a_failure_comes_after_what_is_ready_and_once() {
+fn a_failure_arrives_once_after_ready_slots() {
     let live = Arc::default();
     let (producer, consumer) = ring(slots(&live, 2));
     assert!(fill(&producer, 1));
@@ -127,10 +127,10 @@ fn a_leaked_slot_shortens_the_ring() {
     }
 }
 
-/// Random numbers of slots, producers and batches; random moments at which either side leaves, fails or is
-/// closed, with batches held beyond the end. Nothing hangs and every slot is dropped.
+/// Random numbers of slots, producers and batches; random moments at which either side leaves, fails or is closed, with batches
+/// held beyond the end. Nothing hangs, and every slot is dropped.
 #[test]
-fn withheld_slots_are_as_if_the_ring_had_never_had_them_until_they_are_not_withheld() {
+fn withheld_slots_are_invisible_until_released() {
     let live = Arc::new(AtomicUsize::new(0));
     let (producer, consumer) = ring(slots(&live, 3));
     producer.withhold(2);
@@ -139,12 +139,12 @@ fn withheld_slots_are_as_if_the_ring_had_never_had_them_until_they_are_not_withh
         let producer = producer.clone();
         move || (2..6).all(|value| fill(&producer, value))
     });
-    // Each next one is filled when the one before is free again: never more than one is anywhere but free.
+    // Each slot is filled after the previous one is free: only one is ever in use.
     for value in 1..3 {
         let using = consumer.next().unwrap().unwrap();
         assert_eq!((using.value, consumer.ready()), (value, 0));
     }
-    // Those that are in use are withheld when they come back.
+    // Slots in use are withheld when they are returned.
     producer.withhold(0);
     let using: Vec<_> = (3..6).map(|_| consumer.next().unwrap().unwrap()).collect();
     assert_eq!(using.iter().map(|it| it.value).collect::<Vec<_>>(), [3, 4, 5]);
@@ -191,7 +191,7 @@ fn a_hundred_thousand_randomised_shutdowns() {
         let mut held = Vec::new();
         for _ in 0..below(8) {
             match consumer.next() {
-                // Who holds every slot and asks for more waits for himself.
+                // A thread that holds every slot and asks for more would wait for itself.
                 Some(Ok(slot)) if held.len() + 1 < count && below(3) == 0 => held.push(slot),
                 Some(_) => {}
                 None => break,
@@ -210,7 +210,7 @@ fn a_hundred_thousand_randomised_shutdowns() {
     }
 }
 
-/// Fills slots until nobody wants any more.
+/// Fills slots until the ring is closed.
 fn fill_on(producer: &Producer<Counted>) {
     while let Some(mut slot) = producer.acquire() {
         slot.begin_fill().unwrap();
@@ -219,7 +219,7 @@ fn fill_on(producer: &Producer<Counted>) {
 }
 
 #[test]
-fn a_consumer_that_waits_while_all_slots_are_in_use_is_told_and_goes_on() {
+fn a_consumer_waiting_while_all_slots_are_in_use_is_reported_and_continues() {
     let live = Arc::default();
     let (producer, consumer) = ring(slots(&live, 3));
     thread::scope(|scope| {
@@ -234,7 +234,7 @@ fn a_consumer_that_waits_while_all_slots_are_in_use_is_told_and_goes_on() {
             held.push(next.unwrap().unwrap());
             assert_eq!(told, [3]);
         }
-        // A slot that is leaked in use is in use for ever.
+        // A slot leaked in use stays in use.
         std::mem::forget(held.pop());
         let mut told = None;
         let next = consumer.next_or_tell(Duration::ZERO, |count| {
@@ -248,7 +248,7 @@ fn a_consumer_that_waits_while_all_slots_are_in_use_is_told_and_goes_on() {
 }
 
 #[test]
-fn slots_that_are_withheld_are_no_slots_to_wait_for() {
+fn withheld_slots_do_not_count_as_slots_to_wait_for() {
     let live = Arc::default();
     let (producer, consumer) = ring(slots(&live, 3));
     producer.withhold(2);
@@ -267,7 +267,7 @@ fn slots_that_are_withheld_are_no_slots_to_wait_for() {
 }
 
 #[test]
-fn a_consumer_that_waits_for_a_slot_that_is_being_filled_is_not_told() {
+fn a_consumer_waiting_for_a_slot_being_filled_is_not_reported() {
     let live = Arc::default();
     let (producer, consumer) = ring(slots(&live, 2));
     let mut filling = producer.acquire().unwrap();
@@ -277,7 +277,7 @@ fn a_consumer_that_waits_for_a_slot_that_is_being_filled_is_not_told() {
             let mut other = producer.acquire().unwrap();
             other.begin_fill().unwrap();
             other.publish().unwrap();
-            // The consumer has that one, and waits for this.
+            // The consumer has the other slot, and waits for this one.
             thread::yield_now();
             filling.publish().unwrap();
         });

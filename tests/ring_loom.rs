@@ -1,4 +1,4 @@
-//! The ring under the model checker: every interleaving of small programs.
+//! The ring under the model checker loom: every interleaving of small programs.
 //!
 //! `cargo test --features loom --test ring_loom`
 #![cfg(feature = "loom")]
@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// Checks that nobody is in a slot twice, and counts live slots.
+/// Checks that a slot has one owner at a time, and counts live slots.
 struct Checked {
     live: Arc<AtomicUsize>,
     filling: bool,
@@ -61,8 +61,8 @@ fn fill(producer: &feedwater::ring::Producer<Checked>, value: usize) -> bool {
     true
 }
 
-/// Three forced switches at any points find nearly every fault (Musuvathi and Qadeer, "Iterative context
-/// bounding", PLDI 2007), and keep the number of interleavings small.
+/// Runs the model checker with three preemptions: they find nearly every bug (Musuvathi and Qadeer, "Iterative context bounding",
+/// PLDI 2007), and keep the number of interleavings small.
 fn model(program: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -102,7 +102,7 @@ fn two_producers_and_a_consumer_that_leaves_early() {
 }
 
 #[test]
-fn whoever_waits_for_a_withheld_slot_gets_it_when_it_is_not_withheld_any_more() {
+fn a_waiter_gets_a_withheld_slot_once_it_is_released() {
     model(|| {
         let live = Arc::new(AtomicUsize::new(0));
         let (producer, consumer) = ring(vec![Checked::new(&live), Checked::new(&live)]);

@@ -1,4 +1,4 @@
-//! What is said above the disk cache, sentence by sentence, with files behind a server of the tests' own.
+//! The documented behaviour of the disk cache, with files on a test server.
 
 mod servers;
 
@@ -20,7 +20,7 @@ struct Setting {
 }
 
 const LEN: usize = 10_000;
-/// What an entry has besides its bytes.
+/// Bytes of an entry's header.
 const HEAD: u64 = 24;
 
 fn start(limit: u64) -> Setting {
@@ -29,7 +29,7 @@ fn start(limit: u64) -> Setting {
     Setting { server: Server::start(), directory, limit, storage }
 }
 
-/// A cache that knows of nothing that another has used.
+/// A cache without any record of what another one has used.
 fn storage(directory: &Path, limit: u64) -> Storage {
     let cache_directory = Some(directory.to_path_buf());
     Storage::new(&StorageSettings { cache: limit, cache_directory, ..Default::default() }).unwrap()
@@ -39,7 +39,7 @@ fn content(number: u64) -> Vec<u8> {
     (0..LEN).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// A thousand bytes of a file, from a multiple of them on.
+/// Reads a thousand bytes of a file, from a multiple of a thousand on.
 fn read(storage: &Storage, url: &str, part: usize) -> Vec<u8> {
     let mut bytes = vec![0; 1000];
     let file = storage.open(Path::new(url)).unwrap();
@@ -52,7 +52,7 @@ impl Setting {
         read(&self.storage, url, part)
     }
 
-    /// As if another process went on.
+    /// Continues as another process would.
     fn restart(&mut self) {
         self.storage = storage(self.directory.path(), self.limit);
     }
@@ -62,7 +62,7 @@ impl Setting {
         self.server.url(path)
     }
 
-    /// Requests for bytes since the last call.
+    /// Number of requests for bytes since the last call.
     fn fetched(&self) -> usize {
         let fetched = self.server.log("/").iter().filter(|it| it.method == "GET").count();
         self.server.forget("/");
@@ -88,7 +88,7 @@ impl Setting {
         text.trim().parse().unwrap()
     }
 
-    /// As if every folder had been used so long ago, by another process.
+    /// Sets the time of last use of every folder to this many hours ago, by another process.
     fn age(&mut self, hours: u64) {
         for folder in self.folders() {
             let file = fs::File::options().write(true).open(folder.join("used")).unwrap();
@@ -99,7 +99,7 @@ impl Setting {
 }
 
 #[test]
-fn what_was_fetched_is_not_fetched_again_also_by_a_later_process() {
+fn fetched_bytes_are_not_fetched_again_even_by_a_later_process() {
     let mut setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
     for _ in 0..3 {
@@ -124,7 +124,7 @@ fn a_changed_object_has_other_entries() {
 }
 
 #[test]
-fn a_damaged_entry_is_thrown_away_and_fetched_anew() {
+fn a_damaged_entry_is_deleted_and_fetched_again() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
     setting.read(&url, 0);
@@ -145,13 +145,13 @@ fn a_damaged_entry_is_thrown_away_and_fetched_anew() {
         assert_eq!(setting.storage.stats().cache_damaged, before + 1, "{number}");
         assert_eq!((setting.fetched(), fs::read(&entry).unwrap()), (1, whole.clone()));
     }
-    // What another process is writing, or left behind, is no entry.
+    // Files that another process is writing, or left behind, are not entries.
     fs::rename(&entry, entry.with_file_name("new-1-1")).unwrap();
     assert_eq!((setting.read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
 }
 
 #[test]
-fn a_set_that_is_larger_than_the_limit_keeps_what_it_has() {
+fn a_set_larger_than_the_limit_keeps_its_entries() {
     let limit = 4 * (1000 + HEAD) + 500;
     let setting = start(limit);
     let url = setting.url("/a/file", 1);
@@ -161,13 +161,13 @@ fn a_set_that_is_larger_than_the_limit_keeps_what_it_has() {
             assert!(setting.bytes() <= limit);
         }
     }
-    // All ten, and then always the six for which there was no room.
+    // All ten, then always the six that did not fit.
     assert_eq!(setting.fetched(), 10 + 6 + 6);
     assert_eq!((setting.entries().len(), setting.counted()), (4, 4 * (1000 + HEAD)));
 }
 
 #[test]
-fn folders_that_were_not_used_for_longest_make_room() {
+fn the_least_recently_used_folders_are_evicted() {
     let limit = 4 * (1000 + HEAD);
     let mut setting = start(limit);
     let old = [setting.url("/old/1", 1), setting.url("/older/2", 2)];
@@ -176,7 +176,7 @@ fn folders_that_were_not_used_for_longest_make_room() {
         setting.read(url, 1);
     }
     let new = setting.url("/new/3", 3);
-    // Within the hour nothing goes, whoever used it.
+    // Within the hour nothing is evicted, whoever used it.
     setting.age(0);
     setting.read(&new, 0);
     assert_eq!(setting.entries().len(), 4);
@@ -184,7 +184,7 @@ fn folders_that_were_not_used_for_longest_make_room() {
     let before = setting.folders();
     setting.read(&old[0], 0);
     setting.fetched();
-    // `old` was used by this process just now, so `older` goes.
+    // This process used `old` just now, so `older` is evicted.
     setting.read(&new, 0);
     setting.read(&new, 0);
     assert_eq!((setting.fetched(), setting.entries().len()), (1, 3));
@@ -194,7 +194,7 @@ fn folders_that_were_not_used_for_longest_make_room() {
 }
 
 #[test]
-fn a_count_that_is_missing_or_wrong_is_made_anew() {
+fn a_missing_or_wrong_count_is_rebuilt() {
     let limit = 4 * (1000 + HEAD);
     let setting = start(limit);
     let url = setting.url("/a/file", 1);
@@ -202,14 +202,14 @@ fn a_count_that_is_missing_or_wrong_is_made_anew() {
     fs::remove_file(setting.directory.path().join("bytes")).unwrap();
     setting.read(&url, 1);
     assert_eq!(setting.counted(), 2 * (1000 + HEAD));
-    // A process that ended between the count and the entry leaves too much.
+    // A process that ended between the count and the entry leaves too large a count.
     fs::write(setting.directory.path().join("bytes"), limit.to_string()).unwrap();
     setting.read(&url, 2);
     assert_eq!((setting.counted(), setting.bytes()), (3 * (1000 + HEAD), 3 * (1000 + HEAD)));
 }
 
 #[test]
-fn where_nothing_can_be_kept_reading_goes_on_with_one_warning() {
+fn without_a_writable_cache_reading_continues_with_one_warning() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
     setting.read(&url, 0);
@@ -220,7 +220,7 @@ fn where_nothing_can_be_kept_reading_goes_on_with_one_warning() {
         assert_eq!(setting.read(&url, part), content(1)[part * 1000..][..1000]);
     }
     assert_eq!(setting.storage.warnings().len(), 1, "{:?}", setting.storage.warnings());
-    // A folder that cannot be made is no cache from the beginning.
+    // A folder that cannot be created disables the cache from the start.
     let below = storage(&setting.directory.path().join("bytes/below"), 1 << 20);
     assert_eq!(read(&below, &url, 0), content(1)[..1000]);
     assert_eq!(below.warnings().len(), 1);
@@ -228,7 +228,7 @@ fn where_nothing_can_be_kept_reading_goes_on_with_one_warning() {
 }
 
 #[test]
-fn nothing_is_kept_where_nothing_is_asked_for() {
+fn nothing_is_cached_without_the_setting() {
     let setting = start(0);
     let url = setting.url("/a/file", 1);
     setting.read(&url, 0);
@@ -238,7 +238,7 @@ fn nothing_is_kept_where_nothing_is_asked_for() {
 
 const CHILD: &str = "FEEDWATER_TEST_CHILD";
 
-/// What the processes of the next test do: reads in an order of their own, and checks every byte.
+/// The child processes of the next test: each reads in its own order and checks every byte.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -270,10 +270,10 @@ fn several_processes_share_it() {
         assert!(child.wait().unwrap().success());
     }
     assert!(setting.bytes() <= 30 * (1000 + HEAD));
-    // Two that fetch the same at the same time may both have counted it.
+    // Two processes that fetch the same bytes at once may both have counted them.
     assert!(setting.counted() >= setting.bytes());
     let names = setting.entries();
     assert!(names.iter().all(|it| !it.file_name().unwrap().to_str().unwrap().starts_with("new-")));
     assert!(names.len() > 20, "{}", names.len());
-    assert!(setting.fetched() < 4 * 300, "nothing was found that another process had kept");
+    assert!(setting.fetched() < 4 * 300, "no entry of another process was found");
 }

@@ -1,4 +1,4 @@
-//! `feedwater::testing` as another crate uses it: it must find every fault that is planted, and say where.
+//! `feedwater::testing` as used by another crate: it must detect every planted error and locate it.
 
 use feedwater::geometry::{Roi, Size};
 use feedwater::image::{HostImage, PixelType};
@@ -7,25 +7,25 @@ use feedwater::op::{FieldError, Wanted};
 use feedwater::random::SampleRng;
 use feedwater::testing::{Form, Parity, ParityError, check_operator};
 
-/// What is wrong with [`Dimmed`].
+/// Errors of [`Dimmed`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum DataError {
     Nothing,
-    /// The fast path has another blue at the pixel (2, 3).
+    /// The fast path has another blue value at the pixel (2, 3).
     FastPath,
-    /// The fast path starts at the corner of what it gets, not of the image.
+    /// The fast path starts at the corner of its window, not of the image.
     Corner,
-    /// It claims to mirror.
+    /// The fusion claims to mirror.
     Fusion,
-    /// It demands a column more than there is.
+    /// The demand is one column too wide.
     Demand,
-    /// It says another size than it gives.
+    /// The stated size differs from the actual one.
     Size,
-    /// A setting that cannot be.
+    /// The setting is invalid.
     Setting,
 }
 
-/// Halves every value; on the CPU alone.
+/// Halves every value, on the CPU only.
 #[derive(Clone, Copy, Debug)]
 struct Dimmed(DataError);
 
@@ -123,7 +123,7 @@ fn difference(result: Result<impl std::fmt::Debug, ParityError>) -> feedwater::t
 }
 
 #[test]
-fn an_operator_without_faults_passes_on_the_cpu_alone() {
+fn a_correct_operator_passes_on_the_cpu_alone() {
     let report = check_operator(Dimmed(DataError::Nothing)).unwrap();
     assert!(report.cases > 50, "{report}");
     assert_eq!(report.no_host_kernel.as_deref(), Some("an operator has no CUDA text"));
@@ -140,7 +140,7 @@ fn the_first_value_that_differs_is_named() {
 }
 
 #[test]
-fn faults_of_each_form_are_found() {
+fn errors_of_each_form_are_detected() {
     let found = difference(check_operator(Dimmed(DataError::Corner)));
     assert_eq!((found.x, found.y, found.channel), (1, 0, 0));
     let found = difference(Parity::new(Resize::to(9, 8)).then(Dimmed(DataError::Fusion)).run());
@@ -160,7 +160,7 @@ fn faults_of_each_form_are_found() {
     assert!(error.to_string().starts_with("dimmed works on bytes"), "{error}");
 }
 
-/// Inverts; its CUDA text is right where `RIGHT` is, and else wrong for white.
+/// Inverts the image. Its CUDA text is correct if `RIGHT`, and otherwise wrong for white.
 #[derive(Clone, Copy, Debug)]
 struct Inverted<const RIGHT: bool>;
 
@@ -214,7 +214,7 @@ impl<const RIGHT: bool> Operator for Inverted<RIGHT> {
 }
 
 #[test]
-fn faults_of_the_cuda_text_are_found() {
+fn errors_of_the_cuda_text_are_detected() {
     let report = check_operator(Inverted::<true>).unwrap();
     assert_eq!(report.no_host_kernel, None);
     let found = difference(check_operator(Inverted::<false>));
@@ -224,7 +224,7 @@ fn faults_of_the_cuda_text_are_found() {
     assert!(text.contains("channel 1, expected 0, found 1"), "{text}");
 }
 
-/// Its CUDA text names what is not there.
+/// An operator whose CUDA text uses an undefined name.
 #[derive(Clone, Copy, Debug)]
 struct Unfinished;
 
@@ -251,7 +251,7 @@ impl Operator for Unfinished {
 }
 
 #[test]
-fn a_cuda_text_that_does_not_compile_is_refused_with_the_log() {
+fn a_cuda_text_that_does_not_compile_is_an_error_with_the_log() {
     let Err(ParityError::Compile { log }) = check_operator(Unfinished) else { panic!() };
     assert!(log.contains("unfinished.cu"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! The events of the `tracing` crate.
+//! Events of the `tracing` crate.
 
 mod common;
 
@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Target, level and fields of every event.
+/// Target, level and fields of an event.
 type Told = (String, Level, BTreeMap<String, String>);
 
 static TOLD: OnceLock<Mutex<Vec<Told>>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Automatic choices, on machines that are simulated: what is chosen against the best there is.
+//! Autotuning on simulated machines: the chosen settings against the optimum.
 
 use feedwater::explain::fit;
 use feedwater::measure::{
@@ -16,22 +16,22 @@ struct Mix {
     cores: u32,
     batch: u32,
     space: Space,
-    /// What a read waits for, and how many reads are served at a time; 0 for any number.
+    /// Latency of a read, and the number of reads served at a time; 0 for any number.
     latency: f64,
     channels: u32,
-    /// On a processor.
+    /// CPU time of a read.
     copy: f64,
     decode: (f64, f64),
     operators: [f64; 3],
-    /// On the device, an image.
+    /// Device time per image.
     engine: f64,
     kernel: [f64; 3],
-    /// A batch.
+    /// Time of a step per batch.
     step: (f64, f64),
     host_share: f64,
 }
 
-/// What copying costs the worker, by how many operators the CPU does: a window, two images as they are to be, a tensor.
+/// Worker time of an upload, by the number of operators on the CPU: a window, two intermediate images, a tensor.
 const UPLOAD: [f64; 4] = [0.05, 0.03, 0.03, 0.06];
 
 const fn last(operators: usize) -> Offload {
@@ -159,7 +159,7 @@ fn mixes() -> Vec<Mix> {
 }
 
 impl Mix {
-    /// The machine with this choice.
+    /// Builds the machine with this choice.
     fn truth(&self, choice: Choice) -> Model {
         let ms = |mean: f64, cv: f64| Service::lognormal(mean / 1e3, cv);
         let mut resources = Vec::new();
@@ -216,18 +216,18 @@ impl Mix {
         self.space.offload.len() > 1
     }
 
-    /// Whether a few batches say little.
+    /// Whether few batches say little.
     fn varies(&self) -> bool {
         self.step.1 > 0.0 || self.decode.1 > 1.0
     }
 
-    /// Samples a second in the long run.
+    /// Samples per second in the long run.
     fn rate(&self, choice: Choice) -> f64 {
         let options = Options::batches(200, 40);
         self.truth(choice).run(&options).unwrap().samples_per_second
     }
 
-    /// The best choice of all: none is left out but those that could not be better at their very best.
+    /// The best choice of all. Only choices whose upper bound is too low are skipped.
     fn best(&self) -> (Choice, f64) {
         let mut all = Vec::new();
         for &offload in &self.space.offload {
@@ -242,7 +242,7 @@ impl Mix {
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut best = (all[0].1, 0.0);
         for (most, choice) in all {
-            // A simulation of so many batches may be a little above what can be in the long run.
+            // A simulation of this many batches may slightly exceed the long-run throughput.
             if most * 1.02 < best.1 {
                 break;
             }
@@ -254,7 +254,7 @@ impl Mix {
         best
     }
 
-    /// What the loader would measure of a window.
+    /// Builds the loader's measurement of a window.
     fn window(&self, choice: Choice, batches: u64, seed: u32) -> Profile {
         let truth = self.truth(choice);
         let options = Options::batches(batches as u32, 2 * truth.slots + 4).seed(seed);
@@ -263,7 +263,7 @@ impl Mix {
     }
 }
 
-/// What a loader measures, from what a simulation saw.
+/// Builds a loader's measurement from a simulation.
 fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile {
     let samples = f64::from(seen.batches * truth.batch);
     let mut stages: Vec<StageProfile> = Vec::new();
@@ -357,8 +357,8 @@ fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile
     }
 }
 
-/// Lets the tuner run while the consumer has the batches from number `from` to `to`; gives what it decided. Of each choice the
-/// batches are left out that were made under the one before, as the loader does.
+/// Runs the tuner while the consumer takes the batches from `from` to `to`, and returns its decisions. Batches produced under an
+/// earlier choice are skipped, as in the loader.
 fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let mut had = from;
@@ -370,7 +370,7 @@ fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<
         decisions.extend(tuner.observe(&profile, had).unwrap());
         skip = match tuner.choice() == before {
             true => 1,
-            // The one that is being filled, and those that are ready.
+            // The one being filled, and those that are ready.
             false if profile.consumer.waiting_share > 0.02 => 1,
             false => before.prefetch as u64 + 1,
         };
@@ -379,7 +379,7 @@ fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<
 }
 
 #[test]
-fn what_is_chosen_is_nearly_the_best_there_is_in_twelve_mixes() {
+fn choices_are_nearly_optimal_in_twelve_mixes() {
     let mut problems = Vec::new();
     assert!(mixes().len() >= 12);
     for mix in mixes() {
@@ -409,7 +409,7 @@ fn what_is_chosen_is_nearly_the_best_there_is_in_twelve_mixes() {
 }
 
 #[test]
-fn the_simulated_loader_measures_what_a_fit_finds_again() {
+fn a_fit_recovers_the_model_of_the_simulated_loader() {
     for mix in mixes() {
         let choice = Tuner::new(mix.space.clone()).choice();
         let fit = fit(&mix.window(choice, 100, 3), None).unwrap();
@@ -418,7 +418,7 @@ fn the_simulated_loader_measures_what_a_fit_finds_again() {
 }
 
 #[test]
-fn no_more_is_tried_than_may_be_and_nothing_twice_or_outside_the_bounds() {
+fn trials_are_limited_distinct_and_within_bounds() {
     for mix in mixes() {
         for seed in 0..5 {
             let mut tuner = Tuner::new(mix.space.clone());
@@ -428,7 +428,7 @@ fn no_more_is_tried_than_may_be_and_nothing_twice_or_outside_the_bounds() {
             assert!(last.settled && tried.iter().all(|it| !it.settled), "{decisions:#?}");
             choices.extend(tried.iter().map(|it| it.choice));
             assert!(choices.len() <= TRIALS, "{}: {}", mix.name, choices.len());
-            // Where a few batches say little the model decides.
+            // If few batches say little, the model decides.
             assert!(choices.contains(&last.choice) || mix.varies(), "{}", mix.name);
             for (number, choice) in choices.iter().enumerate() {
                 assert!(!choices[..number].contains(choice), "{}: {choice} again", mix.name);
@@ -442,7 +442,7 @@ fn no_more_is_tried_than_may_be_and_nothing_twice_or_outside_the_bounds() {
 }
 
 #[test]
-fn it_is_settled_in_time_however_long_the_ring_is() {
+fn tuning_settles_in_time_for_any_ring_length() {
     let longest = Bounds { least: 8, start: 8, most: 8 };
     let mixes = mixes();
     let named = |name: &str| mixes.iter().find(|it| it.name == name).unwrap().clone();
@@ -454,7 +454,7 @@ fn it_is_settled_in_time_however_long_the_ring_is() {
     assert!(last.settled && last.batch <= WITHIN, "{slow:#?}");
     assert!(mix.rate(tuner.choice()) >= 0.95 * mix.best().1, "{slow:#?}");
 
-    // Where fifty batches are over in no time, they are no reason to leave something untried.
+    // Even if fifty batches take no time, nothing may stay untried because of that.
     let settles_at_once = |mix: &Mix| {
         let mut tuner = Tuner::new(mix.space.clone());
         let window = mix.window(tuner.choice(), tuner.window(), 1);
@@ -469,7 +469,7 @@ fn it_is_settled_in_time_however_long_the_ring_is() {
 }
 
 #[test]
-fn another_loop_is_chosen_for_anew() {
+fn a_changed_loop_is_tuned_again() {
     let slow = Mix { step: (60.0, 0.0), ..base() };
     let mut tuner = Tuner::new(slow.space.clone());
     tune(&slow, &mut tuner, (0, 50), 1);
@@ -478,13 +478,13 @@ fn another_loop_is_chosen_for_anew() {
     assert!(!decisions.is_empty(), "the consumer is fast now");
     let share = base().rate(tuner.choice()) / base().best().1;
     assert!(share >= 0.95, "{share}: {decisions:#?}");
-    // Back again: later than the first time, since it began anew once already.
+    // Back again: later than the first time, because tuning has restarted once already.
     let decisions = tune(&slow, &mut tuner, (300, 700), 3);
     assert_eq!(tuner.choice().workers, 2, "{decisions:#?}");
 }
 
 #[test]
-fn a_choice_that_is_not_what_it_was_in_its_trial_is_made_anew() {
+fn a_choice_slower_than_in_its_trial_is_tuned_again() {
     let mix = base();
     let one = Bounds { least: 1, start: 1, most: 1 };
     let mut tuner = Tuner::new(Space { workers: one, ..mix.space.clone() });
@@ -497,7 +497,7 @@ fn a_choice_that_is_not_what_it_was_in_its_trial_is_made_anew() {
             tuner.observe(&window, 25 + 20 * u64::from(seed)).unwrap().is_some()
         })
         .collect();
-    // In the first window in which it may be, and then, as nothing is promised that is not so, never more.
+    // In the first possible window, and then never again, because the predictions hold.
     assert_eq!(again.iter().position(|it| *it), Some(3), "{again:?}");
     assert_eq!(again.iter().filter(|it| **it).count(), 1, "{again:?}");
 }

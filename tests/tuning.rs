@@ -1,4 +1,4 @@
-//! A loader that chooses for itself, on the CPU: what it chooses, that no byte depends on it, and its bounds.
+//! Autotuning on the CPU: the chosen settings, unchanged bytes, and the limits.
 
 mod common;
 
@@ -12,14 +12,14 @@ use feedwater::error::{DataError, Result};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::{Memory, Page, Source};
 
-/// Images that come from far away.
+/// Images with a high read latency.
 struct Far {
     images: Memory,
     latency: Duration,
     reading: Arc<Reading>,
 }
 
-/// Reads in flight, and the most there were.
+/// Reads in flight, and their maximum.
 #[derive(Default)]
 struct Reading {
     now: AtomicUsize,
@@ -48,7 +48,7 @@ impl Source for Far {
     }
 }
 
-/// Images that come after so many milliseconds, and who counts their reads.
+/// Creates a loader whose reads take this many milliseconds, and a counter of its reads.
 fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     let reading = Arc::new(Reading::default());
     let images = Memory::new(jpegs(64)).unwrap();
@@ -58,7 +58,7 @@ fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     (builder.batch(8).shuffle(true).seed(3), reading)
 }
 
-/// Takes so many batches with steps of this length, and gives their bytes.
+/// Consumes this many batches with steps of this length, and returns their bytes.
 fn take(loader: &Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < batches {
@@ -73,10 +73,10 @@ fn take(loader: &Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
     all
 }
 
-/// Takes batches until the loader has settled, 4000 at most.
+/// Consumes batches until the loader has settled, at most 4000.
 fn settle(loader: &Loader, step: Duration) {
     for _ in 0..400 {
-        // Whole epochs: one that is left early loses what is ready.
+        // Whole epochs: leaving one early would discard prefetched batches.
         take(loader, 8, step);
         if loader.is_settled() {
             return;
@@ -86,14 +86,14 @@ fn settle(loader: &Loader, step: Duration) {
 }
 
 #[test]
-fn reads_that_wait_get_more_workers_and_no_byte_changes() {
+fn slow_reads_get_more_workers_and_no_byte_changes() {
     let fixed = far(0).0.workers(1).prefetch(1).build().unwrap();
     let loader = far(20).0.auto_workers().auto_prefetch().build().unwrap();
     let bounds = loader.plan().workers;
     assert!(bounds.most >= 4 && bounds.start < bounds.most, "{bounds:?}");
     assert_eq!(loader.choice().workers, bounds.start);
     let same = take(&fixed, 80, Duration::ZERO) == take(&loader, 80, Duration::ZERO);
-    assert!(same, "bytes do not depend on what is chosen");
+    assert!(same, "the bytes do not depend on tuning");
     settle(&loader, Duration::ZERO);
     let decisions = loader.decisions();
     assert!(loader.choice().workers > bounds.start, "{decisions:#?}");
@@ -104,7 +104,7 @@ fn reads_that_wait_get_more_workers_and_no_byte_changes() {
 #[test]
 fn a_slow_consumer_needs_one_worker() {
     let loader = far(1).0.workers(1).build().unwrap();
-    assert!(loader.decisions().is_empty() && loader.is_settled(), "what is set is not chosen");
+    assert!(loader.decisions().is_empty() && loader.is_settled(), "fixed settings are not tuned");
     let loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
     let step = Duration::from_millis(60);
     settle(&loader, step);
@@ -114,7 +114,7 @@ fn a_slow_consumer_needs_one_worker() {
         "{:#?}",
         loader.decisions()
     );
-    // What was begun before is over.
+    // Batches begun under earlier choices are consumed.
     take(&loader, 12, step);
     let before = loader.measured();
     take(&loader, 8, step);
@@ -126,13 +126,13 @@ fn a_slow_consumer_needs_one_worker() {
     );
     let at_work = profile.threads.iter().filter(|it| it.count > 0).count();
     assert_eq!(at_work, 1, "{:#?}", profile.threads);
-    // The consumer's slot is filled too, since it gives it back at once.
+    // The consumer's slot is filled too, because the consumer returns it at once.
     let ahead = profile.ring.occupancy.iter().rposition(|share| *share > 0.0);
     assert_eq!(ahead, Some(3), "no more are ready than may be: {:?}", profile.ring.occupancy);
 }
 
 #[test]
-fn never_more_threads_than_allowed() {
+fn threads_never_exceed_the_limit() {
     let (builder, reading) = far(10);
     let loader = builder.auto_workers().auto_prefetch().cpu_threads(Some(3)).build().unwrap();
     settle(&loader, Duration::ZERO);
@@ -142,7 +142,7 @@ fn never_more_threads_than_allowed() {
 }
 
 #[test]
-fn a_loader_that_chooses_ends_at_any_time() {
+fn an_autotuning_loader_ends_at_any_time() {
     for batches in [0, 1, 7, 20] {
         let loader = far(2).0.auto_workers().auto_prefetch().epochs(Some(2)).build().unwrap();
         for batch in (&loader).into_iter().take(batches) {

@@ -1,4 +1,4 @@
-//! A loader that chooses for itself what is on the device, against the simulated driver: no byte changes with it.
+//! Autotuning of the operators on the device, with the simulated driver: no byte changes.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -34,7 +34,7 @@ fn on_device(chain: Chain) -> LoaderBuilder {
     builder(chain).device(DeviceChoice::Gpu(0)).runtime(&runtime())
 }
 
-/// Takes epochs until the loader has settled, and two more, at least four; gives the bytes of all batches.
+/// Consumes epochs until the loader has settled, then two more, at least four. Returns the bytes of all batches.
 fn settle(loader: &Loader, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut after = 0;
@@ -51,7 +51,7 @@ fn settle(loader: &Loader, step: Duration) -> Vec<Vec<u8>> {
     panic!("not settled: {:#?}", loader.decisions());
 }
 
-/// The same batches, made on the CPU.
+/// Returns the same batches, computed on the CPU.
 fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
     let loader = builder(chain).device(DeviceChoice::Cpu).build().unwrap();
     let mut all = Vec::new();
@@ -62,25 +62,25 @@ fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn where_the_cpu_keeps_up_the_device_is_left_alone_and_no_byte_changes() {
+fn if_the_cpu_keeps_up_the_device_is_not_used_and_no_byte_changes() {
     let machine = machine();
     for most in [None, Some(1)] {
         let build = || on_device(training()).max_cpu_threads(most).build().unwrap();
-        // Whether it keeps up is the machine's affair: one that is busy otherwise may need another go.
+        // Whether it keeps up depends on the machine: a busy one may need another attempt.
         assert!((0..3).any(|_| is_left_alone(&build())), "in none of three runs");
         let counts = machine.counts();
         assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
     }
 }
 
-/// Whether nothing is left on the device once all is settled.
+/// Whether nothing runs on the device after settling.
 fn is_left_alone(loader: &Loader) -> bool {
     assert_eq!(loader.choice().offload, Offload { operators: 3, decode: true });
     let batches = settle(loader, Duration::from_millis(25));
     let stats = loader.stats();
     assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
     assert!(by_device(&stats.outcomes) > 0);
-    assert!(batches == on_cpu(training(), batches.len()), "bytes do not depend on what is chosen");
+    assert!(batches == on_cpu(training(), batches.len()), "the bytes do not depend on tuning");
     println!("{:#?}", loader.decisions());
     let left = stats.cpu_fallback.get("the CPU keeps up").copied().unwrap_or(0);
     assert!(left < stats.images);
@@ -88,7 +88,7 @@ fn is_left_alone(loader: &Loader) -> bool {
 }
 
 #[test]
-fn each_operator_may_be_on_either_side_and_no_byte_changes() {
+fn each_operator_may_run_on_either_side_and_no_byte_changes() {
     let machine = machine();
     let floats = || {
         let crop = RandomResizedCrop::to(40, 30);
@@ -116,14 +116,14 @@ fn each_operator_may_be_on_either_side_and_no_byte_changes() {
         for turn in 0..6 {
             for (number, batch) in (&loader).into_iter().enumerate() {
                 batches.push(batch.unwrap().to_host().unwrap());
-                // Now and then one after the other, now and then all at random.
+                // Some choices in order, others at random.
                 let next = if turn < 3 { number / 3 } else { number * 7 + turn };
                 let offload = all[next % all.len()];
                 loader.choose(Choice { offload, ..loader.choice() }).unwrap();
                 assert_eq!(loader.choice().offload, offload);
             }
         }
-        assert!(loader.is_settled(), "nothing is tried after a choice by hand");
+        assert!(loader.is_settled(), "nothing is tuned after a manual choice");
         assert!(loader.decisions().iter().all(|it| it.why == "by hand"));
         assert!(batches == on_cpu(chain(), batches.len()), "{all:?}");
         let stats = loader.stats();
@@ -135,7 +135,7 @@ fn each_operator_may_be_on_either_side_and_no_byte_changes() {
 }
 
 #[test]
-fn what_is_left_to_the_loader_may_be_chosen_by_hand_and_nothing_else() {
+fn only_automatic_settings_can_be_chosen_by_hand() {
     let _machine = machine();
     let loader = on_device(training()).decode(Placement::Gpu).build().unwrap();
     assert_eq!(loader.plan().offloads.len(), 1);
@@ -156,7 +156,7 @@ fn by_device(outcomes: &std::collections::BTreeMap<&'static str, u64>) -> u64 {
 }
 
 #[test]
-fn all_numbers_may_be_chosen_at_once() {
+fn all_numbers_can_be_chosen_at_once() {
     let machine = machine();
     let loader = on_device(training()).auto_workers().auto_prefetch().cpu_threads(Some(4));
     let loader = loader.build().unwrap();
@@ -170,7 +170,7 @@ fn all_numbers_may_be_chosen_at_once() {
 }
 
 #[test]
-fn what_has_a_placement_stays_where_it_is() {
+fn operators_with_a_placement_stay_there() {
     let machine = machine();
     let fixed = on_device(training()).decode(Placement::Gpu).build().unwrap();
     settle(&fixed, Duration::from_millis(10));

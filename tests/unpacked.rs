@@ -1,5 +1,5 @@
-//! Compressed files as files of the bytes that they hold: any read, from any number of threads, equals the plain bytes;
-//! what is cut or damaged is an error; and the sources that read such files.
+//! Compressed files read as their contents: every read from any number of threads equals the plain bytes, truncated or damaged
+//! files are errors, and so for the sources that read such files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ use zstd_safe::{CCtx, CParameter};
 
 const MIB: usize = 1 << 20;
 
-/// Numbers that look like chance.
+/// Pseudo-random numbers.
 struct Draws(u64);
 
 impl Draws {
@@ -54,14 +54,14 @@ fn content(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A member with a header that has all fields.
+/// A gzip member whose header has all optional fields.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let header = b"\x1f\x8b\x08\x1e\x01\x02\x03\x04\x00\x03\x05\x00extraname\0comment\0\x00\x00";
     let trailer = [crc32fast::hash(bytes).to_le_bytes(), (bytes.len() as u32).to_le_bytes()];
     [&header[..], &compress_to_vec(bytes, 1), trailer.as_flattened()].concat()
 }
 
-/// A frame with a checksum.
+/// A Zstandard frame with a checksum.
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     let mut context = CCtx::create();
     context.set_parameter(CParameter::ChecksumFlag(true)).unwrap();
@@ -75,7 +75,7 @@ fn pieces(bytes: &[u8], len: usize, pack: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     bytes.chunks(len).flat_map(pack).collect()
 }
 
-/// Every sort of file that holds these bytes.
+/// Every kind of file with these contents.
 fn packed(bytes: &[u8]) -> Vec<(&'static str, Packing, Vec<u8>)> {
     let skippable = b"\x53\x2a\x4d\x18\x04\x00\x00\x00skip";
     vec![
@@ -106,7 +106,7 @@ fn plain(path: &Path) -> File {
     Storage::default().open(path).unwrap()
 }
 
-/// A file with these bytes, and the folder that it is in.
+/// Writes a file with these bytes to a temporary folder.
 fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("file");
@@ -114,7 +114,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// As many threads as this read at places of their own, each in another order.
+/// Reads at random offsets from this many threads, each in a different order.
 fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
     thread::scope(|scope| {
         for number in 0..threads {
@@ -123,7 +123,7 @@ fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
                 for read in 0..reads {
                     let start = match number % 2 {
                         0 => draws.next() as usize % (bytes.len() + 10),
-                        // One after another.
+                        // One read after another.
                         _ => read * bytes.len() / reads,
                     };
                     let mut buffer = vec![0; draws.next() as usize % 200_000];
@@ -141,7 +141,7 @@ fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
 #[test]
 fn any_read_from_any_thread_equals_the_plain_bytes() {
     let bytes = content(11 * MIB + 12_345);
-    // Of the second kind of limits little is kept, so that much is forgotten and made again.
+    // With the second limits little is cached, so that much is evicted and decompressed again.
     let small = Limits { blocks: 2 * MIB, ahead: 2 * MIB, marks: 100_000, decoders: 400_000 };
     for (name, packing, packed) in packed(&bytes) {
         assert_eq!(Packing::of(&packed), Some(packing), "{name}");
@@ -165,7 +165,7 @@ fn files_of_one_memory_are_not_mixed_up() {
     });
 }
 
-/// Files of one memory, listed one after another; of every second one the source holds no descriptor.
+/// Files of one cache, listed one after another; the source holds no descriptor of every second one.
 fn listed(sets: &[(Packing, PathBuf)], limits: Limits) -> Vec<File> {
     let unpacker = unpacker(limits);
     let open = |(number, (packing, path)): (usize, &(Packing, PathBuf))| {
@@ -180,8 +180,8 @@ fn listed(sets: &[(Packing, PathBuf)], limits: Limits) -> Vec<File> {
     files
 }
 
-/// As many threads as this read pieces one after another, each the next one that is left, and sometimes one elsewhere.
-/// Gives what each piece is, or the error instead of it.
+/// Reads consecutive pieces from this many threads, each taking the next remaining piece, with occasional reads elsewhere.
+/// Returns the contents of each piece, or its error.
 fn read_in_order(
     files: &[File],
     pieces: &[(usize, u64, usize)],
@@ -257,7 +257,8 @@ fn files_that_many_threads_read_one_after_another_have_the_plain_bytes() {
     }
 }
 
-/// Of a file that is unpacked ahead nothing fails but its own reads, and these as if it were read alone.
+/// Damage in files that are decompressed ahead affects only reads of these files, with the same errors as if they were read
+/// alone.
 #[test]
 fn damage_in_the_files_that_follow_is_an_error_of_their_reads_only() {
     let root = tempfile::tempdir().unwrap();
@@ -310,7 +311,7 @@ fn damage_in_the_files_that_follow_is_an_error_of_their_reads_only() {
     }
 }
 
-/// Everything that can be read, and the first error.
+/// Returns everything that can be read, and the first error.
 fn all(path: &Path, packing: Packing) -> (Vec<u8>, Option<ErrorKind>) {
     let file = open(path, packing, Limits::default());
     let mut bytes = Vec::new();
@@ -328,10 +329,10 @@ fn all(path: &Path, packing: Packing) -> (Vec<u8>, Option<ErrorKind>) {
 }
 
 #[test]
-fn a_file_that_is_cut_anywhere_is_an_error_with_the_byte() {
+fn a_file_truncated_anywhere_is_an_error_with_the_byte() {
     let bytes = content(20_000);
     for (name, packing, packed) in packed(&bytes) {
-        // What may be missing from the end: zeros, a member that holds nothing, a frame that is passed over.
+        // What may be missing at the end: zeros, an empty member, a skippable frame.
         let optional = match name {
             "members" => 999 + gzip(b"").len(),
             "frames" => 12,
@@ -351,7 +352,7 @@ fn a_file_that_is_cut_anywhere_is_an_error_with_the_byte() {
 }
 
 #[test]
-fn a_bit_that_is_flipped_is_an_error_or_changes_nothing() {
+fn a_flipped_bit_is_an_error_or_changes_nothing() {
     let bytes = content(2_500);
     let mut refused = 0;
     for (name, packing, packed) in packed(&bytes) {
@@ -372,7 +373,7 @@ fn a_bit_that_is_flipped_is_an_error_or_changes_nothing() {
     assert!(refused > 500);
 }
 
-/// 256 MiB of zeros in little gzip and less zstd: they pass through the same bounded memory as any others.
+/// 256 MiB of zeros in little gzip and less Zstandard: they use the same bounded memory as any other file.
 #[test]
 fn a_bomb_takes_time_but_no_memory() {
     let unpacker = unpacker(Limits::default());
@@ -403,7 +404,7 @@ fn samples(source: &dyn Source) -> Vec<(i64, Vec<u8>)> {
 }
 
 #[test]
-fn what_webdataset_and_tensorflow_compressed_is_read_sample_for_sample() {
+fn files_compressed_by_webdataset_and_tensorflow_are_read_sample_by_sample() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("train.tar.gz"), golden("train.tar.gz")).unwrap();
     let open = || WebDataset::open(&[root.path().into()], &WebDatasetSettings::default()).unwrap();
@@ -471,9 +472,9 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
     assert!(words.contains("the file ends at 5000: it is cut or damaged"), "{words}");
 }
 
-/// The table is there, and the file is damaged afterwards with its length and time unchanged.
+/// The index exists, and the file is damaged afterwards without a change of its length and time.
 #[test]
-fn damage_after_indexing_is_a_fault_of_the_sample() {
+fn damage_after_indexing_is_an_error_of_the_sample() {
     let (_root, path) = file(&gzip(&golden("train-000000.tar")));
     let open = || WebDataset::open(from_ref(&path), &WebDatasetSettings::default()).unwrap();
     let time = fs::metadata(&path).unwrap().modified().unwrap();

@@ -1,4 +1,4 @@
-//! A batch as slices of its element type, and labels that may be missing.
+//! Batches as slices of their element type, and missing labels.
 
 mod common;
 mod simulated;
@@ -13,10 +13,10 @@ use feedwater::source::{Memory, Source};
 use feedwater::tensor::{CHANNELS, DType, Layout};
 use simulated::{Schedule, exclusive, runtime};
 
-/// Seven images in batches of four, so that the last batch fills its slot in part.
+/// Seven images in batches of four: the last batch fills its slot partly.
 fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
     let chain = match dtype {
-        DType::U8 => Chain::new().then(Resize::to(22, 20)), // normalize makes floats
+        DType::U8 => Chain::new().then(Resize::to(22, 20)), // normalize outputs floats
         _ => evaluation(),
     };
     let builder = Loader::builder(memory(7), chain).device(DeviceChoice::Cpu).batch(4);
@@ -24,7 +24,7 @@ fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
     (&loader).into_iter().map(Result::unwrap).collect()
 }
 
-/// Which of the four views a batch gives.
+/// Which of the four views a batch has.
 fn given(batch: &mut Batch) -> [bool; 4] {
     let read = [
         batch.as_u8().is_some(),
@@ -43,7 +43,7 @@ fn given(batch: &mut Batch) -> [bool; 4] {
 }
 
 #[test]
-fn only_the_view_of_the_batchs_own_element_type_is_given() {
+fn only_the_view_of_the_batchs_own_element_type_exists() {
     for (place, dtype) in DType::ALL.into_iter().enumerate() {
         for mut batch in batches(dtype, Layout::Nchw) {
             let mut expected = [false; 4];
@@ -53,7 +53,7 @@ fn only_the_view_of_the_batchs_own_element_type_is_given() {
     }
 }
 
-/// The same elements by hand: shape and row-major strides against both layouts, and values against the bytes.
+/// Checks shape and row-major strides against both layouts, and values against the bytes.
 fn check<T: Pod + PartialEq>(dtype: DType, view: fn(&Batch) -> Option<&[T]>) {
     let all = |layout| batches(dtype, layout);
     for (planes, pixels) in all(Layout::Nchw).iter().zip(&all(Layout::Nhwc)) {
@@ -90,14 +90,14 @@ fn shape_and_slice_together_are_an_array_in_every_type_and_layout() {
 }
 
 #[test]
-fn what_is_written_through_a_view_is_in_the_batch() {
+fn writes_through_a_view_change_the_batch() {
     let batch = &mut batches(DType::F32, Layout::Nchw)[0];
     batch.as_f32_mut().unwrap().iter_mut().for_each(|value| *value = 2.5);
     assert!(batch.host().unwrap().chunks_exact(4).all(|it| it == 2.5f32.to_ne_bytes()));
 }
 
 #[test]
-fn a_batch_on_a_device_gives_no_view() {
+fn a_batch_on_a_device_has_no_view() {
     let machine = exclusive();
     machine.schedule(Schedule::Eager);
     let builder =
@@ -110,7 +110,7 @@ fn a_batch_on_a_device_gives_no_view() {
 }
 
 #[test]
-fn a_sample_without_a_label_has_none_and_minus_one_in_the_slice() {
+fn a_sample_without_a_label_is_none_and_minus_one_in_the_slice() {
     let mut images = jpegs(6);
     images[1].1 = -1;
     images[2] = (b"no image".to_vec(), -1);

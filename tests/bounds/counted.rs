@@ -1,7 +1,7 @@
-//! Every allocation of this process, counted: those of Rust, and those of the C libraries, since both end in `malloc`.
+//! Counts every allocation of this process: those of Rust and of the C libraries, because both use `malloc`.
 //!
-//! These functions replace those of the GNU C library; they count, then call them. The count is the size that the allocator
-//! reports for each block, rounding included. Pages of stacks and of code are not counted.
+//! These functions replace those of the GNU C library: they count, then call them. The count is the size that the allocator
+//! reports for each block, rounding included. Pages of stacks and code are not counted.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -14,12 +14,12 @@ thread_local! {
     static CALLS: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Allocations of this thread so far.
+/// Number of allocations of this thread so far.
 pub fn calls() -> i64 {
     CALLS.get()
 }
 
-/// The most bytes that are held at once while this runs, besides those that were held before; and what it gives.
+/// Returns the peak of additional allocated bytes while `work` runs, and its result.
 pub fn most_during<T>(work: impl FnOnce() -> T) -> (u64, T) {
     let before = HELD.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
@@ -39,7 +39,7 @@ unsafe extern "C" {
 fn add(block: *mut c_void) -> *mut c_void {
     if !block.is_null() {
         CALLS.set(CALLS.get() + 1);
-        // SAFETY: the allocator has just given this block.
+        // SAFETY: the allocator has just returned this block.
         let bytes = unsafe { malloc_usable_size(block) } as i64;
         let held = HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
         MOST.fetch_max(held, Ordering::Relaxed);
@@ -49,29 +49,29 @@ fn add(block: *mut c_void) -> *mut c_void {
 
 fn subtract(block: *mut c_void) {
     if !block.is_null() {
-        // SAFETY: whoever frees a block has it.
+        // SAFETY: the caller owns the block.
         HELD.fetch_sub(unsafe { malloc_usable_size(block) } as i64, Ordering::Relaxed);
     }
 }
 
-// SAFETY: the name is the C library's, and so is what the function does. So for those below.
+// SAFETY: the name and the behaviour are those of the C library. The same applies to the functions below.
 #[unsafe(no_mangle)]
 extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    // SAFETY: any number may be asked for.
+    // SAFETY: any size may be requested.
     add(unsafe { __libc_malloc(bytes) })
 }
 
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: any numbers may be asked for.
+    // SAFETY: any sizes may be requested.
     add(unsafe { __libc_calloc(count, bytes) })
 }
 
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
-    // A move, with both blocks at once, is not seen: large blocks are moved by their pages.
+    // A move that holds both blocks at once is not counted: large blocks are moved by remapping pages.
     subtract(block);
     // SAFETY: the caller's block.
     add(unsafe { __libc_realloc(block, bytes) })
@@ -85,7 +85,7 @@ unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: 
     if block.is_null() {
         return 12;
     }
-    // SAFETY: the caller's place for the block.
+    // SAFETY: the caller's pointer to the block.
     unsafe { *out = block };
     0
 }

@@ -1,13 +1,13 @@
-//! Files that ask for more memory than their bytes suggest.
+//! Files that need more memory than their size suggests.
 
-#![allow(dead_code, reason = "the test and the bench each use a part")]
+#![allow(dead_code, reason = "the test and the benchmark each use a part")]
 
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-/// A PNG of one colour, 8 bits of red, green and blue; interlaced where that is asked for.
+/// Encodes a PNG of one colour, 8-bit RGB, optionally interlaced.
 pub fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     let rows = |width: u32, height: u32| match (width, height) {
         (0, _) | (_, 0) => 0,
@@ -48,7 +48,7 @@ pub fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     file
 }
 
-/// A PNG that has nothing but its header.
+/// Encodes only the header of a PNG.
 pub fn png_head(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut header = [width.to_be_bytes(), height.to_be_bytes()].concat();
@@ -57,27 +57,27 @@ pub fn png_head(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     file
 }
 
-/// A lossless WebP that has nothing but its header: 34 bytes.
+/// Encodes only the header of a lossless WebP: 34 bytes.
 pub fn webp_head(width: u32, height: u32) -> Vec<u8> {
     let mut data = lossless_head(width, height);
     data.resize(14, 0);
     riff(&[(b"VP8L", &data)])
 }
 
-/// A black lossless WebP in which each block of 4x4 pixels has a group of codes to itself, up to 65,536 groups.
+/// Encodes a black lossless WebP in which each block of 4x4 pixels has its own group of codes, up to 65,536 groups.
 pub fn webp_groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     let data = [lossless_head(width, height), groups(width, height, cache_bits)].concat();
     riff(&[(b"VP8L", &data)])
 }
 
-/// A lossy WebP with such an image for its alpha. `lossy` is a file whose only chunk is `VP8 `.
+/// Encodes a lossy WebP with such an image as its alpha channel. `lossy` is a file whose only chunk is `VP8 `.
 pub fn webp_alpha_groups(lossy: &[u8], cache_bits: u32) -> Vec<u8> {
     let pixels = &lossy[20..];
     let side = |at: usize| u32::from(u16::from_le_bytes([pixels[at], pixels[at + 1]]) & 0x3FFF);
     let (width, height) = (side(6), side(8));
     let canvas =
         [&[0x10, 0, 0, 0][..], &(width - 1).to_le_bytes()[..3], &(height - 1).to_le_bytes()[..3]];
-    // Compressed without loss, unfiltered.
+    // Lossless compression, unfiltered.
     let alpha = [vec![1], groups(width, height, cache_bits)].concat();
     riff(&[(b"VP8X", &canvas.concat()), (b"ALPH", &alpha), (b"VP8 ", pixels)])
 }
@@ -98,11 +98,11 @@ fn riff(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
     [b"RIFF", &(body.len() as u32).to_le_bytes()[..], &body].concat()
 }
 
-/// The stream of a lossless image behind its header: no transforms, an entropy image in which every pixel differs from all
-/// others, and five codes of one symbol for each of the groups.
+/// Encodes the stream of a lossless image after its header: no transforms, an entropy image in which every pixel is different,
+/// and five codes of one symbol for each group.
 fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     let mut bits = Bits::default();
-    // No transform; a color cache or none; an entropy image of blocks of 4x4.
+    // No transform; optional colour cache; an entropy image of 4x4 blocks.
     bits.put(0, 1);
     if cache_bits == 0 {
         bits.put(0, 1);
@@ -110,8 +110,8 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
         bits.put(1 | cache_bits << 1, 5);
     }
     bits.put(1, 4);
-    // The entropy image has no color cache. Its green and red have 256 symbols of 8 bits each. Lengths are coded with two
-    // symbols of one bit: "8" and "11 to 138 times 0"; only the lengths' prefixes of green are zeros.
+    // The entropy image has no colour cache. Its green and red codes have 256 symbols of 8 bits each. Lengths are coded with two
+    // symbols of one bit, "8" and "11 to 138 times 0"; only the length prefixes of green are zeros.
     bits.put(0, 1);
     for zeros in [24, 0] {
         bits.put(0, 1);
@@ -127,7 +127,7 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
             bits.put(1 | (zeros - 11) << 1, 8);
         }
     }
-    // Blue, alpha and distance: one symbol, 0, of no bits.
+    // Blue, alpha and distance: one symbol, 0, of zero bits.
     const ONLY_ZERO: (u32, u32) = (1, 4);
     for _ in 0..3 {
         bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
@@ -141,11 +141,11 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     for _ in 0..5 * count {
         bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
     }
-    // Pixels take no bits.
+    // Pixels need no bits.
     bits.bytes
 }
 
-/// Bits, the lowest of a byte first.
+/// Bit writer, lowest bit of a byte first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,

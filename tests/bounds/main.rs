@@ -1,6 +1,6 @@
-//! The footprint as a contract: whatever the files contain, the memory that a loader holds is within its rows.
+//! The footprint as an upper bound: whatever the files contain, a loader's memory stays within its rows.
 //!
-//! Allocations are counted, not resident memory, so the figures do not depend on the machine or on what else it does.
+//! The tests count allocations instead of resident memory, so the numbers do not depend on the machine or its load.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the allocator that counts")]
@@ -28,20 +28,20 @@ use feedwater::source::Directory;
 
 const MIB: u64 = 1 << 20;
 
-/// What the row `process` stands for, as far as it is allocated: rings, meters, names and threads.
+/// Allocated part of the row `process`: rings, meters, names and threads.
 const PROCESS: u64 = 2 * MIB;
 
-/// One test at a time: allocations are those of the whole process.
+/// Runs one test at a time: allocations are counted for the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a run has shown.
+/// Result of a run.
 struct Seen {
-    /// Bytes of the rows but `process`.
+    /// Bytes of all rows except `process`.
     predicted: u64,
-    /// Most bytes that were allocated.
+    /// Peak of allocated bytes.
     peak: u64,
     /// The plan, for messages.
     plan: String,
@@ -50,7 +50,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// The contract, and what the process itself may take.
+    /// Checks the peak against the rows and the process's allowance.
     fn check(&self, case: &str) {
         let Self { predicted, peak, plan, .. } = self;
         let most = predicted + predicted / 50 + PROCESS;
@@ -76,7 +76,7 @@ fn run(builder: impl FnOnce() -> LoaderBuilder, epochs: u32) -> Seen {
     Seen { peak, ..seen }
 }
 
-/// A folder of files.
+/// A temporary folder of files.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -106,12 +106,12 @@ fn crop() -> Chain {
     Chain::new().then(RandomResizedCrop::to(32, 32))
 }
 
-/// Only the first window is wanted, and it must be stored: the image is turned before it is resampled.
+/// Only the first window is needed, and it must be stored: the image is rotated before it is resampled.
 fn stored() -> Chain {
     Chain::new().then(Flip { horizontal: 0.5, vertical: 0.5 }).then(RandomResizedCrop::to(32, 32))
 }
 
-/// Floats between operators, and back to none of them in the next sample.
+/// Floats between operators, and bytes again in the next sample.
 fn floats() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))
@@ -121,7 +121,7 @@ fn floats() -> Chain {
 }
 
 #[test]
-fn a_row_of_millions_of_pixels_is_refused_by_its_side_and_then_by_its_bytes() {
+fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     let _alone = alone();
     let files = Files::new(small(300).chain([files::png_head(178_956_970, 1, false)]));
     let seen = run(|| files.loader(crop()), 2);
@@ -142,10 +142,10 @@ fn a_row_of_millions_of_pixels_is_refused_by_its_side_and_then_by_its_bytes() {
     run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, by its bytes");
 }
 
-/// Once its buffers have their size, a preprocessor allocates for a PNM, which no library decodes, the list of windows and nothing that
-/// grows with the image; and what libraries take for the other formats is free again after the call.
+/// Once its buffers have grown, a preprocessor allocates for a PNM, which needs no library, only the list of windows and nothing
+/// that grows with the image. Memory that libraries allocate for other formats is freed after the call.
 #[test]
-fn a_preprocessor_takes_nothing_from_image_to_image() {
+fn a_preprocessor_does_not_grow_from_image_to_image() {
     let _alone = alone();
     for chain in [floats_without_draws(), Chain::new().then(Resize::to(96, 80))] {
         let preprocessor = Preprocessor::builder(chain).build().unwrap();
@@ -183,7 +183,7 @@ fn floats_without_draws() -> Chain {
 }
 
 #[test]
-fn a_header_of_34_bytes_takes_no_gibibyte() {
+fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
     let _alone = alone();
     let head = files::webp_head(16_383, 10_900);
     assert_eq!(head.len(), 34);
@@ -194,7 +194,7 @@ fn a_header_of_34_bytes_takes_no_gibibyte() {
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
 }
 
-/// What decoding a WebP takes, as its header predicts, and as it is counted.
+/// Returns the memory for decoding a WebP, predicted from its header and checked against the count.
 fn webp_memory(name: &str, bytes: &[u8]) -> u64 {
     let header = Header::parse(bytes).unwrap();
     let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
@@ -207,7 +207,7 @@ fn webp_memory(name: &str, bytes: &[u8]) -> u64 {
     predicted
 }
 
-/// Each of up to 65,536 groups of codes has tables of 12 KB in libwebp, before it reads the first of them.
+/// Each of up to 65,536 groups of codes has tables of 12 KB in libwebp, allocated before the first one is read.
 #[test]
 fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
     let _alone = alone();
@@ -219,7 +219,7 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
         count += 1;
     }
     assert!(count > 10, "{count}");
-    // Up to 1000 groups libwebp does not count which are used.
+    // Up to 1000 groups, libwebp does not check which ones are used.
     for (width, height, cache_bits) in
         [(4, 4, 0), (80, 200, 3), (128, 124, 11), (512, 256, 0), (511, 255, 11)]
     {
@@ -237,15 +237,15 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
 }
 
 #[test]
-fn a_webp_of_many_groups_of_codes_is_decoded_within_the_room_for_large_images_or_not_at_all() {
+fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all() {
     let _alone = alone();
-    // 8192 groups: 100 MB in a file of 37 KB. It is not among the files that are looked at.
+    // 8192 groups: 100 MB in a file of 37 KB. It is not among the inspected files.
     let mut all: Vec<Vec<u8>> = small(2048).collect();
     all[101] = files::webp_groups(512, 256, 0);
     assert!(all[101].len() < 40_000);
     let files = Files::new(all);
     let less = run(|| files.loader(crop()).large_image_memory(64 * MIB), 1);
-    less.check("too little room");
+    less.check("too small a budget");
     assert_eq!(less.faults["oversized"], 1);
     assert!(less.peak < 32 * MIB, "{}", less.peak);
     let enough = run(|| files.loader(crop()).large_image_memory(128 * MIB), 1);
@@ -254,11 +254,11 @@ fn a_webp_of_many_groups_of_codes_is_decoded_within_the_room_for_large_images_or
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
-/// Where nothing is known of the large ones when the plan is made: they are not among those that are looked at.
+/// The plan does not know the large images: they are not among the inspected ones.
 #[test]
-fn images_that_need_more_than_a_share_go_by_the_room_for_large_ones() {
+fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     let _alone = alone();
-    // 1024 of 2048 are looked at, the even ones.
+    // 1024 of 2048 are inspected, the even ones.
     let large = || {
         [
             common::progressive(3, 1200, 900),
@@ -276,7 +276,7 @@ fn images_that_need_more_than_a_share_go_by_the_room_for_large_ones() {
         let seen = run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).workers(4), 1);
         seen.check(name);
         assert_eq!(seen.faults["oversized"], 0, "{name}: {}", seen.plan);
-        // The row is there because it is needed.
+        // The row exists because it is needed.
         assert!(
             seen.peak > seen.predicted - 16 * MIB,
             "{name}: {} of {}",
@@ -289,9 +289,9 @@ fn images_that_need_more_than_a_share_go_by_the_room_for_large_ones() {
     }
 }
 
-/// Workers that wait for room when the loader ends do not hold it up.
+/// Workers waiting for memory do not block the loader's end.
 #[test]
-fn a_loader_can_be_dropped_while_its_workers_wait_for_room() {
+fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     let _alone = alone();
     let all = (0..2000).map(|number| match number % 2 {
         0 => common::jpeg(1, 64, 48),
@@ -299,7 +299,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_room() {
     });
     let files =
         Files::new(all.collect::<Vec<_>>().into_iter().enumerate().map(|(number, file)| {
-            // The odd ones are not looked at.
+            // The odd ones are not inspected.
             if number % 32 == 1 { files::png(900, 700, true) } else { file }
         }));
     for batches in 0..3 {
@@ -310,7 +310,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_room() {
     }
 }
 
-/// A shuffle of files, chains and settings from a seed.
+/// Random files, chains and settings from a seed.
 #[test]
 fn hostile_mixtures_stay_within_the_footprint() {
     let _alone = alone();
@@ -368,7 +368,7 @@ fn hostile_mixtures_stay_within_the_footprint() {
     }
 }
 
-/// A chain that goes from bytes to floats and back finds the memory of the sample before.
+/// A chain that converts from bytes to floats and back reuses the memory of the previous sample.
 #[test]
 fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     let _alone = alone();
@@ -388,7 +388,7 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
         let (mut sample, mut out) =
             (SamplePlan::default(), vec![0u32; plan.shape.sample_bytes() / 4]);
         let mut make = |seed: u64| {
-            // The same draws, so that no window is larger than those before.
+            // The same draws, so that no window is larger than before.
             let key = SampleKey { seed: seed % 3, epoch: 0, index: 0 };
             plan.sample(key, &header, &mut sample).unwrap();
             let before = counted::calls();

@@ -1,11 +1,11 @@
-//! Caches beside a device, and the decoder of what is decoded.
+//! Caches with a device, and the decoder of cached decoded images.
 
 use super::*;
 
-/// Every placement of decoding and operators, and every schedule: the bytes of a run without cache on the CPU. With the loader's
-/// own choice of what is on the device too, which depends on time.
+/// With every placement of decoding and operators and on every schedule, the bytes equal a run on the CPU without a cache. The
+/// same holds for autotuned placement, which depends on time.
 #[test]
-fn on_a_device_batches_are_the_same_with_each_cache_too() {
+fn batches_on_a_device_do_not_depend_on_the_caches() {
     let machine = exclusive();
     machine.set_decoder(Some(libjpeg));
     let crop = |cpu: usize| {
@@ -40,12 +40,12 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
             let stats = loader.stats();
             assert!(stats.caches.iter().any(|cache| cache.hits > 0));
             if decoded == PLENTY {
-                // All is on the host: none of it was decoded by the device, but what was read for the second epoch while
-                // it was being kept for the first.
+                // All decoded images are on the host, so the device decoded none of them, except those read for the second epoch
+                // while they were being cached for the first.
                 let again = stats.caches[0].misses.saturating_sub(20);
                 assert!(stats.outcomes["cpu"] + again >= 60, "{stats:?}");
                 assert!(source.all() <= 40 + again, "{stats:?}");
-                // Where the device is slow, as under load, tuning may take it everything; nothing else may.
+                // On a slow device, as under load, tuning may move everything to the CPU; nothing else may.
                 let tuned = |why: &&str| tune && *why == "the CPU keeps up";
                 assert!(stats.cpu_fallback.keys().all(tuned), "{stats:?}");
             }
@@ -67,9 +67,9 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
     );
 }
 
-/// What a cache gives is decoded like a file: window by window, and refused where it is not what it should be.
+/// Cached images are decoded like files: window by window, and rejected if malformed.
 #[test]
-fn an_image_that_is_decoded_already_gives_its_windows() {
+fn a_cached_decoded_image_yields_its_windows() {
     let size = Size::new(7, 5);
     let pixels: Vec<u8> = (0..105).collect();
     let header =

@@ -1,9 +1,9 @@
-//! Images that cannot be used, or only in part.
+//! Caches with unusable and partly damaged images.
 
 use super::*;
 
 #[test]
-fn what_cannot_be_used_is_not_kept_and_has_its_fault_each_time() {
+fn unusable_samples_are_not_cached_and_fail_each_time() {
     let mut samples = equal(12);
     samples[2].0.truncate(20);
     samples[5].0.clear();
@@ -34,9 +34,9 @@ fn what_cannot_be_used_is_not_kept_and_has_its_fault_each_time() {
     assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
 }
 
-/// The decoder stops after the last row of a window: damage below it is not seen, with a cache as without one.
+/// The decoder stops after the last row of a window: damage below it is not detected, with or without a cache.
 #[test]
-fn an_image_that_is_damaged_outside_of_its_window_is_used_all_the_same() {
+fn an_image_damaged_outside_its_window_is_used() {
     let mut samples = equal(6);
     let whole = jpeg(3, 64, 400);
     samples[3].0 = whole[..whole.len() * 6 / 10].to_vec();
@@ -54,7 +54,7 @@ fn an_image_that_is_damaged_outside_of_its_window_is_used_all_the_same() {
     assert!(found == expected);
     assert_eq!(plain.faults.values().sum::<u64>() + cached.faults.values().sum::<u64>(), 0);
     assert_eq!((cached.caches[0].samples, cached.caches[0].hits), (5, 10));
-    // The whole of it cannot be decoded.
+    // The whole image cannot be decoded.
     let (expected, plain) = run(all(), None);
     let (found, cached) = run(all(), PLENTY);
     assert!(found == expected);

@@ -1,4 +1,4 @@
-//! The caches: each sentence above `loader/cache` has a test here, on the CPU and on the simulated device.
+//! The documented behaviour of the caches, on the CPU and on the simulated device.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -28,7 +28,7 @@ use feedwater::source::{Expected, Heads, Memory, Page, RemoteReads, Repeat, Sour
 use simulated::images::libjpeg;
 use simulated::{Schedule, exclusive, runtime};
 
-/// Images in memory that count how often each is read; some cannot be.
+/// Images in memory that count their reads; some cannot be read.
 #[derive(Clone)]
 struct Counting {
     inner: Arc<Memory>,
@@ -65,7 +65,7 @@ impl Source for Counting {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         if self.unreadable.contains(&index) {
-            return Err(DataError::new(Reason::Unreadable, "it is not to be read"));
+            return Err(DataError::new(Reason::Unreadable, "it is unreadable"));
         }
         self.inner.read(index, page, limit)
     }
@@ -78,7 +78,7 @@ impl Source for Counting {
     }
 }
 
-/// The same behind a network: samples are asked for ahead of time, which counts as reading.
+/// The same images as a remote source: samples are prefetched, which counts as reading.
 struct Remote(Counting);
 
 impl Source for Remote {
@@ -110,9 +110,9 @@ impl RemoteReads for Remote {
     }
 }
 
-/// Looking ahead goes on into the second epoch while the first is not all kept, so a few samples are asked for again.
+/// Prefetching continues into the second epoch before the first is fully cached, so a few samples are requested again.
 #[test]
-fn what_is_kept_is_not_asked_for_ahead_of_time() {
+fn cached_samples_are_not_prefetched() {
     for decoded in [false, true] {
         let source = Counting::new(jpegs(24));
         let limit = Some(64 << 20);
@@ -127,12 +127,12 @@ fn what_is_kept_is_not_asked_for_ahead_of_time() {
         };
         let batches: usize = (0..5).map(|_| epoch(&loader).len()).sum();
         assert_eq!(batches, 5 * 6);
-        // Sixteen were looked at for the plan.
+        // The plan has inspected sixteen.
         assert!((40..=52).contains(&source.all()), "{:?}", source.reads());
     }
 }
 
-/// With one worker, so that a sample of an epoch is kept before the next epoch asks for it: hits are exact then.
+/// One worker, so that a sample is cached before the next epoch needs it: the number of hits is exact.
 fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
     Loader::builder(source, chain)
         .device(DeviceChoice::Cpu)
@@ -145,10 +145,10 @@ fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
         .epochs(Some(3))
 }
 
-/// Index, columns and rows of a sample, and whether zeros stand there.
+/// Index, width and height of a sample, and whether it is substituted by zeros.
 type Sample = (u64, u32, u32, bool);
 
-/// The samples and bytes of every batch of the next epoch.
+/// Returns the samples and bytes of every batch of the next epoch.
 fn epoch(loader: &Loader) -> Vec<(Vec<Sample>, Vec<u8>)> {
     let batches = loader.into_iter().map(|batch| {
         let batch = batch.unwrap();
@@ -163,12 +163,12 @@ fn epoch(loader: &Loader) -> Vec<(Vec<Sample>, Vec<u8>)> {
 
 fn cache<'a>(stats: &'a [CacheStats], name: &str) -> &'a CacheStats {
     let found = stats.iter().find(|it| it.cache == name);
-    found.unwrap_or_else(|| panic!("there is no {name} cache in {stats:?}"))
+    found.unwrap_or_else(|| panic!("no {name} cache in {stats:?}"))
 }
 
 const PLENTY: Option<u64> = Some(64 << 20);
 
-/// Images of one size: each takes as many bytes as another, decoded.
+/// Images of one size: all decode to the same number of bytes.
 fn equal(count: u64) -> Vec<(Vec<u8>, i64)> {
     (0..count).map(|seed| (jpeg(seed, 48, 36), seed as i64)).collect()
 }
@@ -189,7 +189,7 @@ fn mixed() -> Vec<(Vec<u8>, i64)> {
     all
 }
 
-/// The JPEG with an EXIF orientation.
+/// Adds an EXIF orientation to a JPEG.
 fn turned(jpeg: &[u8], value: u8) -> Vec<u8> {
     let mut segment = vec![0xff, 0xe1, 0, 34];
     segment.extend(b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0");
@@ -207,7 +207,7 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
             false => builder.cache_encoded(PLENTY),
         };
         let loader = builder.build().unwrap();
-        // The plan has looked at all images before.
+        // The plan has inspected all images before.
         let first = epoch(&loader);
         let reads = source.reads();
         epoch(&loader);
@@ -228,7 +228,7 @@ fn counts(epochs: &[CacheEpoch]) -> Vec<(u32, u64, u64)> {
     epochs.iter().map(|it| (it.epoch, it.hits, it.misses)).collect()
 }
 
-/// As many hits as samples are in it, in every epoch after the first: nothing is replaced.
+/// In every epoch after the first, the hits equal the number of cached samples: nothing is evicted.
 #[test]
 fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     let image = 3 * 48 * 36;
@@ -253,7 +253,7 @@ fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     }
 }
 
-/// Chains whose first operator decides how much is decoded and by which way.
+/// Chains whose first operator decides how much is decoded, and how.
 fn chains() -> Vec<Chain> {
     let crop = op::Crop { x: 3, y: 5, width: 20, height: 18 };
     vec![
@@ -267,7 +267,7 @@ fn chains() -> Vec<Chain> {
 }
 
 #[test]
-fn batches_have_the_same_bytes_with_and_without_each_cache_whatever_is_in_it() {
+fn batches_have_the_same_bytes_with_any_cache_contents() {
     for (number, chain) in chains().into_iter().enumerate() {
         for orientation in [true, false] {
             let make = || {
@@ -300,7 +300,7 @@ fn batches_have_the_same_bytes_with_and_without_each_cache_whatever_is_in_it() {
 }
 
 #[test]
-fn a_decoded_image_is_not_kept_encoded_too() {
+fn a_decoded_image_is_not_cached_encoded_too() {
     let make = builder(Counting::new(equal(20)), training());
     let loader = make.cache_encoded(PLENTY).cache_decoded(Some(60_000)).build().unwrap();
     epoch(&loader);
@@ -310,12 +310,12 @@ fn a_decoded_image_is_not_kept_encoded_too() {
     assert!(decoded.samples >= 5);
     assert_eq!(encoded.samples + decoded.samples, 20);
     assert_eq!(decoded.epochs[1].hits, decoded.samples);
-    // The encoded cache is asked for what the decoded one does not have.
+    // Only misses of the decoded cache reach the encoded one.
     assert_eq!((encoded.epochs[1].hits, encoded.epochs[1].misses), (encoded.samples, 0));
 }
 
 #[test]
-fn samples_with_the_same_original_are_kept_once() {
+fn samples_with_the_same_original_are_cached_once() {
     let source = Counting::new(equal(6));
     let repeated = Repeat::new(Arc::new(source.clone()), 4).unwrap();
     let loader = builder(repeated, training()).workers(1).cache_encoded(PLENTY).build().unwrap();
@@ -324,9 +324,9 @@ fn samples_with_the_same_original_are_kept_once() {
     assert_eq!((cache.samples, cache.epochs[0].hits, cache.epochs[0].misses), (6, 18, 6));
 }
 
-/// A shard of a shuffled set meets other samples in each epoch: its hits are those that it meets again.
+/// A shard of a shuffled set gets different samples in each epoch: its hits are the repeated ones.
 #[test]
-fn a_shards_hits_are_the_samples_that_it_meets_again() {
+fn a_shards_hits_are_the_samples_it_gets_again() {
     let make = builder(Counting::new(equal(40)), training()).shard(1, 3).cache_encoded(PLENTY);
     let loader = make.build().unwrap();
     let mut seen = BTreeSet::new();
@@ -355,7 +355,7 @@ fn a_whole_image_of_each_worker_is_in_the_footprint() {
 }
 
 #[test]
-fn settings_are_read_written_again_and_refused_with_their_key() {
+fn settings_are_parsed_serialized_and_checked() {
     let read = |cache: &str| {
         let text = format!(
             "[source]\ndirectory = \"a\"\n[cache]\n{cache}\n[[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n"

@@ -1,10 +1,10 @@
-//! Images that are kept smaller.
+//! Presized images.
 
 use super::*;
 
-/// Resizing first is an operator at the head of the chain, whatever is kept; smaller images stay as they are.
+/// Presizing is a resize at the head of the chain, cached or not; smaller images are unchanged.
 #[test]
-fn presized_images_are_those_of_a_resize_before_the_chain_kept_or_not() {
+fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
     let larger = || {
         let mut all: Vec<_> = (0..16).map(|seed| (jpeg(seed, 90 + seed as u32, 70), 0)).collect();
         for (value, (bytes, _)) in (1..=8).zip(&mut all) {
@@ -33,7 +33,7 @@ fn presized_images_are_those_of_a_resize_before_the_chain_kept_or_not() {
             assert!(bytes(loader) == expected, "orientation {orientation}, {decoded:?}");
         }
     }
-    // With random crops: kept or not, the same.
+    // With random crops: the same, cached or not.
     let random = |decoded, presize| {
         let builder = builder(Counting::new(larger()), training());
         let loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
@@ -46,14 +46,14 @@ fn presized_images_are_those_of_a_resize_before_the_chain_kept_or_not() {
     assert_eq!(stats.hits, 0);
     assert!(kept == not_kept);
     assert!(kept[0][0].0.iter().all(|it| it.1.min(it.2) == 34));
-    // Nothing is larger than this, so nothing changes.
+    // No image is larger than this, so nothing changes.
     assert!(random(PLENTY, Some(120)).0 == random(PLENTY, None).0);
     assert!(random(PLENTY, None).0 != kept);
 }
 
-/// A presized image takes the room of its pixels.
+/// A presized image occupies only its own pixels.
 #[test]
-fn presized_images_take_less_room() {
+fn presized_images_need_less_memory() {
     let kept = |presize| {
         let builder = builder(Counting::new(equal(10)), training());
         let loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();

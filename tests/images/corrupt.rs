@@ -1,4 +1,4 @@
-//! Damaged and hostile files: each ends in pixels or in a named fault, and the next good image is unharmed.
+//! Damaged and hostile files: each gives pixels or a specific error, and the next good image is unharmed.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -11,7 +11,7 @@ use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use proptest::prelude::*;
 
-/// What a caller's limit would let through.
+/// Limit on pixels in these tests.
 const MAX_PIXELS: u64 = 1 << 14;
 
 fn golden() -> Vec<(PathBuf, Vec<u8>)> {
@@ -23,7 +23,7 @@ fn golden() -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// A decoder with a good image that it must go on decoding to the same pixels.
+/// A decoder with a good image whose pixels it must reproduce after every failure.
 struct Patient {
     decoder: Decoders,
     good: Vec<u8>,
@@ -64,7 +64,7 @@ fn decode(decoder: &mut Decoders, bytes: &[u8], reduction: u32) -> Result<Vec<u8
 }
 
 #[test]
-fn a_file_cut_anywhere_is_truncated() {
+fn a_file_truncated_anywhere_is_reported_as_truncated() {
     let mut patient = Patient::new();
     for (path, bytes) in golden() {
         let whole = patient.try_decode(&bytes).unwrap();
@@ -79,7 +79,7 @@ fn a_file_cut_anywhere_is_truncated() {
                         path.display()
                     );
                 }
-                // A PNG may lack what follows its last row, and a PNM in text the end of its last number.
+                // A PNG may lack the data after its last row, and a text PNM the end of its last number.
                 Ok(pixels) => {
                     let name = path.file_name().unwrap().to_str().unwrap();
                     let text = name.starts_with("pnm-") && name.contains("-text");
@@ -93,7 +93,7 @@ fn a_file_cut_anywhere_is_truncated() {
 }
 
 #[test]
-fn a_flipped_byte_anywhere_ends_in_pixels_or_a_fault() {
+fn a_flipped_byte_anywhere_gives_pixels_or_an_error() {
     let mut patient = Patient::new();
     for (_, bytes) in golden() {
         for at in 0..bytes.len() {
@@ -122,7 +122,7 @@ fn every_coding_process_survives_flipped_bytes() {
 fn damage_in_a_scan_is_reported() {
     let mut patient = Patient::new();
     let file = Recipe::new(120, 90, &[(2, 2), (1, 1), (1, 1)]).make();
-    // An early end-of-image marker: libjpeg would paint the rest gray.
+    // An early end-of-image marker: libjpeg would fill the rest with grey.
     let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
     let fault = patient.try_decode(&early).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
@@ -135,7 +135,7 @@ fn damage_in_a_scan_is_reported() {
 }
 
 #[test]
-fn damage_below_the_window_is_not_seen() {
+fn damage_below_the_window_is_not_detected() {
     let file = Recipe::new(120, 90, &[(2, 2), (1, 1), (1, 1)]).make();
     let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
     let header = Header::parse(&early).unwrap();
@@ -148,7 +148,7 @@ fn damage_below_the_window_is_not_seen() {
 }
 
 #[test]
-fn tables_of_one_file_do_not_stand_in_for_those_of_the_next() {
+fn tables_of_one_file_are_not_used_for_the_next() {
     let mut patient = Patient::new();
     let file = patient.good.clone();
     for (marker, words) in [(0xDB, "Quantization table"), (0xC4, "")] {
@@ -164,7 +164,7 @@ fn tables_of_one_file_do_not_stand_in_for_those_of_the_next() {
 }
 
 #[test]
-fn what_libjpeg_does_not_decode_is_unsupported() {
+fn files_that_libjpeg_does_not_decode_are_unsupported() {
     let mut patient = Patient::new();
     let file = patient.good.clone();
     let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
@@ -190,13 +190,13 @@ fn harmless_oddities_pass() {
     let mut patient = Patient::new();
     let good = patient.good.clone();
     let scan = good.windows(2).position(|pair| pair == [0xFF, 0xDA]).unwrap();
-    // Stray bytes between segments, fill bytes, and rubbish after the end.
+    // Stray bytes between segments, fill bytes, and garbage after the end.
     let odd = [&good[..scan], &[0, 1, 2, 0xFF, 0xFF], &good[scan..], &[7; 100]].concat();
     assert_eq!(patient.try_decode(&odd).unwrap(), patient.pixels);
 }
 
 #[test]
-fn endless_scans_are_refused() {
+fn endless_scans_are_errors() {
     let recipe = Recipe { scans: Scans::Repeated(400), ..Recipe::new(16, 16, &[(1, 1)]) };
     let mut patient = Patient::new();
     assert!(patient.try_decode(&recipe.make()).is_ok());
@@ -207,7 +207,7 @@ fn endless_scans_are_refused() {
 }
 
 #[test]
-fn a_claim_of_a_huge_size_takes_no_memory_for_it() {
+fn a_claim_of_a_huge_size_allocates_nothing_for_it() {
     let mut file = Recipe::new(16, 16, &[(1, 1), (1, 1), (1, 1)]).make();
     let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0xDC, 0xFF, 0xDC]);
@@ -218,7 +218,7 @@ fn a_claim_of_a_huge_size_takes_no_memory_for_it() {
         decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
     assert!(decoder.capacity_bytes() <= 4 * 65500, "{}", decoder.capacity_bytes());
-    // Past libjpeg's own limit.
+    // Beyond libjpeg's own limit.
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);
     let header = Header::parse(&file).unwrap();
     let fault = decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_| ()).unwrap_err();
@@ -240,7 +240,7 @@ fn a_panic_of_the_caller_passes_through() {
 
 proptest! {
     #[test]
-    fn mutated_files_end_in_pixels_or_a_fault(
+    fn mutated_files_give_pixels_or_an_error(
         index in 0usize..1000,
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         cut in proptest::option::of(any::<prop::sample::Index>()),

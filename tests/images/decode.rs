@@ -1,4 +1,4 @@
-//! Decoding on the CPU: equal to Pillow, and every window equal to the same part of the whole.
+//! Decoding on the CPU: pixels equal Pillow's, and every window equals the same part of the whole image.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header};
 use sha2::{Digest, Sha256};
 
-/// Every sampling that occurs, and some that hardly do.
+/// Common chroma subsamplings, and some rare ones.
 const SAMPLINGS: [&[(u8, u8)]; 18] = [
     &[(1, 1)],
     &[(2, 2)],
@@ -78,7 +78,7 @@ fn part(whole: &[u8], width: u32, window: Roi) -> Vec<u8> {
         .collect()
 }
 
-/// Every first column and every first row, with several widths and heights, and both ends of each.
+/// Windows at every first column and every first row, with several sizes, and both ends of each.
 fn windows(size: Size) -> Vec<Roi> {
     let mut windows = Vec::new();
     for x in 0..size.width {
@@ -139,9 +139,9 @@ fn a_window_of_a_file_with_restart_markers_equals_the_same_part() {
     }
 }
 
-/// libjpeg holds all coefficients of a file of several scans, and a few rows of any other.
+/// libjpeg holds all coefficients of a multi-scan file, and a few rows of any other.
 #[test]
-fn memory_for_coefficients_is_counted_where_there_are_several_scans() {
+fn memory_for_coefficients_is_counted_for_several_scans() {
     let memory = |scans, sampling: &[(u8, u8)]| {
         let bytes = Recipe { scans, ..Recipe::new(64, 48, sampling) }.make();
         let header = Header::parse(&bytes).unwrap();
@@ -179,7 +179,7 @@ fn a_window_of_a_tiny_image_equals_the_same_part() {
 }
 
 #[test]
-fn colours_are_read_as_the_file_codes_them() {
+fn colours_are_read_in_the_files_coding() {
     let mut decoder = Decoders::new();
     let mut whole = |recipe: &Recipe| {
         let size = Size::new(recipe.width.into(), recipe.height.into());
@@ -191,7 +191,7 @@ fn colours_are_read_as_the_file_codes_them() {
     assert_eq!(by_adobe, by_names);
     assert_ne!(by_adobe, whole(&plain));
     assert_eq!(whole(&Recipe { adobe: Some(1), ..plain.clone() }), whole(&plain));
-    // The first of three equal components of an RGB file is what a gray file of it shows.
+    // The first of three equal components of an RGB file equals a grey file of it.
     let gray = whole(&Recipe::new(24, 16, &[(1, 1)]));
     assert!(gray.chunks_exact(3).all(|pixel| pixel[0] == pixel[1] && pixel[1] == pixel[2]));
     let reds: Vec<u8> = by_adobe.chunks_exact(3).map(|pixel| pixel[0]).collect();
@@ -209,7 +209,7 @@ fn a_reduction_rounds_sides_up() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused() {
+fn invalid_requests_are_errors() {
     let bytes = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
     let mut decoder = Decoders::new();
     for (window, reduction) in [
@@ -228,7 +228,7 @@ fn what_cannot_be_asked_for_is_refused() {
 }
 
 #[test]
-fn a_decode_of_the_wrong_header_is_a_fault() {
+fn decoding_with_the_wrong_header_is_an_error() {
     let small = Recipe::new(40, 30, &[(1, 1)]).make();
     let large = Recipe::new(80, 60, &[(1, 1)]).make();
     let header = Header::parse(&large).unwrap();
@@ -237,12 +237,12 @@ fn a_decode_of_the_wrong_header_is_a_fault() {
     assert_eq!(fault.reason, Reason::Corrupt);
 }
 
-/// The files that `tests/golden/decode.py` made, each with Pillow's RGB bytes beside it.
+/// Returns the files written by `tests/golden/decode.py`, each with Pillow's RGB bytes.
 fn golden() -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
     images("decode")
 }
 
-/// The same of any folder of `tests/golden`.
+/// Returns the files of a folder of `tests/golden`, each with Pillow's RGB bytes.
 fn images(folder: &str) -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
     let mut files: Vec<PathBuf> =
@@ -273,9 +273,9 @@ fn pixels_equal_pillows() {
     }
 }
 
-/// What Pillow takes although it is damaged; the names begin with the key of the damage.
+/// Damaged files that Pillow accepts. Their names begin with the key of the damage.
 #[test]
-fn damage_that_pillow_takes_is_a_fault_or_tolerated_with_its_pixels() {
+fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
     let files = images("tolerated");
     assert!(files.len() >= 17, "{} files", files.len());
     let mut seen = HashSet::new();
@@ -300,7 +300,7 @@ fn damage_that_pillow_takes_is_a_fault_or_tolerated_with_its_pixels() {
     assert_eq!(seen.len(), Tolerated::ALL.len(), "{seen:?}");
 }
 
-/// A tolerant decoder reports nothing of sound files, and gives the same pixels.
+/// A tolerant decoder reports nothing for sound files, and gives the same pixels.
 #[test]
 fn sound_images_are_the_same_to_a_tolerant_decoder() {
     let mut decoder = Decoders::new().strict(false);
@@ -313,7 +313,7 @@ fn sound_images_are_the_same_to_a_tolerant_decoder() {
 }
 
 #[test]
-fn what_pillow_refuses_is_refused_strict_or_not() {
+fn files_that_pillow_rejects_are_errors_strict_or_not() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/refused");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -332,7 +332,7 @@ fn what_pillow_refuses_is_refused_strict_or_not() {
     assert!(count >= 16, "{count} files");
 }
 
-/// An orientation in text, as ImageMagick and others write it.
+/// An EXIF orientation in a text chunk, as written by ImageMagick and others.
 #[test]
 fn an_orientation_in_the_text_of_a_png_is_read() {
     let profiles = golden();
@@ -345,9 +345,8 @@ fn an_orientation_in_the_text_of_a_png_is_read() {
     }
 }
 
-/// `tests/golden/arithmetic.jpg` holds the coefficients of `decode/jpeg-420.jpg` in arithmetic coding (what
-/// `jpegtran -arithmetic` makes of it). Pillow's own libjpeg is built without it, so the pixels are those of the
-/// other file.
+/// `tests/golden/arithmetic.jpg` holds the coefficients of `decode/jpeg-420.jpg` in arithmetic coding (written by `jpegtran
+/// -arithmetic`). Pillow's own libjpeg is built without it, so the expected pixels are those of the other file.
 #[test]
 fn arithmetic_coding_is_decoded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -358,7 +357,7 @@ fn arithmetic_coding_is_decoded() {
     assert!(found == fs::read(folder.join("decode/jpeg-420.rgb")).unwrap());
 }
 
-/// Recipes by name: every sampling in every order of scans, and every colour space that Adobe's marker names.
+/// Recipes by name: every subsampling in every scan order, and every colour space of Adobe's marker.
 fn recipes() -> Vec<(String, Recipe)> {
     let mut recipes = Vec::new();
     for (index, sampling) in SAMPLINGS.iter().enumerate() {
@@ -375,8 +374,8 @@ fn recipes() -> Vec<(String, Recipe)> {
     recipes
 }
 
-/// How `tests/golden/recipes.sha256` is made: `cargo test --test decode -- --ignored`, then
-/// `python tests/golden/decode.py recipes DIR` with the directory that this prints.
+/// Writes the files for `tests/golden/recipes.sha256`: `cargo test --test decode -- --ignored`, then `python
+/// tests/golden/decode.py recipes DIR` with the directory that this prints.
 #[test]
 #[ignore = "writes files for tests/golden/decode.py"]
 fn write_recipes() {
@@ -402,16 +401,16 @@ fn pixels_of_every_sampling_equal_pillows() {
     }
 }
 
-/// The samples of a PNM with another largest value than 255, for each of them.
+/// PNM samples whose largest value is not 255, for each of these values.
 #[test]
-fn samples_are_stretched_as_pillow_does() {
+fn samples_are_scaled_as_in_pillow() {
     let bytes: Vec<u8> = (0..=255).collect();
     let mut tables = Sha256::new();
     for white in 1..=255 {
         let file = [format!("P5 256 1 {white}\n").as_bytes(), &bytes].concat();
         let pixels = decode(&mut Decoders::new(), &file, Size::new(256, 1).window(), 1).unwrap();
         tables.update(pixels.iter().step_by(3).copied().collect::<Vec<u8>>());
-        // The same of RGB.
+        // The same in RGB.
         let file = [format!("P6 85 1 {white}\n").as_bytes(), &bytes].concat();
         let rgb = decode(&mut Decoders::new(), &file, Size::new(85, 1).window(), 1).unwrap();
         assert!(rgb.iter().eq(pixels.iter().step_by(3).take(255)), "{white}");
@@ -449,7 +448,7 @@ fn buffers_do_not_grow_after_the_largest_image() {
     assert_eq!(decoder.capacity_bytes(), held);
 }
 
-/// Of decoders that accept the same image one can be forced, and what it does not accept is refused.
+/// One of several decoders that accept the same image can be forced; images that it does not accept are errors.
 #[test]
 fn a_decoder_can_be_forced() {
     let jpeg = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
@@ -473,7 +472,7 @@ fn a_decoder_can_be_forced() {
 }
 
 #[test]
-fn a_gray_jpeg_can_be_had_as_gray_rows() {
+fn a_grey_jpeg_can_be_decoded_to_grey_rows() {
     let gray = Recipe::new(45, 37, &[(1, 1)]).make();
     let header = Header::parse(&gray).unwrap();
     let mut decoders = Decoders::new();
@@ -496,7 +495,7 @@ fn a_gray_jpeg_can_be_had_as_gray_rows() {
     }
 }
 
-/// Gives planes, as a decoder may that has them.
+/// Outputs planes, as a decoder may.
 #[derive(Debug)]
 struct Planar;
 
@@ -532,7 +531,7 @@ impl HostDecoder for Planar {
 }
 
 #[test]
-fn a_decoder_may_give_planes() {
+fn a_decoder_may_output_planes() {
     let bytes = Recipe::new(8, 16, &[(2, 2), (1, 1), (1, 1)]).make();
     let header = &Header::parse(&bytes).unwrap();
     let image = EncodedImage {

@@ -1,5 +1,5 @@
-//! The operators equal Pillow and torchvision bit for bit: `tests/golden/ops.json`, which
-//! `tests/golden/ops.py` made.
+//! Operators against Pillow and torchvision, bit for bit. `tests/golden/ops.py` writes the expected results to
+//! `tests/golden/ops.json`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
 
-/// Waves with noise: the same bytes as `image` in tests/golden/ops.py.
+/// Waves with noise, equal to `image` in tests/golden/ops.py.
 fn image(size: Size, seed: u64) -> HostImage {
     let value = |at: u64| {
         let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
@@ -60,11 +60,11 @@ fn sha256(bytes: &[u8]) -> String {
 fn bytes(image: &HostImage) -> &[u8] {
     match image {
         HostImage::U8(image) => image.data(),
-        HostImage::F32(_) => panic!("these operators give bytes"),
+        HostImage::F32(_) => panic!("these operators output bytes"),
     }
 }
 
-/// What a chain makes of a whole image, by the reference and by the fast path.
+/// Returns a chain's output for a whole image, from the reference and from the fast path.
 fn run(operators: &[Arc<dyn AnyOperator>], image: HostImage) -> [HostImage; 2] {
     let (mut image, mut fast) = (image.clone(), image);
     let mut rng = SampleRng::new(SampleKey::default(), 0);
@@ -85,7 +85,7 @@ fn run(operators: &[Arc<dyn AnyOperator>], image: HostImage) -> [HostImage; 2] {
     [image, fast]
 }
 
-/// A window of an image, which the decoder may have reduced, resized.
+/// Resizes a window of an image, which may be downscaled already.
 fn resample(
     image: &HostImage,
     of: Roi,

@@ -1,4 +1,4 @@
-//! The header parser: what it says about good files, and that nothing makes it panic.
+//! The header parser: results for good files, and no panics for any file.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -23,7 +23,7 @@ fn reason(bytes: &[u8]) -> Reason {
     Header::parse(bytes).unwrap_err().reason
 }
 
-/// The file with a segment put behind its start-of-image marker.
+/// Inserts a segment after the file's start-of-image marker.
 fn with_segment(file: &[u8], marker: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u16 + 2).to_be_bytes();
     [&file[..2], &[0xFF, marker], &length, body, &file[2..]].concat()
@@ -33,7 +33,7 @@ fn small() -> Vec<u8> {
     Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make()
 }
 
-/// EXIF data with these entries of twelve bytes, in little-endian order.
+/// Little-endian EXIF data with these entries of twelve bytes.
 fn exif(entries: &[[u8; 12]]) -> Vec<u8> {
     let mut data = b"Exif\0\0II*\0\x08\0\0\0".to_vec();
     data.extend((entries.len() as u16).to_le_bytes());
@@ -47,7 +47,7 @@ const fn entry(kind: u8, count: u8, value: u8) -> [u8; 12] {
 }
 
 #[test]
-fn sampling_is_told_by_the_ratio_of_luma_to_chroma() {
+fn sampling_is_the_ratio_of_luma_to_chroma() {
     let cases: [(&[(u8, u8)], Sampling); 10] = [
         (&[(2, 2)], Sampling::Gray),
         (&[(1, 1), (1, 1), (1, 1)], Sampling::S444),
@@ -69,7 +69,7 @@ fn sampling_is_told_by_the_ratio_of_luma_to_chroma() {
 }
 
 #[test]
-fn the_frame_says_process_coding_and_precision() {
+fn the_frame_gives_process_coding_and_precision() {
     let mut file = small();
     let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
     for (marker, kind, arithmetic) in [
@@ -103,7 +103,7 @@ fn size_restart_interval_and_profile_are_read() {
 }
 
 #[test]
-fn the_first_scan_says_whether_it_has_all_components() {
+fn the_first_scan_tells_whether_it_has_all_components() {
     for (scans, count) in [(Scans::Interleaved, 3), (Scans::Separate, 1), (Scans::Progressive, 3)] {
         let jpeg = jpeg_header(&Recipe { scans, ..Recipe::new(40, 30, &[(1, 1); 3]) }.make());
         assert_eq!((jpeg.scan_components, jpeg.is_interleaved()), (count, count == 3), "{scans:?}");
@@ -124,7 +124,7 @@ fn the_colour_space_follows_libjpegs_rules() {
     assert_eq!(space(&four), ColorSpace::Cmyk);
     assert_eq!(space(&Recipe { adobe: Some(0), ..four.clone() }), ColorSpace::Cmyk);
     assert_eq!(space(&Recipe { adobe: Some(2), ..four }), ColorSpace::Ycck);
-    // JFIF wins over Adobe.
+    // JFIF overrides Adobe.
     let jfif = b"JFIF\0\x01\x01\0\0\x01\0\x01\0\0";
     let file = with_segment(&Recipe { adobe: Some(0), ..three }.make(), 0xE0, jfif);
     assert_eq!(jpeg_header(&file).color_space(), ColorSpace::YCbCr);
@@ -154,7 +154,7 @@ fn an_orientation_is_an_integer_from_1_to_8() {
     assert_eq!(orientation(&[entry(3, 2, 6)]), Orientation::from_exif(6));
     assert_eq!(orientation(&[entry(3, 0, 6)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(2, 1, 6)]), Orientation::UPRIGHT);
-    // Three values lie at an offset: 200 is beyond the data, 14 is where the entry keeps its own count, 3.
+    // Three values are stored at an offset: 200 is beyond the data, 14 is the entry's own count, 3.
     assert_eq!(orientation(&[entry(3, 3, 200)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(3, 3, 14)]), Orientation::from_exif(3));
     assert_eq!(orientation(&[entry(3, 1, 9)]), Orientation::UPRIGHT);
@@ -171,7 +171,7 @@ fn big_endian_exif_is_read() {
 }
 
 #[test]
-fn xmp_counts_where_exif_says_nothing() {
+fn xmp_counts_if_exif_has_no_orientation() {
     let xmp = b"http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation=\"3\"/>";
     let file = with_segment(&small(), 0xE1, xmp);
     assert_eq!(Header::parse(&file).unwrap().orientation, Orientation::from_exif(3));
@@ -184,14 +184,14 @@ fn damaged_exif_means_upright() {
     let good = exif(&[entry(3, 1, 6)]);
     let mut far = good.clone();
     far[10..14].copy_from_slice(&u32::MAX.to_le_bytes());
-    // The directory's only way on leads back to itself.
+    // The directory's only link points to itself.
     let mut endless = good.clone();
     endless[14..16].copy_from_slice(&u16::MAX.to_le_bytes());
     assert_eq!(
         Header::parse(&with_segment(&small(), 0xE1, &far)).unwrap().orientation,
         Orientation::UPRIGHT
     );
-    // A directory that claims more entries than there are gives those that are there.
+    // A directory that claims more entries than exist yields the existing ones.
     assert_eq!(
         Header::parse(&with_segment(&small(), 0xE1, &endless)).unwrap().orientation,
         Orientation::from_exif(6)
@@ -202,7 +202,7 @@ fn damaged_exif_means_upright() {
 }
 
 #[test]
-fn other_formats_are_named_by_their_content() {
+fn other_formats_are_detected_by_their_content() {
     let problem = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
     for (bytes, name) in [
         (b"GIF89a\x01\0\x01\0\0\0" as &[u8], "a GIF"),
@@ -250,7 +250,7 @@ fn contradictions_are_corrupt() {
 fn a_jpeg_without_an_end_is_truncated() {
     let file = Recipe { scans: Scans::Progressive, ..Recipe::new(40, 30, &[(1, 1); 3]) }.make();
     assert_eq!(reason(&file[..file.len() - 2]), Reason::Truncated);
-    // What follows the end does not matter.
+    // Data after the end marker do not matter.
     let followed = [&file, &[0u8; 5000] as &[u8]].concat();
     assert_eq!(Header::parse(&followed).unwrap(), Header::parse(&file).unwrap());
 }

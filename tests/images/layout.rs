@@ -1,4 +1,4 @@
-//! `Header::layout`: where the parts of a JPEG are, in memory that no file can make large.
+//! `Header::layout`: positions of a JPEG's parts, in bounded memory.
 
 use feedwater::error::{DataError, Reason};
 use feedwater::header::{Header, JpegLayout};
@@ -13,7 +13,7 @@ fn layout(bytes: &[u8]) -> Result<JpegLayout, DataError> {
 }
 
 #[test]
-fn offsets_lead_to_tables_and_coded_data() {
+fn offsets_point_to_tables_and_coded_data() {
     for (name, bytes) in good() {
         let header = Header::parse(bytes).unwrap();
         let jpeg = header.jpeg.as_ref().unwrap();
@@ -34,7 +34,7 @@ fn offsets_lead_to_tables_and_coded_data() {
                 assert!(scan.data.contains(&at), "{name}");
                 assert_eq!(bytes[at - 2..at], [0xFF, 0xD0 + number as u8 % 8], "{name}");
             }
-            // A scan header ends with its band and bits.
+            // A scan header ends with its band and bit positions.
             let head = [scan.band[0], scan.band[1], scan.bits[0] << 4 | scan.bits[1]];
             assert_eq!(bytes[scan.data.start - 3..scan.data.start], head, "{name}");
             assert_eq!(bytes[scan.data.end], 0xFF, "{name}");
@@ -52,9 +52,9 @@ fn offsets_lead_to_tables_and_coded_data() {
     }
 }
 
-/// A table that is defined again counts for the scans behind it.
+/// A redefined table applies to the following scans.
 #[test]
-fn a_scan_has_the_tables_that_are_in_force() {
+fn a_scan_has_the_latest_tables() {
     let good = Recipe { scans: Scans::Separate, ..Recipe::new(40, 30, &[(1, 1); 3]) }.make();
     let first = layout(&good).unwrap().scans()[0].data.end;
     let file = insert(&good, first, &segment(0xDB, &[&[0u8][..], &[9; 64]].concat()));
@@ -64,7 +64,7 @@ fn a_scan_has_the_tables_that_are_in_force() {
 }
 
 #[test]
-fn restart_markers_are_listed_only_where_they_are_asked_for() {
+fn restart_markers_are_listed_only_on_request() {
     let file = Recipe { restart: 1, ..Recipe::new(40, 40, &[(1, 1)]) }.make();
     let mut layout = JpegLayout::default();
     for (asked, listed) in [(true, 24), (false, 0), (true, 24)] {
@@ -74,7 +74,7 @@ fn restart_markers_are_listed_only_where_they_are_asked_for() {
 }
 
 #[test]
-fn a_file_that_fails_leaves_nothing_and_memory_serves_the_next() {
+fn a_failed_file_leaves_nothing_and_its_memory_is_reused() {
     let file = Recipe { restart: 1, ..Recipe::new(40, 40, &[(1, 1)]) }.make();
     let header = Header::parse(&file).unwrap();
     let mut layout = JpegLayout::default();
@@ -87,7 +87,7 @@ fn a_file_that_fails_leaves_nothing_and_memory_serves_the_next() {
 }
 
 #[test]
-fn a_million_segments_take_no_memory() {
+fn a_million_segments_need_no_memory() {
     let good = Recipe::new(16, 16, &[(1, 1)]).make();
     let table = segment(0xDB, &[&[1u8][..], &[9; 64]].concat());
     let ones = |part: &[u8], count| insert(&good, 2, &part.repeat(count));
@@ -97,9 +97,9 @@ fn a_million_segments_take_no_memory() {
     }
 }
 
-/// Every bit of every coefficient in a scan of its own is legal: 896 scans of one block.
+/// A separate scan for every bit of every coefficient is legal: 896 scans of one block.
 #[test]
-fn endless_scans_are_refused_by_the_layout_alone() {
+fn endless_scans_are_errors_of_the_layout_alone() {
     let good = Recipe { scans: Scans::OnlyDc, ..Recipe::new(8, 8, &[(1, 1)]) }.make();
     let mut file = good[..find(&good, 0xDA)].to_vec();
     for coefficient in 0..64u8 {
@@ -121,7 +121,7 @@ fn endless_scans_are_refused_by_the_layout_alone() {
 
 /// A file of two bytes and one marker for each of 262,144 MCUs.
 #[test]
-fn restart_markers_beyond_the_most_are_not_listed() {
+fn restart_markers_beyond_the_maximum_are_not_listed() {
     let good = Recipe { restart: 1, ..Recipe::new(4096, 4096, &[(1, 1)]) };
     let small = Recipe { width: 8, height: 8, ..good.clone() }.make();
     let mut file = small.clone();

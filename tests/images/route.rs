@@ -1,4 +1,4 @@
-//! Which engine takes which image: each row of the table in `Route::takes`, by real files.
+//! Decode routes of real files: each row of the table in `Route::takes`.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -15,7 +15,7 @@ fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
     Route::ALL.map(|route| route.takes(&header, reduction).err())
 }
 
-/// What the hardware engines, the kernels and the host's phase say; the CPU takes everything.
+/// Checks the answers of the hardware engines, the GPU kernels and the hybrid route; the CPU supports everything.
 fn check(bytes: &[u8], expected: [Option<&'static str>; 3]) {
     let [hardware, cuda, host] = expected;
     assert_eq!(takes(bytes, 1), [hardware, cuda, host, YES]);
@@ -33,7 +33,7 @@ fn nowhere_but_on_the_cpu(bytes: &[u8], why: &'static str) {
     check(bytes, [Some(why); 3]);
 }
 
-/// The file with another value in its frame header, so many bytes behind its marker.
+/// Changes bytes of the frame header, at these offsets after its marker.
 fn with_frame(file: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
     let mut file = file.to_vec();
     let frame =
@@ -54,7 +54,7 @@ fn sized(width: u16, height: u16) -> Vec<u8> {
 const S420: [(u8, u8); 3] = [(2, 2), (1, 1), (1, 1)];
 
 #[test]
-fn usual_samplings_go_everywhere() {
+fn all_routes_support_common_samplings() {
     yes_to(&[(1, 1)]);
     yes_to(&[(1, 1), (1, 1), (1, 1)]);
     yes_to(&[(2, 1), (1, 1), (1, 1)]);
@@ -63,14 +63,14 @@ fn usual_samplings_go_everywhere() {
 }
 
 #[test]
-fn multiples_of_the_usual_factors_go_to_the_host_and_the_cpu() {
+fn multiples_of_the_common_factors_use_the_hybrid_and_cpu_routes() {
     let why = Some("unusual sampling factors");
     check(&recipe(&[(2, 2)]).make(), [why, why, YES]);
     check(&recipe(&[(2, 1), (2, 1), (2, 1)]).make(), [why, why, YES]);
 }
 
 #[test]
-fn a_quarter_of_the_width_does_not_go_to_the_hardware() {
+fn the_engines_do_not_support_quarter_width_chroma() {
     for v in [1, 2] {
         let file = recipe(&[(4, v), (1, 1), (1, 1)]).make();
         check(&file, [Some("4:1:1 or 4:1:0"), YES, YES]);
@@ -78,7 +78,7 @@ fn a_quarter_of_the_width_does_not_go_to_the_hardware() {
 }
 
 #[test]
-fn other_samplings_and_colours_go_to_the_cpu() {
+fn other_samplings_and_colours_use_the_cpu() {
     nowhere_but_on_the_cpu(&recipe(&[(2, 2), (2, 1), (1, 2)]).make(), "an unusual sampling");
     nowhere_but_on_the_cpu(&recipe(&[(1, 1); 2]).make(), "two components");
     let three = recipe(&[(1, 1); 3]);
@@ -133,7 +133,7 @@ fn sizes_have_limits() {
 }
 
 #[test]
-fn reductions_are_made_by_the_hardware_and_the_cpu() {
+fn the_engines_and_the_cpu_downscale() {
     let file = recipe(&S420).make();
     for reduction in [2, 4, 8] {
         let why = Some("a reduction while decoding");
@@ -142,7 +142,7 @@ fn reductions_are_made_by_the_hardware_and_the_cpu() {
 }
 
 #[test]
-fn other_formats_go_to_the_cpu() {
+fn other_formats_use_the_cpu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
     for name in ["png-orientation-6.png", "webp-orientation-8.webp", "pnm-rgb.ppm", "pnm-gray.pgm"]
     {

@@ -1,4 +1,4 @@
-//! `decode.strict`: damaged images end in a fault, or are used and counted; `tests/images/decode.rs` compares the pixels.
+//! `decode.strict`: damaged images are errors, or are used and counted. `tests/images/decode.rs` compares the pixels.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use feedwater::plan::{Last, OnError};
 use feedwater::source::{Memory, Source};
 use feedwater_tools::probe;
 
-/// Damaged images with the sort of their damage, and a sound one at the end.
+/// Damaged images with the kind of their damage, and a sound one at the end.
 fn damaged() -> (Vec<&'static str>, Memory) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tolerated");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
@@ -29,7 +29,7 @@ fn damaged() -> (Vec<&'static str>, Memory) {
     (sorts, Memory::new(samples).unwrap())
 }
 
-/// The whole of every image is read: a strict decoder does not see damage below the window.
+/// Reads the whole of every image: a strict decoder does not detect damage below the window.
 fn builder(source: Memory) -> LoaderBuilder {
     Loader::builder(source, Chain::new().then(Resize::to(24, 20)))
         .device(DeviceChoice::Cpu)
@@ -44,9 +44,9 @@ fn counts(sorts: &[&'static str], times: u64) -> BTreeMap<&'static str, u64> {
     counts
 }
 
-/// Whether the second epoch decodes, or finds the images decoded in the cache.
+/// The second epoch either decodes again, or finds the images decoded in the cache.
 #[test]
-fn tolerated_samples_are_counted_by_the_sort_of_damage_in_every_epoch() {
+fn tolerated_samples_are_counted_by_kind_of_damage_in_every_epoch() {
     for cache in [None, Some(1 << 22)] {
         let (sorts, source) = damaged();
         let loader = builder(source).strict(false).cache_decoded(cache).build().unwrap();
@@ -72,7 +72,7 @@ fn tolerated_samples_are_counted_by_the_sort_of_damage_in_every_epoch() {
 }
 
 #[test]
-fn a_strict_loader_takes_none_of_them() {
+fn a_strict_loader_accepts_none_of_them() {
     let (sorts, source) = damaged();
     let loader = builder(source).on_error(OnError::Substitute).build().unwrap();
     (&loader).into_iter().for_each(|batch| drop(batch.unwrap()));

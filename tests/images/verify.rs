@@ -1,4 +1,4 @@
-//! `Header::verify`: what is well formed passes, every single contradiction is refused, and nothing makes it panic.
+//! `Header::verify`: well-formed files pass, every single contradiction is an error, and nothing causes a panic.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -22,7 +22,7 @@ fn recipe() -> Recipe {
     Recipe::new(40, 30, &S420)
 }
 
-/// Files of every kind that passes: all of this project's golden ones, what its encoder makes, and recipes.
+/// Files that pass: all golden ones of this project, output of its encoder, and recipes.
 pub fn good() -> &'static [(String, Vec<u8>)] {
     static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(make_good);
     &FILES
@@ -58,7 +58,7 @@ fn make_good() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Where a segment's marker stands.
+/// Returns the position of a segment's marker.
 pub fn find(file: &[u8], marker: u8) -> usize {
     file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap()
 }
@@ -67,12 +67,12 @@ pub fn segment(marker: u8, body: &[u8]) -> Vec<u8> {
     [&[0xFF, marker], &(body.len() as u16 + 2).to_be_bytes() as &[u8], body].concat()
 }
 
-/// The file with bytes put in at a place.
+/// Inserts bytes at a position.
 pub fn insert(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     [&file[..at], bytes, &file[at..]].concat()
 }
 
-/// The file with one byte changed, so many bytes behind a segment's marker.
+/// Changes one byte, at this offset after a segment's marker.
 fn change(file: &[u8], marker: u8, offset: usize, value: u8) -> Vec<u8> {
     let mut file = file.to_vec();
     let at = find(&file, marker) + offset;
@@ -86,8 +86,8 @@ fn without(file: &[u8], marker: u8) -> Vec<u8> {
     [&file[..at], &file[at + 2 + length..]].concat()
 }
 
-/// Checks that the file is refused for the given reason, with these words. The header is that of the good file, so that
-/// only `verify` can refuse.
+/// Checks that the file is an error with this reason and text. The header is that of the good file, so that only `verify` can
+/// fail.
 fn refuse(good: &[u8], bytes: &[u8], reason: Reason, words: &str) {
     let fault = Header::parse(good).unwrap().verify(bytes).unwrap_err();
     assert_eq!(fault.reason, reason, "{fault}");
@@ -108,7 +108,7 @@ fn well_formed_files_pass() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_truncated() {
+fn a_file_truncated_anywhere_is_reported_as_truncated() {
     for (name, bytes) in good() {
         let header = Header::parse(bytes).unwrap();
         let end = bytes.windows(2).rposition(|pair| pair == [0xFF, 0xD9]).unwrap();
@@ -120,7 +120,7 @@ fn a_file_cut_anywhere_is_truncated() {
 }
 
 #[test]
-fn what_it_does_not_know_is_unsupported() {
+fn unknown_formats_are_unsupported() {
     let good = recipe().make();
     for (offset, value) in [(1, 0xC3), (1, 0xC5), (1, 0xC9), (4, 12)] {
         let file = change(&good, 0xC0, offset, value);
@@ -146,12 +146,12 @@ fn markers_have_their_places() {
     corrupt(&good, &insert(&good, scan, &[0xFF, 0xFE, 0, 1]), "has 1 bytes");
     corrupt(&good, &insert(&good, scan, &[0xFF, 0xD9]), "before all components");
     corrupt(&good, b"\0\0", "no start");
-    // Fill bytes are none of these.
+    // Fill bytes are not markers.
     Header::parse(&good).unwrap().verify(&insert(&good, scan, &[0xFF, 0xFF])).unwrap();
 }
 
 #[test]
-fn the_frame_is_the_one_that_was_read() {
+fn the_frame_must_match_the_parsed_header() {
     let good = recipe().make();
     for (offset, value) in [(5, 1), (8, 41), (10, 9), (11, 0x21)] {
         corrupt(&good, &change(&good, 0xC0, offset, value), "not the one that was read");
@@ -230,7 +230,7 @@ fn scan_headers_are_legal() {
 }
 
 #[test]
-fn progressive_scans_come_in_turn() {
+fn progressive_scans_must_be_in_order() {
     let good = Recipe { scans: Scans::Progressive, ..recipe() }.make();
     let scans: Vec<usize> =
         (0..good.len() - 1).filter(|&at| good[at..at + 2] == [0xFF, 0xDA]).collect();
@@ -280,20 +280,20 @@ fn coded_data_holds_its_blocks() {
     let empty = [&good[..first + 2], &good[second..]].concat();
     corrupt(&good, &empty, "0 bytes of coded data for 1 MCUs");
     corrupt(&good, &insert(&good, second, &[0x11; 210]), "bytes of coded data for 1 MCUs");
-    // A frame that claims an image of which the data cannot be.
+    // A frame that claims an image too large for the data.
     let mut huge = recipe().make();
     let frame = find(&huge, 0xC0);
     huge[frame + 5..frame + 9].fill(0xFF);
     corrupt(&huge, &huge, "bytes of coded data for 16777216 MCUs");
-    // Stuffed zeros are no data.
+    // Stuffed zeros are not data.
     let stuffed = [&good[..first + 2], &[0xFF, 0x00], &good[second..]].concat();
     corrupt(&good, &stuffed, "1 bytes of coded data for 1 MCUs");
 }
 
-/// Damage that T.81's structure shows must not be accepted just because it is elsewhere: of all single flipped bits
-/// outside of coded data and of free text, few pass, and those decode.
+/// Damage visible in T.81's structure must be detected wherever it is: of all single flipped bits outside of coded data and free
+/// text, few pass, and those decode.
 #[test]
-fn what_passes_with_a_flipped_bit_is_no_contradiction() {
+fn files_that_pass_with_a_flipped_bit_decode() {
     for restart in [0, 2] {
         let good = Recipe { restart, ..recipe() }.make();
         for at in 0..good.len() {
@@ -304,11 +304,11 @@ fn what_passes_with_a_flipped_bit_is_no_contradiction() {
                 if header.verify(&file).is_err() {
                     continue;
                 }
-                // Bits of the coded data or of a table's values: the decoder has pixels or a fault of the data.
+                // Bits of the coded data or of a table's values: decoding gives pixels or an error about the data.
                 let window = header.size.window();
                 let result = Decoders::new().decode(&file, &header, window, 1, &mut |_| ());
                 let jpeg = header.jpeg.as_ref().unwrap();
-                // Factors that libjpeg does not know are legal; no route for the GPU takes them.
+                // Factors that libjpeg does not know are legal; no GPU route supports them.
                 if jpeg.sampling() != Sampling::Other
                     && let Err(DataError { reason, problem, .. }) = result
                 {

@@ -1,4 +1,4 @@
-//! What a plan decides: places, windows, reductions, limits, memory, and the words with which it refuses.
+//! Decisions of a plan: placements, windows, downscaling, limits, memory, and error messages.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -35,7 +35,7 @@ fn gpu_without_nvjpeg() -> Facts {
     Facts { device: DeviceFacts::Gpu { nvjpeg }, ..Facts::default() }
 }
 
-/// Resize, flip and normalize at these places, decode at that one.
+/// Plans resize, flip and normalize at these placements, and decoding at that one.
 fn placed(decode: Placement, steps: [Placement; 3], facts: &Facts) -> Result<Plan, Error> {
     let chain = Chain::new()
         .then_on(steps[0], Resize::to(8, 6))

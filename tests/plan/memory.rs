@@ -1,4 +1,4 @@
-//! The footprint, and numbers that are chosen.
+//! The footprint, and automatic numbers.
 
 use feedwater::decode::DecodeMemory;
 use feedwater::geometry::Orientation;
@@ -21,7 +21,7 @@ fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
     assert_eq!(base.footprint.total_bytes(Memory::Host), sum);
     let of_others =
         base.footprint.total_bytes(Memory::Pinned) + base.footprint.total_bytes(Memory::Device);
-    assert_eq!(of_others, 0, "a plan for the cpu takes no device memory");
+    assert_eq!(of_others, 0, "a plan for the cpu needs no device memory");
     let total = |plan: &Plan| plan.footprint.total_bytes(Memory::Host);
     assert_eq!(base.shape.bytes(), 64 * 3 * 20 * 24 * 4);
     assert_eq!(base.slots(), 3);
@@ -60,7 +60,7 @@ fn a_plan_prints_places_operators_output_and_every_row() {
     }
 }
 
-/// A plan of `training` for a machine of so many cores.
+/// Returns a plan of `training` for a machine with this many cores.
 fn of_cores(cores: usize, facts: Facts, change: impl FnOnce(&mut Settings)) -> Result<Plan, Error> {
     let mut settings = Settings::default();
     settings.loader.workers = Count::Auto;
@@ -73,7 +73,7 @@ fn bounds(least: usize, start: usize, most: usize) -> Bounds {
 }
 
 #[test]
-fn workers_that_are_chosen_are_from_one_to_two_a_core_and_wait_for_a_network_in_larger_numbers() {
+fn automatic_workers_are_one_to_two_per_core_and_more_for_remote_sources() {
     for (cores, local, remote) in [(1, 16, 64), (2, 16, 64), (12, 24, 64), (48, 96, 96)] {
         let plan = of_cores(cores, no_gpu(), |_| ()).unwrap();
         assert_eq!(plan.workers, bounds(1, cores, local));
@@ -87,7 +87,7 @@ fn workers_that_are_chosen_are_from_one_to_two_a_core_and_wait_for_a_network_in_
 }
 
 #[test]
-fn chosen_workers_leave_room_for_the_other_threads_under_a_limit() {
+fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
     let cuda = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(vec![Route::NvjpegGpu]) }, ..gpu() };
     for (facts, others) in [(no_gpu(), 0), (cuda, 1), (gpu_without_nvjpeg(), 1), (gpu(), 2)] {
         for limit in others + 1..20 {
@@ -104,29 +104,16 @@ fn chosen_workers_leave_room_for_the_other_threads_under_a_limit() {
         };
         of_cores(6, facts, change).unwrap_err().to_string()
     };
-    assert_eq!(
-        refused(gpu(), 2, Count::Auto),
-        "limits.cpu_threads: is 2, and there must be a worker besides the launcher and the thread that feeds the JPEG \
-         engines; write at least 3, or leave it out for no limit"
-    );
-    assert_eq!(
-        refused(gpu_without_nvjpeg(), 1, 1.into()),
-        "limits.cpu_threads: is 1, and there must be a worker besides the launcher; write at least 2, or leave it out for \
-         no limit"
-    );
-    assert_eq!(
-        refused(no_gpu(), 3, 4.into()),
-        "limits.cpu_threads: is 3, and loader.workers is 4; lower loader.workers to 3 or write \"auto\" there"
-    );
-    assert_eq!(
-        refused(gpu(), 5, 4.into()),
-        "limits.cpu_threads: is 5, and loader.workers is 4 besides the launcher and the thread that feeds the JPEG \
-         engines; lower loader.workers to 3 or write \"auto\" there"
-    );
-    assert_eq!(
-        refused(no_gpu(), 0, Count::Auto),
-        "limits.cpu_threads: must be at least 1, is 0; leave it out for no limit"
-    );
+    for (error, values) in [
+        (refused(gpu(), 2, Count::Auto), ["is 2", "at least 3"]),
+        (refused(gpu_without_nvjpeg(), 1, 1.into()), ["is 1", "at least 2"]),
+        (refused(no_gpu(), 3, 4.into()), ["is 3", "lower loader.workers to 3"]),
+        (refused(gpu(), 5, 4.into()), ["is 5", "lower loader.workers to 3"]),
+        (refused(no_gpu(), 0, Count::Auto), ["at least 1", "is 0"]),
+    ] {
+        assert!(error.starts_with("limits.cpu_threads: "), "{error}");
+        assert!(values.iter().all(|value| error.contains(value)), "{error}");
+    }
     let exact = |settings: &mut Settings| {
         (settings.limits.cpu_threads, settings.loader.workers) = (Some(6), 4.into());
     };
@@ -134,7 +121,7 @@ fn chosen_workers_leave_room_for_the_other_threads_under_a_limit() {
 }
 
 #[test]
-fn batches_ahead_that_are_chosen_are_from_one_to_what_a_gibibyte_has_room_for() {
+fn automatic_prefetch_is_one_to_a_gibibyte_of_batches() {
     let sample = 2 * 3 * 20 * 24;
     let fits = |batches: usize| (1 << 30) / (batches * sample);
     for (batch, most) in [(1, 8), (fits(8), 8), (fits(5), 5), (fits(5) + 1, 4), (fits(1), 2)] {
@@ -149,9 +136,9 @@ fn batches_ahead_that_are_chosen_are_from_one_to_what_a_gibibyte_has_room_for() 
     assert_eq!((fixed.prefetch, fixed.ahead_batches), (5, bounds(5, 5, 5)));
 }
 
-/// Memory is taken for the most of what is chosen: the footprint is that of the same numbers, set.
+/// Memory is allocated for the maximum of automatic numbers: the footprint equals that of the same fixed numbers.
 #[test]
-fn the_footprint_of_what_is_chosen_is_that_of_its_most() {
+fn the_footprint_of_automatic_numbers_is_that_of_their_maximum() {
     for facts in [no_gpu(), gpu(), Facts { remote: true, largest_bytes: 5000, ..no_gpu() }] {
         let auto = |settings: &mut Settings| settings.loader.prefetch = Count::Auto;
         let chosen = of_cores(6, facts.clone(), auto).unwrap();
@@ -166,7 +153,7 @@ fn the_footprint_of_what_is_chosen_is_that_of_its_most() {
 }
 
 #[test]
-fn a_plan_prints_between_what_chosen_numbers_are() {
+fn a_plan_prints_the_range_of_automatic_numbers() {
     let auto = |settings: &mut Settings| settings.loader.prefetch = Count::Auto;
     let text = of_cores(2, no_gpu(), auto).unwrap().to_string();
     let wanted = "auto    workers 1 to 16, 2 at first\nauto    prefetch 1 to 8, 2 at first\n";
@@ -179,7 +166,7 @@ fn a_plan_prints_between_what_chosen_numbers_are() {
     assert!(!fixed.to_string().contains("auto"), "{fixed}");
 }
 
-/// The plan for a machine that has so many bytes left.
+/// Returns the plan for a machine with this many bytes available.
 fn with_available(bytes: u64, change: impl Fn(&mut Settings)) -> Plan {
     let mut settings = Settings::default();
     change(&mut settings);
@@ -189,7 +176,7 @@ fn with_available(bytes: u64, change: impl Fn(&mut Settings)) -> Plan {
 }
 
 #[test]
-fn a_plan_for_more_memory_than_is_available_is_refused_with_its_rows() {
+fn a_plan_beyond_the_available_memory_is_an_error_with_its_rows() {
     let needed = with_available(0, |_| ()).host_bytes_to_take();
     let rows = with_available(0, |_| ()).footprint;
     assert_eq!(needed, rows.total_bytes(Memory::Host) - (1 << 30), "the source is open already");
@@ -208,7 +195,7 @@ fn a_plan_for_more_memory_than_is_available_is_refused_with_its_rows() {
 }
 
 #[test]
-fn overcommit_goes_on_and_a_plan_prints_the_comparison() {
+fn overcommit_continues_and_a_plan_prints_the_comparison() {
     let overcommit = |settings: &mut Settings| settings.limits.overcommit = true;
     with_available(0, overcommit).check_memory().unwrap();
     for (plan, words) in [
@@ -231,9 +218,9 @@ fn page_locked_memory_is_host_memory_and_device_memory_is_not() {
     assert_eq!(plan.host_bytes_to_take(), host);
 }
 
-/// The largest of everything: no product passes its numbers, on the CPU or on a device.
+/// The largest value of every setting: no product may overflow, on the CPU or on a device.
 #[test]
-fn the_largest_numbers_that_can_be_set_are_refused_and_do_not_overflow() {
+fn the_largest_settings_are_errors_and_do_not_overflow() {
     let chain = Chain::new().then(Resize::to(32_767, 32_767)).then(Normalize::IMAGENET);
     let mut settings = Settings::default();
     settings.loader.batch = 1 << 20;

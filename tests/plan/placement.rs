@@ -1,9 +1,9 @@
-//! What is on the CPU and what on the GPU.
+//! Placement on the CPU and the GPU.
 
 use super::*;
 
 #[test]
-fn auto_is_the_cpu_where_there_is_no_gpu() {
+fn auto_is_the_cpu_without_a_gpu() {
     let plan = placed(AUTO, [AUTO; 3], &no_gpu()).unwrap();
     assert_eq!(places(&plan), (Cpu, vec![Cpu; 3]));
     assert!(!plan.uses_gpu());
@@ -11,7 +11,7 @@ fn auto_is_the_cpu_where_there_is_no_gpu() {
 }
 
 #[test]
-fn auto_is_the_gpu_where_there_is_one() {
+fn auto_is_the_gpu_if_there_is_one() {
     let plan = placed(AUTO, [AUTO; 3], &gpu()).unwrap();
     assert_eq!(places(&plan), (Gpu, vec![Gpu; 3]));
     assert!(plan.uses_gpu());
@@ -30,7 +30,7 @@ fn in_use(plan: &Plan) -> Vec<Route> {
 }
 
 #[test]
-fn the_routes_in_use_are_those_that_are_allowed_and_offered() {
+fn routes_in_use_are_allowed_and_offered() {
     use Route::{NvjpegGpu, NvjpegHardware, NvjpegHybrid};
     for (allowed, offered, used) in [
         (&Route::ALL[..], &ENGINES[..], &Route::ALL[..]),
@@ -52,7 +52,7 @@ fn the_routes_in_use_are_those_that_are_allowed_and_offered() {
 }
 
 #[test]
-fn decoding_is_on_the_cpu_where_no_route_that_is_allowed_is_offered() {
+fn decoding_is_on_the_cpu_if_no_allowed_route_is_offered() {
     for (allowed, offered) in
         [(&[Route::Cpu], &ENGINES[..]), (&[Route::NvjpegHardware], &[Route::NvjpegHybrid])]
     {
@@ -64,15 +64,17 @@ fn decoding_is_on_the_cpu_where_no_route_that_is_allowed_is_offered() {
         &[Route::NvjpegHardware],
         &[Route::NvjpegGpu, Route::NvjpegHybrid],
     );
-    assert_eq!(
-        refused.unwrap_err().to_string(),
-        "nvJPEG is not available: decode.routes allows nvjpeg-hardware, the device offers nvjpeg-gpu, nvjpeg-hybrid: allow one of \
-         these; decode.placement asks for it: write cpu or auto"
-    );
+    let error = refused.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    let text = error.to_string();
+    for name in ["nvJPEG", "decode.routes", "nvjpeg-hardware", "nvjpeg-gpu, nvjpeg-hybrid"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    assert!(text.contains("decode.placement"), "{text}");
 }
 
 #[test]
-fn threads_that_decode_on_the_cpu_can_be_few() {
+fn threads_that_decode_on_the_cpu_can_be_limited() {
     let with = |most| {
         let mut settings = Settings::default();
         settings.loader.workers = 6.into();
@@ -87,7 +89,7 @@ fn threads_that_decode_on_the_cpu_can_be_few() {
 }
 
 #[test]
-fn what_comes_before_an_operator_on_the_cpu_is_on_the_cpu_too() {
+fn operators_before_one_on_the_cpu_are_on_the_cpu_too() {
     let plan = placed(AUTO, [AUTO, Placement::Cpu, AUTO], &gpu()).unwrap();
     assert_eq!(places(&plan), (Cpu, vec![Cpu, Cpu, Gpu]));
     assert_eq!(plan.cpu_steps(), 2);
@@ -99,24 +101,21 @@ fn what_comes_before_an_operator_on_the_cpu_is_on_the_cpu_too() {
 }
 
 #[test]
-fn cpu_after_gpu_is_refused_with_both_fixes() {
+fn cpu_after_gpu_is_an_error_that_names_both_fixes() {
     let [cpu, gpu_] = [Placement::Cpu, Placement::Gpu];
     let error = placed(AUTO, [gpu_, AUTO, cpu], &gpu()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "chain: normalize (chain[2]) is on cpu after resize (chain[0]) on gpu; data goes to the gpu \
-         once: put normalize on gpu or resize on cpu"
-    );
+    let has = |error: Error, values: [&str; 4]| {
+        let text = error.to_string();
+        assert!(text.starts_with("chain: "), "{text}");
+        assert!(values.iter().all(|value| text.contains(value)), "{text}");
+    };
+    has(error, ["normalize (chain[2])", "resize (chain[0])", "normalize on gpu", "resize on cpu"]);
     let error = placed(gpu_, [cpu, AUTO, AUTO], &gpu()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "chain: resize (chain[0]) is on cpu after decode (decode) on gpu; data goes to the gpu once: \
-         put resize on gpu or decode on cpu"
-    );
+    has(error, ["resize (chain[0])", "decode (decode)", "resize on gpu", "decode on cpu"]);
 }
 
 #[test]
-fn an_operator_without_cuda_text_is_on_the_cpu_with_all_that_comes_before_it() {
+fn an_operator_without_cuda_text_is_on_the_cpu_with_all_before_it() {
     let plan = |place, before, facts: &Facts| {
         let chain = Chain::new()
             .then_on(before, Resize::to(8, 6))
@@ -143,7 +142,7 @@ fn an_operator_without_cuda_text_is_on_the_cpu_with_all_that_comes_before_it() {
 }
 
 #[test]
-fn a_gpu_that_is_asked_for_and_is_not_there_is_refused_with_the_key() {
+fn a_required_but_missing_gpu_is_an_error_that_names_the_key() {
     let error = placed(AUTO, [AUTO, Placement::Gpu, AUTO], &no_gpu()).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }));
     let text = error.to_string();
@@ -157,7 +156,7 @@ fn a_gpu_that_is_asked_for_and_is_not_there_is_refused_with_the_key() {
 }
 
 #[test]
-fn refusals_name_the_key_and_the_way_out() {
+fn errors_name_the_key_and_the_fix() {
     let zero = Normalize { std: [1.0, 0.0, 1.0], ..Normalize::IMAGENET };
     let chain = Chain::new().then(Resize::to(8, 8)).then(Flip::default()).then(zero);
     assert_eq!(

@@ -1,9 +1,9 @@
-//! What is read of an image for a sample.
+//! The part of an image that a sample needs.
 
 use super::*;
 
 #[test]
-fn a_crop_at_the_head_is_all_that_is_decoded() {
+fn only_a_leading_crop_is_decoded() {
     let chain = Chain::new().then(Crop { x: 100, y: 50, width: 64, height: 32 });
     let plan = plan(&chain, |_| ());
     let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
@@ -25,7 +25,7 @@ fn crops_and_flips_in_a_row_are_one_window() {
 }
 
 #[test]
-fn random_resized_crop_reads_its_own_box_and_nothing_else() {
+fn random_resized_crop_reads_only_its_own_box() {
     let plan = plan(&training(), |_| ());
     let header = header(Size::new(500, 375), Format::Jpeg, 1);
     let mut smaller = 0;
@@ -44,7 +44,7 @@ fn resize_and_center_crop_read_less_than_the_image() {
         Chain::new().then(Resize::shorter(256)).then(feedwater::op::CenterCrop::to(224, 224));
     let plan = plan(&chain, |_| ());
     let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
-    // 256 output rows are 375 input rows, of which 224 are wanted: 328 and the filter's reach on both sides.
+    // 256 output rows are 375 input rows, of which 224 are needed: 328 and the filter's support on both sides.
     for (first, len, whole) in
         [(out.window.x, out.window.width, 500), (out.window.y, out.window.height, 375)]
     {
@@ -55,7 +55,7 @@ fn resize_and_center_crop_read_less_than_the_image() {
 }
 
 #[test]
-fn prescale_takes_the_largest_reduction_that_leaves_the_wanted_size() {
+fn prescale_downscales_as_far_as_the_needed_size_allows() {
     let chain = Chain::new().then(RandomResizedCrop::to(224, 224));
     let with = plan(&chain, |settings| settings.decode.prescale = true);
     let without = plan(&chain, |_| ());
@@ -96,7 +96,7 @@ fn only_a_jpeg_whose_first_operator_resamples_is_reduced() {
 }
 
 #[test]
-fn the_stored_window_is_the_upright_window_turned_back() {
+fn the_stored_window_is_the_upright_window_rotated_back() {
     let chain = Chain::new().then(Crop { x: 10, y: 20, width: 30, height: 40 });
     let upright = plan(&chain, |_| ());
     let size = Size::new(200, 100);
@@ -119,7 +119,7 @@ fn the_stored_window_is_the_upright_window_turned_back() {
 }
 
 #[test]
-fn a_reduced_image_is_turned_after_the_reduction() {
+fn a_downscaled_image_is_rotated_after_downscaling() {
     let chain = Chain::new().then(Resize::to(20, 30));
     let plan = plan(&chain, |settings| settings.decode.prescale = true);
     let out = sample(&plan, &header(Size::new(1001, 501), Format::Jpeg, 8), 0);
@@ -130,7 +130,7 @@ fn a_reduced_image_is_turned_after_the_reduction() {
 }
 
 #[test]
-fn an_image_over_max_pixels_is_refused_and_one_at_the_limit_is_not() {
+fn an_image_over_max_pixels_is_an_error_and_one_at_the_limit_is_not() {
     let plan = plan(&training(), |settings| settings.limits.max_pixels = 10_000);
     let header = |width, height| {
         let size = Size::new(width, height);
@@ -142,9 +142,9 @@ fn an_image_over_max_pixels_is_refused_and_one_at_the_limit_is_not() {
     assert_eq!(fault.problem, "101x100 is 10100 pixels, limits.max_pixels is 10000");
 }
 
-/// Nothing of the sample before is left in the memory of the next.
+/// Nothing of the previous sample remains in a reused sample plan.
 #[test]
-fn a_sample_plan_that_is_filled_again_is_as_good_as_new() {
+fn a_reused_sample_plan_equals_a_new_one() {
     let plan = plan(&evaluation(), |settings| settings.decode.prescale = true);
     let headers = [(900, 700, 6), (31, 47, 1), (500, 375, 3)];
     let mut reused = SamplePlan::default();

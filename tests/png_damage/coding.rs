@@ -1,20 +1,20 @@
-//! zlib's data and PNG's chunks, made byte by byte.
+//! zlib streams and PNG chunks, built byte by byte.
 
-/// Kind and content.
+/// Type and content of a chunk.
 pub type Chunk = ([u8; 4], Vec<u8>);
 
 pub const HEAD: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// How zlib's data are coded.
+/// Coding of zlib data.
 #[derive(Clone, Copy)]
 pub enum Coding {
-    /// Plain bytes.
+    /// Stored blocks.
     Stored,
-    /// The fixed Huffman codes, whose symbols do not end with bytes.
+    /// Fixed Huffman codes, whose symbols are not byte-aligned.
     Fixed,
 }
 
-/// Bits of a deflate stream, first one lowest.
+/// Bits of a deflate stream, lowest bit first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl Bits {
         }
     }
 
-    /// A symbol of the fixed code for literals and lengths; codes begin with their highest bit.
+    /// Appends a symbol of the fixed code for literals and lengths; codes start with their highest bit.
     fn symbol(&mut self, symbol: u32) {
         let (code, bits) = match symbol {
             0..144 => (0x30 + symbol, 8),
@@ -69,7 +69,7 @@ pub fn zlib(data: &[u8], coding: Coding) -> Vec<u8> {
     [&[0x78, 1][..], &body, &adler(data)].concat()
 }
 
-/// As many letters, in as few bytes as it takes.
+/// Compresses this many letters into as few bytes as possible.
 pub fn letters(count: usize) -> Vec<u8> {
     let mut bits = Bits::default();
     bits.push(0b011, 3);

@@ -1,16 +1,16 @@
-//! Damaged PNGs, in groups. Every byte is made here, so that no library's version changes them.
+//! Damaged PNGs in groups. Every byte is built here, so that no library version changes them.
 
 use std::slice::from_ref;
 
 use crate::coding::{Chunk, Coding, HEAD, file, letters, stored, zlib};
 
-/// Files of one sort of damage.
+/// Files with one kind of damage.
 pub struct Group {
     pub name: String,
     pub files: Vec<Vec<u8>>,
 }
 
-/// Columns, rows and steps of the passes of an interlaced image.
+/// First column and row, and steps, of the passes of an interlaced image.
 const PASSES: [[u32; 4]; 7] = [
     [0, 0, 8, 8],
     [4, 0, 8, 8],
@@ -21,7 +21,7 @@ const PASSES: [[u32; 4]; 7] = [
     [0, 1, 1, 2],
 ];
 
-/// An image whose every row has another filter.
+/// An image in which every row uses another filter.
 #[derive(Clone, Copy)]
 struct Image {
     name: &'static str,
@@ -47,14 +47,14 @@ impl Image {
         (*b"IHDR", [&width.to_be_bytes()[..], &height.to_be_bytes(), &tail].concat())
     }
 
-    /// What is before the pixels.
+    /// Returns the chunks before the pixels.
     fn start(&self) -> Vec<Chunk> {
         let colors: Vec<u8> = (0..16u8).flat_map(|it| [it * 16, 255 - it, it * it]).collect();
         let palette = (self.color == 3).then_some((*b"PLTE", colors));
         [self.head()].into_iter().chain(palette).collect()
     }
 
-    /// Rows as they are stored, with their filters.
+    /// Returns the rows as stored, with their filters.
     fn rows(&self) -> Vec<Vec<u8>> {
         let samples = [1, 0, 3, 1, 2, 0, 4][usize::from(self.color)];
         let passes = if self.interlaced { &PASSES[..] } else { &[[0, 0, 1, 1]] };
@@ -81,7 +81,7 @@ fn noise(mut state: u32) -> impl FnMut() -> u8 {
     }
 }
 
-/// The image with other pixels' data, in so many chunks, one of them empty where there are several.
+/// Returns the image with other pixel data in this many chunks, one of them empty if there are several.
 fn with_data(image: &Image, data: &[u8], parts: usize) -> Vec<Chunk> {
     let mut chunks = image.start();
     let size = data.len().div_ceil(parts).max(1);
@@ -108,7 +108,7 @@ fn named(image: &Image, what: &str) -> String {
     format!("{}-{way}-{width}x{height}/{what}", image.name)
 }
 
-/// The same chunks with some of those that say nothing of pixels, before and behind them.
+/// Returns the chunks with some ancillary ones before and after the pixels.
 fn with_others(chunks: &[Chunk]) -> Vec<Chunk> {
     let profile = [b"name\0\0", &zlib(b"profile", Coding::Fixed)[..]].concat();
     let text = [b"key\0\0", &zlib(b"text", Coding::Fixed)[..]].concat();
@@ -131,7 +131,7 @@ fn with_others(chunks: &[Chunk]) -> Vec<Chunk> {
     start.chain(behind).chain(end.iter().cloned()).collect()
 }
 
-/// Cut behind every byte, and every byte changed.
+/// Truncation after every byte, and a change of every byte.
 fn bytes(groups: &mut Vec<Group>) {
     let mut all = |name: &str, file: &[u8]| {
         let mut group = |what: &str, files| {
@@ -162,7 +162,7 @@ fn bytes(groups: &mut Vec<Group>) {
     }
 }
 
-/// Every byte of the pixels' data changed, with the chunk's checksum made again.
+/// Changes of every byte of the pixel data, with a correct chunk checksum.
 fn redone(groups: &mut Vec<Group>) {
     for (kind, interlaced) in [(2, false), (2, true), (3, false), (3, true), (5, false), (5, true)]
     {
@@ -182,7 +182,7 @@ fn redone(groups: &mut Vec<Group>) {
     }
 }
 
-/// Chunks without checksum, with a wrong one, lost, twice, and in another order.
+/// Chunks without checksum, with a wrong one, missing, repeated, and reordered.
 fn chunks(groups: &mut Vec<Group>) {
     for (kind, interlaced) in [(2, false), (2, true), (3, false), (3, true)] {
         let image = image(kind, interlaced, (7, 6));
@@ -214,7 +214,7 @@ fn chunks(groups: &mut Vec<Group>) {
     }
 }
 
-/// Data that end with any row, inside one, or behind the image, and zlib's checksum apart.
+/// Data that end after any row, within one, or after the image, with and without zlib's checksum.
 fn data(groups: &mut Vec<Group>) {
     let sizes = [(7, 6), (1, 1), (1, 5), (5, 1), (3, 2), (9, 9)];
     for (interlaced, kind) in
@@ -243,7 +243,7 @@ fn data(groups: &mut Vec<Group>) {
                 let tail =
                     |bytes: &[u8]| file(&with_data(&image, &[&packed[..], bytes].concat(), 1));
                 group("garbage", (1..5).map(|more| tail(&vec![9; more])).collect());
-                // The last bytes in a chunk of their own, right and wrong, and rows lost before them.
+                // The last bytes in a separate chunk, correct and wrong, with rows missing before them.
                 let apart = |packed: &[u8], last: usize, wrong: u8| {
                     let (body, end) = packed.split_at(packed.len() - last);
                     let end = end.iter().map(|byte| byte ^ wrong).collect::<Vec<_>>();
@@ -266,15 +266,15 @@ fn data(groups: &mut Vec<Group>) {
     }
 }
 
-/// Pillow reads 64 KiB at once. The checksum at the end of zlib's data is before, across and behind the end of such a read.
+/// Pillow reads 64 KiB at once. zlib's checksum ends before, across and after the end of such a read.
 fn reads(groups: &mut Vec<Group>) {
     let size =
         |columns| Image { name: "gray", size: (columns, 1), bits: 8, color: 0, interlaced: false };
     for wrong in [0, 1] {
         for interlaced in [false, true] {
             let of = |behind: u32| {
-                // A row has its filter, and an interlaced row is four. A block of stored bytes takes eleven more, of which the
-                // checksum is the last four.
+                // A row has one filter byte, and an interlaced row four. A stored block has eleven bytes of overhead, of which
+                // the last four are the checksum.
                 let filters = if interlaced { 4 } else { 1 };
                 let image = Image { interlaced, ..size((64 << 10) + behind - 11 - filters) };
                 let rows = vec![0; (image.size.0 + filters) as usize];
@@ -289,7 +289,7 @@ fn reads(groups: &mut Vec<Group>) {
     }
 }
 
-/// Chunks that say nothing of pixels, of every length, before and behind the pixels.
+/// Ancillary chunks of every length, before and after the pixels.
 fn others(groups: &mut Vec<Group>) {
     const NAMES: [&[u8; 4]; 22] = [
         b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"iCCP", b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tRNS",
@@ -321,7 +321,7 @@ fn others(groups: &mut Vec<Group>) {
     }
 }
 
-/// Long texts and profiles, and other contents that Pillow looks at.
+/// Long texts and profiles, and other contents that Pillow parses.
 fn contents(groups: &mut Vec<Group>) {
     const MOST: usize = 1 << 20;
     let image = image(2, false, (7, 6));
@@ -378,7 +378,7 @@ fn contents(groups: &mut Vec<Group>) {
     }
 }
 
-/// Numbers, sizes and places of frames.
+/// Sequence numbers, sizes and positions of frames.
 fn animations(groups: &mut Vec<Group>) {
     let image = image(2, false, (7, 6));
     let [head, pixels, end] = whole(&image, Coding::Fixed, 1).try_into().unwrap();
@@ -418,7 +418,7 @@ fn animations(groups: &mut Vec<Group>) {
         }
     }
     groups.push(Group { name: "animations".into(), files });
-    // What Pillow takes: the image's own chunk holds a part of it, or there is only an animation.
+    // Files that Pillow accepts: the default image is a part of the animation, or there is only an animation.
     let small = self::image(2, false, (5, 6));
     let small = self::whole(&small, Coding::Fixed, 1).swap_remove(1);
     let parts = [0, 2]
@@ -431,7 +431,7 @@ fn animations(groups: &mut Vec<Group>) {
     groups.push(Group { name: "animation-of-a-part".into(), files: part.into() });
 }
 
-/// Headers whose checksum is right.
+/// Headers with a correct checksum.
 fn headers(groups: &mut Vec<Group>) {
     for interlaced in [false, true] {
         let image = image(2, interlaced, (7, 6));
@@ -460,7 +460,7 @@ fn headers(groups: &mut Vec<Group>) {
     }
 }
 
-/// All groups, always the same.
+/// Returns all groups, always the same.
 pub fn all() -> Vec<Group> {
     let mut groups = Vec::new();
     for make in [bytes, redone, chunks, data, reads, others, contents, animations, headers] {

@@ -1,6 +1,6 @@
-//! Damaged PNGs: what Pillow takes is taken where the decode is not strict, with its pixels, and what it refuses is refused.
+//! Damaged PNGs: files that Pillow accepts are decoded to the same pixels in tolerant mode, and files that it rejects are errors.
 //!
-//! `tests/golden/png_damage.txt` has Pillow's outcomes; `tests/golden/png_damage.py` makes it.
+//! `tests/golden/png_damage.txt` has Pillow's outcomes; `tests/golden/png_damage.py` writes it.
 
 mod coding;
 mod files;
@@ -34,11 +34,11 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes)[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Files that Pillow refuses and that are taken: all pixels are there, behind them the data of zlib are damaged in a way that the
-/// `png` crate does not see, and no checksum of a chunk tells.
+/// Files that Pillow rejects but feedwater accepts: all pixels are present, and the zlib data after them are damaged in a way
+/// that neither the `png` crate nor a chunk checksum detects.
 const UNSEEN: [(&str, usize); 1] = [("rgba-interlaced-7x6/fixed/data-xor-ff", 192)];
 
-/// Pixels, and the damage that was passed over.
+/// Pixels, and the tolerated damage.
 type Outcome = Result<(Vec<u8>, Option<Tolerated>), DataError>;
 
 fn decode(bytes: &[u8], strict: bool) -> Outcome {
@@ -61,7 +61,7 @@ fn decode_window(bytes: &[u8], strict: bool, header: &Header, window: Roi) -> Ou
     Ok((pixels, decoder.tolerated()))
 }
 
-/// Whether the upper left and the lower right of a damaged image are the same as in the whole.
+/// Whether the upper left and the lower right part of a damaged image equal the whole.
 fn parts_are_the_same(bytes: &[u8], pixels: &[u8]) -> bool {
     let header = Header::parse_as(bytes, false).unwrap();
     let Size { width, height } = header.size;
@@ -77,7 +77,7 @@ fn parts_are_the_same(bytes: &[u8], pixels: &[u8]) -> bool {
     })
 }
 
-/// An outcome in words.
+/// Describes an outcome.
 fn told(outcome: &Outcome) -> String {
     match outcome {
         Ok((pixels, tolerated)) => format!("{} ({tolerated:?})", digest(pixels)),
@@ -85,7 +85,7 @@ fn told(outcome: &Outcome) -> String {
     }
 }
 
-/// Outcomes by group: the digest of Pillow's pixels, or [`REFUSED`], once per file.
+/// Returns outcomes by group: the digest of Pillow's pixels or [`REFUSED`] for each file.
 fn golden() -> Vec<(String, String, Vec<String>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/png_damage.txt");
     let text = fs::read_to_string(path).unwrap();
@@ -106,7 +106,7 @@ fn golden() -> Vec<(String, String, Vec<String>)> {
 fn outcomes_and_pixels_are_pillows() {
     let golden = golden();
     let groups = files::all();
-    assert_eq!(groups.len(), golden.len(), "the table is not of these files: make it again");
+    assert_eq!(groups.len(), golden.len(), "the table does not match these files: write it again");
     let mut wrong = Vec::new();
     let (mut taken, mut refused) = (0, 0);
     let mut decisions = DECISIONS.map(|_| 0);
@@ -117,7 +117,7 @@ fn outcomes_and_pixels_are_pillows() {
         assert_eq!(
             digest(&files.concat()),
             *digest_of_files,
-            "{name}: the files changed, make the table again"
+            "{name}: the files changed, write the table again"
         );
         assert_eq!(files.len(), expected.len(), "{name}");
         for (at, (bytes, expected)) in files.iter().zip(expected).enumerate() {
@@ -136,7 +136,7 @@ fn outcomes_and_pixels_are_pillows() {
                 continue;
             }
             if UNSEEN.contains(&(name, at)) {
-                assert!(expected == REFUSED && found.is_ok(), "{name} {at} is seen now");
+                assert!(expected == REFUSED && found.is_ok(), "{name} {at} is detected now");
                 continue;
             }
             if shown(&found) != *expected {
@@ -146,9 +146,9 @@ fn outcomes_and_pixels_are_pillows() {
             if let Ok((pixels, Some(_))) = &found
                 && !parts_are_the_same(bytes, pixels)
             {
-                complain("a part is not as in the whole".into());
+                complain("a part differs from the whole".into());
             }
-            // Strict takes what there is nothing to say of, and no other.
+            // Strict mode accepts exactly the files without any damage.
             let sound = matches!(found, Ok((_, None)));
             if sound != strict.is_ok() || strict.is_ok() && shown(&strict) != *expected {
                 complain(format!("strict {}, else {}", told(&strict), told(&found)));
@@ -161,8 +161,8 @@ fn outcomes_and_pixels_are_pillows() {
     assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
 }
 
-/// How the table is made: `cargo test --test png_damage -- --ignored --nocapture`, then
-/// `python tests/golden/png_damage.py FILE` with the file that this prints.
+/// Writes the files for the table: `cargo test --test png_damage -- --ignored --nocapture`, then `python
+/// tests/golden/png_damage.py FILE` with the file that this prints.
 #[test]
 #[ignore = "writes files for tests/golden/png_damage.py"]
 fn write_files() {

@@ -1,9 +1,9 @@
-//! What is chosen, and what it is measured by.
+//! The chosen windows, and how measurements are taken.
 
 use super::*;
 
 #[test]
-fn the_choice_is_nearly_the_best_there_is_within_fifty_batches_and_does_not_swing() {
+fn the_window_is_nearly_optimal_within_fifty_batches_and_stable() {
     let mut bad = Vec::new();
     for mix in mixes() {
         let (run, automatic) = automatic(&mix);
@@ -14,32 +14,32 @@ fn the_choice_is_nearly_the_best_there_is_within_fifty_batches_and_does_not_swin
             let window = automatic.at(span.0);
             let changes = automatic.changes(span);
             println!(
-                "  {share:.3} of the best, {best:.0} samples/s, which {shortest} reach; {window} after 50 batches, then {changes} changes"
+                "  {share:.3} of the best, {best:.0} samples/s, which a window of {shortest} reaches; {window} after 50 batches, then {changes} changes"
             );
             if share < 0.95 || changes > 3 {
                 bad.push(format!("{}: {share:.3}, {changes} changes", mix.name));
             }
         }
         let (least, most) = automatic.least_most;
-        assert_eq!(most, mix.most(), "{}: it begins with the most", mix.name);
+        assert_eq!(most, mix.most(), "{}: it begins with the maximum", mix.name);
         assert!(mix.workers.min(mix.most()) <= least, "{}: {least}", mix.name);
     }
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// The window after 50 batches of a mix of one phase.
+/// Returns the window after 50 batches of a mix with one phase.
 fn window(mix: &Mix) -> usize {
     automatic(mix).1.at(50)
 }
 
 #[test]
-fn where_the_consumer_limits_the_window_is_what_requests_need() {
+fn if_the_consumer_limits_the_window_is_what_requests_need() {
     let far = |mean: f64, cv: f64| {
         let world = World { request: (mean, cv), step: (160.0, 0.1), ..world() };
         Mix { workers: 4, connections: 128, ..mix("200 samples a second", world) }
     };
     let windows = [far(1.0, 0.3), far(50.0, 0.3), far(200.0, 0.3)].map(|mix| window(&mix));
-    // 200 a second, and so many milliseconds: 0.2, 10 and 40 in flight.
+    // 200 per second at these latencies: 0.2, 10 and 40 in flight.
     assert_eq!(windows[0], 4, "{windows:?}");
     assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
     // At first 128 requests wait for 64 connections, later ones do not.
@@ -52,19 +52,19 @@ fn where_the_consumer_limits_the_window_is_what_requests_need() {
 }
 
 #[test]
-fn more_than_a_storage_serves_is_not_kept_in_flight() {
-    // 400 a second, each 20 ms: 8 in flight.
+fn no_more_is_in_flight_than_the_storage_serves() {
+    // 400 per second, 20 ms each: 8 in flight.
     let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
     let chosen = window(&mix("a rate limit", limited));
     assert!((8..=24).contains(&chosen), "{chosen}");
-    // Whenever that begins: what was measured while it did is not compared.
+    // For any onset of the limit: measurements across the onset are not compared.
     let free = World { request: (20.0, 0.2), ..world() };
     for onset in 250..260 {
         let (_, automatic) = automatic(&then(mix("a limit", free), &[(onset, limited)]));
         let chosen = automatic.at(onset + 60);
         assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
     }
-    // What is as slow since it is far away needs all there are.
+    // Storage that is as slow because it is remote needs the maximum.
     let far = World { request: (320.0, 0.2), ..world() };
     let mix = Mix { connections: 512, ..mix("the same rate", far) };
     let most = mix.most();
@@ -73,7 +73,7 @@ fn more_than_a_storage_serves_is_not_kept_in_flight() {
 }
 
 #[test]
-fn where_measurements_say_little_there_is_the_most() {
+fn noisy_measurements_keep_the_maximum() {
     let lumps = World { stragglers: (20, 600.0), decode: (16.0, 0.3), ..world() };
     let mix = mix("one in fifty takes 600 ms", lumps);
     let (_, automatic) = automatic(&mix);
@@ -93,7 +93,7 @@ fn a_pause_of_the_consumer_changes_nothing() {
 }
 
 #[test]
-fn no_shorter_window_is_tried_while_something_else_is() {
+fn no_shorter_window_is_tried_during_other_tuning() {
     let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
     let mix = mix("a rate limit", limited);
     let mut chooser = Automatic { alone: false, ..Automatic::new(&mix) };
@@ -102,15 +102,16 @@ fn no_shorter_window_is_tried_while_something_else_is() {
 }
 
 #[test]
-fn where_nothing_tells_when_samples_came_nothing_changes() {
+fn without_arrival_times_nothing_changes() {
     let mix = mix("a slow consumer", World { step: (500.0, 0.0), ..world() });
     let mut chooser = Automatic { told: false, ..Automatic::new(&mix) };
     run(&mix, &mut chooser);
     assert!(chooser.decisions.is_empty() && chooser.window() == mix.most());
 }
 
-/// A chooser of at most 100, whose consumer takes a batch of 10 every 0.1 seconds, after this many batches: with how many
-/// workers each, and how long a worker and the consumer waited for it, and how long requests take.
+/// Returns a chooser with a maximum of 100 after this many batches. Its consumer takes a batch of 10 every 0.1 seconds; the
+/// closure gives the workers of each batch, and how long a worker and the consumer waited for it; the last argument is the
+/// request time.
 fn fed(
     batches: usize,
     each: impl Fn(usize) -> (usize, f64),
@@ -133,48 +134,48 @@ fn fed(
 }
 
 #[test]
-fn what_was_asked_for_under_another_window_or_by_other_workers_is_not_measured() {
+fn requests_under_another_window_or_worker_count_are_not_measured() {
     let quiet = |workers: usize| move |_: usize| (workers, 0.0);
-    // What was asked for at first, what had been begun then, the beginning, and five that are measured.
+    // The initial requests, those begun by then, the start, and five measured ones.
     let first = 9 + 2 + 1 + 5;
     assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
     let (chooser, decisions) = fed(first, quiet(2), 0.02);
     assert_eq!((decisions.len(), decisions[0].batch as usize), (1, first), "{decisions:#?}");
-    // 100 a second, 20 ms, and a quarter more.
+    // 100 per second, 20 ms, and a quarter more.
     assert_eq!((chooser.window(), decisions[0].settled), (3, true), "{decisions:#?}");
-    // As much as was asked for and begun before; one more would be seen.
+    // Exactly the requests made and begun before are skipped; one more would be detected.
     let waits = |from: usize, to: usize| {
         let waited = move |number: usize| if (from..to).contains(&number) { 0.08 } else { 0.0 };
         fed(100, move |number| (2, waited(number)), 0.02).1.len()
     };
     assert_eq!((waits(0, 11), waits(first, first + 12)), (1, 1));
-    assert!(waits(first, first + 17) > 1, "longer as soon as that is measured");
+    assert!(waits(first, first + 17) > 1, "larger as soon as that is measured");
     let changing = fed(200, |number| (1 + number / 4 % 2, 0.0), 0.02).1;
-    assert_eq!(changing, [], "never the same workers for long");
+    assert_eq!(changing, [], "the worker count never stays the same for long");
     let (chooser, decisions) = fed(60, |number| (if number < 50 { 2 } else { 30 }, 0.0), 0.02);
-    assert_eq!(chooser.window(), 30, "one for each worker: {decisions:#?}");
-    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "as far as there is room");
+    assert_eq!(chooser.window(), 30, "one per worker: {decisions:#?}");
+    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "up to the maximum");
 }
 
 #[test]
-fn a_window_stays_as_long_as_the_loop_does() {
+fn a_window_is_stable_while_the_loop_is() {
     for mix in mixes().into_iter().filter(|mix| mix.phases.len() == 1) {
         let mix = Mix { batches: 3000, ..mix };
         let (_, automatic) = automatic(&mix);
         let (all, last) = (automatic.changes((50, 3000)), automatic.changes((1500, 3000)));
         println!("{}: {all} changes after 50 batches, {last} after 1500", mix.name);
-        // Each new beginning comes after twice the time of the one before.
+        // Each restart comes after twice the time of the previous one.
         assert!(all <= 12 && last <= 4, "{}: {:#?}", mix.name, automatic.decisions);
     }
 }
 
 #[test]
-fn a_loop_at_the_edge_does_not_swing() {
-    // Late samples cost something in every other measurement, or so.
+fn a_loop_at_the_edge_does_not_oscillate() {
+    // Late samples cost something in about every other measurement.
     let each = |number: usize| (2, if (number / 33).is_multiple_of(2) { 0.01 } else { 0.0 });
     let (_, decisions) = fed(4000, each, 0.9);
     assert!(decisions.len() <= 12, "{decisions:#?}");
-    // 100 a second, and 0.9 seconds.
+    // 100 per second and 0.9 seconds.
     let settled = |it: &&PrefetchDecision| it.settled;
     assert!(decisions.iter().filter(settled).all(|it| it.window == 100), "{decisions:#?}");
 }

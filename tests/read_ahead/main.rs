@@ -1,4 +1,4 @@
-//! How many samples are fetched ahead, on storages that are simulated: what is chosen against the best there is.
+//! The prefetch window on simulated storages: the chosen window against the optimum.
 
 mod choice;
 
@@ -11,29 +11,29 @@ use feedwater::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 #[derive(Clone)]
 struct Mix {
     name: &'static str,
-    /// `storage.connections`; the most are twice as many.
+    /// Value of `storage.connections`; the maximum window is twice as large.
     connections: usize,
     workers: usize,
     batch: usize,
     slots: usize,
-    /// What holds from a batch on; the first from 0 on.
+    /// Conditions from a batch on; the first phase starts at 0.
     phases: Vec<(usize, World)>,
     batches: usize,
 }
 
 #[derive(Clone, Copy)]
 struct World {
-    /// Mean and variation of a request, without waiting for others.
+    /// Mean and variation of a request's time, without queueing.
     request: (f64, f64),
-    /// Of a thousand requests so many take so long.
+    /// Number of requests per thousand that take this long instead.
     stragglers: (u64, f64),
-    /// Requests a second that the storage begins; 0 for any number.
+    /// Requests per second that the storage starts; 0 for no limit.
     limit: f64,
-    /// Requests that it works on at a time; 0 for any number.
+    /// Requests that the storage serves at a time; 0 for no limit.
     servers: usize,
     decode: (f64, f64),
     step: (f64, f64),
-    /// Every so many batches the consumer does something else for so long; 0 for never.
+    /// The consumer pauses for this long after every this many batches; 0 for never.
     pause: (usize, f64),
 }
 
@@ -54,7 +54,7 @@ fn mix(name: &'static str, world: World) -> Mix {
     Mix { name, connections: 64, workers: 8, batch: 32, slots: 3, phases, batches: 250 }
 }
 
-/// With what comes from these batches on.
+/// Adds phases that begin at these batches.
 fn then(mut mix: Mix, later: &[(usize, World)]) -> Mix {
     mix.phases.extend(later);
     mix.batches = later.last().unwrap().0 + 250;
@@ -140,13 +140,13 @@ impl Mix {
         2 * self.connections
     }
 
-    /// Begin, after 50 batches, and end of each phase.
+    /// Returns start, settled start (50 batches later) and end of each phase.
     fn spans(&self) -> Vec<(usize, usize)> {
         let ends = self.phases.iter().skip(1).map(|it| it.0).chain([self.batches]);
         self.phases.iter().zip(ends).map(|((from, _), end)| (from + 50, end)).collect()
     }
 
-    /// The best rate of each span with a window that stays, and that window.
+    /// Returns the best throughput of each phase with a fixed window, and that window.
     fn best(&self) -> Vec<(f64, usize)> {
         let mut windows: Vec<usize> = vec![1];
         while let Some(&last) = windows.last()
@@ -159,7 +159,7 @@ impl Mix {
         let best = |&span: &(usize, usize)| {
             let rate = |run: &Run| run.rate(self.batch, span);
             let best = runs.iter().map(|(_, run)| rate(run)).fold(0.0, f64::max);
-            // The shortest that does.
+            // The shortest sufficient window.
             let (window, _) = runs.iter().find(|(_, run)| rate(run) >= 0.99 * best).unwrap();
             (best, *window)
         };
@@ -167,7 +167,7 @@ impl Mix {
     }
 }
 
-/// Chance without state: from 0 to 1.
+/// Stateless pseudo-random number from 0 to 1.
 fn chance(seed: u64, number: u64) -> f64 {
     let mut x = (seed << 40) ^ number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93_u64] {
@@ -176,7 +176,7 @@ fn chance(seed: u64, number: u64) -> f64 {
     ((x ^ (x >> 32)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Lognormal: its mean and variation, in seconds.
+/// Draws a lognormal time with this mean and variation, in seconds.
 fn draw((mean, cv): (f64, f64), seed: u64, number: u64) -> f64 {
     let (a, b) = (chance(seed, 2 * number), chance(seed, 2 * number + 1));
     let normal = (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
@@ -184,7 +184,7 @@ fn draw((mean, cv): (f64, f64), seed: u64, number: u64) -> f64 {
     1e-3 * mean * (variance.sqrt() * normal - 0.5 * variance).exp()
 }
 
-/// Who chooses.
+/// Strategy that sets the window.
 trait Chooser {
     fn window(&self) -> usize;
     fn handed_out(&mut self) {}
@@ -205,7 +205,7 @@ struct Automatic {
     decisions: Vec<PrefetchDecision>,
     least_most: (usize, usize),
     most: usize,
-    /// Whether anybody tells when samples came, and whether something else is being tried out.
+    /// Whether arrival times are known, and whether other tuning is in progress.
     told: bool,
     alone: bool,
 }
@@ -217,7 +217,7 @@ impl Automatic {
         Self { chooser, decisions: Vec::new(), least_most, most, told: true, alone: true }
     }
 
-    /// How often the window changes between these batches.
+    /// Number of window changes between these batches.
     fn changes(&self, (from, to): (usize, usize)) -> usize {
         let decisions =
             self.decisions.iter().filter(|it| (from..to).contains(&(it.batch as usize)));
@@ -225,7 +225,7 @@ impl Automatic {
         decisions.filter(|it| std::mem::replace(&mut window, it.window) != it.window).count()
     }
 
-    /// The window when so many batches had been taken.
+    /// The window after this many batches.
     fn at(&self, batches: usize) -> usize {
         let before = self.decisions.iter().rfind(|it| it.batch <= batches as u64);
         before.map_or(self.most, |it| it.window)
@@ -250,7 +250,7 @@ impl Chooser for Automatic {
     }
 }
 
-/// When each batch was taken.
+/// Times at which the batches were taken.
 struct Run {
     taken: Vec<f64>,
 }
@@ -261,14 +261,14 @@ impl Run {
     }
 }
 
-/// Times in nanoseconds, so that they are ordered.
+/// Events of the simulation. Times are integers in nanoseconds, so that they are ordered.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The request of a place is answered.
+    /// A position's request is answered.
     Answer(usize),
-    /// A worker is done with a place.
+    /// A worker has finished a position.
     Decoded(usize),
-    /// The consumer gives its batch back.
+    /// The consumer returns its batch.
     Step,
 }
 
@@ -276,25 +276,25 @@ struct Simulation<'a> {
     mix: &'a Mix,
     now: u64,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    /// Places that were handed out, and the next that is asked for.
+    /// Positions handed out, and the next one to request.
     handed_out: usize,
     asked: usize,
-    /// When those were asked for that are not read, and how long they took.
+    /// Request times of unread positions, and how long their requests took.
     requests: HashMap<usize, (u64, Option<u64>)>,
-    /// Those that wait for a connection, and those that have one.
+    /// Positions that wait for a connection, and those that have one.
     queue: VecDeque<usize>,
     in_flight: usize,
-    /// When the storage begins the next, and when each of its servers is free.
+    /// When the storage can start the next request, and when each of its servers is free.
     next_begin: u64,
     servers: BinaryHeap<Reverse<u64>>,
     idle: usize,
-    /// Workers that wait for their place, since then.
+    /// Workers that wait for their position, and since when.
     waiting: HashMap<usize, u64>,
     free_slots: usize,
-    /// Places of each batch that are not done, from the first that is not published on.
+    /// Unfinished positions of each batch, from the first unpublished one on.
     open: VecDeque<usize>,
     published: usize,
-    /// The consumer waits since then.
+    /// Since when the consumer has been waiting.
     asks: Option<u64>,
     taken: Vec<f64>,
 }
@@ -394,7 +394,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Sends what has a connection.
+    /// Sends the requests that have a connection.
     fn send(&mut self) {
         while self.in_flight < self.mix.connections
             && let Some(place) = self.queue.pop_front()
@@ -448,7 +448,7 @@ impl Simulation<'_> {
     }
 }
 
-/// What is chosen, in a run of its own.
+/// Runs the automatic choice on its own.
 fn automatic(mix: &Mix) -> (Run, Automatic) {
     let mut automatic = Automatic::new(mix);
     let run = run(mix, &mut automatic);

@@ -1,4 +1,4 @@
-//! Handles with different settings in one process: each does as it was set, and counts what it does.
+//! Handles with different settings in one process: each uses its own settings and statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use feedwater::storage::RequestEvent;
 use super::loading::images;
 use super::*;
 
-/// A sample at which the plan does not look.
+/// A sample that the plan does not inspect.
 const FAILING: u64 = 1;
 
 fn loader(source: impl Source + 'static) -> Loader {
@@ -27,7 +27,7 @@ fn loader(source: impl Source + 'static) -> Loader {
         .unwrap()
 }
 
-/// Counts the requests that failed.
+/// Counts the failed requests.
 fn failures(storage: &Storage) -> Arc<AtomicUsize> {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
@@ -43,7 +43,7 @@ fn requests(stats: &Stats, path: &str) -> (u64, u64) {
 }
 
 #[test]
-fn two_loaders_at_the_same_time_each_do_as_they_are_set() {
+fn concurrent_loaders_use_their_own_settings() {
     let (server, _guard) = buckets();
     let kept = tempfile::tempdir().unwrap();
     let hasty = StorageSettings {
@@ -72,7 +72,7 @@ fn two_loaders_at_the_same_time_each_do_as_they_are_set() {
         let [one, other] = [one, other].map(|batch| batch.unwrap().to_host().unwrap());
         differ += usize::from(one != other);
     }
-    // The sample that one of them did not ask for again is zeros there.
+    // The sample that one handle did not retry is zeros.
     assert_eq!(differ, 1);
     let [one, other] = [&first, &second].map(Loader::stats);
     assert_eq!((one.faults["unreadable"], other.faults["unreadable"]), (1, 0));
@@ -110,7 +110,7 @@ fn a_loader_counts_each_handle_of_its_parts_once() {
 }
 
 #[test]
-fn the_settings_of_the_handle_hold_whatever_those_of_the_loader_say() {
+fn the_handles_settings_override_those_of_the_loader() {
     let (server, _guard) = buckets();
     let (jpeg, _) = common::jpegs(1).remove(0);
     server.put("/whose/0.jpg", jpeg);

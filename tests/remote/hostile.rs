@@ -1,4 +1,4 @@
-//! Servers that lie, stall and lead astray.
+//! Hostile servers: false answers, stalls and redirects.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use feedwater::storage::{Redirects, RequestEvent};
 
 use super::*;
 
-/// An answer that leads elsewhere.
+/// Returns an answer that redirects.
 fn redirect(status: u16, to: &str) -> Fault {
     Fault::Other(status, format!("Location: {to}\r\n").leak(), "")
 }
@@ -21,7 +21,7 @@ fn read_error(storage: &Storage, url: &str) -> String {
 }
 
 #[test]
-fn no_redirect_takes_a_signed_request_to_another_host() {
+fn redirects_never_take_a_signed_request_to_another_host() {
     let (server, _guard) = buckets();
     let thief = Server::start();
     thief.put("/moved/file", [1]);
@@ -43,7 +43,7 @@ fn no_redirect_takes_a_signed_request_to_another_host() {
     assert!(
         sent.iter().any(|it| it.head.contains(&("x-amz-security-token".into(), "session".into())))
     );
-    // Amazon's own says where the bucket is.
+    // Amazon's own answer names the bucket's region.
     let head = "Location: https://elsewhere.example/\r\nx-amz-bucket-region: eu-north-1\r\n";
     server.fail("/moved/file", [Fault::Other(301, head, "")]);
     let error = read_error(&USUAL, "s3://moved/file");
@@ -58,7 +58,7 @@ fn a_redirect_of_http_stays_at_its_host() {
     other.put("/new", [2; 9]);
     server.put("/new", [1; 9]);
     let (same_host, old) = (set(Redirects::SameHost), server.url("/old"));
-    // One for the length, one for the bytes.
+    // One request for the length, one for the bytes.
     server.fail("/old", [redirect(302, "/new"), redirect(308, &server.url("/new"))]);
     assert_eq!(part(&same_host, &old, 3, 2).unwrap(), [1, 1]);
     assert_eq!(server.log("/new").last().unwrap().range, Some(3..5));
@@ -126,7 +126,7 @@ fn a_user_in_a_url_is_sent_and_never_shown() {
     }
 }
 
-/// A page of a listing, of these names, and with what leads to the next one.
+/// Returns a page of a listing with these names, and the token of the next page.
 fn page(names: &[&str], token: Option<&str>) -> Fault {
     let names = names.iter().map(|name| {
         format!(
@@ -144,7 +144,7 @@ fn page(names: &[&str], token: Option<&str>) -> Fault {
 }
 
 #[test]
-fn a_listing_without_end_or_with_what_is_no_path_is_an_error_with_its_name() {
+fn an_endless_listing_or_one_with_invalid_paths_is_an_error() {
     let (server, _guard) = buckets();
     let html = "<!DOCTYPE html><html><body>Log in</body></html>";
     let cases: [(&str, Vec<Fault>, usize, &str); 9] = [
@@ -173,7 +173,7 @@ fn a_listing_without_end_or_with_what_is_no_path_is_an_error_with_its_name() {
 }
 
 #[test]
-fn a_listing_has_a_bound() {
+fn a_listing_is_bounded() {
     let (server, _guard) = buckets();
     let storage = storage(&StorageSettings { max_listed: 25, ..settings() });
     let put = |number: usize| server.put(&format!("/bounded/{number:02}"), [1]);
@@ -187,11 +187,11 @@ fn a_listing_has_a_bound() {
     ] {
         assert!(error.contains("storage.max_listed"), "{error}");
     }
-    assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names a page");
+    assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names per page");
 }
 
 #[test]
-fn a_page_to_log_in_is_no_object() {
+fn a_login_page_is_not_an_object() {
     let (server, _guard) = buckets();
     let page =
         Fault::Other(200, "Content-Type: text/html; charset=utf-8\r\n", "<html>Log in</html>");
@@ -205,13 +205,13 @@ fn a_page_to_log_in_is_no_object() {
         }
         assert_eq!(server.log("/login/").len(), before + 2, "{url}");
     }
-    // Who asks for a page gets it.
+    // A request for an HTML page gets it.
     server.fail("/login/list.html", [page]);
     assert!(USUAL.read(Path::new(&server.url("/login/list.html"))).is_ok());
 }
 
 #[test]
-fn a_server_that_wants_to_be_left_alone_is() {
+fn a_servers_retry_after_is_respected() {
     let (server, _guard) = buckets();
     let date =
         "Date: Sat, 21 Nov 2026 09:00:00 GMT\r\nRetry-After: Sat, 21 Nov 2026 09:00:01 GMT\r\n";
@@ -236,7 +236,7 @@ fn a_server_that_wants_to_be_left_alone_is() {
 }
 
 #[test]
-fn a_server_that_is_silent_ends_an_opening_soon_and_is_heard_of_at_once() {
+fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
     let stalled = StorageSettings { retries: 100, timeout: 1, open_timeout: 2, ..settings() };
     let (server, _guard) = buckets();
     let storage = storage(&stalled);
@@ -255,10 +255,10 @@ fn a_server_that_is_silent_ends_an_opening_soon_and_is_heard_of_at_once() {
         .err()
         .unwrap()
         .to_string();
-    // Alone each of the 40 files would take 101 attempts of a second.
+    // Alone, each of the 40 files would take 101 attempts of one second.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert!(error.contains("storage.open_timeout") && error.contains("/stalled/"), "{error}");
-    // The largest of a list's files is looked for, and one that does not answer is passed over; a silent server is not.
+    // The largest file of a list is searched; a missing one is skipped, a silent server is an error.
     let text = (0..40).map(|number| format!("{number:02}.jpg\t0\n")).collect::<String>();
     server.put("/stalled/list.txt", text);
     (0..40)

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Images in a bucket, and the same on a disk.
+/// Puts images into a bucket, and the same on disk.
 pub fn images(bucket: &str, count: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, (jpeg, label)) in common::jpegs(count).into_iter().enumerate() {
@@ -20,7 +20,7 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
         .workers(2)
         .seed(3)
         .shuffle(true)
-        // What is given up at the end makes room for what is given up next.
+        // Slots released at the end allow the next ones to be discarded.
         .epochs(Some(epochs as u32))
         .device(DeviceChoice::Cpu)
         .build()
@@ -34,9 +34,9 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
     batches
 }
 
-/// Two workers read one sample at a time: what is more in flight was asked for ahead of them.
+/// Two workers read one sample at a time: further requests in flight are prefetched.
 #[test]
-fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files() {
+fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let local = images("ahead", 60);
     let expected = batches(Directory::open(local.path()).unwrap(), 2);
@@ -45,7 +45,7 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files(
         let storage = storage(&StorageSettings { connections, ..settings() });
         let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
-        // The plan looks at sixteen, fewer at a time than are fetched ahead.
+        // The plan inspects sixteen, fewer at a time than are prefetched.
         BUCKETS.gather(16, fewest);
         assert!(batches(source, 2) == expected);
         let most = BUCKETS.most_in_flight();
@@ -54,9 +54,9 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files(
     BUCKETS.latency(Duration::ZERO);
 }
 
-/// Forty milliseconds for each batch of five, from a server that is 30 ms away: four are in flight then.
+/// 40 ms for each batch of five, from a server with a latency of 30 ms: four requests are in flight then.
 #[test]
-fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
+fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let local = images("chosen", 60);
     let storage = storage(&StorageSettings { connections: 32, ..settings() });
@@ -89,17 +89,17 @@ fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
     drop(fixed);
 
     let loader = build(directory("s3://chosen", &storage).unwrap(), true);
-    assert_eq!(loader.read_ahead().unwrap().window, 64, "generous at first");
+    assert_eq!(loader.read_ahead().unwrap().window, 64, "large at first");
     let step = Duration::from_millis(40);
     let first = epochs(&loader, 5, step);
     let report = loader.read_ahead().unwrap();
-    // 125 a second, 30 ms, and room for a machine that has other things to do.
+    // 125 per second, 30 ms, and a margin for a busy machine.
     assert!(report.window <= 32 && report.decisions[0].batch <= 50, "{report:#?}");
     assert!(report.decisions.iter().any(|it| it.why.contains("requests take")), "{report:#?}");
     assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
     BUCKETS.forget("/chosen/");
     let last = epochs(&loader, 3, step);
-    // Besides those ahead the two that the workers have.
+    // In addition to the prefetched ones, the two that the workers have.
     let report = loader.read_ahead().unwrap();
     let longest = report.decisions.iter().map(|it| it.window).max().unwrap();
     let most = BUCKETS.most_in_flight();
@@ -109,19 +109,19 @@ fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
 }
 
 #[test]
-fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
+fn a_dropped_loader_cancels_its_requests() {
     let (_, _guard) = buckets();
     images("hanging", 64);
     let storage = storage(&StorageSettings { timeout: 30, ..settings() });
     let source = directory("s3://hanging", &storage).unwrap();
     for index in (0..64).filter(|index| index % 4 != 0) {
-        // All but those that the plan looks at.
+        // All but those that the plan inspects.
         let path = source.path(index).to_str().unwrap().replace("s3:/", "");
         BUCKETS.fail(&path, [Fault::Hang; 8]);
     }
     let builder = Loader::builder(source, common::training()).batch(5).workers(2).shuffle(false);
     let loader = builder.device(DeviceChoice::Cpu).build().unwrap();
-    // Until the workers wait for what never comes.
+    // Wait until the workers wait for answers that never come.
     while BUCKETS.log("/hanging/").iter().filter(|it| it.method == "GET").count() < 16 + 40 {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -131,7 +131,7 @@ fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
 }
 
 #[test]
-fn the_footprint_has_what_is_fetched_ahead() {
+fn the_footprint_includes_prefetched_samples() {
     let (_, _guard) = buckets();
     let local = images("footprint", 12);
     let rows = |source: Directory| {

@@ -1,4 +1,4 @@
-//! What `storage`, the sources and the loader say of URLs, on a server of the tests' own that fails where it is told to.
+//! Remote storage, sources and loaders, on a test server with injected failures.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,15 +26,15 @@ use feedwater::storage::{Storage, StorageSettings};
 
 use servers::{Fault, Server};
 
-/// Enough to be sent again three times, within a second and a half.
+/// Settings with three retries within a second and a half.
 fn settings() -> StorageSettings {
     StorageSettings { retries: 3, timeout: 1, ..Default::default() }
 }
 
-/// How late the server answers is the same for all tests: who changes it does so alone.
+/// The server's latency is the same for all tests: a test that changes it runs alone.
 static LATENCY: RwLock<()> = RwLock::new(());
 
-/// The one server for `s3://`, `gs://` and `az://`, since the environment names it.
+/// The one server for `s3://`, `gs://` and `az://`, because environment variables name it.
 #[allow(unsafe_code)]
 static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     let server = Server::start();
@@ -54,23 +54,23 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
         ("AZURE_SKIP_SIGNATURE", "true"),
     ];
     for (name, value) in variables {
-        // SAFETY: every test comes here before it does anything else, and nothing else reads the environment meanwhile.
+        // SAFETY: every test calls this first, and nothing else reads the environment meanwhile.
         unsafe { std::env::set_var(name, value) };
     }
     server
 });
 
-/// A handle with the usual settings, for all tests that need no others.
+/// Handle with the usual settings, for all tests without their own.
 static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
 
-/// A handle with these settings, which keeps no tables in the user's cache.
+/// Returns a handle with these settings that stores no indices in the user's cache.
 fn storage(settings: &StorageSettings) -> Storage {
     LazyLock::force(&BUCKETS);
     let directory = tempfile::tempdir().unwrap().keep();
     Storage::with_cache_directory(settings, directory).unwrap()
 }
 
-/// The buckets' server, which answers at once for as long as the guard lives.
+/// Returns the bucket server, which answers at once while the guard lives.
 fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {
     let guard = LATENCY.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     (&BUCKETS, guard)
@@ -105,7 +105,7 @@ fn read(source: &dyn Source, index: u64) -> Result<Vec<u8>, (Reason, String)> {
     Ok(page.bytes().to_vec())
 }
 
-/// Names of a folder tree in which every rule of a listing matters.
+/// Names of a folder tree that covers every rule of a listing.
 const TREE: [&str; 12] = [
     "beside.txt",
     "cat/b.jpg",
@@ -122,7 +122,7 @@ const TREE: [&str; 12] = [
 ];
 
 #[test]
-fn a_directory_in_a_bucket_is_what_it_is_on_a_disk() {
+fn a_directory_in_a_bucket_equals_one_on_disk() {
     let (server, _guard) = buckets();
     let root = tempfile::tempdir().unwrap();
     for (number, name) in TREE.iter().enumerate() {
@@ -131,7 +131,7 @@ fn a_directory_in_a_bucket_is_what_it_is_on_a_disk() {
         fs::write(&path, [number as u8; 3]).unwrap();
         server.put(&format!("/tree/train/{name}"), [number as u8; 3]);
     }
-    // What consoles put there for a folder, and what only begins with the same letters.
+    // Placeholder objects that consoles create for a folder, and names with a common prefix.
     server.put("/tree/train/cat/", []);
     server.put("/tree/train", []);
     server.put("/tree/train-2/x.jpg", [1]);
@@ -166,12 +166,12 @@ fn a_directory_in_a_bucket_is_what_it_is_on_a_disk() {
 }
 
 #[test]
-fn a_listing_goes_on_where_a_page_fails() {
+fn a_listing_continues_after_failed_pages() {
     let (server, _guard) = buckets();
     for number in 0..35 {
         server.put(&format!("/paged/{number:02}.jpg"), [number]);
     }
-    // More often than one request is sent again, and now and then a page comes.
+    // More failures than one request has retries, with a successful page now and then.
     let page = Fault::Late(Duration::ZERO);
     let broken = [Fault::Status(503), Fault::Cut(10)];
     server.fail("/paged", [broken[0], page, broken[0], broken[1], page, broken[1], Fault::Close]);
@@ -182,7 +182,7 @@ fn a_listing_goes_on_where_a_page_fails() {
 }
 
 #[test]
-fn an_object_that_changed_since_the_listing_is_a_sample_that_cannot_be_read() {
+fn an_object_changed_since_the_listing_is_an_unreadable_sample() {
     let (server, _guard) = buckets();
     server.put("/relisted/a.jpg", [1, 2, 3]);
     let source = directory("s3://relisted", &USUAL).unwrap();
@@ -193,7 +193,7 @@ fn an_object_that_changed_since_the_listing_is_a_sample_that_cannot_be_read() {
 }
 
 #[test]
-fn a_list_may_lie_behind_a_url_and_name_others() {
+fn a_list_may_be_remote_and_name_other_urls() {
     let (server, _guard) = buckets();
     server.put("/lists/images/a b.jpg", [1]);
     server.put("/lists/b.jpg", [2]);
@@ -215,7 +215,7 @@ fn a_list_may_lie_behind_a_url_and_name_others() {
     let source = list(server.url("/lists/large.txt"), &USUAL).unwrap();
     let fault = source.read(0, &mut page, 99).unwrap_err();
     assert_eq!(fault.to_string(), "oversized: 100 bytes, limits.max_file_bytes is 99");
-    // The same where it was asked for before, and the whole of it where more is allowed then.
+    // The same if it was requested before, and the whole object if the later limit allows it.
     let mut read_after = |held: u64, limit: u64| {
         let expected = source.expect(0, held).unwrap();
         expected(&mut page, limit).map(|()| page.bytes().len())
@@ -227,7 +227,7 @@ fn a_list_may_lie_behind_a_url_and_name_others() {
 }
 
 #[test]
-fn record_files_are_walked_once_and_then_read_a_range_for_a_sample() {
+fn record_files_are_indexed_once_and_then_read_by_range() {
     let (server, _guard) = buckets();
     let names = ["train-00000-of-00002", "train-00001-of-00002"];
     for name in names {
@@ -257,7 +257,7 @@ fn record_files_are_walked_once_and_then_read_a_range_for_a_sample() {
         assert!(
             ranges.len() == 8 && ranges.iter().all(|it| it.method == "GET" && it.range.is_some())
         );
-        // The table is in the cache's directory: nothing but the length is asked for again.
+        // The index is in the cache directory: only the length is requested again.
         server.forget("/records/tf/");
         TfRecord::open_with(paths, &settings, &USUAL).unwrap();
         let again = server.log("/records/tf/");
@@ -278,7 +278,7 @@ fn record_files_are_walked_once_and_then_read_a_range_for_a_sample() {
 }
 
 #[test]
-fn bits_that_turn_on_the_way_are_found_by_the_record_s_checksum() {
+fn bits_flipped_in_transit_are_detected_by_the_record_checksum() {
     let (server, _guard) = buckets();
     server.put("/flipped/file", golden("train-00000-of-00002"));
     let paths = [server.url("/flipped/file").into()];

@@ -1,4 +1,4 @@
-//! Single requests, and what becomes of them.
+//! Single requests and their failures.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn an_empty_file_is_read_without_a_request_for_its_bytes() {
 }
 
 #[test]
-fn a_request_that_fails_by_the_way_is_sent_again() {
+fn a_request_with_a_transient_failure_is_retried() {
     let (server, _guard) = buckets();
     let bytes = some_bytes(50_000);
     let faults = [
@@ -52,7 +52,7 @@ fn a_request_that_fails_by_the_way_is_sent_again() {
         Fault::Hang,
         Fault::Short(1),
         Fault::OtherRange,
-        // A second and what so many bytes may take are over.
+        // A second, plus the time allowed for this many bytes, has passed.
         Fault::Slow(1_000, Duration::from_millis(100)),
     ];
     for (number, fault) in faults.into_iter().enumerate() {
@@ -66,7 +66,7 @@ fn a_request_that_fails_by_the_way_is_sent_again() {
         assert_eq!(buffer, bytes[10_000..], "{fault:?}");
         assert_eq!(server.log(&path).len(), 3, "{fault:?}: one for the length, two for the bytes");
     }
-    // What is merely slow is not.
+    // A merely slow answer is not retried.
     for fault in
         [Fault::Late(Duration::from_millis(300)), Fault::Slow(10_000, Duration::from_millis(20))]
     {
@@ -80,7 +80,7 @@ fn a_request_that_fails_by_the_way_is_sent_again() {
 }
 
 #[test]
-fn a_request_is_given_up_after_the_last_try() {
+fn a_request_fails_after_the_last_retry() {
     let (server, _guard) = buckets();
     server.put("/down/file", [1]);
     server.fail("/down/file", [Fault::Status(503); 4]);
@@ -91,7 +91,7 @@ fn a_request_is_given_up_after_the_last_try() {
 }
 
 #[test]
-fn nobody_at_the_other_end_is_an_error_after_the_last_try() {
+fn a_refused_connection_is_an_error_after_the_last_retry() {
     let _buckets = buckets();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,7 +102,7 @@ fn nobody_at_the_other_end_is_an_error_after_the_last_try() {
 }
 
 #[test]
-fn a_request_that_is_refused_is_an_error_at_once_that_says_what_to_do() {
+fn a_rejected_request_is_an_immediate_error_with_advice() {
     let (server, _guard) = buckets();
     for (status, words) in [
         (400, "400"),
@@ -126,7 +126,7 @@ fn a_request_that_is_refused_is_an_error_at_once_that_says_what_to_do() {
 }
 
 #[test]
-fn a_file_that_changes_is_an_error_and_never_a_mixture() {
+fn a_changed_file_is_an_error_and_never_mixed() {
     let (server, _guard) = buckets();
     let path = "/changed/file";
     for url in [server.url(path), "s3://changed/file".into()] {
@@ -140,7 +140,7 @@ fn a_file_that_changes_is_an_error_and_never_a_mixture() {
 }
 
 #[test]
-fn a_server_that_knows_no_ranges_gives_whole_files_only() {
+fn a_server_without_ranges_serves_whole_files_only() {
     let _buckets = buckets();
     let server = Server::start();
     server.whole_files_only();
@@ -153,7 +153,7 @@ fn a_server_that_knows_no_ranges_gives_whole_files_only() {
 }
 
 #[test]
-fn what_is_no_url_of_a_known_kind_is_an_error_with_the_way_out() {
+fn unknown_urls_are_errors_with_advice() {
     let _buckets = buckets();
     for (url, words) in [
         ("ftp://host/file", "write s3://, gs://"),

@@ -1,4 +1,4 @@
-//! Certificates: a server of one's own is trusted where the settings say so, and no other is.
+//! Certificates: a private server is trusted only if the settings say so.
 
 use std::io::Write;
 
@@ -14,20 +14,20 @@ fn https(server: &Server) -> String {
 }
 
 #[test]
-fn a_server_with_a_certificate_of_a_named_authority_is_read() {
+fn a_certificate_of_a_configured_authority_is_trusted() {
     let storage = storage(&with_authority());
     let server = Server::start_tls("good");
     server.put("/file", some_bytes(100_000));
     let url = https(&server);
     assert_eq!(part(&storage, &url, 70_000, 500).unwrap(), some_bytes(100_000)[70_000..70_500]);
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
-    // The same address by another name that the certificate has.
+    // The same address by another name in the certificate.
     let url = url.replace("127.0.0.1", "localhost");
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
 }
 
 #[test]
-fn a_certificate_that_is_not_good_is_an_error_at_once_that_says_why() {
+fn an_invalid_certificate_is_an_immediate_error_with_the_reason() {
     for (trusted, certificate, words) in [
         (settings(), "good", "storage.ca_file"),
         (with_authority(), "other", "another host name"),
@@ -44,7 +44,7 @@ fn a_certificate_that_is_not_good_is_an_error_at_once_that_says_why() {
 }
 
 #[test]
-fn a_server_without_tls_and_a_file_without_certificates_are_named() {
+fn a_server_without_tls_and_a_file_without_certificates_are_errors() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/file", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Objects follow the chain: each sentence above `annotation`, against pycocotools and torchvision (tests/golden/coco.py),
-//! against the pixels that the operators move, and through the loader.
+//! Objects under the chain's transforms: the documented behaviour of `annotation`, against pycocotools and torchvision
+//! (tests/golden/coco.py), against the pixels that operators move, and through the loader.
 
 use crate::common;
 use std::fs;
@@ -39,7 +39,7 @@ fn object(bbox: BoundingBox, segmentation: Option<Segmentation>) -> Object {
     Object { id: 1, category: 0, bbox, area: 1.0, crowd: false, segmentation }
 }
 
-/// Lengths of runs down the columns, background first, of a mask in rows.
+/// Run lengths of a mask in column order, background first.
 fn runs(mask: &[u8], size: Size) -> Vec<u64> {
     let (mut lengths, mut last) = (vec![0], 0);
     for x in 0..size.width {
@@ -56,7 +56,7 @@ fn runs(mask: &[u8], size: Size) -> Vec<u64> {
 }
 
 #[test]
-fn masks_of_an_image_that_nothing_moved_are_those_of_pycocotools() {
+fn masks_of_an_unmoved_image_equal_pycocotools() {
     let coco = Coco::open(golden("instances.json"), &CocoSettings::default()).unwrap();
     let expected = read("masks.json");
     let mut seen = 0;
@@ -74,7 +74,7 @@ fn masks_of_an_image_that_nothing_moved_are_those_of_pycocotools() {
     assert_eq!(seen, expected.as_object().unwrap().len());
 }
 
-/// What a chain of one operator after another makes of an image of this size.
+/// Returns the view after a chain of operators on an image of this size.
 fn view(size: Size, operators: &[Arc<dyn AnyOperator>]) -> View {
     let (mut trace, mut size) = (Trace::new(size), size);
     for (place, operator) in operators.iter().enumerate() {
@@ -87,7 +87,7 @@ fn view(size: Size, operators: &[Arc<dyn AnyOperator>]) -> View {
 }
 
 #[test]
-fn boxes_are_those_of_torchvision() {
+fn boxes_equal_torchvision() {
     let (mut kept, mut gone) = (0, 0);
     for case in read("boxes.json").as_array().unwrap() {
         let steps = case["steps"].as_array().unwrap().iter().map(|step| -> Arc<dyn AnyOperator> {
@@ -134,9 +134,9 @@ fn boxes_are_those_of_torchvision() {
     assert!(kept > 700 && gone > 100, "{kept} {gone}");
 }
 
-/// An operator that moved pixels and did not say so would be seen here: red is the column, green the row.
+/// An operator that moved pixels without reporting it would fail here: red is the column, green the row.
 #[test]
-fn every_operator_tells_where_it_moves_pixels() {
+fn every_operator_reports_where_it_moves_pixels() {
     let size = Size::new(61, 47);
     let pixel = |at: u64| [4 * (at % 61) as u8, 5 * (at / 61) as u8, 0];
     let pixels = (0..size.pixels()).flat_map(pixel).collect();
@@ -157,8 +157,8 @@ fn every_operator_tells_where_it_moves_pixels() {
             operator.demand(&mut params, wanted, &mut table);
             let mut out = HostImage::new(PixelType::U8, output.window());
             operator.reference(&params, &table, &src, &mut out);
-            let HostImage::U8(out) = out else { panic!("bytes were promised") };
-            // A pixel of the image, and what a filter smears at an edge.
+            let HostImage::U8(out) = out else { panic!("expected bytes") };
+            // A pixel of the image, and the blur of a filter at an edge.
             let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);
             for y in 0..output.height {
                 for x in 0..output.width {
@@ -167,7 +167,7 @@ fn every_operator_tells_where_it_moves_pixels() {
                     let [red, green, _] = out.pixel(x, y);
                     let place = format!("{operator:?}, {x}, {y}");
                     if !(left < cx && cx < right && top < cy && cy < bottom) {
-                        // The fills of the examples.
+                        // Fill values of the examples.
                         let fills = [[0, 0], [1, 128], [7, 7]];
                         assert!(fills.contains(&[red, green]), "{place} is not fill");
                         continue;
@@ -182,9 +182,9 @@ fn every_operator_tells_where_it_moves_pixels() {
 }
 
 #[test]
-fn run_lengths_give_each_pixel_the_one_in_which_its_centre_lies() {
+fn run_lengths_are_sampled_at_pixel_centres() {
     let stored = Size::new(4, 3);
-    // Down the columns: 1 1 0, 0 1 1, 0 0 0, 1 0 1.
+    // In column order: 1 1 0, 0 1 1, 0 0 0, 1 0 1.
     let runs = RunLengths::new(stored, [0, 2, 2, 2, 3, 1, 1, 1]).unwrap();
     let made = |view: View, orientation: Orientation| {
         let outline = Some(Segmentation::Runs(runs.clone()));
@@ -205,14 +205,14 @@ fn run_lengths_give_each_pixel_the_one_in_which_its_centre_lies() {
     let mut padded = whole;
     padded.crop((3, 2), Size::new(2, 2));
     assert_eq!(made(padded, Orientation::UPRIGHT), [1, 0, 0, 0]);
-    // Stored on its side (EXIF 6): its first column is the first row, from right to left.
+    // Stored rotated (EXIF 6): its first column is the first row, from right to left.
     let upright = View::new(Size::new(3, 4));
     let turned = made(upright, Orientation::from_exif(6));
     assert_eq!(turned, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1]);
 }
 
 #[test]
-fn what_a_crop_cut_off_is_in_no_mask() {
+fn parts_outside_a_crop_are_in_no_mask() {
     let square = vec![vec![[0.0, 0.0], [8.0, 0.0], [8.0, 8.0], [0.0, 8.0]]];
     let bbox = BoundingBox::new(0.0, 0.0, 8.0, 8.0);
     let mut view = View::new(Size::new(8, 8));
@@ -228,7 +228,7 @@ fn what_a_crop_cut_off_is_in_no_mask() {
     assert_eq!(objects[0].visible, 4.0 / 64.0);
 }
 
-/// A JPEG with an EXIF orientation.
+/// Returns a JPEG with an EXIF orientation.
 fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     let tiff = [b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[orientation][..]];
     let exif = [&tiff.concat()[..], &[0; 6]].concat();
@@ -236,7 +236,7 @@ fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     [&jpeg[..2], &[0xff, 0xe1], &len, &exif, &jpeg[2..]].concat()
 }
 
-/// A folder with images of these stored sizes and orientations, each with a box `[4, 6, 20, 10]`, and one in its corner.
+/// Creates images of these stored sizes and orientations, each with a box `[4, 6, 20, 10]`, and one in its corner.
 fn set(sizes: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
     let root = tempfile::tempdir().unwrap();
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
@@ -276,7 +276,7 @@ fn batches(builder: LoaderBuilder) -> Vec<Batch> {
 }
 
 #[test]
-fn boxes_come_with_the_batch_and_a_reduction_by_the_decoder_changes_none() {
+fn boxes_come_with_the_batch_and_do_not_depend_on_downscaling_in_the_decoder() {
     let sizes = [(200, 160), (320, 240), (77, 80), (640, 480)];
     let sizes = sizes.map(|(width, height)| (Size::new(width, height), 1)).repeat(6);
     let chain = || {
@@ -319,7 +319,7 @@ fn boxes_come_with_the_batch_and_a_reduction_by_the_decoder_changes_none() {
 }
 
 #[test]
-fn positions_are_of_the_stored_pixels_or_of_the_upright_image() {
+fn positions_refer_to_the_stored_or_to_the_upright_image() {
     let size = Size::new(64, 48);
     let first = |coordinates: Frame, orientation: bool, exif: u8, stored: Size| {
         let settings = CocoSettings { coordinates, ..Default::default() };
@@ -336,7 +336,7 @@ fn positions_are_of_the_stored_pixels_or_of_the_upright_image() {
         batches(builder(coco, chain).orientation(orientation))[0].objects(0)[0].bbox.xywh()
     };
     assert_eq!(first(Frame::Stored, true, 1, size), [4.0, 6.0, 20.0, 10.0]);
-    // Turned clockwise: what was 6 from the top is 6 from the right.
+    // Rotated clockwise: 6 from the top becomes 6 from the right.
     assert_eq!(first(Frame::Stored, true, 6, size), [48.0 - 16.0, 4.0, 10.0, 20.0]);
     assert_eq!(first(Frame::Stored, true, 3, size), [64.0 - 24.0, 48.0 - 16.0, 20.0, 10.0]);
     assert_eq!(first(Frame::Stored, false, 6, size), [4.0, 6.0, 20.0, 10.0]);
@@ -344,7 +344,7 @@ fn positions_are_of_the_stored_pixels_or_of_the_upright_image() {
 }
 
 #[test]
-fn an_image_that_is_not_what_was_annotated_cannot_be_used() {
+fn an_image_that_does_not_match_its_annotation_is_unusable() {
     let stored = Size::new(64, 48);
     let side = Orientation::from_exif(6);
     let words = |frame: Frame, size: Option<Size>, turned: bool| {

@@ -1,4 +1,4 @@
-//! Each sentence above `Beton`, on files that ffcv wrote (tests/golden/beton.py), as they are and damaged on purpose.
+//! The documented behaviour of `Beton`, on files written by ffcv (tests/golden/beton.py), intact and damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 const LABELS: [i64; 6] = [7, 0, -3, 1 << 40, 5, 6];
 const FIELD: usize = 1 + 16 + 1024;
-/// Fields of the files besides `fields.beton`.
+/// Number of fields of the files besides `fields.beton`.
 const FIELDS: usize = 2;
-/// Where the table of samples begins in them.
+/// Offset of their table of samples.
 const TABLE: usize = 24 + FIELDS * FIELD;
-/// Bytes from sample to sample in them: an image, padding, and a number; or a number, and an image, and padding.
+/// Bytes per row: an image, padding, and a number; or a number, an image, and padding.
 const ROW: usize = 24;
 
 fn golden(name: &str) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap()
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -42,7 +42,7 @@ fn open_with(path: &Path, image: Option<&str>, label: Option<&str>) -> Result<Be
     Beton::open(&[path.into()], &settings)
 }
 
-/// The words of a refusal of a file with these bytes, from the byte on.
+/// Returns an error's text for a file with these bytes, from the byte position on.
 fn refused(bytes: &[u8]) -> String {
     let root = folder(&[("a.beton", bytes)]);
     let error = open(root.path()).err().unwrap().to_string();
@@ -57,7 +57,7 @@ fn read(source: &Beton, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// An image of tests/golden/beton.py as it comes out if it is raw.
+/// Returns an image of tests/golden/beton.py as it is read if it is raw.
 fn raw(name: &str, number: u32) -> Vec<u8> {
     let head = format!("P6\n{} {}\n255\n", 16 + 5 * number, 12 + 3 * number);
     [head.as_bytes(), &golden(&format!("{name}.{number}"))].concat()
@@ -67,7 +67,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// The file with another number in it.
+/// Returns the file with another number in it.
 fn with(bytes: &[u8], at: usize, number: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + number.len()].copy_from_slice(number);
@@ -75,7 +75,7 @@ fn with(bytes: &[u8], at: usize, number: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_ffcv_wrote_is_read_sample_for_sample() {
+fn files_written_by_ffcv_are_read_sample_by_sample() {
     for (name, count, first_jpeg) in [("raw", 5, 5), ("jpg", 5, 0), ("smart", 6, 3)] {
         let file = format!("{name}.beton");
         let root = folder(&[(&file, &golden(&file))]);
@@ -123,7 +123,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 }
 
 #[test]
-fn fields_are_chosen_by_type_where_there_is_one_and_by_name_where_there_are_several() {
+fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
     let root = folder(&[("a.beton", &golden("fields.beton"))]);
     let words = |image, label| {
         let error = open_with(root.path(), image, label).err().unwrap().to_string();
@@ -171,7 +171,7 @@ fn fields_are_chosen_by_type_where_there_is_one_and_by_name_where_there_are_seve
 
 /// A name of more than 16 bytes is written, and found, by its first 16.
 #[test]
-fn names_are_cut_as_the_writer_cuts_them() {
+fn names_are_truncated_like_the_writer_does() {
     let name = b"an image of a cat";
     let bytes = with(&golden("raw.beton"), 25, &name[..16]);
     let root = folder(&[("a.beton", &bytes)]);
@@ -180,9 +180,9 @@ fn names_are_cut_as_the_writer_cuts_them() {
 }
 
 #[test]
-fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_an_image_is_refused() {
+fn a_file_without_labels_has_minus_one_and_one_without_images_is_an_error() {
     let whole = golden("raw.beton");
-    // The number becomes an array, which has the same place.
+    // The number becomes an array, at the same position.
     let root = folder(&[("a.beton", &with(&whole, 24 + FIELD, &[4]))]);
     assert_eq!(open(root.path()).unwrap().label(0), -1);
     let words = refused(&with(&whole, 24, &[3]));
@@ -199,18 +199,18 @@ fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_an_image_is_re
     }
 }
 
-/// The file `raw.beton` with its label field as a `FloatField` of these values.
+/// Returns `raw.beton` with a `FloatField` of these values as its label.
 fn with_floats(values: [f64; 5]) -> Vec<u8> {
     let floats = with(&golden("raw.beton"), 24 + FIELD, &[0]);
     (0..5).fold(floats, |bytes, row| {
-        // An image has 13 bytes, and a number begins at a multiple of 8.
+        // An image has 13 bytes, and a number is aligned to 8.
         with(&bytes, TABLE + ROW * row + 16, &values[row].to_le_bytes())
     })
 }
 
 #[test]
 fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_value() {
-    // As ffcv wrote it.
+    // As written by ffcv.
     let root = folder(&[("a.beton", &golden("fields.beton"))]);
     let source = open_with(root.path(), Some("image"), Some("a name longer than 16 bytes"));
     let source = source.unwrap_or_else(|error| panic!("{error}"));
@@ -220,7 +220,7 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
     let root = folder(&[("a.beton", &with_floats([3.0, -0.0, -7.0, most, -most]))]);
     let labels = |source: Beton| [0, 1, 2, 3, 4].map(|index| source.label(index));
     let expected = [3, 0, -7, 1 << 53, -(1 << 53)];
-    // Once from the file, once from the table beside it.
+    // Once from the file, once from the index beside it.
     for _ in 0..2 {
         assert_eq!(labels(open(root.path()).unwrap()), expected);
         assert_eq!(labels(open_with(root.path(), None, Some("label")).unwrap()), expected);
@@ -246,7 +246,7 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
 }
 
 #[test]
-fn the_table_is_kept_beside_the_file() {
+fn the_index_is_stored_beside_the_file() {
     let root = folder(&[("a.beton", &golden("smart.beton"))]);
     drop(open(root.path()).unwrap());
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
@@ -317,9 +317,9 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     }
 }
 
-/// An image that both tables say is where no image can be.
+/// An image at a position that both tables state but that no image can have.
 #[test]
-fn an_image_lies_within_a_page_between_the_tables() {
+fn an_image_must_lie_within_a_page_between_the_tables() {
     let whole = golden("raw.beton");
     let table = u64_at(&whole, 16) as usize;
     let first = u64_at(&whole, TABLE + 5);
@@ -348,9 +348,9 @@ fn an_image_lies_within_a_page_between_the_tables() {
     }
 }
 
-/// The fields of a sample without bytes have the pointer of the one behind them.
+/// Fields of a sample without bytes have the pointer of the next field.
 #[test]
-fn allocations_without_bytes_are_passed_over() {
+fn allocations_without_bytes_are_skipped() {
     let whole = golden("jpg.beton");
     let table = u64_at(&whole, 16) as usize;
     let mut empty = whole[table..table + 24].to_vec();
@@ -369,13 +369,13 @@ fn allocations_without_bytes_are_passed_over() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_wherever_it_is_cut() {
+fn a_truncated_file_is_an_error_at_any_length() {
     for name in ["raw.beton", "jpg.beton"] {
         let whole = golden(name);
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a.beton");
         let table = u64_at(&whole, 16) as usize;
-        // Every byte of what is read when a file is opened; of arguments and pixels every thirteenth.
+        // Every byte that is read on opening; every thirteenth of arguments and pixels.
         let everywhere = (0..whole.len()).step_by(13);
         for len in
             (0..64).chain(TABLE - 20..TABLE + 5 * ROW).chain(everywhere).chain(table..whole.len())
@@ -388,7 +388,7 @@ fn a_cut_file_is_an_error_wherever_it_is_cut() {
     }
 }
 
-/// Flips in the tables give an error or samples that lie in the file; in the data, other pixels.
+/// Flips in the tables give an error or samples within the file; in the data, other pixels.
 #[test]
 fn a_flipped_byte_is_an_error_or_a_sample_of_the_file() {
     let whole = golden("smart.beton");
@@ -417,7 +417,7 @@ fn a_flipped_byte_is_an_error_or_a_sample_of_the_file() {
             }
         }
     }
-    // What can change unnoticed are names, labels, padding, and the sides of JPEGs.
+    // Names, labels, padding, and the dimensions of JPEGs can change undetected.
     assert!(errors > 200 && sound > 60, "{errors} {sound}");
 }
 
@@ -438,9 +438,9 @@ fn a_pipeline_file_names_fields() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Any numbers in the head, the tables and the types: a source whose samples are in the file, or an error.
+    /// Any numbers in the header, tables and types give a source whose samples are in the file, or an error.
     #[test]
-    fn whatever_the_tables_say_the_answer_is_a_source_or_an_error(
+    fn any_tables_give_a_source_or_an_error(
         edits in prop::collection::vec(
             (
                 prop_oneof![

@@ -1,4 +1,4 @@
-//! Each sentence above `Coco`, on a file in COCO's form (tests/golden/coco.py) and on files made here to be wrong.
+//! The documented behaviour of `Coco`, on a file in COCO's format (tests/golden/coco.py) and on invalid files built here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn open(json: &str, settings: &CocoSettings) -> Result<Coco, Error> {
     Coco::open(path, settings)
 }
 
-/// One image of 8x6, with these annotations.
+/// Opens one image of 8x6 with these annotations.
 fn with(annotations: &Value) -> Result<Coco, Error> {
     let images = json!([{"id": 1, "file_name": "1.jpg", "width": 8, "height": 6}]);
     let categories = json!([{"id": 3, "name": "cat"}]);
@@ -37,7 +37,7 @@ fn with(annotations: &Value) -> Result<Coco, Error> {
     open(&all.to_string(), &CocoSettings::default())
 }
 
-/// The one annotation with these fields besides those that it must have.
+/// Opens one annotation with these fields besides the required ones.
 fn one(fields: Value) -> Result<Coco, Error> {
     let mut annotation = json!({"id": 77, "image_id": 1, "category_id": 3, "bbox": [0, 0, 1, 1]});
     annotation.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -45,11 +45,11 @@ fn one(fields: Value) -> Result<Coco, Error> {
 }
 
 fn words<T>(result: Result<T, Error>) -> String {
-    result.err().expect("it must be refused").to_string()
+    result.err().expect("expected an error").to_string()
 }
 
 #[test]
-fn samples_are_the_images_and_objects_their_annotations_in_the_order_of_the_file() {
+fn samples_are_images_and_objects_annotations_in_file_order() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
     let all: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let coco = Coco::open(&path, &CocoSettings::default()).unwrap();
@@ -102,7 +102,7 @@ fn categories_are_numbered_in_the_order_of_their_ids() {
 }
 
 #[test]
-fn images_lie_beside_the_file_or_in_the_folder_of_the_settings() {
+fn images_are_beside_the_file_or_in_the_configured_folder() {
     let json =
         json!({"images": [{"id": 1, "file_name": "x/1.jpg"}, {"id": 2, "file_name": "2.jpg"}]});
     let (root, path) = folder(&json.to_string());
@@ -121,11 +121,11 @@ fn images_lie_beside_the_file_or_in_the_folder_of_the_settings() {
 }
 
 #[test]
-fn images_without_annotations_are_kept_or_left_out() {
+fn images_without_annotations_are_included_or_skipped() {
     let images: Vec<_> =
         (0..5).map(|id| json!({"id": id, "file_name": format!("{id}.jpg")})).collect();
     let annotation = |id: i64, image: i64| json!({"id": id, "image_id": image, "category_id": 3, "bbox": [id, 0, 1, 1]});
-    // Before the images, and not in their order.
+    // Before the images, and in another order.
     let text = format!(
         "{{\"annotations\": {}, \"categories\": [{{\"id\": 3}}], \"images\": {}}}",
         json!([annotation(1, 3), annotation(2, 1), annotation(3, 3)]),
@@ -155,7 +155,7 @@ fn images_without_annotations_are_kept_or_left_out() {
 }
 
 #[test]
-fn what_may_be_left_out_has_a_value() {
+fn optional_fields_have_defaults() {
     let coco = one(json!({"bbox": [1, 2, 3, 2.5]})).unwrap();
     let object = &coco.objects(0)[0];
     assert_eq!((object.area, object.crowd, &object.segmentation), (7.5, false, &None));
@@ -169,7 +169,7 @@ fn what_may_be_left_out_has_a_value() {
 }
 
 #[test]
-fn outlines_that_cover_nothing_are_left_out() {
+fn empty_outlines_are_skipped() {
     for polygons in [json!([]), json!([[1, 2, 3, 4]]), json!([[]])] {
         let coco = one(json!({"segmentation": polygons})).unwrap();
         assert_eq!(coco.objects(0)[0].segmentation, None);
@@ -183,7 +183,7 @@ fn outlines_that_cover_nothing_are_left_out() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error_with_the_id() {
+fn invalid_annotations_are_errors_that_name_the_id() {
     for (fields, expected) in [
         (json!({"bbox": [1, 2, 3]}), "annotation 77 has a bbox of 3 numbers, must be 4"),
         (json!({"bbox": [1, 2, -3, 4]}), "annotation 77 has a bbox of negative size"),
@@ -240,7 +240,7 @@ fn what_cannot_be_is_an_error_with_the_id() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error_with_the_place() {
+fn invalid_json_is_an_error_with_the_location() {
     let deep = format!("{{\"annotations\": {}", "[".repeat(1 << 20));
     let nested = format!("{{\"info\": {}", "[".repeat(1 << 20));
     let box_of = |number: &str| {
@@ -267,9 +267,9 @@ fn what_is_no_json_is_an_error_with_the_place() {
     assert!(matches!(missing, Err(Error::Io { .. })));
 }
 
-/// Whatever the damage: an error, or objects that can be placed and filled, in time and in the memory of what is there.
+/// Any damage gives an error, or objects that can be placed and filled in bounded time and memory.
 #[test]
-fn damaged_files_are_refused_or_read() {
+fn damaged_files_are_errors_or_are_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
     let whole = fs::read(path).unwrap();
     let (_root, path) = folder("");
@@ -288,7 +288,7 @@ fn damaged_files_are_refused_or_read() {
                 let at = random(bytes.len());
                 bytes[at] = b"0123456789-.e[]{},:\"x "[random(22)];
             }
-            // Digits for digits: most of these are still JSON.
+            // Digits replaced by digits: most of these are still JSON.
             _ => {
                 for byte in bytes.iter_mut().filter(|byte| byte.is_ascii_digit()) {
                     if random(8000) == 0 {
@@ -310,9 +310,9 @@ fn damaged_files_are_refused_or_read() {
     assert!((20..280).contains(&read), "{read} of 300 were read");
 }
 
-/// As COCO's own: 80 coordinates of two decimals and a box make some 450 bytes of JSON.
+/// As in COCO: 80 coordinates of two decimals and a box are about 450 bytes of JSON.
 #[test]
-fn an_annotation_takes_two_bytes_or_so_for_each_number() {
+fn an_annotation_needs_about_two_bytes_per_number() {
     const COUNT: usize = 2000;
     let annotations: Vec<_> = (0..COUNT)
         .map(|id| {
@@ -332,9 +332,9 @@ fn an_annotation_takes_two_bytes_or_so_for_each_number() {
 }
 
 proptest! {
-    /// The characters are those of counts, so that most texts get far.
+    /// The characters are those of counts, so that most texts are parsed far.
     #[test]
-    fn no_text_of_counts_does_more_than_be_refused(text in "[0-o]{0,40}", width in 0u32..200, height in 0u32..200) {
+    fn no_text_of_counts_causes_more_than_an_error(text in "[0-o]{0,40}", width in 0u32..200, height in 0u32..200) {
         let size = Size::new(width, height);
         if let Ok(runs) = RunLengths::from_compressed(size, text.as_bytes()) {
             prop_assert!(runs.lengths().sum::<u64>() <= size.pixels());
@@ -343,7 +343,7 @@ proptest! {
 }
 
 #[test]
-fn the_folder_of_the_images_is_relative_to_the_pipeline_file_or_else_to_the_annotations() {
+fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations() {
     let (root, path) = folder(&json!({"images": [{"id": 1, "file_name": "a.jpg"}]}).to_string());
     let put = |folder: &str| {
         fs::create_dir_all(root.path().join(folder)).unwrap();
@@ -354,7 +354,7 @@ fn the_folder_of_the_images_is_relative_to_the_pipeline_file_or_else_to_the_anno
     let text = "[source]\ncoco = \"marks/a.json\"\nimages = \"train\"\n";
     let open = || {
         let pipeline = Pipeline::from_toml(text, root.path()).unwrap();
-        // What is written out means the same in another folder.
+        // The serialized text means the same in another folder.
         let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
         let location = |pipeline: Pipeline| pipeline.source.open().map(|it| it.location(0));
         let (one, two) = (location(pipeline), location(again));
@@ -363,7 +363,7 @@ fn the_folder_of_the_images_is_relative_to_the_pipeline_file_or_else_to_the_anno
         one
     };
     let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
-        panic!("there is no such folder")
+        panic!("the folder does not exist")
     };
     assert_eq!(key, "source.images");
     for tried in ["train".into(), root.path().to_path_buf(), root.path().join("marks")] {
@@ -373,7 +373,7 @@ fn the_folder_of_the_images_is_relative_to_the_pipeline_file_or_else_to_the_anno
     let at = |folder: &str| root.path().join(folder).join("a.jpg").to_str().unwrap().to_string();
     assert_eq!(open().unwrap(), at("marks/train"));
     put("train");
-    assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder comes first");
+    assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder takes precedence");
     fs::remove_file(at("train")).unwrap();
     let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
         panic!("no image is there")
@@ -409,7 +409,7 @@ fn texts_and_lists_are_bounded() {
 }
 
 #[test]
-fn a_pipeline_file_names_it() {
+fn a_pipeline_file_can_name_it() {
     let (root, _) = folder(&json!({"images": [{"id": 1, "file_name": "a"}]}).to_string());
     let text = "[source]\ncoco = \"a.json\"\nimages = \"x\"\nskip_empty = false\ncoordinates = \"upright\"";
     fs::create_dir(root.path().join("x")).unwrap();

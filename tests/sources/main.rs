@@ -1,4 +1,4 @@
-//! Every source: what it reads, what it refuses, and how sources are combined.
+//! Every source: samples, errors, and combinations.
 
 mod annotation;
 mod beton;

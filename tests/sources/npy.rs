@@ -1,4 +1,4 @@
-//! Each sentence above `Npy`, on files that NumPy wrote (tests/golden/npy.py) and on files made here to be wrong.
+//! The documented behaviour of `Npy`, on files written by NumPy (tests/golden/npy.py) and on invalid files built here.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(golden_folder().join(name)).unwrap()
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -39,7 +39,7 @@ fn open_with(path: impl Into<PathBuf>, labels: &str) -> Result<Npy, Error> {
     Npy::open(&[path.into()], &NpySettings { labels: labels.into() })
 }
 
-/// The words of a refusal of a file with these bytes.
+/// Returns the error's text for a file with these bytes.
 fn refused(bytes: &[u8]) -> String {
     let root = folder(&[("x.npy", bytes)]);
     let error = open(root.path().join("x.npy")).err().unwrap().to_string();
@@ -48,7 +48,7 @@ fn refused(bytes: &[u8]) -> String {
     words.into()
 }
 
-/// The size of a sample and its pixels, of gray ones the first channel.
+/// Returns the size of a sample and its pixels; the first channel of grey ones.
 fn read(source: &Npy, index: u64) -> Result<(Size, Vec<u8>), Reason> {
     let mut page = HostPage::default();
     source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
@@ -66,7 +66,7 @@ fn read(source: &Npy, index: u64) -> Result<(Size, Vec<u8>), Reason> {
     Ok((header.size, pixels))
 }
 
-/// A file of version 1.0 with this header, and so many bytes behind it.
+/// Builds a file of version 1.0 with this header, followed by these bytes.
 fn file(header: &str, elements: &[u8]) -> Vec<u8> {
     let len = (header.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), elements].concat()
@@ -97,7 +97,7 @@ fn labels_are_relative_to_the_pipeline_file_or_else_to_the_stacks() {
 }
 
 #[test]
-fn what_numpy_wrote_is_read_sample_for_sample() {
+fn files_written_by_numpy_are_read_sample_by_sample() {
     for (name, size, samples) in [
         ("rgb-1", Size::new(7, 5), 4),
         ("rgb-2", Size::new(7, 5), 4),
@@ -142,7 +142,7 @@ fn labels_are_integers_of_any_size_and_byte_order() {
         for name in names {
             let labels = golden(&format!("labels-{name}.npy"));
             let root = folder(&[("x.npy", &rgb), ("y.npy", &labels)]);
-            // Relative to the folder of the first stack, or absolute; the file of labels is no stack.
+            // Relative to the folder of the first stack, or absolute; the label file is not a stack.
             for labels in [Path::new("y.npy"), &root.path().join("y.npy")] {
                 let source = open_with(root.path(), labels.to_str().unwrap()).unwrap();
                 assert_eq!(source.len(), 4);
@@ -153,7 +153,7 @@ fn labels_are_integers_of_any_size_and_byte_order() {
 }
 
 #[test]
-fn several_stacks_and_several_files_of_labels_follow_one_another() {
+fn several_stacks_and_label_files_are_concatenated() {
     let root = folder(&[
         ("b.npy", &golden("gray.npy")),
         ("a.npy", &golden("rgb-1.npy")),
@@ -176,7 +176,7 @@ fn several_stacks_and_several_files_of_labels_follow_one_another() {
 }
 
 #[test]
-fn labels_that_do_not_fit_are_refused() {
+fn labels_that_do_not_fit_are_errors() {
     let words = |labels: &[u8]| {
         let root = folder(&[("x.npy", &golden("rgb-1.npy")), ("y.npy", labels)]);
         open_with(root.path().join("x.npy"), "y.npy").err().unwrap().to_string()
@@ -206,7 +206,7 @@ fn labels_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn what_is_no_stack_is_refused_with_what_to_write_instead() {
+fn unsupported_arrays_are_errors_with_advice() {
     for (name, words) in [
         ("refused-fortran.npy", "is in Fortran's order; write np.ascontiguousarray of it"),
         ("refused-float.npy", "have type <f4, read is |u1: write the pixels as np.uint8, 0 to 255"),
@@ -237,7 +237,7 @@ fn what_is_no_stack_is_refused_with_what_to_write_instead() {
 }
 
 #[test]
-fn headers_that_python_reads_alike_are_read_and_others_are_errors_with_the_byte() {
+fn headers_are_parsed_like_in_python_and_others_are_errors_with_the_byte() {
     for header in [
         "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1, 5)}",
         "{\"shape\" :(2,1,5,),'fortran_order':False ,\"descr\":\"|u1\"}  \n\n",
@@ -278,7 +278,7 @@ fn headers_that_python_reads_alike_are_read_and_others_are_errors_with_the_byte(
 }
 
 #[test]
-fn absurd_shapes_are_errors_and_take_no_memory() {
+fn absurd_shapes_are_errors_and_allocate_nothing() {
     for (shape, words) in [
         ("(3, 1, 5)", "15 bytes should be here, the file ends at 83"),
         ("(1, 1, 5)", "byte 78: 5 bytes behind an array of shape (1, 1, 5): one array a file"),
@@ -301,9 +301,9 @@ fn absurd_shapes_are_errors_and_take_no_memory() {
     assert!(refused(&newer).starts_with("byte 6: version 4.0 of .npy; read are 1.0, 2.0 and 3.0"));
 }
 
-/// One read where the planes fit into the buffer, and three for each piece of them where they do not.
+/// One read if the planes fit into the buffer, and three reads for each piece of them otherwise.
 #[test]
-fn planes_become_pixels_whatever_their_size() {
+fn planes_of_any_size_become_pixels() {
     for (width, height) in [(1, 1), (128, 128), (127, 129), (129, 127), (300, 200), (40_000, 1)] {
         let plane = width * height;
         let planes: Vec<u8> =
@@ -317,14 +317,14 @@ fn planes_become_pixels_whatever_their_size() {
         if (width, height) != (1, 1) {
             assert!(found.unwrap().1 == expected, "{width}x{height}");
         } else {
-            // Where both could be meant the channels are last: gray images of one column.
+            // If the shape is ambiguous, the channels are last: grey images of one column.
             assert_eq!(found.unwrap(), (Size::new(1, 3), planes[3..].to_vec()));
         }
     }
 }
 
 #[test]
-fn a_cut_file_is_an_error_wherever_it_is_cut() {
+fn a_truncated_file_is_an_error_at_any_length() {
     for name in ["rgb-1.npy", "rgb-3.npy", "planes.npy"] {
         let whole = golden(name);
         for len in 0..whole.len() {
@@ -335,14 +335,14 @@ fn a_cut_file_is_an_error_wherever_it_is_cut() {
     }
 }
 
-/// A flipped byte in the header is an error, or another array of as many bytes; in the pixels it is a pixel.
+/// A flipped byte in the header is an error, or gives another array of the same size; in the pixels it changes a pixel.
 #[test]
 fn a_flipped_byte_never_panics_and_never_reads_beyond_the_file() {
     let whole = golden("rgb-1.npy");
     let root = tempfile::tempdir().unwrap();
     let mut errors = 0;
     for position in 0..whole.len() {
-        // One bit of a pixel is as good as another.
+        // One bit per byte suffices for pixels.
         for bit in 0..if position < 128 { 8 } else { 1 } {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << bit;
@@ -365,7 +365,7 @@ fn a_flipped_byte_never_panics_and_never_reads_beyond_the_file() {
 }
 
 #[test]
-fn a_file_that_changes_after_it_was_opened_is_a_fault() {
+fn a_file_changed_after_opening_is_an_error() {
     let root = folder(&[("x.npy", &golden("rgb-1.npy")), ("p.npy", &golden("planes.npy"))]);
     for name in ["x.npy", "p.npy"] {
         let path = root.path().join(name);
@@ -381,7 +381,7 @@ fn a_file_that_changes_after_it_was_opened_is_a_fault() {
 }
 
 #[test]
-fn more_files_than_are_held_open_are_read_by_many_threads_at_once() {
+fn many_threads_read_more_files_than_can_be_open() {
     let root = tempfile::tempdir().unwrap();
     for number in 0..300u32 {
         let pixels = [&number.to_le_bytes()[..], b"."].concat();
@@ -420,7 +420,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_a_header_holds_the_answer_is_a_source_or_an_error(
+    fn any_header_gives_a_source_or_an_error(
         version in prop_oneof![Just([1, 0]), Just([2, 0]), Just([3, 0]), any::<[u8; 2]>()],
         pieces in prop::collection::vec(
             prop_oneof![

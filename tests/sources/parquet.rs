@@ -1,4 +1,4 @@
-//! Each sentence above `Parquet`, on files that pyarrow and Hugging Face's datasets wrote (tests/golden/parquet.py).
+//! The documented behaviour of `Parquet`, on files written by pyarrow and Hugging Face's datasets (tests/golden/parquet.py).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ fn file(name: &str) -> PathBuf {
     golden().join("parquet").join(format!("{name}.parquet"))
 }
 
-/// The image that the goldens have in this row.
+/// Returns the golden image of this row.
 fn image(row: u64) -> Vec<u8> {
     let jpeg = golden().join(format!("records/{}.jpg", row % 7 % 4));
     [fs::read(jpeg).unwrap(), format!("#{}", row % 7).into_bytes()].concat()
@@ -35,7 +35,7 @@ fn open(path: impl Into<PathBuf>) -> Result<Parquet, Error> {
     Parquet::open(&[path.into()], &ParquetSettings::default())
 }
 
-/// The words of a refusal.
+/// Returns an error's text.
 fn refused(path: impl Into<PathBuf>, settings: &ParquetSettings) -> String {
     Parquet::open(&[path.into()], settings).err().unwrap().to_string()
 }
@@ -50,7 +50,7 @@ fn labels(source: &Parquet) -> Vec<i64> {
     (0..source.len()).map(|index| source.label(index)).collect()
 }
 
-/// A folder with this as its only file.
+/// Creates a folder with this as its only file.
 fn folder(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a.parquet");
@@ -60,7 +60,7 @@ fn folder(bytes: &[u8]) -> (TempDir, PathBuf) {
 
 type IsThere = fn(u64) -> bool;
 
-/// Every golden with images in the column `image`, and whether a row has one.
+/// Every golden file with images in the column `image`, and whether a row has one.
 const ALL: [(&str, IsThere); 9] = [
     ("snappy", |_| true),
     ("snappy-fallback", |_| true),
@@ -74,11 +74,11 @@ const ALL: [(&str, IsThere); 9] = [
 ];
 
 #[test]
-fn what_pyarrow_wrote_is_read_sample_for_sample_in_any_order() {
+fn files_written_by_pyarrow_are_read_sample_by_sample_in_any_order() {
     for (name, there) in ALL {
         let source = open(file(name)).unwrap();
         assert_eq!(source.len(), ROWS, "{name}");
-        // Forwards, when nothing is known of a page; then in another order.
+        // In order, while no page is indexed yet; then in another order.
         for index in (0..ROWS).chain((0..5 * ROWS).map(|it| it * 13 % ROWS)) {
             let expected = if there(index) { Ok(image(index)) } else { Err(Reason::Empty) };
             assert_eq!(read(&source, index), expected, "{name} {index}");
@@ -94,7 +94,7 @@ fn what_pyarrow_wrote_is_read_sample_for_sample_in_any_order() {
 }
 
 #[test]
-fn what_hugging_face_wrote_is_read_with_the_names_of_its_classes() {
+fn files_written_by_hugging_face_are_read_with_class_names() {
     let files = ["train-00000-of-00002", "train-00001-of-00002"].map(file);
     let source = Parquet::open(&files, &ParquetSettings::default()).unwrap();
     for index in 0..ROWS {
@@ -115,7 +115,7 @@ fn what_hugging_face_wrote_is_read_with_the_names_of_its_classes() {
 }
 
 #[test]
-fn a_column_of_bytes_needs_no_struct_and_texts_are_numbered_in_byte_order() {
+fn a_byte_column_needs_no_struct_and_text_labels_are_in_byte_order() {
     let source = Parquet::open(&[file("texts")], &settings("pixels", "kind")).unwrap();
     assert_eq!(source.classes(), ["cat", "dog", "eel"]);
     let expected: Vec<i64> =
@@ -133,7 +133,7 @@ fn a_column_of_bytes_needs_no_struct_and_texts_are_numbered_in_byte_order() {
 }
 
 #[test]
-fn whole_numbers_are_labels_whatever_their_type() {
+fn integers_of_any_type_are_labels() {
     let of = |column: &str, settings: &ParquetSettings| {
         let settings = ParquetSettings { label: column.into(), ..settings.clone() };
         Parquet::open(&[file("labels")], &settings)
@@ -156,7 +156,7 @@ fn whole_numbers_are_labels_whatever_their_type() {
     let names = ParquetSettings { labels: LabelSort::Text, ..auto.clone() };
     let source = of("digits", &names).unwrap();
     let classes: Vec<String> = (0..12).map(|class: u64| class.to_string()).collect();
-    assert_eq!(source.classes(), classes, "numbers are in their own order");
+    assert_eq!(source.classes(), classes, "numbers are in numeric order");
     assert_eq!(labels(&source), numbers(&|row| null(row, row as i64 % 12)));
     let mixed = of("digits-and-names", &names).unwrap();
     assert_eq!(mixed.classes().last().unwrap(), "cat");
@@ -178,7 +178,7 @@ fn whole_numbers_are_labels_whatever_their_type() {
 }
 
 #[test]
-fn a_row_without_an_image_is_read_from_the_file_that_it_names() {
+fn a_row_without_image_bytes_is_read_from_the_named_file() {
     let (root, path) = folder(&fs::read(file("paths")).unwrap());
     let source = open(&path).unwrap();
     let mut page = HostPage::default();
@@ -195,7 +195,7 @@ fn a_row_without_an_image_is_read_from_the_file_that_it_names() {
 }
 
 #[test]
-fn of_large_images_that_are_not_compressed_nothing_but_their_own_bytes_is_read() {
+fn large_uncompressed_images_are_read_without_other_bytes() {
     for name in ["large", "large-v2"] {
         let whole = fs::read(file(name)).unwrap();
         let (_root, path) = folder(&whole);
@@ -237,7 +237,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 }
 
 #[test]
-fn a_column_that_is_not_there_or_does_not_fit_is_refused_with_the_columns() {
+fn a_missing_or_unsuitable_column_is_an_error_that_lists_the_columns() {
     let words = refused(file("texts"), &ParquetSettings::default());
     let problem = "has no column \"image\"; name another one, there are pixels, kind";
     assert_eq!(words, format!("source.image: {} {problem}", file("texts").display()));
@@ -255,12 +255,12 @@ fn a_column_that_is_not_there_or_does_not_fit_is_refused_with_the_columns() {
 }
 
 #[test]
-fn all_memory_for_pages_is_under_the_limit_and_many_threads_share_it() {
+fn page_memory_stays_below_the_limit_and_is_shared_by_threads() {
     let (root, first) = folder(&fs::read(file("snappy-fallback")).unwrap());
     for (number, (name, _)) in ALL.iter().filter(|(_, there)| (0..ROWS).all(there)).enumerate() {
         fs::copy(file(name), root.path().join(format!("{number}.parquet"))).unwrap();
     }
-    // Room for one compressed page at a time.
+    // Memory for one compressed page at a time.
     let tight = ParquetSettings { cache_bytes: 16384, ..Default::default() };
     let source = Parquet::open(&[root.path().into()], &tight).unwrap();
     let files = fs::read_dir(root.path()).unwrap().count() as u64;
@@ -283,7 +283,7 @@ fn all_memory_for_pages_is_under_the_limit_and_many_threads_share_it() {
 }
 
 #[test]
-fn a_file_that_is_none_or_is_cut_is_refused_with_the_byte() {
+fn an_invalid_or_truncated_file_is_an_error_with_the_byte() {
     let whole = fs::read(file("none")).unwrap();
     for len in (0..whole.len()).step_by(7).chain(whole.len() - 20..whole.len()) {
         let (_root, path) = folder(&whole[..len]);
@@ -299,7 +299,7 @@ fn a_file_that_is_none_or_is_cut_is_refused_with_the_byte() {
 }
 
 #[test]
-fn a_file_that_changes_or_shrinks_after_it_was_opened_is_a_fault() {
+fn a_file_changed_or_truncated_after_opening_is_an_error() {
     for name in ["none", "zstd-v2"] {
         let whole = fs::read(file(name)).unwrap();
         let (_root, path) = folder(&whole);
@@ -316,7 +316,7 @@ fn a_file_that_changes_or_shrinks_after_it_was_opened_is_a_fault() {
 }
 
 #[test]
-fn a_page_with_a_checksum_that_does_not_match_makes_its_samples_unreadable() {
+fn samples_of_a_page_with_a_wrong_checksum_are_unreadable() {
     for name in ["none", "snappy-fallback"] {
         let (_root, path) = folder(&fs::read(file(name)).unwrap());
         let source = open(&path).unwrap();
@@ -330,7 +330,7 @@ fn a_page_with_a_checksum_that_does_not_match_makes_its_samples_unreadable() {
     }
 }
 
-/// Opens a damaged file and reads all of it: anything but a panic, a hang or a large memory.
+/// Opens a damaged file and reads all of it: it must not panic, hang or allocate much memory.
 fn survive(bytes: &[u8]) {
     let (_root, path) = folder(bytes);
     let settings = ParquetSettings { cache_bytes: 1 << 20, ..Default::default() };
@@ -344,9 +344,9 @@ fn survive(bytes: &[u8]) {
     source.largest_bytes();
 }
 
-/// One bit in every byte of a file, another in each; of others in some bytes.
+/// One bit in every byte of one file, another bit in each; in other files in some bytes.
 #[test]
-fn any_damage_is_an_error_or_a_fault() {
+fn any_damage_is_an_error() {
     let names = ALL.iter().map(|(name, _)| *name).chain(["paths", "int32", "train-00000-of-00002"]);
     for name in names {
         let whole = fs::read(file(name)).unwrap();
@@ -361,7 +361,7 @@ fn any_damage_is_an_error_or_a_fault() {
 
 proptest! {
     #[test]
-    fn any_damage_of_metadata_is_an_error_or_a_fault(
+    fn any_damage_of_metadata_is_an_error(
         which in 0..ALL.len(),
         edits in prop::collection::vec((0..2000usize, any::<u8>()), 1..6),
     ) {

@@ -1,4 +1,4 @@
-//! PNM images: each sentence above `header::pnm` and `decode::pnm` that the tests of all formats do not prove.
+//! PNM images: the documented behaviour of `header::pnm` and `decode::pnm` beyond the tests of all formats.
 
 use crate::common;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn fault(bytes: &[u8]) -> (Reason, String) {
 }
 
 #[test]
-fn the_header_is_read_as_netpbm_writes_it() {
+fn headers_written_by_netpbm_are_parsed() {
     for head in [
         "P6\n3 2\n255\n",
         "P6 3 2 255 ",
@@ -42,21 +42,21 @@ fn the_header_is_read_as_netpbm_writes_it() {
         let header = Header::parse(&bytes).unwrap();
         assert_eq!((header.format, header.size), (Format::Pnm, Size::new(3, 2)), "{head:?}");
         assert_eq!((header.orientation, header.jpeg.is_none()), (Orientation::default(), true));
-        // Gray becomes rows of colours, here two of them.
+        // Grey becomes rows of colours, here two of them.
         assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 2 * 3 * 3);
         assert_eq!(decode(&bytes).unwrap(), pixels, "{head:?}");
-        // What follows the pixels does not matter; one byte fewer is a cut file.
+        // Bytes after the pixels do not matter; one byte fewer is a truncated file.
         let followed = [&bytes, &b"P6 1 1 255 ..."[..]].concat();
         assert_eq!(decode(&followed).unwrap(), pixels);
         assert_eq!(fault(&bytes[..bytes.len() - 1]).0, Reason::Truncated);
     }
-    // Only one character is white space behind the largest value: what follows is a pixel.
+    // Only one whitespace character follows the largest value: the next byte is a pixel.
     assert_eq!(decode(b"P5 2 1 255\r\n\n").unwrap(), [10; 6]);
     assert_eq!(decode(b"P5 2 1 255 #\n").unwrap(), [35, 35, 35, 10, 10, 10]);
 }
 
 #[test]
-fn what_is_not_read_is_refused_with_the_reason() {
+fn unsupported_files_are_errors_with_the_reason() {
     for (bytes, reason, words) in [
         ("P6 3 2 65535 12345", Reason::Truncated, "3x2 need 49 bytes, it has 18"),
         ("P6 2147483647 2147483647 65535 1", Reason::Truncated, "need 18446744073709551615 bytes"),
@@ -90,7 +90,7 @@ fn what_is_not_read_is_refused_with_the_reason() {
     }
 }
 
-/// Pixels in text are read up to the last row that is wanted, and what is not there or no number is a fault.
+/// Text pixels are read up to the last needed row; missing or invalid numbers are errors.
 #[test]
 fn pixels_in_text_must_be_numbers_within_the_largest_value() {
     assert_eq!(decode(b"P3 1 1 255 1 2 3 and more").unwrap(), [1, 2, 3]);
@@ -110,7 +110,7 @@ fn pixels_in_text_must_be_numbers_within_the_largest_value() {
 }
 
 #[test]
-fn a_claim_of_a_huge_size_takes_no_memory_and_does_not_overflow() {
+fn a_claim_of_a_huge_size_allocates_nothing_and_does_not_overflow() {
     let bytes = b"P6 2147483647 2147483647 255 \x01\x02\x03";
     let (reason, text) = fault(bytes);
     assert_eq!(reason, Reason::Truncated);
@@ -118,7 +118,7 @@ fn a_claim_of_a_huge_size_takes_no_memory_and_does_not_overflow() {
 }
 
 #[test]
-fn another_image_than_its_header_says_is_a_fault() {
+fn an_image_that_contradicts_its_header_is_an_error() {
     let (small, large) = (b"P5 2 1 255 ab", b"P5 2 2 255 abcd");
     let header = Header::parse(large).unwrap();
     let window = Roi::new(0, 0, 2, 1);
@@ -129,7 +129,7 @@ fn another_image_than_its_header_says_is_a_fault() {
     assert_eq!(header.verify(large).unwrap_err().reason, Reason::Unsupported);
 }
 
-/// Rows of RGB are handed on where they lie: decoding a window takes no memory.
+/// RGB rows are passed on in place: decoding a window allocates nothing.
 #[test]
 fn a_window_of_rgb_is_not_even_copied() {
     let size = Size::new(40, 30);
@@ -149,7 +149,7 @@ fn a_window_of_rgb_is_not_even_copied() {
 
 /// The same pixels as PNG and as PNM give the same batches.
 #[test]
-fn a_loader_makes_the_same_of_pnm_as_of_png() {
+fn a_loader_gives_the_same_batches_for_pnm_and_png() {
     let batches = |encode: fn(u64, u32, u32) -> Vec<u8>| {
         let images =
             (0..12).map(|seed| (encode(seed, 40 + seed as u32, 60 - seed as u32), seed as i64));
@@ -176,7 +176,7 @@ fn a_loader_makes_the_same_of_pnm_as_of_png() {
 
 proptest! {
     #[test]
-    fn what_a_head_says_is_what_is_read(width in 1u32..5000, height in 1u32..40, gray: bool) {
+    fn headers_round_trip(width in 1u32..5000, height in 1u32..40, gray: bool) {
         let size = Size::new(width, height);
         let head = if gray { PnmHead::gray(size) } else { PnmHead::rgb(size) };
         let count = if gray { 1 } else { 3 } * size.pixels() as usize;
@@ -190,14 +190,14 @@ proptest! {
     }
 
     #[test]
-    fn a_head_of_any_size_fits(width: u32, height: u32) {
+    fn a_header_of_any_size_fits(width: u32, height: u32) {
         let head = PnmHead::rgb(Size::new(width, height));
         let expected = format!("P6\n{width} {height}\n255\n");
         prop_assert_eq!(head.bytes(), expected.as_bytes());
         prop_assert!(head.bytes().len() <= PnmHead::MOST_BYTES);
     }
 
-    /// Whatever the header says, the answer is an image that lies in the bytes, or a fault.
+    /// Any header gives an image within the bytes, or an error.
     #[test]
     fn arbitrary_headers_never_panic(
         magic in "P[56]",

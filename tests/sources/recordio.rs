@@ -1,5 +1,5 @@
-//! Each sentence above `RecordIo`, on files that MXNet wrote (tests/golden/recordio.py) and on records made here to be
-//! wrong.
+//! The documented behaviour of `RecordIo`, on files written by MXNet (tests/golden/recordio.py) and on invalid records built
+//! here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn open(bytes: &[u8]) -> Result<(TempDir, RecordIo), Error> {
     with(bytes, RecordIoLabel::One)
 }
 
-/// The words of a refusal, after the path.
+/// Returns an error's text after the path.
 fn refused(bytes: &[u8]) -> String {
     let words = open(bytes).err().unwrap().to_string();
     let (before, after) = words.split_once("a.rec, ").unwrap();
@@ -49,7 +49,7 @@ fn read(source: &RecordIo, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// A record in one part, aligned.
+/// Encodes a record in one part, aligned.
 fn record(flag: u32, label: f32, rest: &[u8]) -> Vec<u8> {
     let data = [&flag.to_le_bytes()[..], &label.to_le_bytes(), &[0; 16], rest].concat();
     part(0, &data)
@@ -62,7 +62,7 @@ fn part(sort: u32, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_mxnet_wrote_is_read_sample_for_sample() {
+fn files_written_by_mxnet_are_read_sample_by_sample() {
     let (root, source) = open(&golden("recordio/train.rec")).unwrap();
     assert_eq!(source.len(), 4);
     for (index, label) in [7, 0, -3, 1000].into_iter().enumerate() {
@@ -93,9 +93,9 @@ fn a_record_in_parts_is_one_sample() {
     }
 }
 
-/// Bytes that are the magic number, aligned, anywhere in a record: its header and labels included.
+/// Aligned bytes equal to the magic number, anywhere in a record, its header and labels included.
 #[test]
-fn parts_that_divide_the_image_header_are_put_together() {
+fn parts_that_split_the_image_header_are_joined() {
     let data = [&2u32.to_le_bytes()[..], &[0; 4], &MAGIC, &[0; 4], &MAGIC, &[0; 4]].concat();
     let data = [&data[..], &3f32.to_le_bytes(), &MAGIC, b"image"].concat();
     let split =
@@ -126,7 +126,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 }
 
 #[test]
-fn a_label_is_an_integer_and_the_settings_say_which_counts() {
+fn a_label_is_an_integer_selected_by_the_settings() {
     let arrays = golden("recordio/arrays.rec");
     let words = refused(&arrays);
     let expected = "byte 700: the record has 3 labels; write source.label = \"first\" for the first of them, or \"none\"";
@@ -159,7 +159,7 @@ fn the_key_in_a_pipeline_file_is_recordio() {
 }
 
 #[test]
-fn what_is_no_record_is_an_error_with_its_byte() {
+fn invalid_records_are_errors_with_the_byte() {
     assert_eq!(
         refused(b"not a record"),
         "byte 0: a record should begin here: the file is no RecordIO, or is damaged"
@@ -192,14 +192,14 @@ fn what_is_no_record_is_an_error_with_its_byte() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_wherever_it_is_cut() {
+fn a_truncated_file_is_an_error_at_any_length() {
     for name in ["recordio/train.rec", "recordio/parts.rec"] {
         let whole = golden(name);
         let text = String::from_utf8(golden(&name.replace(".rec", ".idx"))).unwrap();
         let starts: Vec<usize> =
             text.lines().map(|it| it.split_once('\t').unwrap().1.parse().unwrap()).collect();
         for len in (1..whole.len()).step_by(3) {
-            // Between two records nothing tells a cut file from a whole one; what pads the last may be missing.
+            // A file truncated between two records looks complete; the padding of the last record may be missing.
             let next = starts.iter().find(|&&start| start >= len).copied().unwrap_or(whole.len());
             match open(&whole[..len]) {
                 Ok((_root, source)) => {
@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_the_parts_are_the_answer_is_a_source_or_an_error(
+    fn any_parts_give_a_source_or_an_error(
         parts in prop::collection::vec((0u32..5, prop::collection::vec(any::<u8>(), 0..40), any::<bool>()), 0..8),
     ) {
         let mut bytes = Vec::new();

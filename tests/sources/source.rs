@@ -1,4 +1,4 @@
-//! Each sentence above `Directory`, `FileList` and `Memory`, on real folders.
+//! The documented behaviour of `Directory`, `FileList` and `Memory`, on real folders.
 
 use crate::common::{self, Wrapping};
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use feedwater::source::{
 };
 use tempfile::TempDir;
 
-/// A directory with these files, each holding its own name.
+/// Creates a directory with these files, each containing its own name.
 fn tree(files: &[&str]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for file in files {
@@ -28,7 +28,7 @@ fn tree(files: &[&str]) -> TempDir {
     root
 }
 
-/// Labels, and paths below `root`, in order.
+/// Returns labels and paths below `root`, in order.
 fn samples(source: &dyn Source, root: &Path) -> Vec<(i64, String)> {
     (0..source.len())
         .map(|index| {
@@ -51,7 +51,7 @@ fn read(source: &dyn Source, index: u64) -> Vec<u8> {
     page.bytes().to_vec()
 }
 
-/// Writes a list into `root` and opens it; where none of its files is there, the first one is made, without bytes.
+/// Writes a list into `root` and opens it. If none of its files exists, the first one is created empty.
 fn list(root: &TempDir, text: impl AsRef<[u8]>) -> Result<FileList, Error> {
     let path = root.path().join("list.tsv");
     fs::write(&path, text).unwrap();
@@ -68,7 +68,7 @@ fn every_folder_is_a_class_in_the_byte_order_of_names() {
     expect(&source, &root, &expected);
 }
 
-/// The words of a refusal, and its key.
+/// Returns key and text of an error.
 fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
     match Directory::with(root.path(), settings) {
         Err(Error::Config(error)) => (error.key, error.problem),
@@ -82,7 +82,7 @@ fn counts(source: &dyn Source) -> Vec<(WhyLeftOut, String, u64)> {
 }
 
 #[test]
-fn a_class_without_images_is_an_error_unless_it_is_allowed_and_keeps_its_number() {
+fn a_class_without_images_is_an_error_unless_allowed_and_keeps_its_label() {
     let root = tree(&["b/1.jpg", "c/readme.txt"]);
     fs::create_dir(root.path().join("a")).unwrap();
     let (key, problem) = refused(&root, &DirectorySettings::default());
@@ -95,7 +95,7 @@ fn a_class_without_images_is_an_error_unless_it_is_allowed_and_keeps_its_number(
 }
 
 #[test]
-fn class_to_index_numbers_the_classes_and_leaves_other_folders_out() {
+fn class_to_index_sets_the_labels_and_skips_other_folders() {
     let root = tree(&["cat/1.jpg", "dog/2.jpg", "kitten/3.jpg", "eel/4.jpg"]);
     let with = |indices: &[(&str, i64)]| {
         let indices = indices.iter().map(|(name, index)| (name.to_string(), *index)).collect();
@@ -115,7 +115,7 @@ fn class_to_index_numbers_the_classes_and_leaves_other_folders_out() {
 }
 
 #[test]
-fn files_without_an_image_s_extension_are_left_out_and_counted_by_it() {
+fn files_without_an_image_extension_are_skipped_and_counted_by_extension() {
     let root = tree(&["a/1.JPG", "a/readme.txt", "a/b.heic", "a/c.HEIC", "a/noext", "b/x.y.tiff"]);
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.JPG"), (1, "b/x.y.tiff")]);
@@ -132,7 +132,7 @@ fn files_without_an_image_s_extension_are_left_out_and_counted_by_it() {
 }
 
 #[test]
-fn class_folders_above_folders_of_classes_are_a_warning_with_the_classes() {
+fn class_folders_that_contain_class_folders_are_a_warning() {
     let root = tree(&["train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"]);
     let source = Directory::open(root.path()).unwrap();
     let [warning] = &source.warnings()[..] else { panic!("{:?}", source.warnings()) };
@@ -184,7 +184,7 @@ fn a_link_to_a_folder_above_itself_is_not_followed() {
 }
 
 #[test]
-fn a_dangling_link_is_a_sample_that_cannot_be_read() {
+fn a_dangling_link_is_an_unreadable_sample() {
     let root = tree(&["a/1.jpg"]);
     symlink("nowhere.jpg", root.path().join("a/2.jpg")).unwrap();
     let source = Directory::open(root.path()).unwrap();
@@ -194,7 +194,7 @@ fn a_dangling_link_is_a_sample_that_cannot_be_read() {
 }
 
 #[test]
-fn names_with_a_dot_in_front_are_not_seen() {
+fn hidden_names_are_ignored() {
     let root = tree(&["a/.hidden.jpg", "a/.git/1.jpg", ".cache/1.jpg", "a/1.jpg", ".x"]);
     let source = Directory::open(root.path()).unwrap();
     assert_eq!(source.classes(), ["a"]);
@@ -203,7 +203,7 @@ fn names_with_a_dot_in_front_are_not_seen() {
 }
 
 #[test]
-fn what_is_neither_file_nor_folder_is_not_a_sample() {
+fn only_files_are_samples() {
     let root = tree(&["a/1.jpg"]);
     let _socket = UnixListener::bind(root.path().join("a/2.jpg")).unwrap();
     let source = Directory::open(root.path()).unwrap();
@@ -212,7 +212,7 @@ fn what_is_neither_file_nor_folder_is_not_a_sample() {
 }
 
 #[test]
-fn files_beside_the_class_folders_are_counted_and_are_not_samples() {
+fn files_beside_the_class_folders_are_skipped_and_counted() {
     let root = tree(&["a/1.jpg", "readme.txt", "labels.csv"]);
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.jpg")]);
@@ -233,7 +233,7 @@ fn names_that_are_not_utf_8_can_be_read() {
 }
 
 #[test]
-fn a_directory_without_files_or_that_is_not_there_is_an_error_with_its_path() {
+fn an_empty_or_missing_directory_is_an_error_with_its_path() {
     let root = tree(&["a/.hidden"]);
     let error = Directory::open(root.path()).err().unwrap().to_string();
     let expected = format!("source.directory: no images in {}", root.path().display());
@@ -247,7 +247,7 @@ fn a_directory_without_files_or_that_is_not_there_is_an_error_with_its_path() {
 }
 
 #[test]
-fn twenty_thousand_files_in_a_hundred_folders_are_in_order_and_take_little_memory() {
+fn twenty_thousand_files_in_a_hundred_folders_are_in_order_and_need_little_memory() {
     let root = tempfile::tempdir().unwrap();
     for class in 0..100 {
         let folder = root.path().join(format!("{class:03}"));
@@ -277,7 +277,7 @@ fn a_sample_has_index_location_and_label() {
 }
 
 #[test]
-fn the_largest_file_is_known_and_an_oversized_one_is_refused_before_it_is_read() {
+fn the_largest_file_is_known_and_an_oversized_one_is_an_error_before_it_is_read() {
     let root = tree(&["a/1.jpg"]);
     fs::write(root.path().join("a/2.jpg"), vec![7; 1001]).unwrap();
     let source = Directory::open(root.path()).unwrap();
@@ -313,7 +313,7 @@ fn a_list_has_paths_and_labels_in_the_order_of_its_lines() {
 }
 
 #[test]
-fn without_a_tab_the_label_follows_the_last_blank_if_it_is_an_integer() {
+fn without_a_tab_the_label_follows_the_last_space_if_it_is_an_integer() {
     let root = tree(&["a.jpg"]);
     let source = list(&root, "a.jpg 12\nmy photo.jpg 3\nmy photo.jpg\nalone.jpg").unwrap();
     let expected = [(12, "a.jpg"), (3, "my photo.jpg"), (-1, "my photo.jpg"), (-1, "alone.jpg")];
@@ -340,7 +340,7 @@ fn a_label_that_is_not_an_integer_is_an_error_with_its_line() {
 }
 
 #[test]
-fn a_missing_file_of_a_list_is_a_sample_that_cannot_be_read() {
+fn a_missing_file_of_a_list_is_an_unreadable_sample() {
     let root = tree(&["here.jpg"]);
     let source = list(&root, "gone.jpg\t1\nhere.jpg\t2\n").unwrap();
     let fault = source.read(0, &mut HostPage::default(), 1000).unwrap_err();
@@ -359,7 +359,7 @@ fn a_folder_in_a_list_cannot_be_read() {
 }
 
 #[test]
-fn a_list_that_names_nothing_or_cannot_be_read_is_an_error() {
+fn an_empty_or_unreadable_list_is_an_error() {
     let root = tree(&[]);
     let error = list(&root, "\n  \n").err().unwrap().to_string();
     assert!(error.contains("list.tsv names no files"), "{error}");
@@ -388,7 +388,7 @@ fn memory_without_samples_is_an_error() {
 }
 
 #[test]
-fn a_wrapper_has_all_abilities_of_the_source_in_it() {
+fn a_wrapper_forwards_all_abilities_of_its_source() {
     let root = tree(&["a/1.jpg", "a/notes.txt", "b/2.jpg"]);
     let directory: Arc<dyn Source> = Arc::new(Directory::open(root.path()).unwrap());
     let twice: Arc<dyn Source> = Arc::new(Repeat::new(directory, 2).unwrap());
@@ -407,7 +407,7 @@ fn a_wrapper_has_all_abilities_of_the_source_in_it() {
     assert_eq!(page.bytes(), b"b/2");
 }
 
-/// Nothing but the four required methods.
+/// A source with only the four required methods.
 struct Bare(Vec<Vec<u8>>);
 
 impl Source for Bare {

@@ -1,5 +1,5 @@
-//! Each sentence above `TfRecord` and the modules below it, on files that TensorFlow wrote (tests/golden/records.py)
-//! and on records made here to be wrong.
+//! The documented behaviour of `TfRecord` and its submodules, on files written by TensorFlow (tests/golden/records.py) and on
+//! invalid records built here.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap()
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -29,7 +29,7 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
     root
 }
 
-/// The two files that TensorFlow wrote.
+/// Returns the two files written by TensorFlow.
 fn written_by_tensorflow() -> TempDir {
     let names = ["train-00000-of-00002", "train-00001-of-00002"];
     let files = names.map(golden);
@@ -40,7 +40,7 @@ fn open(path: impl Into<PathBuf>) -> Result<TfRecord, Error> {
     TfRecord::open(&[path.into()], &TfRecordSettings::default())
 }
 
-/// The words of a refusal.
+/// Returns an error's text.
 fn refused(path: impl Into<PathBuf>) -> String {
     open(path).err().unwrap().to_string()
 }
@@ -51,7 +51,7 @@ fn read(source: &TfRecord, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// The hidden files of a folder.
+/// Returns the hidden files of a folder.
 fn hidden(root: &TempDir) -> Vec<PathBuf> {
     let entries = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().path());
     let is_hidden = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with('.');
@@ -62,7 +62,7 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
-/// A record with checksums that are right.
+/// Encodes a record with correct checksums.
 fn record(data: &[u8]) -> Vec<u8> {
     let len = (data.len() as u64).to_le_bytes();
     [&len, &masked(&len)[..], data, &masked(data)].concat()
@@ -78,12 +78,12 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field that has a length.
+/// Encodes a length-delimited field.
 fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// An entry of the map of features.
+/// Encodes an entry of the feature map.
 fn feature(name: &str, value: &[u8]) -> Vec<u8> {
     field(1, &[field(1, name.as_bytes()), field(2, value)].concat())
 }
@@ -92,14 +92,14 @@ fn image(bytes: &[u8]) -> Vec<u8> {
     feature("image/encoded", &field(1, &field(1, bytes)))
 }
 
-/// A label whose values are not packed.
+/// Encodes a label whose values are not packed.
 fn label(values: &[i64]) -> Vec<u8> {
     let values: Vec<u8> =
         values.iter().flat_map(|value| [varint(1 << 3), varint(*value as u64)].concat()).collect();
     feature("image/class/label", &field(3, &values))
 }
 
-/// A label in a list of floats.
+/// Encodes a label as a list of floats.
 fn float_label(values: &[f32], packed: bool) -> Vec<u8> {
     let bytes = |value: &f32| value.to_le_bytes().to_vec();
     let list = match packed {
@@ -110,7 +110,7 @@ fn float_label(values: &[f32], packed: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_float_that_is_a_whole_number_is_a_label() {
+fn an_integral_float_is_a_label() {
     let with = |values: &[f32], packed| {
         let data = field(1, &[image(b"image"), float_label(values, packed)].concat());
         let root = folder(&[("a", &record(&data))]);
@@ -130,7 +130,7 @@ fn a_float_that_is_a_whole_number_is_a_label() {
 }
 
 #[test]
-fn what_tensorflow_wrote_is_read_sample_for_sample() {
+fn files_written_by_tensorflow_are_read_sample_by_sample() {
     let root = written_by_tensorflow();
     let source = open(root.path()).unwrap();
     assert_eq!(source.len(), 4);
@@ -150,7 +150,7 @@ fn what_tensorflow_wrote_is_read_sample_for_sample() {
 }
 
 #[test]
-fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_keeps_its_order() {
+fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_preserves_its_order() {
     let root = written_by_tensorflow();
     let at = |name: &str| root.path().join(name);
     let labels = |paths: &[PathBuf]| {
@@ -170,7 +170,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_keeps_its_order() {
 }
 
 #[test]
-fn more_files_than_are_held_open_are_read_by_many_threads_at_once() {
+fn many_threads_read_more_files_than_can_be_open() {
     let root = tempfile::tempdir().unwrap();
     for number in 0..300u32 {
         let example = field(1, &[image(&number.to_le_bytes()), label(&[number.into()])].concat());
@@ -205,14 +205,14 @@ fn records_larger_than_the_window_are_read_and_verified() {
 }
 
 #[test]
-fn the_table_is_kept_beside_the_file_and_a_file_of_the_same_length_and_time_is_not_walked_again() {
+fn the_index_is_stored_beside_the_file_and_reused_for_the_same_length_and_time() {
     let root = written_by_tensorflow();
     drop(open(root.path()).unwrap());
     assert_eq!(hidden(&root).len(), 2);
     let path = root.path().join("train-00000-of-00002");
     let file = File::options().write(true).open(&path).unwrap();
     let time = file.metadata().unwrap().modified().unwrap();
-    // A walk would stop at the damaged length.
+    // Indexing again would stop at the damaged length.
     file.write_all_at(b"x", 3).unwrap();
     file.set_modified(time).unwrap();
     assert_eq!(open(root.path()).unwrap().len(), 4);
@@ -221,7 +221,7 @@ fn the_table_is_kept_beside_the_file_and_a_file_of_the_same_length_and_time_is_n
 }
 
 #[test]
-fn other_settings_have_another_table() {
+fn other_settings_have_another_index() {
     let root = written_by_tensorflow();
     assert_eq!(open(root.path()).unwrap().label(0), 7);
     let settings = TfRecordSettings { label: "image/height".into(), ..Default::default() };
@@ -232,7 +232,7 @@ fn other_settings_have_another_table() {
 }
 
 #[test]
-fn a_table_with_any_byte_changed_or_cut_is_made_anew() {
+fn an_index_with_any_byte_changed_or_missing_is_rebuilt() {
     let root = folder(&[("a", &golden("train-00000-of-00002"))]);
     drop(open(root.path()).unwrap());
     let index = hidden(&root).pop().unwrap();
@@ -250,7 +250,7 @@ fn a_table_with_any_byte_changed_or_cut_is_made_anew() {
 }
 
 #[test]
-fn where_the_table_cannot_lie_beside_the_file_it_lies_in_the_cache() {
+fn an_index_that_cannot_be_beside_the_file_is_in_the_cache() {
     let root = folder(&[("a", &golden("train-00000-of-00002"))]);
     drop(open(root.path()).unwrap());
     let index = hidden(&root).pop().unwrap();
@@ -269,7 +269,7 @@ fn where_the_table_cannot_lie_beside_the_file_it_lies_in_the_cache() {
 }
 
 #[test]
-fn many_that_open_the_same_files_at_once_agree() {
+fn concurrent_opens_of_the_same_files_agree() {
     let root = written_by_tensorflow();
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -286,7 +286,7 @@ fn many_that_open_the_same_files_at_once_agree() {
 }
 
 #[test]
-fn a_file_that_changes_or_shrinks_after_it_was_opened_is_a_fault() {
+fn a_file_changed_or_truncated_after_opening_is_an_error() {
     let root = folder(&[("a", &golden("train-00000-of-00002"))]);
     let path = root.path().join("a");
     let file = File::options().write(true).open(&path).unwrap();
@@ -305,14 +305,14 @@ fn a_file_that_changes_or_shrinks_after_it_was_opened_is_a_fault() {
 }
 
 #[test]
-fn what_is_no_tfrecord_is_refused_with_the_way_out() {
+fn other_files_are_errors_with_advice() {
     let root = folder(&[("text", b"not a record at all")]);
     let words = refused(root.path().join("text"));
     assert!(words.ends_with("the file is no TFRecord, or is damaged"), "{words}");
 }
 
 #[test]
-fn a_feature_that_is_missing_is_an_error_with_those_that_are_there() {
+fn a_missing_feature_is_an_error_that_lists_the_existing_ones() {
     let root = written_by_tensorflow();
     let with = |image: &str, label: &str| {
         let settings = TfRecordSettings { image: image.into(), label: label.into() };
@@ -335,7 +335,7 @@ fn a_feature_that_is_missing_is_an_error_with_those_that_are_there() {
 }
 
 #[test]
-fn all_that_protocol_buffers_allow_is_read() {
+fn every_valid_protocol_buffer_encoding_is_read() {
     let unknown =
         [field(9, b"?"), varint(10 << 3), varint(u64::MAX), vec![11 << 3 | 5, 0, 0, 0, 0]];
     let unknown = [unknown.concat(), vec![12 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
@@ -352,7 +352,7 @@ fn all_that_protocol_buffers_allow_is_read() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_wherever_it_is_cut() {
+fn a_truncated_file_is_an_error_at_any_length() {
     let whole = golden("train-00000-of-00002");
     let root = tempfile::tempdir().unwrap();
     let mut opened = Vec::new();
@@ -364,12 +364,12 @@ fn a_cut_file_is_an_error_wherever_it_is_cut() {
             Err(error) => assert!(error.to_string().starts_with("source.tfrecord: "), "{error}"),
         }
     }
-    // Between two records nothing tells a cut file from a whole one.
+    // A file truncated between two records looks complete.
     assert_eq!(opened, [1, 2]);
 }
 
 #[test]
-fn a_flipped_byte_is_an_error_or_a_fault_of_its_sample_and_never_another_image() {
+fn a_flipped_byte_is_an_error_of_the_file_or_sample_and_never_another_image() {
     let whole = golden("train-00000-of-00002");
     let root = tempfile::tempdir().unwrap();
     let (mut errors, mut faults) = (0, 0);
@@ -403,9 +403,9 @@ fn a_flipped_byte_is_an_error_or_a_fault_of_its_sample_and_never_another_image()
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Lengths that overflow, wire types that are none, numbers without an end: with checksums that are right.
+    /// Overflowing lengths, invalid wire types, endless numbers, all with correct checksums.
     #[test]
-    fn whatever_a_record_holds_the_answer_is_a_source_or_an_error(
+    fn any_record_gives_a_source_or_an_error(
         pieces in prop::collection::vec(
             prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..12),

@@ -1,5 +1,5 @@
-//! Each sentence above `WebDataset` and its tar headers, on archives that webdataset and Python's tarfile wrote
-//! (tests/golden/records.py) and on archives made here. Tables, patterns and reads are those of tests/sources/tfrecord.rs.
+//! The documented behaviour of `WebDataset` and its tar headers, on archives written by webdataset and Python's tarfile
+//! (tests/golden/records.py) and on archives built here. tests/sources/tfrecord.rs covers indices, patterns and reads.
 
 use std::fs;
 use std::ops::Range;
@@ -19,7 +19,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap()
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -39,7 +39,7 @@ fn open(bytes: &[u8]) -> Result<Vec<Sample>, Error> {
     open_with(bytes, "jpg;png", "cls", "")
 }
 
-/// The words of a refusal.
+/// Returns an error's text.
 fn refused(bytes: &[u8]) -> String {
     open(bytes).err().unwrap().to_string()
 }
@@ -55,12 +55,12 @@ fn samples(source: &WebDataset) -> Vec<Sample> {
     (0..source.len()).map(read).collect()
 }
 
-/// The samples with these numbers that the archives were made of.
+/// Returns the samples with these numbers from which the archives were written.
 fn written(numbers: Range<usize>) -> Vec<Sample> {
     numbers.map(|number| (LABELS[number], golden(&format!("{number}.jpg")))).collect()
 }
 
-/// A header with a size as it is written, whose checksum is right.
+/// Encodes a header with this size field and a correct checksum.
 fn header(name: &str, size: &[u8], kind: u8) -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());
@@ -79,14 +79,14 @@ fn member(name: &str, content: &[u8], kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// An archive of these files.
+/// Builds an archive of these files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let members = files.iter().map(|(name, content)| member(name, content, b'0'));
     members.chain([vec![0; 1024]]).collect::<Vec<_>>().concat()
 }
 
 #[test]
-fn what_webdataset_wrote_is_read_sample_for_sample() {
+fn files_written_by_webdataset_are_read_sample_by_sample() {
     let names = ["train-000000.tar", "train-000001.tar"];
     let files = names.map(golden);
     let root = folder(&[(names[0], &files[0]), (names[1], &files[1]), ("readme.txt", b"text")]);
@@ -145,7 +145,7 @@ fn the_key_ends_at_the_first_dot_of_the_last_part_and_extensions_are_in_lower_ca
 }
 
 #[test]
-fn the_first_extension_of_the_settings_counts_and_samples_without_an_image_are_left_out() {
+fn the_first_configured_extension_counts_and_samples_without_an_image_are_skipped() {
     let files: [(&str, &[u8]); 6] = [
         ("a.png", b"png"),
         ("a.jpg", b"jpg"),
@@ -160,7 +160,7 @@ fn the_first_extension_of_the_settings_counts_and_samples_without_an_image_are_l
     assert_eq!(with("jpg"), [(1, b"jpg".to_vec())]);
 }
 
-/// A hard link to this member.
+/// Builds a hard link to this member.
 fn hard_link(name: &str, target: &str) -> Vec<u8> {
     let mut link = header(name, b"00000000000", b'1');
     link[157..157 + target.len()].copy_from_slice(target.as_bytes());
@@ -179,7 +179,7 @@ fn left_out(bytes: &[u8]) -> Vec<(WhyLeftOut, String, u64)> {
         assert!(all.iter().all(|it| it.example.contains("a.tar: ")), "{all:?}");
         all.into_iter().map(|it| (it.why, it.kind, it.count)).collect::<Vec<_>>()
     };
-    // The second time from the table on disk.
+    // The second time from the index on disk.
     let both = [1, 2].map(counts);
     assert_eq!(both[0], both[1]);
     both[1].clone()
@@ -207,7 +207,7 @@ fn hard_links_are_the_files_before_them() {
     assert_eq!(counts, expected);
 }
 
-/// As GNU tar writes a file that has two names, compressed too.
+/// As GNU tar writes a file with two names, compressed too.
 #[test]
 fn hard_links_of_gnu_tar_are_read() {
     let root = folder(&[("a.jpg", b"one"), ("a.cls", b"1"), ("b.cls", b"2")]);
@@ -237,7 +237,7 @@ fn hard_links_of_gnu_tar_are_read() {
 }
 
 #[test]
-fn keys_without_an_image_are_counted_by_what_they_have_instead() {
+fn keys_without_an_image_are_counted_by_their_extensions() {
     let bytes = archive(&[
         ("d.cls", b"1"),
         ("d.tiff", b"x"),
@@ -261,7 +261,7 @@ fn keys_without_an_image_are_counted_by_what_they_have_instead() {
 }
 
 #[test]
-fn a_label_is_a_whole_number_however_it_is_written() {
+fn a_label_is_an_integer_in_any_notation() {
     for (text, expected) in [("3.0", 3), (" 12\n", 12)] {
         let samples = open(&archive(&[("a.jpg", b"x"), ("a.cls", text.as_bytes())])).unwrap();
         assert_eq!(samples[0].0, expected);
@@ -281,7 +281,7 @@ fn a_label_is_a_whole_number_however_it_is_written() {
 }
 
 #[test]
-fn what_is_no_file_of_a_sample_is_not_seen() {
+fn other_members_are_ignored() {
     let bytes = [
         member("a.jpg", b"one", b'0'),
         member("Makefile", b"x", b'0'),
@@ -339,7 +339,7 @@ fn damaged_extended_headers_and_sparse_files_are_errors() {
 }
 
 #[test]
-fn what_is_wrong_with_a_sample_is_an_error_with_the_byte_and_the_way_out() {
+fn invalid_samples_are_errors_with_the_byte_and_advice() {
     for (label, words) in [
         ("cat", "byte 1536: the label must be a whole number, is \"cat\""),
         ("", "byte 1536: the label must be a whole number, is \"\""),
@@ -369,7 +369,7 @@ fn what_is_wrong_with_a_sample_is_an_error_with_the_byte_and_the_way_out() {
 }
 
 #[test]
-fn what_is_no_archive_is_refused_with_the_way_out() {
+fn other_files_are_errors_with_advice() {
     let words = refused(b"BZh and so on");
     assert!(words.contains("a.tar, byte 0: the archive is compressed"), "{words}");
     assert!(words.ends_with("unpack it (bunzip2)"), "{words}");
@@ -381,7 +381,7 @@ fn what_is_no_archive_is_refused_with_the_way_out() {
     assert!(error.to_string().contains("no files match"), "{error}");
 }
 
-/// Where the contents of an archive with sizes in octal lie, and where its end mark begins.
+/// Returns the ranges of the contents of an archive with octal sizes, and the start of its end mark.
 fn contents(bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
     let (mut at, mut ranges) = (0, Vec::new());
     while bytes[at] != 0 {
@@ -394,7 +394,7 @@ fn contents(bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
 }
 
 #[test]
-fn an_archive_that_is_cut_before_its_end_mark_is_an_error() {
+fn an_archive_truncated_before_its_end_mark_is_an_error() {
     let whole = golden("train-000000.tar");
     let (_, end) = contents(&whole);
     // Every byte around the headers, and some between.
@@ -409,7 +409,7 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
     let whole = golden("train-000000.tar");
     let (ranges, end) = contents(&whole);
     let mut errors = 0;
-    // Every fifth byte: each is an archive, and a table on disk.
+    // Every fifth byte: each is an archive, and an index on disk.
     for position in (0..end + 512).step_by(5) {
         if ranges.iter().any(|range| range.contains(&position)) {
             continue;
@@ -421,18 +421,18 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
             Err(_) => errors += 1,
         }
     }
-    // All but what fills the last block of a file, and what ends the checksum's digits.
+    // All but the padding of a file's last block, and the terminators of the checksum's digits.
     assert!(errors > (ranges.len() + 1) * 100, "{errors}");
 }
 
-/// As GNU tar writes numbers that its octal digits cannot hold.
+/// As GNU tar writes numbers that octal digits cannot represent.
 #[test]
 fn numbers_are_octal_digits_or_binary() {
     let mut bytes = archive(&[("a.jpg", b"one"), ("a.cls", b"1")]);
     let sum = u32::from_str_radix(str::from_utf8(&bytes[148..154]).unwrap(), 8).unwrap();
     bytes[148..156].copy_from_slice(&(1 << 63 | u64::from(sum)).to_be_bytes());
     assert_eq!(open(&bytes).unwrap(), [(1, b"one".to_vec())]);
-    // More than the file can hold, and more than a number can.
+    // More than the file can contain, and more than an integer can.
     for place in [5, 1] {
         let mut size = [0; 12];
         (size[0], size[place]) = (0x80, 1);
@@ -445,9 +445,9 @@ fn numbers_are_octal_digits_or_binary() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// With checksums that are right, or the one of the first header only.
+    /// With correct checksums, or only that of the first header.
     #[test]
-    fn whatever_an_archive_holds_the_answer_is_a_source_or_an_error(
+    fn any_archive_gives_a_source_or_an_error(
         blocks in prop::collection::vec(
             prop_oneof![
                 ("[ab]\\.(jpg|cls)", prop::collection::vec(any::<u8>(), 0..13), any::<u8>())

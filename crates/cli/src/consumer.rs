@@ -1,4 +1,4 @@
-//! Who takes the batches of `explain`.
+//! Consumers of batches for `explain`.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::{ChildStdin, Command, Stdio};
@@ -11,29 +11,29 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::group::Group;
 use super::{CommandError, interrupt};
 
-/// How long a command may work on after its input has ended.
+/// Time that a command has to exit after its input ends.
 const AFTER_INPUT: Duration = Duration::from_secs(2);
-/// How often a signal is looked for while the command reads nothing.
+/// Interval at which signals are checked while the command reads nothing.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Who takes the batches.
+/// A consumer of batches.
 pub enum Consumer {
-    /// Nobody: they are given back at once.
+    /// Drops batches at once.
     Idle,
-    /// A step of this length.
+    /// Sleeps this long for each batch.
     Sleeps(Duration),
-    /// A command.
+    /// Writes batches to a command.
     Runs(Fed),
 }
 
-/// A command that is given every batch's bytes on its standard input.
+/// A command that receives every batch's bytes on standard input.
 pub struct Fed {
     command: String,
     group: Group,
     input: ChildStdin,
-    /// Batches that were written whole.
+    /// Batches written completely.
     batches: u64,
-    /// The time was over within a batch: what followed would make no sense to the command.
+    /// Whether the time ran out within a batch. Nothing more is written then: the stream is cut within a batch.
     stuck: bool,
 }
 
@@ -46,7 +46,7 @@ impl Consumer {
         let mut group = Group::spawn(&mut shell).map_err(failed)?;
         let input = group.child().stdin.take();
         let input = input.ok_or_else(|| failed(io::Error::other("has no input")))?;
-        // A command that reads nothing must not hold up the program.
+        // A command that reads nothing must not block the program.
         fcntl_getfl(&input)
             .and_then(|flags| fcntl_setfl(&input, flags | OFlags::NONBLOCK))
             .map_err(|error| failed(error.into()))?;
@@ -54,8 +54,8 @@ impl Consumer {
         Ok(Consumer::Runs(Fed { command, group, input, batches: 0, stuck: false }))
     }
 
-    /// Takes a batch; false where a signal came, or where a command has not read all of it by `until`. Such a command gets
-    /// nothing more.
+    /// Consumes a batch. Returns false if a signal arrived, or if a command has not read all of it by `until`; that command
+    /// receives nothing more.
     pub fn take(&mut self, batch: Batch, until: Instant) -> Result<bool, CommandError> {
         Ok(match self {
             Consumer::Idle => true,
@@ -67,7 +67,7 @@ impl Consumer {
         })
     }
 
-    /// Whether it takes no more batches, and why.
+    /// Returns why the consumer takes no more batches, if it has stopped.
     pub fn stuck(&self) -> Option<String> {
         match self {
             Consumer::Runs(Fed { command, batches, stuck: true, .. }) => Some(format!(
@@ -77,7 +77,7 @@ impl Consumer {
         }
     }
 
-    /// The command's input ends. What it does then is its own affair, for a while.
+    /// Closes the command's input and waits a while for its exit.
     pub fn end(self) {
         if let Consumer::Runs(Fed { mut group, input, stuck, .. }) = self {
             drop(input);
@@ -103,7 +103,7 @@ impl Fed {
                     }
                     self.wait(left.min(STEP));
                 }
-                // The signal that ends the program has ended the command first.
+                // The signal has already terminated the command.
                 Err(_) if interrupt::requested().is_some() => return Ok(false),
                 Err(error) => return Err(self.gone(&error)),
             }
@@ -112,18 +112,18 @@ impl Fed {
         Ok(true)
     }
 
-    /// Until the command reads something.
+    /// Waits until the command reads something, but at most `longest`.
     fn wait(&self, longest: Duration) {
         let mut input = [PollFd::new(&self.input, PollFlags::OUT)];
         let longest = Timespec {
             tv_sec: longest.as_secs() as i64,
             tv_nsec: i64::from(longest.subsec_nanos()),
         };
-        // Whatever it says, the next write says more.
+        // The next write reports any error.
         let _ = poll(&mut input, Some(&longest));
     }
 
-    /// Why the command takes no more.
+    /// Returns why the command takes no more batches.
     fn gone(&mut self, error: &io::Error) -> CommandError {
         let Self { command, batches, group, .. } = self;
         let why = match group.end(AFTER_INPUT) {

@@ -1,4 +1,4 @@
-//! `demo`: the main job on photographs that it makes itself.
+//! `demo`: loads generated images through a training chain.
 
 use std::path::Path;
 
@@ -18,17 +18,16 @@ use super::report::{Report, warn};
 use super::sheet::{Sheet, on_host};
 use super::{CommandError, DeviceOption, io_failure, print, print_json, progress};
 
-/// Loads an epoch of photo-like JPEGs that it makes itself, with the usual training chain
+/// Loads one epoch of generated photo-like JPEGs with the usual training chain
 ///
-/// The images are made once and kept in $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or
-/// ~/.cache.
+/// The images are generated once and cached in $FEEDWATER_CACHE, else in the folder feedwater of $XDG_CACHE_HOME or ~/.cache.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater demo --images 256")]
 pub struct Options {
-    /// How many images
+    /// Number of images
     #[arg(long, default_value_t = Settings::default().images, value_parser = clap::value_parser!(u64).range(1..))]
     images: u64,
-    /// Where to run; auto is the GPU where there is one, else the CPU
+    /// Device to run on; auto uses the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
     /// Print the result as one line of JSON
@@ -63,7 +62,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
     match interrupt::requested() {
         None => bar.finish_and_clear(),
-        // Clearing it would say that all is done.
+        // Clearing the bar would suggest that the epoch is complete.
         Some(_) => bar.abandon(),
     }
     let report = Report::new(&loader);
@@ -79,7 +78,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     print(format!("sheet     {} (the first batch)", image.display()))
 }
 
-/// The training chain with which most image models are trained.
+/// Builds a loader with the usual training chain of vision models.
 fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, CommandError> {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))

@@ -1,4 +1,4 @@
-//! `doctor`: what this machine has, what is missing and how to get it.
+//! `doctor`: reports the machine's hardware and libraries, what is missing and how to install it.
 
 use std::fs;
 use std::thread;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::report::kibibytes;
 use super::{CommandError, print, print_json};
 
-/// Shows what this machine has, what is missing and how to get it
+/// Shows this machine's hardware and libraries, what is missing and how to install it
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater doctor")]
 pub struct Options {
@@ -56,16 +56,16 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     print(match (usable, &probe.nvrtc, &probe.nvjpeg) {
         (false, _, _) => "verdict   everything runs on the CPU: no usable GPU",
         (true, Err(_), _) => {
-            "verdict   everything runs on the CPU: no NVRTC to compile kernels with"
+            "verdict   everything runs on the CPU: NVRTC, which compiles the kernels, is missing"
         }
         (true, Ok(_), Err(_)) => {
-            "verdict   operators run on the GPU, decoding on the CPU: no nvJPEG"
+            "verdict   operators run on the GPU, decoding on the CPU: nvJPEG is missing"
         }
         (true, Ok(_), Ok(_)) => "verdict   decoding and operators run on the GPU",
     })
 }
 
-/// Tells on standard error, before anything is measured, that JPEGs are decoded without SIMD code. To be called once.
+/// Warns on standard error if JPEGs are decoded without SIMD code. Call once, before anything is measured.
 pub fn warn_without_simd() {
     if let Some(warning) = simd_warning(feedwater::decode::simd()) {
         eprintln!("warning: {warning}");
@@ -104,7 +104,7 @@ fn library_json(found: &Result<LibraryReport, String>) -> Value {
     }
 }
 
-/// A GPU in a line, or why it cannot be used.
+/// Describes a GPU in one line, or returns why it cannot be used.
 pub fn device_text(device: &Result<DeviceReport, String>) -> String {
     match device {
         Ok(DeviceReport { ordinal, name, capability: (major, minor), free_bytes, total_bytes }) => {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_build_without_simd_is_warned_of_with_the_line_of_doctor() {
+    fn the_simd_warning_matches_the_line_of_doctor() {
         assert_eq!(simd_warning(true), None);
         let warning = simd_warning(false).unwrap();
         assert!(warning.ends_with(libjpeg(false)) && warning.contains("nasm"), "{warning}");

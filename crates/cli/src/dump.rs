@@ -1,4 +1,4 @@
-//! `dump`: batches as files for other tools, and as an image.
+//! `dump`: writes batches as files for other tools, and as a contact sheet.
 
 use std::fs;
 use std::io::Write;
@@ -24,13 +24,13 @@ use super::{CommandError, PipelineOptions, io_failure, print, print_json};
 pub struct Options {
     #[command(flatten)]
     pipeline: PipelineOptions,
-    /// The directory to write to; it is made where it is not there
+    /// Directory to write to; created if missing
     #[arg(long)]
     out: PathBuf,
-    /// How many batches, one after another along the first axis
+    /// Number of batches, concatenated along the first axis
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     batches: u64,
-    /// Which epoch, from 0
+    /// Epoch to dump, from 0
     #[arg(long, default_value_t = 0)]
     epoch: u32,
     /// Print the result as one line of JSON
@@ -50,16 +50,16 @@ struct SampleEntry {
     flipped_horizontally: bool,
     flipped_vertically: bool,
     outcome: &'static str,
-    /// Index of the sample that should stand here and could not be used.
+    /// Index of the unusable sample that this one replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaces: Option<u64>,
-    /// It only fills up the last batch.
+    /// Whether the sample only fills up the last batch.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     padding: bool,
-    /// Why the sample that should stand here could not be used.
+    /// Why the replaced sample could not be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
-    /// What can be seen in the tensor.
+    /// Objects visible in the tensor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     objects: Vec<ObjectEntry>,
 }
@@ -71,7 +71,7 @@ struct ObjectEntry {
     category: i64,
     /// Left, upper, right and lower edge in pixels of the tensor.
     bbox: [f32; 4],
-    /// The part of the box that is left, 0 to 1.
+    /// Fraction of the box that is left, 0 to 1.
     visible: f64,
     crowd: bool,
 }
@@ -84,36 +84,36 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     fs::create_dir_all(out).map_err(|error| io_failure(out, &error))?;
 
     let images = out.join("images.npy");
-    let failed = |error| io_failure(&images, &error);
-    let mut npy = NpyWriter::create(&images).map_err(failed)?;
+    let images_failed = |error| io_failure(&images, &error);
+    let mut npy = NpyWriter::create(&images).map_err(images_failed)?;
     let samples = out.join("samples.json");
-    let not_told = |error| io_failure(&samples, &error);
-    let mut file = AtomicFile::create(&samples).map_err(not_told)?;
-    // Element by element, so that memory does not grow with the batches.
+    let samples_failed = |error| io_failure(&samples, &error);
+    let mut file = AtomicFile::create(&samples).map_err(samples_failed)?;
+    // Serialize element by element: memory does not grow with the batches.
     let mut json = serde_json::Serializer::pretty(&mut file);
-    let mut entries = json.serialize_seq(None).map_err(|error| not_told(error.into()))?;
+    let mut entries = json.serialize_seq(None).map_err(|error| samples_failed(error.into()))?;
     let mut count = 0;
     let image = out.join("sheet.png");
     let mut sheet = None;
     for batch in loader.into_iter().take(usize::try_from(options.batches).unwrap_or(usize::MAX)) {
         let batch = batch?;
         let data = on_host(&batch)?;
-        npy.append(batch.shape(), &data).map_err(failed)?;
+        npy.append(batch.shape(), &data).map_err(images_failed)?;
         if sheet.is_none() {
             let drawn = Sheet::new(&loader, &batch, &data).write(&image);
             sheet = Some(drawn.map_err(|error| io_failure(&image, &error))?);
         }
         for entry in describe(&loader, &batch) {
-            entries.serialize_element(&entry).map_err(|error| not_told(error.into()))?;
+            entries.serialize_element(&entry).map_err(|error| samples_failed(error.into()))?;
             count += 1;
         }
     }
-    let npy = npy.finish().map_err(failed)?;
-    entries.end().map_err(|error| not_told(error.into()))?;
-    file.flush().map_err(not_told)?;
-    // They belong together, and none can lack room any more.
-    npy.commit().map_err(failed)?;
-    file.commit().map_err(not_told)?;
+    let npy = npy.finish().map_err(images_failed)?;
+    entries.end().map_err(|error| samples_failed(error.into()))?;
+    file.flush().map_err(samples_failed)?;
+    // Commit all three files together, after everything is on disk.
+    npy.commit().map_err(images_failed)?;
+    file.commit().map_err(samples_failed)?;
     if let Some(sheet) = sheet {
         sheet.commit().map_err(|error| io_failure(&image, &error))?;
     }

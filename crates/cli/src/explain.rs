@@ -1,4 +1,4 @@
-//! `explain`: what limits a pipeline, what to change, and what that gains.
+//! `explain`: finds what limits a pipeline and predicts what each change gains.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use feedwater::file::{self, AtomicFile};
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::source::{HostPage, Source};
 use feedwater_insight::explain::{
-    Differential, Options as Wishes, Ranks, ReadScaling, Report, explain,
+    Differential, Options as ExplainOptions, Ranks, ReadScaling, Report, explain,
 };
 
 use super::consumer::Consumer;
@@ -20,43 +20,42 @@ use super::report::warn;
 use super::requests::shown;
 use super::{CommandError, DeviceOption, io_failure, print, print_json, progress};
 
-/// Runs a pipeline, and says what limits it, what to change and what that gains
+/// Runs a pipeline and reports its bottleneck, what to change and the predicted gain
 ///
-/// The file is a pipeline file (TOML). Reports that were saved before (names that end in .json) are read instead:
-/// one is explained again, those of several ranks are merged and the slow rank is named.
+/// The file is a pipeline file (TOML). Reports saved earlier (names ending in .json) are read instead of running anything: a
+/// single report is explained again, reports of several ranks are merged and the slowest rank is named.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater explain pipeline.toml --step-ms 45 --html report.html\n  feedwater explain rank*.json --html ranks.html"
 )]
 pub struct Options {
-    /// A pipeline file, or reports
+    /// A pipeline file, or saved reports
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where to run; auto is the GPU where there is one, else the CPU
+    /// Device to run on; auto uses the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
-    /// Milliseconds that the consumer takes for a batch
+    /// Milliseconds per batch that the consumer takes
     #[arg(long, conflicts_with = "consumer_cmd", value_parser = milliseconds)]
     step_ms: Option<f64>,
-    /// A command (for sh) that is given every batch's bytes on its standard input; its pace is the consumer's. It and all
-    /// that it starts are ended when the time is over
+    /// Shell command that receives every batch's bytes on standard input and sets the consumer's pace. It and its child processes
+    /// are terminated at the end
     #[arg(long, value_name = "COMMAND")]
     consumer_cmd: Option<String>,
-    /// Seconds to measure, after a warm-up
+    /// Seconds to measure after the warm-up
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
-    /// Also measure how reads scale with threads, and three runs that differ in one thing each: without a loader, with
-    /// bytes from memory, and as it is
+    /// Also measure how reads scale with threads, and compare three runs: without a loader, with cached bytes, and unchanged
     #[arg(long)]
     probe: bool,
-    /// What an hour of the GPU costs, in your currency
+    /// Price of one GPU hour, in your currency
     #[arg(long, value_name = "PRICE", value_parser = seconds)]
     price: Option<f64>,
-    /// Write the report as JSON into this file, for `explain` and `simulate --from`
+    /// Write the report as JSON to this file, for `explain` and `simulate --from`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write the report as a page that needs nothing else, with sliders that run the same model; of several reports, the
-    /// ranks side by side
+    /// Write the report as a self-contained HTML page with sliders that run the same model; for several reports, a page that
+    /// compares the ranks
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print the report as one line of JSON
@@ -64,20 +63,20 @@ pub struct Options {
     json: bool,
 }
 
-/// Batches that a measurement takes, at least.
-const LEAST_BATCHES: u64 = 2;
+/// Fewest batches in a measurement.
+const MIN_BATCHES: u64 = 2;
 
-/// How long a measurement may take, times the seconds that were asked for: the consumer ends the batch that it is in, if it
-/// is fast enough for [`LEAST_BATCHES`].
-const SLACK: f64 = 1.5;
+/// Longest duration of a measurement, as a multiple of the requested seconds. The consumer finishes its current batch if it is
+/// fast enough for [`MIN_BATCHES`].
+const DEADLINE_FACTOR: f64 = 1.5;
 
-/// Seconds that a command has to read two batches, however few were asked for: it must start first.
-const LEAST_PATIENCE: f64 = 3.0;
+/// Fewest seconds that a command has to read two batches, which include its start.
+const MIN_DEADLINE_SECONDS: f64 = 3.0;
 
-/// The largest file that is read as a report.
+/// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Samples that the cached run is made of, at most.
+/// Most samples in the cached run.
 const CACHED_SAMPLES: u64 = 4096;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
@@ -89,7 +88,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         let text = "give one pipeline file, or reports whose names end in .json";
         return Err(CommandError::Misused(text.into()));
     };
-    // Now, and not after a run that was for nothing.
+    // Create the files before the run, so that a bad path fails early.
     let outputs = Outputs::create(options)?;
     let report = run(options, file)?;
     outputs.write(&report)?;
@@ -99,7 +98,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Explains reports that were saved.
+/// Explains saved reports.
 fn read_reports(options: &Options) -> Result<(), CommandError> {
     let mut reports = Vec::new();
     for path in &options.files {
@@ -107,16 +106,16 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
         let saved: Report = serde_json::from_str(&text).map_err(|error| {
             let path = path.display();
             CommandError::Misused(format!(
-                "{path}: is no report of feedwater explain --save: {error}"
+                "{path}: is not a report of feedwater explain --save: {error}"
             ))
         })?;
-        let wishes = Wishes {
+        let explain_options = ExplainOptions {
             price_per_hour: options.price.or(saved.cost.map(|cost| cost.price_per_hour)),
             scaling: saved.scaling.clone(),
             differential: saved.differential,
-            ..Wishes::default()
+            ..ExplainOptions::default()
         };
-        reports.push(explain(&saved.profile, &wishes)?);
+        reports.push(explain(&saved.profile, &explain_options)?);
     }
     if let [report] = reports.as_slice() {
         Outputs::create(options)?.write(report)?;
@@ -126,7 +125,7 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
         };
     }
     if options.save.is_some() {
-        let text = "--save keeps the report of one run, and several are given; --json prints what is merged of them";
+        let text = "--save writes the report of one run, but several reports are given; --json prints the merged result";
         return Err(CommandError::Misused(text.into()));
     }
     let ranks = Ranks::merge(&reports)?;
@@ -139,7 +138,7 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// The files that were asked for.
+/// Output files requested by the options.
 struct Outputs<'a> {
     json: Option<(&'a Path, AtomicFile)>,
     html: Option<(&'a Path, AtomicFile)>,
@@ -189,14 +188,15 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     };
     warm_up(&loader, &mut consumer, options.seconds)?;
     let before = loader.measured();
-    let batches = measure(&loader, &mut consumer, options.seconds, SLACK * options.seconds)?;
-    if batches < LEAST_BATCHES && interrupt::requested().is_some() {
+    let batches =
+        measure(&loader, &mut consumer, options.seconds, DEADLINE_FACTOR * options.seconds)?;
+    if batches < MIN_BATCHES && interrupt::requested().is_some() {
         return Err(CommandError::Interrupted);
     }
     if let Some(stuck) = consumer.stuck() {
-        if batches < LEAST_BATCHES {
+        if batches < MIN_BATCHES {
             let text = format!(
-                "{stuck}, and {LEAST_BATCHES} must be measured after the warm-up; give a command that reads on, or more \
+                "{stuck}, but at least {MIN_BATCHES} must be measured after the warm-up; use a command that keeps reading, or more \
                  --seconds than {}",
                 options.seconds
             );
@@ -205,30 +205,33 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
         eprintln!("warning: {stuck}");
     }
     let profile = loader.profile_since(&before);
-    let mut wishes = Wishes { price_per_hour: options.price, ..Wishes::default() };
+    let mut explain_options =
+        ExplainOptions { price_per_hour: options.price, ..ExplainOptions::default() };
     if options.probe && interrupt::requested().is_none() {
-        // The loader's own reads must not be in the way.
+        // The loader's own reads would distort the measurement.
         drop((polled, loader));
         let builder = builder()?;
-        wishes.scaling = Some(scaling(&*builder.source(), profile.setup.workers, options.seconds));
-        // What the consumer does in its steps alone.
+        explain_options.scaling =
+            Some(scaling(&*builder.source(), profile.setup.workers, options.seconds));
+        // Throughput of the consumer alone, from its step time.
         let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
         let cached = cached(builder, &mut consumer, options.seconds)?;
         let cold = profile.images_per_second();
-        wishes.differential = cached.map(|cached| Differential { synthetic, cached, cold });
+        explain_options.differential =
+            cached.map(|cached| Differential { synthetic, cached, cold });
     }
     consumer.end();
-    match explain(&profile, &wishes) {
-        // Too little was measured until the signal.
+    match explain(&profile, &explain_options) {
+        // The signal came before enough was measured.
         Err(_) if interrupt::requested().is_some() => Err(CommandError::Interrupted),
         explained => Ok(explained?),
     }
 }
 
-/// The start is not measured, nor what a loader tries out that chooses for itself: up to four times as long.
+/// Runs the loader unmeasured until it is settled: its start, and any autotuning (up to four times as long).
 fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), CommandError> {
     for _ in 0..20 {
-        // A command may need most of the time for its own start.
+        // A command may need most of the time to start.
         measure(loader, consumer, 0.2 * seconds, seconds)?;
         let over = consumer.stuck().is_some() || interrupt::requested().is_some();
         if over || loader.is_settled() {
@@ -238,8 +241,10 @@ fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(),
     Ok(())
 }
 
-/// Hands batches to the consumer for so many seconds, epoch after epoch, and gives their number: at least two, unless a
-/// signal came or a command has not read them within `most` seconds, or [`LEAST_PATIENCE`].
+/// Hands batches to the consumer for `seconds`, epoch after epoch, and returns their number.
+///
+/// The number is at least two, unless a signal arrives or a command does not read them within `most` seconds or
+/// [`MIN_DEADLINE_SECONDS`].
 fn measure(
     loader: &Loader,
     consumer: &mut Consumer,
@@ -248,7 +253,7 @@ fn measure(
 ) -> Result<u64, CommandError> {
     let begin = Instant::now();
     let end = begin + Duration::from_secs_f64(seconds);
-    let last = begin + Duration::from_secs_f64(most.max(LEAST_PATIENCE));
+    let last = begin + Duration::from_secs_f64(most.max(MIN_DEADLINE_SECONDS));
     let bar = progress((1e3 * seconds) as u64, "ms");
     let mut batches = 0;
     loop {
@@ -262,7 +267,7 @@ fn measure(
                 return Ok(batches);
             }
             batches += 1;
-            if Instant::now() >= end && batches >= LEAST_BATCHES {
+            if Instant::now() >= end && batches >= MIN_BATCHES {
                 bar.finish_and_clear();
                 return Ok(batches);
             }
@@ -270,7 +275,7 @@ fn measure(
     }
 }
 
-/// Images a second with the bytes of the set's first samples in memory; `None` where the consumer takes no more.
+/// Measures images/s with the first samples' bytes in memory. `None` if the consumer stops taking batches.
 fn cached(
     builder: LoaderBuilder,
     consumer: &mut Consumer,
@@ -286,15 +291,15 @@ fn cached(
     }
     warm_up(&loader, consumer, seconds)?;
     let before = loader.measured();
-    let batches = measure(&loader, consumer, seconds, SLACK * seconds)?;
-    Ok((batches >= LEAST_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
+    let batches = measure(&loader, consumer, seconds, DEADLINE_FACTOR * seconds)?;
+    Ok((batches >= MIN_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
 }
 
-/// How fast threads read samples and do nothing else.
+/// Measures how fast threads read samples, without any other work.
 fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
     let len = u128::from(source.len());
     ReadScaling::measure(workers, (0.3 * seconds).clamp(0.6, 6.0), |place| {
-        // Far from one another, so that what was read before is not read again soon.
+        // Spread the reads, so that none hits recently read data.
         let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % len) as u64;
         source.read(index, &mut HostPage::default(), u64::MAX).is_ok()
     })
@@ -303,13 +308,13 @@ fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
 fn milliseconds(text: &str) -> Result<f64, String> {
     number(text)
         .filter(|it| (0.0..=3.6e6).contains(it))
-        .ok_or_else(|| format!("{text} is no number of milliseconds from 0 to 3600000"))
+        .ok_or_else(|| format!("{text} is not a number of milliseconds from 0 to 3600000"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     number(text)
         .filter(|it| *it > 0.0 && *it <= 1e6)
-        .ok_or_else(|| format!("{text} is no number above 0 and up to 1000000"))
+        .ok_or_else(|| format!("{text} is not a number above 0 and up to 1000000"))
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! Commands that the program starts, each with all processes that it starts in turn.
+//! Process groups of commands that the program starts.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::interrupt;
 
-/// What a group has between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);
-/// How often is looked whether it has ended.
+/// Interval at which the command's exit is polled.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A command in a process group of its own. Dropping it ends the whole group; so does a signal that ends the program.
+/// A command in its own process group. Dropping it kills the whole group, and so does a signal that ends the program.
 pub struct Group {
     child: Child,
     leader: Pid,
@@ -30,12 +30,12 @@ impl Group {
         Ok(Self { child, leader, ended: false })
     }
 
-    /// The command itself: for its pipes.
+    /// Returns the command's process, for its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// What the command writes to its pipes until it ends by itself.
+    /// Reads the command's output until it exits.
     pub fn output(mut self) -> io::Result<Output> {
         let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
         let (stdout, stderr) = thread::scope(|scope| {
@@ -45,16 +45,15 @@ impl Group {
         Ok(Output { status: self.end(Duration::MAX)?, stdout, stderr })
     }
 
-    /// Waits until the command ends by itself, and no longer than `patience`; then the group gets SIGTERM, and after a
-    /// while SIGKILL.
+    /// Waits for the command to exit, at most `patience`; then sends SIGTERM to the group, and after [`GRACE`] SIGKILL.
     pub fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         let begin = Instant::now();
-        let (mut asked, mut killed) = (None::<Instant>, false);
+        let (mut term_sent, mut killed) = (None::<Instant>, false);
         while !self.has_exited()? {
-            match asked {
+            match term_sent {
                 None if begin.elapsed() >= patience || interrupt::requested().is_some() => {
                     self.send(Signal::TERM);
-                    asked = Some(Instant::now());
+                    term_sent = Some(Instant::now());
                 }
                 Some(since) if since.elapsed() >= GRACE && !killed => {
                     self.send(Signal::KILL);
@@ -63,8 +62,8 @@ impl Group {
                 _ => thread::sleep(STEP),
             }
         }
-        // What the command has left behind. Until it is waited for its number remains that of its group.
-        if asked.is_none() {
+        // Kill processes that the command left behind. Until the command is reaped, its id stays the group's id.
+        if term_sent.is_none() {
             self.send(Signal::TERM);
             thread::sleep(STEP);
         }
@@ -74,14 +73,14 @@ impl Group {
         self.child.wait()
     }
 
-    /// Whether the command has ended; it stays a zombie.
+    /// Whether the command has exited. It stays a zombie.
     pub fn has_exited(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(self.leader), options)?.is_some())
     }
 
     fn send(&self, signal: Signal) {
-        // Nobody may be left to get it.
+        // The group may already be empty.
         let _ = kill_process_group(self.leader, signal);
     }
 }
@@ -97,7 +96,7 @@ impl Drop for Group {
 fn read(pipe: Option<impl Read>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
-        // What came until it broke.
+        // Keep what was read before an error.
         let _ = pipe.read_to_end(&mut bytes);
     }
     bytes

@@ -1,4 +1,4 @@
-//! The images that `demo` and `bench` make for themselves, once, and where they are kept.
+//! Generated images of `demo` and `bench`, cached between runs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use feedwater_tools::synth::{self, Settings};
 
 use super::{CommandError, print, progress};
 
-/// The folder below `cache` with the set of these settings, made where it is not there yet; tells so unless `quiet`.
+/// Returns the folder below `cache` with the set of these settings, generating it if missing. Prints progress unless `quiet`.
 pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, CommandError> {
     let directory = cache.join(name(settings));
     let note = |text: String| if quiet { Ok(()) } else { print(text) };
     let summary = match synth::complete(&directory, settings) {
         Some(summary) => summary,
         None => {
-            note(format!("making    {} images in {}", settings.images, directory.display()))?;
+            note(format!("generate  {} images in {}", settings.images, directory.display()))?;
             let bar = progress(settings.images, "images");
             let summary = synth::write(&directory, settings, |_| bar.inc(1))?;
             bar.finish_and_clear();
@@ -26,7 +26,7 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, C
     Ok(directory)
 }
 
-/// Where images are kept between runs.
+/// Returns the folder that caches generated images between runs.
 pub fn cache() -> Result<PathBuf, CommandError> {
     let var = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     var("FEEDWATER_CACHE")
@@ -38,7 +38,7 @@ pub fn cache() -> Result<PathBuf, CommandError> {
         })
 }
 
-/// The folder of a set: `synth-2000`, and what is not the default.
+/// Returns the folder name of a set: `synth-2000`, plus every setting that is not the default.
 fn name(settings: &Settings) -> String {
     let Settings { images, width, height, progressive, .. } = *settings;
     let mut name = format!("synth-{images}");
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_of_different_images_have_different_folders() {
+    fn sets_with_different_settings_have_different_folders() {
         let default = Settings { images: 9, ..Settings::default() };
         assert_eq!(name(&default), "synth-9");
         assert_eq!(name(&Settings { progressive: true, ..default }), "synth-9-progressive");

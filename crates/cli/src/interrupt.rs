@@ -1,11 +1,11 @@
-//! Signals that ask the program to end: SIGINT, SIGTERM and SIGHUP.
+//! Handling of SIGINT, SIGTERM and SIGHUP.
 //!
-//! * A command ends at once, with a line that says how far its progress bar was. One that has results to report before
-//!   its end takes part ([`Polled`]): it sees [`requested`], reports, and returns.
-//! * Either way the process ends within a second, also where a thread hangs in a read; only a trace that is being written
-//!   has ten. A second signal ends it at once. Outputs are then complete or absent, and process groups that were started are gone.
-//! * The exit code is 128 and the signal's number: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
-//! * A signal that was ignored when the program began stays ignored, as `nohup` and shells want it.
+//! * By default a command ends at once, with a line that states the position of its progress bar. A command with results to
+//!   report holds a [`Polled`]: it checks [`requested`], reports, and returns.
+//! * Either way the process ends within one second, even if a thread hangs in a read; a trace being written gets ten seconds. A
+//!   second signal ends the process at once. Output files are then complete or absent, and started process groups are killed.
+//! * The exit code is 128 + the signal's number: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
+//! * A signal that was ignored when the program started stays ignored, as `nohup` and shells expect.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -22,13 +22,13 @@ use rustix::process::{Pid, Signal as Kill, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-/// What a command that takes part has from the signal to its end.
-const PATIENCE: Duration = Duration::from_millis(700);
-/// What it has where it is writing its files at that time.
+/// Time that a command with a [`Polled`] has from the signal to its end.
+const GRACE: Duration = Duration::from_millis(700);
+/// Time that it has if it is writing files.
 const SAVING: Duration = Duration::from_secs(10);
-/// How often is looked whether they are written.
+/// Interval at which the end of writing is polled.
 const STEP: Duration = Duration::from_millis(20);
-/// What removing unfinished files, and then telling, may take at the end.
+/// Time for removing unfinished files, and again for printing the last line.
 const LAST: Duration = Duration::from_millis(100);
 
 /// A signal that asks the program to end.
@@ -44,7 +44,7 @@ impl Signal {
         }
     }
 
-    /// The exit code of a process that it has ended.
+    /// Exit code of a process that this signal ended.
     fn code(self) -> u8 {
         128 + self.0 as u8
     }
@@ -52,17 +52,17 @@ impl Signal {
 
 struct State {
     signal: Option<Signal>,
-    /// Whether the command takes part.
+    /// Whether the command polls for signals itself.
     polled: bool,
-    /// Whether files are being written that the user wants to have.
+    /// Whether output files are being written.
     saving: bool,
-    /// What ends the loader that the command waits for.
+    /// Stops the loader that the command is waiting for.
     stopper: Option<Stopper>,
-    /// The bar that was shown last, and its unit.
+    /// The latest progress bar and its unit.
     bar: Option<(ProgressBar, String)>,
-    /// What to do next, in words.
+    /// Advice to the user for the last line.
     advice: Option<&'static str>,
-    /// Leaders of process groups that were started.
+    /// Leaders of the started process groups.
     groups: Vec<Pid>,
 }
 
@@ -76,21 +76,21 @@ static STATE: Mutex<State> = Mutex::new(State {
     groups: Vec::new(),
 });
 static CHANGED: Condvar = Condvar::new();
-/// Whether a thread has begun to end the process.
+/// Whether a thread is already ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Begins to listen. Where that fails signals end the process as they do by default.
+/// Starts handling signals. If that fails, signals keep their default action.
 pub fn listen() {
     let ignored = ignored();
-    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|it| ignored >> (it - 1) & 1 == 0);
-    if let Ok(mut signals) = Signals::new(wanted) {
+    let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|it| ignored >> (it - 1) & 1 == 0);
+    if let Ok(mut signals) = Signals::new(handled) {
         thread::spawn(move || {
             for number in signals.forever() {
                 on_signal(Signal(number));
             }
         });
     }
-    // Writing beyond `ulimit -f` becomes an error that names the file, instead of the process's end.
+    // A write beyond `ulimit -f` then returns an error with the file's name instead of killing the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
@@ -109,19 +109,19 @@ fn on_signal(signal: Signal) {
     }
     thread::spawn(move || {
         let begin = Instant::now();
-        thread::sleep(PATIENCE);
+        thread::sleep(GRACE);
         while lock().saving && begin.elapsed() < SAVING {
             thread::sleep(STEP);
         }
         end(first);
     });
-    // Last, since it waits for locks of the loader.
+    // Last, because it waits for locks of the loader.
     if let Some(stopper) = stopper {
         stopper.stop();
     }
 }
 
-/// Ends the process now, where no other thread is about to.
+/// Ends the process now, unless another thread is already doing so.
 fn end(signal: Signal) {
     if ENDING.swap(true, Ordering::AcqRel) {
         return;
@@ -130,40 +130,40 @@ fn end(signal: Signal) {
         let _ = kill_process_group(group, Kill::KILL);
     }
     file::discard_pending(LAST);
-    // A terminal that is halted takes no line, and must not hold up the end.
-    let (told, is_told) = channel();
-    let words = words(signal);
+    // Print in another thread: a stopped terminal accepts no output and must not delay the exit.
+    let (sender, receiver) = channel();
+    let message = message(signal);
     thread::spawn(move || {
-        // Not into the line of the progress bar.
+        // Do not append to the progress bar's line.
         let line = if io::stderr().is_terminal() { "\n" } else { "" };
-        let _ = writeln!(io::stderr(), "{line}feedwater: {words}");
-        let _ = told.send(());
+        let _ = writeln!(io::stderr(), "{line}feedwater: {message}");
+        let _ = sender.send(());
     });
-    let _ = is_told.recv_timeout(LAST);
+    let _ = receiver.recv_timeout(LAST);
     signal_hook::low_level::exit(signal.code().into());
 }
 
-/// Ends the process after a command that has returned, where a signal asked for it.
+/// Ends the process after the command has returned, if a signal asked for it.
 pub fn end_if_requested() {
     if let Some(signal) = requested() {
         end(signal);
-        // Another thread is about to.
+        // Another thread is ending the process.
         loop {
             thread::park();
         }
     }
 }
 
-/// The signal that has asked for the end.
+/// Returns the signal that asked the program to end.
 pub fn requested() -> Option<Signal> {
     lock().signal
 }
 
-/// While it lives the command takes part in its end: it looks at [`requested`] at least ten times a second.
+/// Guard of a command that polls [`requested`] at least ten times a second and ends by itself.
 pub struct Polled(());
 
 impl Polled {
-    /// The waits for batches of this loader end with a signal.
+    /// Creates a guard under which a signal also stops waits for batches of this loader.
     pub fn waiting_for(loader: &Loader) -> Self {
         let polled = Self::begin();
         let stopper = loader.stopper();
@@ -188,12 +188,12 @@ impl Drop for Polled {
     fn drop(&mut self) {
         let mut state = lock();
         state.stopper = None;
-        // One that was asked to end is still about to.
+        // After a signal the command is still ending by itself.
         state.polled = state.signal.is_some();
     }
 }
 
-/// Writes files for which a signal waits: a trace of many threads takes longer than a second.
+/// Runs `save` with an extended deadline after a signal: writing a trace of many threads takes longer than a second.
 pub fn saving<T>(save: impl FnOnce() -> T) -> T {
     lock().saving = true;
     let saved = save();
@@ -201,7 +201,7 @@ pub fn saving<T>(save: impl FnOnce() -> T) -> T {
     saved
 }
 
-/// Sleeps, but for a signal; whether there was none.
+/// Sleeps until `duration` is over or a signal arrives. Returns whether there was no signal.
 pub fn sleep(duration: Duration) -> bool {
     let until = Instant::now() + duration;
     let mut state = lock();
@@ -216,45 +216,45 @@ pub fn sleep(duration: Duration) -> bool {
     false
 }
 
-/// Says in the last line how far this bar was.
+/// Sets the progress bar whose position the last line states.
 pub fn show(bar: &ProgressBar, unit: &str) {
     lock().bar = Some((bar.clone(), unit.to_string()));
 }
 
-/// Says in the last line what the user can do next.
+/// Sets the advice that the last line ends with.
 pub fn advise(advice: &'static str) {
     lock().advice = Some(advice);
 }
 
-/// Kills this process group at the end, however it comes.
+/// Registers a process group to be killed when the process ends.
 pub fn add_group(leader: Pid) {
     lock().groups.push(leader);
 }
 
-/// The group is gone.
+/// Removes a process group that has ended.
 pub fn remove_group(leader: Pid) {
     lock().groups.retain(|it| *it != leader);
 }
 
-/// What has happened, and how far the command was.
-fn words(signal: Signal) -> String {
+/// Formats the signal, the progress and the advice.
+fn message(signal: Signal) -> String {
     let state = lock();
-    let mut words = format!("interrupted by {}", signal.name());
+    let mut message = format!("interrupted by {}", signal.name());
     if let Some((bar, unit)) = &state.bar {
         let (position, len) = (bar.position(), bar.length().unwrap_or(0));
-        words += &format!(" after {position} of {len} {unit}");
+        message += &format!(" after {position} of {len} {unit}");
     }
     if let Some(advice) = state.advice {
-        words += &format!("; {advice}");
+        message += &format!("; {advice}");
     }
-    words
+    message
 }
 
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The signals that this process ignores, as a mask: bit 0 is signal 1.
+/// Returns the signals that this process ignores, as a mask: bit 0 is signal 1.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,10 +1,10 @@
-//! Commands, exit codes and what is said where.
+//! The `feedwater` command line: commands, exit codes and output streams.
 //!
-//! * Exit code 0: done. 1: failed. 2: misused, which is a wrong argument or a wrong setting in a pipeline file.
-//!   128 and the number of a signal: interrupted (`interrupt.rs`).
-//! * Results go to standard output, progress (on a terminal only) and errors to standard error.
-//! * With `--json` the last line of standard output is one JSON object.
-//! * Standard output that is closed early ends the command quietly.
+//! * Exit code 0: success. 1: failure. 2: usage error (a wrong argument, or a wrong setting in a pipeline file).
+//!   128 + N: interrupted by signal N (`interrupt.rs`).
+//! * Results go to standard output. Progress (on a terminal only) and errors go to standard error.
+//! * With `--json`, the last line of standard output is one JSON object.
+//! * A command whose standard output is closed early exits quietly.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -46,7 +46,7 @@ mod sheet;
 mod simulate;
 mod synth;
 
-/// Keeps a GPU fed: image files in, batches that are ready for the model out.
+/// Loads images for vision models: image files in, batches of tensors out
 #[derive(Parser)]
 #[command(name = "feedwater", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -56,14 +56,14 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Begin with:
-  feedwater doctor                                what this machine has
-  feedwater demo                                  the main job, on images that it makes itself
-  feedwater probe data/train                      what a folder, archive or other source holds
+  feedwater doctor                                hardware and libraries of this machine
+  feedwater demo                                  one epoch of generated images through a training chain
+  feedwater probe data/train                      what a folder, archive or other source contains
   feedwater synth data/train --images 200         images for a pipeline file of your own
-  feedwater simulate --loaders 7 --load-ms 2000   a training loop that waits for its loaders, as an image
+  feedwater simulate --loaders 7 --load-ms 2000   a training loop that waits for its loaders, drawn as a timeline
 
-Exit code: 0 done, 1 failed, 2 misused (a wrong argument, or a wrong setting in the pipeline file), 129 hung up,
-130 interrupted, 143 terminated";
+Exit code: 0 success, 1 failure, 2 usage error (a wrong argument, or a wrong setting in the pipeline file),
+129 SIGHUP, 130 SIGINT, 143 SIGTERM";
 
 #[derive(Subcommand)]
 enum Command {
@@ -82,12 +82,12 @@ enum Command {
     Selftest(selftest::Options),
 }
 
-/// A pipeline file, and where to run it.
+/// A pipeline file and the device to run it on.
 #[derive(Args)]
 struct PipelineOptions {
-    /// The pipeline file (TOML)
+    /// Path of the pipeline file (TOML)
     file: PathBuf,
-    /// Where to run; auto is the GPU where there is one, else the CPU
+    /// Device to run on; auto uses the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
 }
@@ -117,7 +117,7 @@ impl DeviceOption {
         }
     }
 
-    /// The name on the command line.
+    /// Name of the option's value on the command line.
     fn name(self) -> &'static str {
         match self {
             DeviceOption::Cpu => "cpu",
@@ -126,7 +126,7 @@ impl DeviceOption {
         }
     }
 
-    /// Fails where a GPU is asked for and there is none, before images are made for nothing.
+    /// Fails if a GPU is required but missing, before any images are generated.
     fn require(self) -> Result<(), CommandError> {
         if let DeviceChoice::Gpu(ordinal) = self.choice() {
             let device = Device::open(ordinal)?;
@@ -136,15 +136,15 @@ impl DeviceOption {
     }
 }
 
-/// Why a command ended before its end.
+/// Reason why a command ended early.
 pub enum CommandError {
-    /// It could not be done.
+    /// The work failed: exit code 1.
     Failed(String),
-    /// It was asked for in a way that cannot be.
+    /// The arguments or settings are wrong: exit code 2.
     Misused(String),
-    /// Nobody reads standard output any more.
+    /// Standard output was closed.
     Unread,
-    /// A signal came before there was anything to report.
+    /// A signal arrived before there was anything to report.
     Interrupted,
 }
 
@@ -157,7 +157,7 @@ impl From<feedwater_insight::Error> for CommandError {
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let mut text = error.to_string();
-        // For people the line of the file too, with a marker; for programs one line.
+        // On a terminal, also print the offending line of the file; otherwise keep the error on one line.
         if let Some(location) = error.location()
             && io::stderr().is_terminal()
         {
@@ -170,7 +170,7 @@ impl From<Error> for CommandError {
     }
 }
 
-/// An error about settings, some of which options took the place of: each pair is a key and the option's name.
+/// Converts a configuration error, naming the option instead of the key that it overrides. `given` pairs keys and options.
 fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     let Error::Config(mut error) = error else { return error.into() };
     for (setting, option) in given {
@@ -182,11 +182,11 @@ fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     Error::Config(error).into()
 }
 
-/// Runs the command that the arguments name.
+/// Runs the command named by the arguments.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
     interrupt::listen();
-    // Where the system refuses, descriptors are closed and opened again more often.
+    // If the system refuses, descriptors are closed and reopened more often.
     let _ = storage::raise_open_files_limit();
     let done = match command {
         Command::Demo(options) => demo::main(&options),
@@ -211,12 +211,12 @@ pub fn main() -> ExitCode {
         Err(CommandError::Failed(text)) => (1, text),
         Err(CommandError::Misused(text)) => (2, text),
     };
-    // Standard error may be closed as well; then only the code is left to tell.
+    // Standard error may be closed too; then the exit code is all that remains.
     let _ = writeln!(io::stderr(), "feedwater: {text}");
     ExitCode::from(code)
 }
 
-/// A number of threads on the command line.
+/// Parses a number of threads from the command line.
 fn count(text: &str) -> Result<Count, String> {
     match (text, text.parse()) {
         ("auto", _) => Ok(Count::Auto),
@@ -225,7 +225,7 @@ fn count(text: &str) -> Result<Count, String> {
     }
 }
 
-/// A line, or several, of the result, without the secrets of URLs in it.
+/// Prints lines of the result, with secrets in URLs redacted.
 fn print(text: impl Display) -> Result<(), CommandError> {
     writeln!(io::stdout(), "{}", Redacted::new(text.to_string())).map_err(|error| {
         match error.kind() {
@@ -235,13 +235,13 @@ fn print(text: impl Display) -> Result<(), CommandError> {
     })
 }
 
-/// The result as one line of JSON.
+/// Prints the result as one line of JSON.
 fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     let line = serde_json::to_string(result);
     print(line.map_err(|error| CommandError::Failed(format!("JSON: {error}")))?)
 }
 
-/// A bar on standard error; invisible where that is not a terminal.
+/// Creates a progress bar on standard error, hidden unless that is a terminal.
 fn progress(len: u64, unit: &str) -> ProgressBar {
     let template = format!("{{bar:40}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
     let style =

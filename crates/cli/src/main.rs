@@ -1,4 +1,4 @@
-//! The program `feedwater`; the library of this crate has the commands, so that tests can call parts of them.
+//! The program `feedwater`. Its commands are in this crate's library, where tests can call parts of them.
 
 fn main() -> std::process::ExitCode {
     feedwater_cli::main()

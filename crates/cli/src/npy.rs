@@ -1,4 +1,4 @@
-//! NumPy's file format, version 1.0 (NEP 1): written as the data comes.
+//! Writer for NumPy's file format, version 1.0 (NEP 1).
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -6,11 +6,12 @@ use std::path::Path;
 use feedwater::file::AtomicFile;
 use feedwater::tensor::{DType, TensorShape};
 
-/// Bytes before the data: magic, version, length and a dictionary that is padded with spaces. A multiple of
-/// 64, as the format asks for, with room for any four extents.
+/// Bytes before the data: magic, version, length and a dictionary padded with spaces.
+///
+/// The length is a multiple of 64, as the format requires, and fits any four dimensions.
 const HEADER_BYTES: usize = 192;
 
-/// A file of batches, one after another along the first axis.
+/// A .npy file of batches, concatenated along the first axis.
 pub struct NpyWriter {
     file: AtomicFile,
     samples: usize,
@@ -18,14 +19,14 @@ pub struct NpyWriter {
 }
 
 impl NpyWriter {
-    /// Begins a file.
+    /// Creates the file with an empty header.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut file = AtomicFile::create(path)?;
         file.write_all(&[b' '; HEADER_BYTES])?;
         Ok(Self { file, samples: 0, shape: None })
     }
 
-    /// Adds a batch, in native byte order; all have the same extents but for the first.
+    /// Appends a batch in native byte order. All batches must agree in every dimension except the first.
     pub fn append(&mut self, shape: TensorShape, data: &[u8]) -> io::Result<()> {
         match shape.dtype {
             DType::BF16 => {
@@ -42,7 +43,7 @@ impl NpyWriter {
         Ok(())
     }
 
-    /// Writes the header, now that the extents are known. The file is still to be committed.
+    /// Writes the header with the final shape. The caller commits the file.
     pub fn finish(mut self) -> io::Result<AtomicFile> {
         let shape = self.shape.map(|shape| TensorShape { batch: self.samples, ..shape });
         self.file.seek(SeekFrom::Start(0))?;
@@ -81,7 +82,7 @@ mod tests {
     use feedwater::tensor::Layout;
 
     #[test]
-    fn the_header_has_its_size_whatever_the_extents() {
+    fn the_header_size_is_independent_of_the_shape() {
         let shape = TensorShape {
             batch: usize::MAX,
             width: u32::MAX,

@@ -1,4 +1,4 @@
-//! `pack`: any source as WebDataset or TFRecord shards, with smaller images where that is wanted.
+//! `pack`: converts any source to WebDataset or TFRecord shards, optionally with smaller images.
 
 use std::path::PathBuf;
 use std::thread;
@@ -14,44 +14,44 @@ use serde_json::json;
 use super::probe::{Opened, open};
 use super::{CommandError, interrupt, print, print_json, progress};
 
-/// Packs a folder, or any source, into shards that read fast, and makes images smaller on the way if asked to
+/// Packs a folder or any other source into shards that read fast, optionally downscaling images
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater pack data/train shards/train --shorter 400 --quality 90
 
-Stopped, it goes on where it was when it is called again; where the source has changed meanwhile it refuses and says what.
-Nothing half written is ever seen under a shard's name."
+Run again after an interruption, it resumes. If the source has changed in between, it fails and names the change.
+Shards appear under their names only when complete."
 )]
 pub struct Options {
-    /// A folder, a file of any format that can be a source, or a pipeline file (.toml)
+    /// A folder, a file in any source format, or a pipeline file (.toml)
     src: PathBuf,
-    /// The directory to write to; it is made where it is not there
+    /// Directory to write to; created if missing
     dst: PathBuf,
-    /// The shards' format
+    /// Shard format
     #[arg(long, value_enum, default_value_t)]
     format: FormatOption,
-    /// What the shards' names begin with
+    /// Prefix of the shards' file names
     #[arg(long, default_value = "train")]
     name: String,
-    /// A shard ends with the sample that brings it to so many MiB
+    /// Shard size in MiB; a shard ends with the sample that reaches it
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     shard_mib: u32,
-    /// Make images whose shorter side is longer than so many pixels smaller; they become JPEGs
+    /// Downscale images whose shorter side is longer than this many pixels; they become JPEGs
     #[arg(long)]
     shorter: Option<u32>,
-    /// JPEG quality of what is made smaller, 1 to 100
+    /// JPEG quality of downscaled images, 1 to 100
     #[arg(long, default_value_t = 90, requires = "shorter")]
     quality: u8,
-    /// Delete what an earlier pack has written into the directory, and pack everything again
+    /// Delete what an earlier pack wrote to the directory, and pack everything again
     #[arg(long)]
     overwrite: bool,
-    /// Leave out samples that cannot be used, and count them, instead of stopping
+    /// Skip and count unusable samples instead of stopping
     #[arg(long)]
     skip: bool,
-    /// Only show what smaller images would gain, and write nothing
+    /// Only print the predicted gain of smaller images, and write nothing
     #[arg(long, requires = "shorter")]
     dry_run: bool,
-    /// Threads; all cores by default
+    /// Number of threads; by default one per core
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Print the result as one line of JSON
@@ -66,8 +66,8 @@ enum FormatOption {
     Tfrecord,
 }
 
-/// Images that are tried for the gain.
-const LOOKS: u64 = 64;
+/// Images sampled to estimate the gain.
+const GAIN_SAMPLES: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
     let Opened { source, limits, strict, .. } = open(&options.src)?;
@@ -87,18 +87,18 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         strict,
     };
     settings.check()?;
-    let say = |text: String| if options.json { Ok(()) } else { print(text) };
-    say(format!("source    {}", source.describe()))?;
-    // Before the work, which may take hours: what is missing there is missing in the shards.
+    let print_text = |text: String| if options.json { Ok(()) } else { print(text) };
+    print_text(format!("source    {}", source.describe()))?;
+    // Report skipped files before the work, which may take hours: they will be missing from the shards.
     let left_out = source.left_out();
     for line in left_out_lines(&left_out) {
-        say(format!("left out  {line}"))?;
+        print_text(format!("left out  {line}"))?;
     }
     let gain = match settings.presize {
         None => None,
         Some(_) => {
-            let gain = pack::gain(&*source, &settings, &chain(options)?, LOOKS)?;
-            say(words(&gain))?;
+            let gain = pack::gain(&*source, &settings, &chain(options)?, GAIN_SAMPLES)?;
+            print_text(gain_text(&gain))?;
             Some(gain)
         }
     };
@@ -107,8 +107,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         return if options.json { print_json(&result) } else { Ok(()) };
     }
     interrupt::advise(match options.overwrite {
-        false => "the same command goes on after the last whole shard",
-        true => "the same command without --overwrite goes on after the last whole shard",
+        false => "run the same command again to resume after the last complete shard",
+        true => "run the same command without --overwrite to resume after the last complete shard",
     });
     let bar = progress(source.len(), "samples");
     let manifest = pack::pack(&*source, &options.dst, &settings, |done| bar.set_position(done))?;
@@ -129,32 +129,32 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "verified": verified,
         }));
     }
-    tell(options, &settings, &manifest, verified)
+    print_result(options, &settings, &manifest, verified)
 }
 
-fn tell(
+fn print_result(
     options: &Options,
     settings: &Settings,
-    made: &Manifest,
+    manifest: &Manifest,
     verified: u64,
 ) -> Result<(), CommandError> {
-    let total = made.shards.iter().map(|shard| shard.bytes).sum();
-    let (directory, count) = (options.dst.display(), made.shards.len());
+    let total = manifest.shards.iter().map(|shard| shard.bytes).sum();
+    let (directory, count) = (options.dst.display(), manifest.shards.len());
     print(format!(
         "packed    {verified} samples in {count} shards, {}, in {directory}",
         bytes(total)
     ))?;
-    print(format!("verified  {verified} samples were read back and are what was written"))?;
-    if made.skipped > 0 {
-        print(format!("skipped   {} samples that cannot be used", made.skipped))?;
-        for skipped in &made.skipped_first {
+    print(format!("verified  {verified} samples were read back and match what was written"))?;
+    if manifest.skipped > 0 {
+        print(format!("skipped   {} unusable samples", manifest.skipped))?;
+        for skipped in &manifest.skipped_first {
             print(format!("          {}: {}", skipped.location, skipped.problem))?;
         }
     }
     print(format!("use it    [source]\n          {} = \"{directory}\"", settings.format.key()))
 }
 
-/// The chain of the pipeline file, or the one that vision models are usually trained with.
+/// Returns the chain of the pipeline file, or the usual training chain of vision models.
 fn chain(options: &Options) -> Result<Chain, CommandError> {
     if options.src.extension().is_some_and(|it| it == "toml") {
         return Ok(Pipeline::from_file(&options.src)?.chain);
@@ -165,13 +165,13 @@ fn chain(options: &Options) -> Result<Chain, CommandError> {
         .then(Normalize::IMAGENET))
 }
 
-fn words(gain: &Gain) -> String {
+fn gain_text(gain: &Gain) -> String {
     let Gain { images, bytes_before, bytes_after, .. } = *gain;
     let (before, after) = (gain.images_per_second_before, gain.images_per_second_after);
     let each = |sum: u64| bytes(sum / images.max(1));
     format!(
-        "presizing {images} images tried: {} become {} each ({:.0} %); one CPU thread decodes and transforms {before:.0} \
-         images/s, then {after:.0} (x {:.2})",
+        "presizing {images} images sampled: {} become {} each ({:.0} %); one CPU thread decodes and transforms {before:.0} \
+         images/s before, {after:.0} after (x {:.2})",
         each(bytes_before),
         each(bytes_after),
         100.0 * bytes_after as f64 / bytes_before.max(1) as f64,

@@ -1,4 +1,4 @@
-//! `plan`: what a pipeline file comes to, without running it.
+//! `plan`: shows how a pipeline file would run, without running it.
 
 use clap::Args;
 use feedwater::config::Pipeline;
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use super::{CommandError, DeviceOption, PipelineOptions, print, print_json};
 
-/// Shows where each operator runs and how much memory that takes; needs no GPU
+/// Shows where each operator runs and how much memory that needs; works without a GPU
 ///
-/// With --device gpu it is the plan for a machine that has a GPU, whether this one does or not.
+/// With --device gpu it prints the plan for a machine with a GPU, even if this machine has none.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater plan pipeline.toml --device gpu")]
 pub struct Options {
     #[command(flatten)]
     pipeline: PipelineOptions,
-    /// Print the pipeline file with every setting written out instead
+    /// Print the pipeline file with every setting spelled out instead
     #[arg(long, conflicts_with = "json")]
     settings: bool,
-    /// Print the CUDA text of the kernel that a GPU would run instead
+    /// Print the CUDA source of the kernel that a GPU would run instead
     #[arg(long, conflicts_with_all = ["json", "settings"])]
     cuda: bool,
     /// Print the plan as one line of JSON
@@ -51,7 +51,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         .try_for_each(|line| print(format!("left out  {line}")))
 }
 
-/// The text of the kernel that a GPU would run.
+/// Returns the CUDA source of the kernel that a GPU would run.
 fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
     let on_gpu = options.builder()?.device(DeviceOption::Gpu.choice()).plan()?;
     on_gpu.device.map(|device| device.planned().kernel.source.clone()).ok_or_else(|| {

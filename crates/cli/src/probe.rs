@@ -1,4 +1,4 @@
-//! `probe`: what a folder, archive, list or any other source holds.
+//! `probe`: reports what a folder, archive, list or any other source contains.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ use serde_json::json;
 use super::requests::shown;
 use super::{CommandError, print, print_json, progress};
 
-/// Shows what a source holds: formats, sizes, labels, what cannot be used, and how a GPU would decode it
+/// Shows what a source contains: formats, sizes, labels, unusable samples, and how a GPU would decode it
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater probe data/train\n  feedwater probe shards/ --samples 1000 --json"
 )]
 pub struct Options {
-    /// A folder, a file of any format that can be a source, or a pipeline file (.toml)
+    /// A folder, a file in any source format, or a pipeline file (.toml)
     path: PathBuf,
-    /// Look at so many samples, evenly spread, instead of at all
+    /// Inspect this many evenly spaced samples instead of all
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     samples: Option<u64>,
-    /// Decode every image as well, to find damage within the coded data
+    /// Also decode every image, to find damage within the coded data
     #[arg(long)]
     decode: bool,
-    /// Take damaged images that Pillow takes, as a pipeline with `decode.strict = false` does
+    /// Accept damaged images that Pillow accepts, like a pipeline with `decode.strict = false`
     #[arg(long)]
     tolerant: bool,
-    /// Threads; all cores by default
+    /// Number of threads; by default one per core
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Print the result as one line of JSON
@@ -43,19 +43,19 @@ pub struct Options {
     json: bool,
 }
 
-/// Labels that are shown one by one.
-const MOST_ROWS: usize = 20;
+/// Most labels listed individually.
+const MAX_ROWS: usize = 20;
 
-/// A source, and the table under `[source]` that names it.
+/// A source, and the `[source]` table that describes it.
 pub struct Opened {
     pub source: Arc<dyn Source>,
     pub limits: Limits,
-    /// `decode.strict`.
+    /// Value of `decode.strict`.
     pub strict: bool,
     pub table: toml::Table,
 }
 
-/// Opens what a pipeline file names, or what lies at a path.
+/// Opens the source of a pipeline file, or the source found at a path.
 pub fn open(path: &Path) -> Result<Opened, CommandError> {
     if path.extension().is_some_and(|it| it == "toml") {
         let pipeline = Pipeline::from_file(path)?;
@@ -80,11 +80,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         limits,
         strict: strict && !options.tolerant,
     };
-    let looks = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
+    let inspected = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
     for warning in source.warnings() {
         eprintln!("warning: {warning}");
     }
-    let bar = progress(looks, "samples");
+    let bar = progress(inspected, "samples");
     let report = probe::run(&*source, &settings, |_| bar.inc(1));
     bar.finish_and_clear();
     if options.json {
@@ -101,15 +101,15 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     for (key, value) in &table {
         print(format!("          {key} = {value}"))?;
     }
-    tell(&report)
+    print_report(&report)
 }
 
-fn tell(report: &Report) -> Result<(), CommandError> {
+fn print_report(report: &Report) -> Result<(), CommandError> {
     let (seen, usable) = (report.seen, report.usable());
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
-    let some = if seen < report.samples { format!(", {seen} looked at") } else { String::new() };
+    let some = if seen < report.samples { format!(", {seen} inspected") } else { String::new() };
     print(format!(
-        "samples   {}{some}; {} in all, {} each, the largest {}",
+        "samples   {}{some}; {} in total, {} on average, at most {}",
         report.samples,
         bytes(report.bytes),
         bytes(mean(report.bytes, seen) as u64),
@@ -118,7 +118,7 @@ fn tell(report: &Report) -> Result<(), CommandError> {
     print(format!("formats   {}", shares(&report.formats, usable)))?;
     if let (Some(smallest), Some(largest)) = (report.smallest, report.largest) {
         print(format!(
-            "jpeg      {}; {} progressive; {} images turned by EXIF",
+            "jpeg      {}; {} progressive; {} rotated by EXIF",
             shares(&report.samplings, usable),
             report.progressive,
             report.turned,
@@ -142,9 +142,9 @@ fn tell(report: &Report) -> Result<(), CommandError> {
     }
     print(format!("labels    {}", labels(report)))?;
     class_table(report).iter().try_for_each(print)?;
-    print(format!("routes    {} (where the GPU has them all)", shares(&report.routes, usable)))?;
+    print(format!("routes    {} (on a GPU with all routes)", shares(&report.routes, usable)))?;
     for (why, count) in &report.cpu_because {
-        print(format!("          {count} for the cpu: {why}"))?;
+        print(format!("          {count} on the CPU: {why}"))?;
     }
     for line in left_out_lines(&report.left_out) {
         print(format!("left out  {line}"))?;
@@ -162,14 +162,14 @@ fn tell(report: &Report) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// `JPEG 190 (95.0 %), PNG 10 (5.0 %)`, the most first.
+/// Formats counts with shares, largest first: `JPEG 190 (95.0 %), PNG 10 (5.0 %)`.
 fn shares(counts: &BTreeMap<&'static str, u64>, of: u64) -> String {
     let mut counts: Vec<_> = counts.iter().collect();
     counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
     let share = |count: u64| 100.0 * count as f64 / of.max(1) as f64;
-    let words = counts.iter().map(|&(name, &n)| format!("{name} {n} ({:.1} %)", share(n)));
-    let words = words.collect::<Vec<_>>().join(", ");
-    if words.is_empty() { "none".into() } else { words }
+    let text = counts.iter().map(|&(name, &n)| format!("{name} {n} ({:.1} %)", share(n)));
+    let text = text.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "none".into() } else { text }
 }
 
 fn labels(report: &Report) -> String {
@@ -185,11 +185,11 @@ fn labels(report: &Report) -> String {
     format!("{}{more}, with {least} to {most} samples each{without}", labelled.len())
 }
 
-/// Rows of label, samples and class, in the order of the labels: the first of them, and how many more there are.
+/// Formats rows of label, samples and class in label order: the first [`MAX_ROWS`], then the number of remaining labels.
 fn class_table(report: &Report) -> Vec<String> {
     let mut table: BTreeMap<i64, u64> = report.labels.clone();
     table.remove(&-1);
-    // Classes without samples have a label too, if a name.
+    // Classes without samples get a row too, if they have a name.
     for (label, name) in (0..).zip(&report.classes) {
         if !name.is_empty() && report.other_labels == 0 {
             table.entry(label).or_default();
@@ -202,11 +202,11 @@ fn class_table(report: &Report) -> Vec<String> {
         let name = name.map_or("", |name| beginning(name, 60));
         format!("          {label:>10}  {count:>8}  {name}").trim_end().to_string()
     };
-    let mut rows: Vec<String> = table.iter().take(MOST_ROWS).map(row).collect();
-    if table.len() > MOST_ROWS {
+    let mut rows: Vec<String> = table.iter().take(MAX_ROWS).map(row).collect();
+    if table.len() > MAX_ROWS {
         rows.push(format!(
-            "          and {} labels more (--json has them)",
-            table.len() - MOST_ROWS
+            "          and {} more labels (--json lists them)",
+            table.len() - MAX_ROWS
         ));
     }
     rows

@@ -1,4 +1,4 @@
-//! What `run` and `demo` tell at their end.
+//! Report printed by `run` and `demo` at their end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,75 +16,75 @@ use serde::Serialize;
 
 use super::interrupt::{self, Signal};
 
-/// What a loader has done, and what it took.
+/// Work done by a loader, and the resources that it used.
 #[derive(Serialize)]
 pub struct Report {
-    /// The signal that ended the run before its end, as `SIGINT`; everything else is of what was done until then.
+    /// Signal that ended the run early, such as `SIGINT`. All other fields cover the work until then.
     pub interrupted: Option<&'static str>,
-    /// Samples handed out, padding not counted.
+    /// Samples delivered, without padding.
     pub images: u64,
-    /// Batches handed out.
+    /// Batches delivered.
     pub batches: u64,
-    /// Since the loader was built.
+    /// Seconds since the loader was built.
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_second: f64,
     /// `cpu` or `gpu`.
     pub device: &'static str,
-    /// The device, and why it is that one.
+    /// The device, and why it was chosen.
     pub device_reason: String,
-    /// Which shard of the set was read, and who said so.
+    /// Shard of the set that was read, and which setting selected it.
     pub shard: Shard,
-    /// How the samples of an epoch were ordered.
+    /// Sample order within an epoch.
     pub order: Shuffle,
-    /// Workers, batches ahead, and what is on the device, at the end.
+    /// Final configuration: workers, prefetched batches and operators on the device.
     pub choice: Choice,
-    /// What the loader chose by itself, and why, the first choice first; empty where all is set.
+    /// Autotuning decisions with their reasons, in order; empty if nothing was tuned.
     pub decisions: Vec<Decision>,
-    /// Samples that are fetched ahead over a network, and why so many; `null` where none are.
+    /// Prefetching of remote samples, with the reason for its window; `null` if nothing is prefetched.
     pub read_ahead: Option<PrefetcherReport>,
-    /// Samples by what became of them.
+    /// Samples by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Samples that could not be used, by reason.
+    /// Unusable samples by reason.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What the source left out of its samples, and why.
+    /// Files and records that the source skipped, and why.
     pub left_out: Vec<LeftOut>,
-    /// Damaged samples that `decode.strict = false` let pass, by the sort of damage.
+    /// Damaged samples that were accepted because `decode.strict = false`, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
+    /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
-    /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
+    /// Images and throughput of each decode route; empty if nothing is decoded for a device.
     pub routes: Vec<RouteReport>,
-    /// What each cache holds, and how often it had what was asked for; empty without caches.
+    /// Contents and hits of each cache; empty without caches.
     pub caches: Vec<CacheStats>,
-    /// Busy and waiting seconds, summed over threads.
+    /// Busy and waiting seconds per stage, summed over threads.
     pub stages: StageSeconds,
-    /// What the workers' time went into, as shares of all of it.
+    /// Breakdown of the workers' time, as shares of the total.
     pub spent: Spent,
-    /// Seconds of the stages and the rest, without waiting for a processor, as text.
+    /// Breakdown of the threads' time as text, with the wait for a processor counted separately.
     #[serde(skip)]
     threads: String,
-    /// What was asked of servers, by the whole process.
+    /// Storage requests of the whole process.
     pub storage: StorageStats,
-    /// Host memory that the plan names, pinned memory included.
+    /// Host memory in the plan, pinned memory included, in bytes.
     pub host_bytes_predicted: u64,
-    /// Most host memory that the process has had resident, pages of files included.
+    /// Peak resident host memory of the process in bytes, file pages included.
     pub peak_rss_bytes: u64,
-    /// Pages of files that are resident at the end: of mapped ones (`storage.map`), and the program's own. They are part of
-    /// the peak, no plan names them, and the system may take them back at any time.
+    /// Resident file pages at the end, in bytes: mapped files (`storage.map`) and the program itself. They are part of the peak
+    /// but not of the plan; the system may reclaim them at any time.
     pub file_rss_bytes: u64,
-    /// Whether the peak, without pages of files, is beyond the prediction by more than a fiftieth: a fault of feedwater's, or
-    /// memory of something else in the process.
+    /// Whether the peak without file pages exceeds the prediction by more than 2 %: a bug in feedwater, or memory of something
+    /// else in the process.
     pub host_bytes_exceeded: bool,
-    /// Device memory that the plan names.
+    /// Device memory in the plan, in bytes.
     pub device_bytes_predicted: u64,
-    /// Most device memory that the loader has held.
+    /// Peak device memory allocated by the loader, in bytes.
     pub device_bytes_peak: u64,
-    /// Device memory of the driver and the libraries, which no plan names.
+    /// Device memory of the driver and its libraries in bytes, which is not part of the plan.
     pub device_bytes_of_driver: u64,
 }
 
-/// Tells on standard error what is known to be wrong with the libraries in use.
+/// Prints known problems of the libraries in use to standard error.
 pub fn warn(loader: &Loader) {
     for warning in loader.warnings() {
         eprintln!("warning: {warning}");
@@ -92,7 +92,7 @@ pub fn warn(loader: &Loader) {
 }
 
 impl Report {
-    /// As of now.
+    /// Reports the loader's state now.
     pub fn new(loader: &Loader) -> Self {
         let stats = loader.stats();
         let memory = stats.memory;
@@ -154,7 +154,7 @@ impl fmt::Display for Report {
             for decision in decisions {
                 writeln!(f, "{:<9} {decision}", "auto")?;
             }
-            writeln!(f, "{:<9} {window} samples, of {most} that there is room for", "ahead")?;
+            writeln!(f, "{:<9} {window} samples, at most {most} fit", "prefetch")?;
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
@@ -163,14 +163,11 @@ impl fmt::Display for Report {
         writeln!(f, "threads   {}", self.threads)?;
         if device_decode + device_kernel > 0.0 {
             let (decode, kernel) = (device_decode, device_kernel);
-            writeln!(
-                f,
-                "streams   decode {decode:.3} s, kernel {kernel:.3} s, by the device's clock"
-            )?;
+            writeln!(f, "streams   decode {decode:.3} s, kernel {kernel:.3} s (device time)")?;
         }
         write!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
         if device_waiting > 0.0 {
-            write!(f, ", and its stream {device_waiting:.3} s more")?;
+            write!(f, ", its stream {device_waiting:.3} s more")?;
         }
         writeln!(f)?;
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
@@ -182,7 +179,7 @@ impl fmt::Display for Report {
         }
         if self.storage != StorageStats::default() {
             let StorageStats { requests, retries, bytes: fetched, .. } = self.storage;
-            write!(f, "storage   {requests} requests, {retries} sent again, {}", bytes(fetched))?;
+            write!(f, "storage   {requests} requests, {retries} retries, {}", bytes(fetched))?;
             let StorageStats { cache_hits: hits, cache_misses: misses, cache_damaged, .. } =
                 self.storage;
             if hits + misses > 0 {
@@ -191,10 +188,10 @@ impl fmt::Display for Report {
             writeln!(f)?;
         }
         if !self.cpu_fallback.is_empty() {
-            writeln!(f, "made on the cpu  {}", counts(&self.cpu_fallback))?;
+            writeln!(f, "fallback  {}", counts(&self.cpu_fallback))?;
         }
         if self.faults.values().any(|&count| count > 0) {
-            writeln!(f, "faults    {}", counts(&self.faults))?;
+            writeln!(f, "errors    {}", counts(&self.faults))?;
         }
         for line in left_out_lines(&self.left_out) {
             writeln!(f, "left out  {line}")?;
@@ -204,7 +201,7 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "memory    host: {} predicted, {} peak resident ({} of it pages of files); device: {} predicted, {} peak",
+            "memory    host: {} predicted, {} peak resident ({} of it file pages); device: {} predicted, {} peak",
             bytes(self.host_bytes_predicted),
             bytes(self.peak_rss_bytes),
             bytes(self.file_rss_bytes),
@@ -213,14 +210,14 @@ impl fmt::Display for Report {
         )?;
         match self.device_bytes_of_driver {
             0 => {}
-            driver => write!(f, " (besides {} of the driver and its libraries)", bytes(driver))?,
+            driver => write!(f, " (plus {} of the driver and its libraries)", bytes(driver))?,
         }
         if self.host_bytes_exceeded {
             let peak = self.peak_rss_bytes.saturating_sub(self.file_rss_bytes);
             let over = peak - self.host_bytes_predicted;
             write!(
                 f,
-                "\nexceeded  {} of host memory more than predicted: please report it with the output of feedwater plan",
+                "\nexceeded  {} of host memory more than predicted: please report this with the output of feedwater plan",
                 bytes(over)
             )?;
         }
@@ -228,7 +225,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Where the threads' time went, part by part: stages without their waiting for a processor, which is a part of its own.
+/// Formats the breakdown of the threads' time. The wait for a processor is removed from the stages and shown separately.
 fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
     let StageSeconds { read, decode, transform, waiting_for_consumer, .. } = *stages;
     let own = |seconds: f64, of: &[Stage]| {
@@ -255,7 +252,7 @@ fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
         shown.map(|(_, (name, seconds))| format!("{name} {seconds:.2} s ({})", percent(*seconds)));
     let mut text = shown.collect::<Vec<_>>().join(", ");
     match waits {
-        None => text += "; how long they waited for a processor is not known",
+        None => text += "; the wait for a processor is unknown",
         Some(Waits { seconds, others, own, quota, stolen }) if seconds >= 0.005 * all => {
             let who = [
                 ("other programs", others),
@@ -275,41 +272,40 @@ fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
     text
 }
 
-/// Whether resident memory without pages of files is more than was predicted, and a fiftieth.
+/// Whether resident memory without file pages exceeds the prediction by more than 2 %.
 fn exceeds(peak: u64, of_files: u64, predicted: u64) -> bool {
     peak.saturating_sub(of_files) > predicted.saturating_add(predicted / 50)
 }
 
-/// A line of this process's `/proc/self/status` in bytes: `VmRSS`, `VmHWM`. `None` where there is none.
+/// Value in bytes of a line of `/proc/self/status`, such as `VmRSS` or `VmHWM`. `None` if the line is missing.
 pub fn status_bytes(key: &str) -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/self/status").ok()?, key)
 }
 
-/// Seconds that processors have worked for this process, in its own code and in the kernel's, in steps of a hundredth.
-/// `None` where the system does not tell.
+/// User and system CPU time of this process in seconds, in steps of 0.01 s. `None` if the system does not provide it.
 pub fn cpu_seconds() -> Option<f64> {
     clock_ticks(&fs::read_to_string("/proc/self/stat").ok()?)
         .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
 }
 
-/// `USER_HZ`, in which Linux counts for programs.
+/// Linux's `USER_HZ`, the unit of times in `/proc`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// User and system time together, from the text of a `/proc/PID/stat`.
+/// User plus system time, from the text of `/proc/PID/stat`.
 fn clock_ticks(text: &str) -> Option<u64> {
-    // The program's name, in parentheses, may hold blanks; after it user time is field 12 and system time 13.
+    // The program name in parentheses may contain spaces; user time is field 12 after it and system time field 13.
     let (_, fields) = text.rsplit_once(')')?;
     let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);
     Some(ticks.next()?.ok()? + ticks.next()?.ok()?)
 }
 
-/// The value, in bytes, of a line such as `VmHWM:     1234 kB`.
+/// Value in bytes of a line such as `VmHWM:     1234 kB`.
 pub fn kibibytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// The counts that are not 0, or that there are none.
+/// Formats the counts above 0, or "none".
 fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
     let some: Vec<_> = counts
         .iter()
@@ -319,7 +315,7 @@ fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
     if some.is_empty() { "none".into() } else { some.join(", ") }
 }
 
-/// What a cache holds, and its hits in each epoch.
+/// Formats a cache's contents and its hits per epoch.
 fn held(cache: &CacheStats) -> String {
     let CacheStats { cache, limit_bytes, kept_bytes, samples, epochs, .. } = cache;
     let (kept, limit) = (bytes(*kept_bytes), bytes(*limit_bytes));
@@ -328,7 +324,7 @@ fn held(cache: &CacheStats) -> String {
     format!("{cache}: {samples} samples, {kept} of {limit}; hits by epoch: {hits}")
 }
 
-/// The share of each route that took images, and how busy it was.
+/// Formats the share and utilization of each route that decoded images.
 fn shares(routes: &[RouteReport]) -> String {
     let used = routes.iter().filter(|route| route.images > 0).map(|it| {
         let (share, busy) = (100.0 * it.share, 100.0 * it.busy);
@@ -342,28 +338,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_proc_status_is_in_kibibytes() {
+    fn status_lines_are_parsed_as_kibibytes() {
         let text = "VmPeak:\t  10 kB\nVmHWM:\t    1234 kB\n";
         assert_eq!(kibibytes(text, "VmHWM"), Some(1234 << 10));
         assert_eq!(kibibytes(text, "VmRSS"), None);
     }
 
     #[test]
-    fn processor_time_is_user_and_system_time_whatever_the_name() {
+    fn cpu_time_is_user_plus_system_time_for_any_program_name() {
         let text = "7 (a b) c) S 1 7 7 0 -1 4194560 900 0 0 0 12 30 500 600 20 0 4 0";
         assert_eq!(clock_ticks(text), Some(42));
         assert_eq!(clock_ticks("7 (a) S 1"), None);
     }
 
     #[test]
-    fn a_peak_is_beyond_the_prediction_by_more_than_a_fiftieth_without_pages_of_files() {
+    fn a_peak_exceeds_the_prediction_above_two_percent_without_file_pages() {
         assert!(!exceeds(1020, 0, 1000) && exceeds(1021, 0, 1000));
         assert!(!exceeds(5020, 4000, 1000) && exceeds(5021, 4000, 1000));
         assert!(!exceeds(10, 4000, 0));
     }
 
     #[test]
-    fn counts_of_nothing_are_left_out() {
+    fn zero_counts_are_omitted() {
         assert_eq!(
             counts(&BTreeMap::from([("cpu", 3), ("host", 0), ("skipped", 1)])),
             "cpu 3, skipped 1"

@@ -1,4 +1,4 @@
-//! What becomes of requests, on standard error: a server that is silent is not passed over in silence.
+//! Remote request warnings on standard error: slow and retried requests.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use feedwater::storage::{RequestEvent, Storage};
 
-/// Between two lines; the first comes at once. Hundreds of requests may fail for one reason.
+/// Shortest time between two lines. The first line is printed at once; hundreds of requests may fail for one reason.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// A handle whose requests are shown.
+/// Prints the request events of a storage handle, and returns the handle.
 pub fn shown(storage: Storage) -> Storage {
-    let told: Mutex<Option<Instant>> = Mutex::new(None);
+    let last_printed: Mutex<Option<Instant>> = Mutex::new(None);
     storage.watch_requests(move |event| {
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|it| it.elapsed() >= PAUSE)
+        let mut last_printed = last_printed.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_printed.is_none_or(|it| it.elapsed() >= PAUSE)
             && let Some(line) = line(event)
         {
-            *told = Some(Instant::now());
+            *last_printed = Some(Instant::now());
             // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{line}");
         }
@@ -25,7 +25,7 @@ pub fn shown(storage: Storage) -> Storage {
     storage
 }
 
-/// The line of an event. That a request was given up is told by whoever asked.
+/// Formats an event as a line. Failed requests without a retry return `None`: the caller reports them.
 fn line(event: &RequestEvent) -> Option<String> {
     match event {
         RequestEvent::Waiting { url, waited, attempt, attempts } => {

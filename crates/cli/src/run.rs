@@ -1,4 +1,4 @@
-//! `run`: epochs of a pipeline file, with the rate and where the time went.
+//! `run`: loads epochs of a pipeline file and reports throughput and where time went.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,35 +17,35 @@ use super::{
     progress,
 };
 
-/// Loads whole epochs and shows the rate, where the time went and the memory
+/// Loads whole epochs and reports throughput, time per stage and memory
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater run pipeline.toml --epochs 2 --json")]
 pub struct Options {
     #[command(flatten)]
     pipeline: PipelineOptions,
-    /// How many epochs
+    /// Number of epochs
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
-    /// Stop after this many batches in all
+    /// Stop after this many batches
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Threads, instead of loader.workers; auto chooses from what is measured
+    /// Number of threads, instead of loader.workers; auto chooses from measurements
     #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
     workers: Option<Count>,
-    /// Write the latest spans of every thread, the consumer and the ring there: open it with ui.perfetto.dev. A run that is
-    /// interrupted writes it as well
+    /// Write the latest spans of every thread, the consumer and the ring to this file, for ui.perfetto.dev. Also written if the
+    /// run is interrupted
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// Spans that the trace keeps of each thread
+    /// Spans per thread in the trace
     #[arg(long, value_name = "SPANS", default_value_t = 65536, requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
     trace_spans: u32,
     /// Mark every stage of every thread for NVIDIA's profilers: nsys profile feedwater run --nvtx ...
     #[arg(long)]
     nvtx: bool,
-    /// Write what was measured there, as JSON
+    /// Write the measurements to this file, as JSON
     #[arg(long, value_name = "PROFILE")]
     profile: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics while it runs; this machine's loopback only
+    /// Serve Prometheus metrics at http://ADDRESS/metrics during the run; loopback addresses only
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// Print the result as one line of JSON
@@ -60,7 +60,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         Some(Count::Auto) => builder.auto_workers(),
         Some(Count::Fixed(workers)) => builder.workers(workers),
     };
-    // Now, and not after a run that was for nothing.
+    // Create the files before the run, so that a bad path fails early.
     let trace = options.trace.as_deref().map(create).transpose()?;
     let profile = options.profile.as_deref().map(create).transpose()?;
     if trace.is_some() {
@@ -113,7 +113,7 @@ fn write(
     written.map_err(|error| io_failure(path, &error))
 }
 
-/// Takes batches and gives them back at once, as a model does that takes no time. A signal ends it.
+/// Consumes batches and drops them at once, like a model that takes no time. A signal ends the loop.
 fn consume(loader: &Loader, epochs: u32, batches: Option<u64>) -> Result<(), CommandError> {
     let all = u64::from(epochs) * loader.batches_per_epoch();
     let mut left = batches.unwrap_or(all).min(all);

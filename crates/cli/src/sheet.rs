@@ -21,27 +21,28 @@ mod caption;
 mod font;
 mod line;
 
-/// Most images on a sheet.
-const MOST: usize = 64;
+/// Most images on one sheet.
+const MAX_IMAGES: usize = 64;
 
-/// Pixels between images.
+/// Gap between images, in pixels.
 const GAP: usize = 8;
 
-/// Level of the space between images.
-const GROUND: u8 = 32;
+/// Grey level of the background.
+const BACKGROUND: u8 = 32;
 
 /// Colours of the two lines of a caption.
 const TITLE: Rgb = [236, 236, 236];
 const FILE: Rgb = [164, 172, 180];
 
-/// Least characters of a caption's line.
-const CHARACTERS: usize = 16;
+/// Minimum width of a caption line, in characters.
+const MIN_CHARACTERS: usize = 16;
 
-/// Rows of a caption's line, with the space below it, at scale 1.
+/// Height of a caption line with the space below it, in pixels at scale 1.
 const LINE: usize = font::ROWS + 2;
 
-/// RGB images with captions on a dark ground, row after row, as near to a square as it gets. It is drawn while it is written, so
-/// it takes the memory of one row of pixels and of the captions.
+/// Contact sheet: RGB images with captions on a dark background, in a grid as square as possible.
+///
+/// Rows are drawn while they are written, so memory holds one row of pixels and the captions.
 pub struct Sheet<'a> {
     shape: TensorShape,
     data: &'a [u8],
@@ -51,9 +52,9 @@ pub struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// The first images of a batch whose tensor is `data`, with the chain's `normalize` undone.
+    /// Creates a sheet of the first images of a batch whose tensor is `data`, undoing the chain's `normalize`.
     pub fn new(loader: &Loader, batch: &Batch, data: &'a [u8]) -> Self {
-        let count = batch.len().min(MOST);
+        let count = batch.len().min(MAX_IMAGES);
         let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
         Self::of(batch.shape(), data, normalization(loader.plan()), captions)
     }
@@ -69,7 +70,7 @@ impl<'a> Sheet<'a> {
         Self { shape, data, normalize, captions, columns }
     }
 
-    /// Writes it as a PNG, which is still to be committed.
+    /// Writes the sheet as a PNG. The caller commits the file.
     pub fn write(&self, path: &Path) -> io::Result<AtomicFile> {
         let mut file = AtomicFile::create(path)?;
         let (width, height) = self.size();
@@ -78,7 +79,7 @@ impl<'a> Sheet<'a> {
         encoder.set_compression(png::Compression::Fast);
         let mut writer = encoder.write_header()?;
         let mut rows = writer.stream_writer()?;
-        let mut rgb = vec![GROUND; CHANNELS * width];
+        let mut rgb = vec![BACKGROUND; CHANNELS * width];
         for y in 0..height {
             self.draw_row(y, &mut rgb);
             rows.write_all(&rgb)?;
@@ -89,18 +90,18 @@ impl<'a> Sheet<'a> {
         Ok(file)
     }
 
-    /// Pixels for a pixel of the font: captions of large images stay readable where the sheet is shown smaller.
+    /// Pixels per font pixel, 1 to 4: captions of large images stay readable when the sheet is shown smaller.
     fn scale(&self) -> usize {
         (self.shape.width as usize / 320).clamp(1, 4)
     }
 
-    /// Columns of an image with its caption, which may be wider.
+    /// Width of a grid cell: the image or its caption, whichever is wider.
     fn column(&self) -> usize {
-        let caption = text_width(CHARACTERS, self.scale() as i32) as usize;
+        let caption = text_width(MIN_CHARACTERS, self.scale() as i32) as usize;
         (self.shape.width as usize).max(caption)
     }
 
-    /// Rows of an image with its caption and the gap above it.
+    /// Height of a grid cell: gap, image and caption.
     fn pitch(&self) -> usize {
         GAP + self.shape.height as usize + (2 * LINE + 5) * self.scale()
     }
@@ -113,7 +114,7 @@ impl<'a> Sheet<'a> {
 
     /// Draws row `y` of the sheet.
     fn draw_row(&self, y: usize, rgb: &mut [u8]) {
-        rgb.fill(GROUND);
+        rgb.fill(BACKGROUND);
         let (row, y) = (y / self.pitch(), y % self.pitch());
         let first = (row * self.columns).min(self.captions.len());
         let end = self.captions.len().min(first + self.columns);
@@ -123,7 +124,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Draws row `y` of an image with its caption, the gap above included, from column `left`.
+    /// Draws row `y` of a cell (gap, image and caption) from column `left`.
     fn draw_cell(&self, place: usize, left: usize, y: usize, rgb: &mut [u8]) {
         let caption = &self.captions[place];
         let (width, height) = (self.shape.width as usize, self.shape.height as usize);
@@ -156,7 +157,7 @@ impl<'a> Sheet<'a> {
         line.text([0, below], &shortened(&caption.file, characters), scale, FILE);
     }
 
-    /// The level of one channel of a pixel, 0 to 255.
+    /// Returns the level of one channel of a pixel, 0 to 255.
     fn level(&self, data: &[u8], (x, y): (usize, usize), channel: usize) -> u8 {
         let (width, height) = (self.shape.width as usize, self.shape.height as usize);
         let at = match self.shape.layout {
@@ -173,14 +174,14 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// The tensor of a batch in host memory; a copy where it lives on the device.
+/// Returns the batch's tensor in host memory, copying it if it is on the device.
 pub fn on_host(batch: &Batch) -> Result<Cow<'_, [u8]>> {
     batch.host().map_or_else(|| batch.to_host().map(Cow::Owned), |data| Ok(Cow::Borrowed(data)))
 }
 
-/// What the chain's last `normalize` subtracts and divides by.
+/// Returns the mean and standard deviation of the chain's last `normalize`.
 fn normalization(plan: &Plan) -> Option<normalize::Params> {
-    // Its parameters are the same for every size and every sample.
+    // These parameters are the same for every size and sample.
     plan.steps.iter().enumerate().rev().find_map(|(place, step)| {
         let mut rng = SampleRng::new(SampleKey::default(), place as u16);
         let (_, params) = step.operator.prepare(Size::new(1, 1), &mut rng);
@@ -191,7 +192,7 @@ fn normalization(plan: &Plan) -> Option<normalize::Params> {
     })
 }
 
-/// Element number `at` of a tensor in native byte order.
+/// Reads element number `at` of a tensor in native byte order.
 fn element(dtype: DType, data: &[u8], at: usize) -> f32 {
     let bytes = &data[at * dtype.bytes()..];
     match dtype {

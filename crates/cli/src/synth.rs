@@ -1,4 +1,4 @@
-//! `synth`: a reproducible set of photo-like JPEGs.
+//! `synth`: generates a reproducible set of photo-like JPEGs.
 
 use std::path::PathBuf;
 
@@ -9,31 +9,31 @@ use serde_json::json;
 
 use super::{CommandError, print, print_json, progress};
 
-/// Makes a reproducible set of photo-like JPEGs, the same bytes on every machine
+/// Generates a reproducible set of photo-like JPEGs, the same bytes on every machine
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater synth data/train --images 200 --classes 5")]
 pub struct Options {
-    /// Where to; each class becomes a sub-folder
+    /// Directory to write to; each class becomes a sub-folder
     dir: PathBuf,
-    /// How many images
+    /// Number of images
     #[arg(long, default_value_t = Settings::default().images)]
     images: u64,
-    /// Columns
+    /// Width in pixels
     #[arg(long, default_value_t = Settings::default().width)]
     width: u32,
-    /// Rows
+    /// Height in pixels
     #[arg(long, default_value_t = Settings::default().height)]
     height: u32,
     /// JPEG quality, 1 to 100
     #[arg(long, default_value_t = Settings::default().quality)]
     quality: u8,
-    /// How many classes
+    /// Number of classes
     #[arg(long, default_value_t = Settings::default().classes)]
     classes: u64,
-    /// What the images depend on besides their index and size
+    /// Seed of the generator
     #[arg(long, default_value_t = Settings::default().seed)]
     seed: u64,
-    /// Progressive JPEGs instead of baseline ones
+    /// Write progressive JPEGs instead of baseline ones
     #[arg(long)]
     progressive: bool,
     /// Print the result as one line of JSON

@@ -1,5 +1,5 @@
-//! The pages that users read: their TOML is valid, the commands that they name exist, their links lead somewhere. Their Rust blocks
-//! are doctests (`src/lib.rs`, `mod pages`).
+//! The user documentation: its TOML is valid, its commands exist, its links resolve. Its Rust blocks are doctests (`src/lib.rs`,
+//! `mod pages`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,14 +10,14 @@ use feedwater::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater_tools::synth;
 
-/// The repository: the nearest folder upwards that has the pages.
+/// Root of the repository: the nearest parent folder with the pages.
 fn top() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().find(|it| it.join("docs/recipes.md").is_file());
     found.expect("a folder with docs/recipes.md").to_path_buf()
 }
 
-/// Names, relative to the repository, and texts of the pages for users.
+/// Returns names, relative to the repository, and texts of the pages for users.
 fn pages() -> BTreeMap<String, String> {
     let mut names = vec!["README.md".to_string()];
     for entry in fs::read_dir(top().join("docs")).unwrap() {
@@ -33,7 +33,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(top().join(name)).unwrap()
 }
 
-/// The blocks between fences: line of the first fence, language, text.
+/// Returns the fenced blocks: line of the first fence, language, text.
 fn blocks(page: &str) -> Vec<(usize, String, String)> {
     let mut found: Vec<(usize, String, String)> = Vec::new();
     let mut open = false;
@@ -54,7 +54,7 @@ fn blocks(page: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// The text without its blocks.
+/// Returns the text without its blocks.
 fn prose(page: &str) -> String {
     let mut open = false;
     let lines = page.lines().filter(|line| {
@@ -65,14 +65,14 @@ fn prose(page: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The pipeline file that the documentation shows.
+/// Returns the pipeline file that the documentation shows.
 fn documented_file() -> String {
     let page = read("docs/pipeline-file.md");
     blocks(&page).into_iter().find(|(_, language, _)| language == "toml").unwrap().2
 }
 
 #[test]
-fn the_readme_is_short_and_says_at_once_that_no_gpu_has_run_it() {
+fn the_readme_is_short_and_begins_with_the_gpu_status() {
     let readme = read("README.md");
     assert!(readme.lines().count() <= 120, "README.md has {} lines", readme.lines().count());
     let first: Vec<&str> = readme.lines().take(10).collect();
@@ -97,7 +97,7 @@ fn every_toml_block_is_a_valid_pipeline() {
             if let Err(error) = Pipeline::from_toml(&text, "") {
                 panic!("{name}:{line}: {error}");
             }
-            // What is commented out is a setting too, with a sentence or another setting behind it.
+            // Settings in comments are checked too; a comment or another setting follows them.
             let all: Vec<String> = text
                 .lines()
                 .map(|it| match it.strip_prefix("# ") {
@@ -106,13 +106,13 @@ fn every_toml_block_is_a_valid_pipeline() {
                 })
                 .collect();
             if let Err(error) = Pipeline::from_toml(&all.join("\n"), "") {
-                panic!("{name}:{line}, with what is commented out: {error}");
+                panic!("{name}:{line}, with settings in comments enabled: {error}");
             }
         }
     }
 }
 
-/// Every setting of the sections besides `[source]` is in the reference.
+/// Every setting outside `[source]` must be in the reference.
 #[test]
 fn the_reference_of_the_pipeline_file_has_every_key() {
     let mut text = documented_file().replace("\n# ", "\n");
@@ -135,7 +135,7 @@ fn the_reference_of_the_pipeline_file_has_every_key() {
     }
 }
 
-/// Each source has a row whose example is valid, and which names its settings.
+/// Each source must have a row with a valid example that names its settings.
 #[test]
 fn the_keys_of_sources_and_operators_are_in_their_pages() {
     let page = read("docs/sources.md");
@@ -158,9 +158,9 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
     }
 }
 
-/// The memory that docs/memory.md shows is what `feedwater plan` prints for the documented file.
+/// The memory table in docs/memory.md must equal the output of `feedwater plan` for the documented file.
 #[test]
-fn the_documented_memory_is_what_plan_prints() {
+fn the_documented_memory_equals_the_plan() {
     let page = read("docs/memory.md");
     let (_, rest) = page.split_once("```text\nmemory ").unwrap();
     let (shown, _) = rest.split_once("```").unwrap();
@@ -172,7 +172,7 @@ fn the_documented_memory_is_what_plan_prints() {
     assert_eq!(plan.footprint.to_string().trim_end(), format!("memory {}", shown.trim_end()));
 }
 
-/// The options of a command, from its own help; `None` if there is no such command.
+/// Returns the options of a command from its help; `None` if the command does not exist.
 fn options(command: &str) -> Option<BTreeSet<String>> {
     let output =
         Command::new(env!("CARGO_BIN_EXE_feedwater")).args([command, "--help"]).output().unwrap();
@@ -185,7 +185,7 @@ fn options(command: &str) -> Option<BTreeSet<String>> {
     Some(words.filter(|word| word.starts_with("--")).map(str::to_string).collect())
 }
 
-/// The calls of the program in a text: command and options of each.
+/// Returns the calls of the program in a text: command and options of each.
 fn calls(text: &str) -> Vec<(String, Vec<String>)> {
     let mut calls = Vec::new();
     for part in text.split("feedwater ").skip(1) {
@@ -217,9 +217,9 @@ fn every_command_that_a_page_names_exists_with_its_options() {
                 let options = known.entry(command.clone()).or_insert_with(|| options(&command));
                 let options = options
                     .as_ref()
-                    .unwrap_or_else(|| panic!("{name}: there is no `feedwater {command}`"));
+                    .unwrap_or_else(|| panic!("{name}: `feedwater {command}` does not exist"));
                 for option in used {
-                    assert!(options.contains(&option), "{name}: {text}: there is no {option}");
+                    assert!(options.contains(&option), "{name}: {text}: {option} does not exist");
                 }
                 checked += 1;
             }
@@ -228,14 +228,14 @@ fn every_command_that_a_page_names_exists_with_its_options() {
     assert!(checked > 30, "only {checked} calls were found");
 }
 
-/// The anchor that GitHub gives a heading.
+/// Returns the anchor that GitHub generates for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     let kept = kept.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
     kept.collect::<String>().replace(' ', "-")
 }
 
-/// The targets of links in a page, outside of its code.
+/// Returns the link targets of a page, outside of its code.
 fn links(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let prose = prose(page);
@@ -249,7 +249,7 @@ fn links(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn relative_links_lead_somewhere() {
+fn relative_links_resolve() {
     let mut pages = pages();
     for name in ["ARCHITECTURE.md", "CHANGELOG.md", "benches/peers/README.md"] {
         pages.insert(name.into(), read(name));
@@ -267,7 +267,7 @@ fn relative_links_lead_somewhere() {
                 _ => top().join(folder).join(file),
             };
             if !target.exists() {
-                problems.push(format!("{name}: {link} is not there"));
+                problems.push(format!("{name}: {link} does not exist"));
             } else if !fragment.is_empty() {
                 let text = fs::read_to_string(&target).unwrap();
                 let mut headings = prose(&text)
@@ -277,7 +277,7 @@ fn relative_links_lead_somewhere() {
                     .collect::<Vec<_>>();
                 headings.retain(|it| anchor(it.trim_start_matches('#')) == fragment);
                 if headings.is_empty() {
-                    problems.push(format!("{name}: {link}: there is no such heading"));
+                    problems.push(format!("{name}: {link}: no such heading"));
                 }
             }
         }

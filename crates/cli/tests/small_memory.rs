@@ -18,20 +18,20 @@ use feedwater::source::Memory;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Set in the child process.
+/// Environment variable that is set in the child process.
 const CHILD: &str = "FEEDWATER_TEST_SMALL_MEMORY";
 
-/// Runs a program that may have so many MiB of addresses.
+/// Returns a command that runs a program with a limited address space.
 fn limited(mebibytes: u64, program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", mebibytes << 10);
     command.args(["-c", &script]).arg(program).args(args);
-    // One heap for all threads: each further one is 64 MiB of addresses.
+    // One heap for all threads: each further one reserves 64 MiB of addresses.
     command.env("MALLOC_ARENA_MAX", "1");
     command
 }
 
-/// Runs this test once more, in a process with so many MiB of addresses; true in that process.
+/// Runs this test again in a process with a limited address space. Returns true in that process.
 fn is_child(test: &str, mebibytes: u64) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;
@@ -44,7 +44,7 @@ fn is_child(test: &str, mebibytes: u64) -> bool {
     false
 }
 
-/// The header of a lossless WebP of this size, and nothing after it.
+/// Returns the header of a lossless WebP of this size, without any data.
 fn webp(width: u32, height: u32) -> Vec<u8> {
     let bits = (width - 1) | (height - 1) << 14;
     let mut bytes = b"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f".to_vec();
@@ -53,7 +53,7 @@ fn webp(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// A PNG of this size, of one level of gray, interlaced or not.
+/// Encodes a uniform grey PNG of this size, interlaced or not.
 fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, 1, 1);
@@ -68,7 +68,7 @@ fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     bytes
 }
 
-/// A progressive JPEG whose header tells of this size: libjpeg keeps all its coefficients.
+/// Returns a progressive JPEG whose header states this size: libjpeg buffers all its coefficients.
 fn jpeg_of(width: u16, height: u16) -> Vec<u8> {
     let mut bytes = progressive(1, 40, 30);
     // The frame header: marker, length, precision, height, width.
@@ -79,8 +79,8 @@ fn jpeg_of(width: u16, height: u16) -> Vec<u8> {
 }
 
 #[test]
-fn an_image_that_cannot_be_allocated_is_a_fault_of_the_sample() {
-    if !is_child("an_image_that_cannot_be_allocated_is_a_fault_of_the_sample", 512) {
+fn an_image_that_cannot_be_allocated_is_an_error_of_the_sample() {
+    if !is_child("an_image_that_cannot_be_allocated_is_an_error_of_the_sample", 512) {
         return;
     }
     let mut decoder = Decoders::new();
@@ -95,7 +95,7 @@ fn an_image_that_cannot_be_allocated_is_a_fault_of_the_sample() {
         let fault = decoder.decode(&bytes, &header, window, 1, &mut |_| ()).unwrap_err();
         assert_eq!(fault.reason, Reason::OutOfMemory, "{fault}");
     }
-    // The next image is decoded as usual.
+    // The next image is decoded normally.
     let small = jpeg(1, 40, 30);
     let header = Header::parse(&small).unwrap();
     let mut rows = 0;
@@ -105,8 +105,8 @@ fn an_image_that_cannot_be_allocated_is_a_fault_of_the_sample() {
 }
 
 #[test]
-fn a_loader_whose_plan_exceeds_the_limit_is_refused_and_with_overcommit_what_fails_is_an_error() {
-    let name = "a_loader_whose_plan_exceeds_the_limit_is_refused_and_with_overcommit_what_fails_is_an_error";
+fn a_plan_beyond_the_limit_is_an_error_and_so_is_a_failed_allocation_with_overcommit() {
+    let name = "a_plan_beyond_the_limit_is_an_error_and_so_is_a_failed_allocation_with_overcommit";
     if !is_child(name, 1024) {
         return;
     }
@@ -128,7 +128,7 @@ fn a_loader_whose_plan_exceeds_the_limit_is_refused_and_with_overcommit_what_fai
     assert_eq!(loader.into_iter().filter(|batch| batch.is_ok()).count(), 2);
 }
 
-/// A folder of one class with two small images, and a pipeline file that ends with `tail`.
+/// Creates a folder of one class with two small images, and a pipeline file that ends with `tail`.
 fn workplace(tail: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let class = dir.path().join("data/class");
@@ -150,7 +150,7 @@ fn feedwater(dir: &TempDir, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_pipeline_file_for_more_memory_than_there_is_ends_with_the_way_out() {
+fn a_pipeline_that_needs_too_much_memory_names_the_settings_to_change() {
     let dir = workplace("");
     let output = feedwater(&dir, &["run", "pipeline.toml"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -159,7 +159,7 @@ fn a_pipeline_file_for_more_memory_than_there_is_ends_with_the_way_out() {
         assert!(stderr.contains(words), "{stderr}");
     }
     let output = feedwater(&dir, &["plan", "pipeline.toml", "--json"]);
-    assert_eq!(output.status.code(), Some(0), "a plan is no run");
+    assert_eq!(output.status.code(), Some(0), "plan does not run the pipeline");
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
     let needed = plan["host_bytes_to_take"].as_u64().unwrap();
     assert!(needed > plan["available"]["bytes"].as_u64().unwrap(), "{plan}");
@@ -171,9 +171,9 @@ fn a_pipeline_file_for_more_memory_than_there_is_ends_with_the_way_out() {
     assert!(stderr.contains("loader.batch"), "{stderr}");
 }
 
-/// The first command that anybody runs, and the contact sheet with it.
+/// The demo, which is usually the first command that a user runs, with its contact sheet.
 #[test]
-fn the_demo_takes_what_it_has_predicted() {
+fn the_demo_uses_the_predicted_memory() {
     let dir = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .args(["demo", "--images", "96", "--device", "cpu", "--json"])
@@ -185,7 +185,7 @@ fn the_demo_takes_what_it_has_predicted() {
     let told: Value = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
     let of = |key: &str| told[key].as_u64().unwrap();
     let (peak, predicted) = (of("peak_rss_bytes"), of("host_bytes_predicted"));
-    // Without optimisation the program's own pages are a few megabytes more.
+    // Without optimization the program's own pages need a few more megabytes.
     assert!(peak <= predicted + predicted * 3 / 100, "{peak} of {predicted} bytes");
     assert!(fs::metadata(dir.path().join("demo.png")).is_ok_and(|sheet| sheet.len() > 0));
 }

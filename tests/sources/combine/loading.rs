@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// With a global shuffle, every shard of every world size and a resumed loader together give each index once, with the
-/// same label and the same bytes.
+/// With a global shuffle, all shards of any world size, resumed loaders included, yield each index exactly once, with the same
+/// label and bytes.
 #[test]
 fn shuffled_sharded_and_resumed_a_mixture_is_exact() {
     let source = mixed();

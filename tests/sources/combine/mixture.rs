@@ -1,9 +1,9 @@
-//! Mixtures by weight.
+//! Weighted mixtures.
 
 use super::*;
 
 #[test]
-fn two_to_one_is_spread_evenly() {
+fn two_to_one_is_evenly_interleaved() {
     let drawn: Vec<_> = draws(&mixture(&[(2.0, 4), (1.0, 2)], None));
     let parts: Vec<_> = drawn.iter().map(|it| it.0).collect();
     assert_eq!(parts, [0, 1, 0, 0, 1, 0]);
@@ -11,25 +11,25 @@ fn two_to_one_is_spread_evenly() {
 }
 
 #[test]
-fn the_length_is_the_shortest_with_which_every_sample_comes() {
-    // Of equal weights, the longer part decides; the shorter one repeats, and what is left over is spread over it.
+fn the_length_is_the_shortest_that_reaches_every_sample() {
+    // With equal weights the longer part decides; the shorter one repeats, evenly.
     let source = mixture(&[(1.0, 4), (1.0, 10)], None);
     assert_eq!(source.len(), 20);
     let drawn = draws(&source);
     let of = |part| drawn.iter().filter(|it| it.0 == part).map(|it| it.1).collect::<Vec<_>>();
     assert_eq!(of(1), (0..10).collect::<Vec<_>>());
     assert_eq!(of(0), [0, 1, 2, 3, 0, 1, 2, 3, 0, 2]);
-    // One sample less would not do.
+    // One sample fewer would not suffice.
     let shorter = mixture(&[(1.0, 4), (1.0, 10)], Some(19));
     assert!(draws(&shorter).iter().filter(|it| it.0 == 1).count() < 10);
-    // A part that is not drawn in full is spread over its whole length.
+    // A part that is not drawn in full is sampled over its whole length.
     let drawn = draws(&mixture(&[(1.0, 100), (1.0, 2)], Some(20)));
     let first: Vec<_> = drawn.iter().filter(|it| it.0 == 0).map(|it| it.1).collect();
     assert_eq!(first, (0..10).map(|it| 10 * it).collect::<Vec<_>>());
 }
 
 #[test]
-fn weights_that_cannot_be_are_refused() {
+fn invalid_weights_are_errors() {
     let mix = |weights: &[f64]| {
         let parts = weights.iter().map(|&weight| (numbered("a", 0, 5), weight));
         refusal(Mixture::new(parts.collect(), None))
@@ -63,9 +63,9 @@ fn mixtures() -> impl Strategy<Value = (Vec<(f64, u64)>, Option<u64>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// The bound of Tijdeman's chairman assignment, for every prefix; equality after a period.
+    /// The bound of Tijdeman's chairman assignment holds for every prefix, with equality after a period.
     #[test]
-    fn counts_are_less_than_one_away_from_their_share((parts, _) in mixtures()) {
+    fn counts_differ_from_their_share_by_less_than_one((parts, _) in mixtures()) {
         let weights: Vec<u64> = parts.iter().map(|it| (it.0 * 100.0).round() as u64).collect();
         let total: u64 = weights.iter().sum();
         let source = mixture(&parts, Some(total + 500));
@@ -74,7 +74,7 @@ proptest! {
             counts[part] += 1;
             let n = place as u64 + 1;
             for (count, weight) in counts.iter().zip(&weights) {
-                // |count - n * weight / total| < 1, in whole numbers.
+                // |count - n * weight / total| < 1, in integers.
                 prop_assert!((count * total).abs_diff(n * weight) < total, "{counts:?} {n}");
             }
             if n == total {
@@ -83,7 +83,7 @@ proptest! {
         }
     }
 
-    /// Every sample of a part comes once before any comes again; and the default length reaches all of them.
+    /// Every sample of a part appears once before any repeats, and the default length reaches all of them.
     #[test]
     fn parts_are_walked_without_repetition((parts, samples) in mixtures()) {
         let source = mixture(&parts, samples);
@@ -105,14 +105,14 @@ proptest! {
     }
 }
 
-/// Each part's count is exact wherever in a mixture of any length, and found at once.
+/// Each part's count is exact anywhere in a mixture of any length, and computed in constant time.
 #[test]
-fn a_mixture_of_billions_takes_no_memory_and_no_time() {
+fn a_mixture_of_billions_needs_no_memory_and_no_time() {
     let parts: Vec<_> = [(0.7, 3u64 << 32), (0.2, 1 << 31), (0.1, 5)]
         .map(|(weight, len)| (numbered("large", 0, len), weight))
         .into();
     let source = Mixture::new(parts, None).unwrap();
-    // Of 10 draws the first part has 7, so its last sample comes in the last round.
+    // The first part has 7 of 10 draws, so its last sample appears in the last round.
     assert!(source.len().abs_diff((3u64 << 32) / 7 * 10) < 20);
     assert!(source.memory_bytes() < 3000 + 1000);
     let begin = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Sources made of sources: each sentence above `Combined`, `Weighted`, `Chosen` and `Repeated`, in Rust and in TOML.
+//! Combined sources: the documented behaviour of `Combined`, `Weighted`, `Chosen` and `Repeated`, in Rust and in TOML.
 
 mod loading;
 mod mixture;
@@ -19,7 +19,7 @@ use feedwater::source::{
 };
 use proptest::prelude::*;
 
-/// A source of which sample `i` has the label `base + i`, the bytes of that number and the location `name/i`.
+/// A source whose sample `i` has the label `base + i`, the bytes of that number and the location `name/i`.
 struct Numbered {
     name: &'static str,
     base: i64,
@@ -70,9 +70,9 @@ fn classed(base: i64, len: u64, classes: &[&str]) -> Arc<dyn Source> {
     Arc::new(Numbered { name: "classed", base, len, classes })
 }
 
-/// What a source says besides its samples comes through every rule.
+/// Skipped files and warnings of the parts are those of the whole, for every combination.
 #[test]
-fn what_parts_leave_out_and_warn_of_is_that_of_the_whole() {
+fn skipped_files_and_warnings_of_parts_are_those_of_the_whole() {
     let root = tempfile::tempdir().unwrap();
     for name in ["train/cat/1.jpg", "train/cat/readme.txt", "val/cat/2.jpg", "val/cat/readme.txt"] {
         let path = root.path().join(name);
@@ -96,7 +96,7 @@ fn labels(source: &dyn Source) -> Vec<i64> {
     (0..source.len()).map(|index| source.label(index)).collect()
 }
 
-/// What is read, said and located of every sample belongs together.
+/// Checks that contents, label and location of every sample match.
 fn consistent(source: &dyn Source) {
     let mut page = HostPage::default();
     for index in 0..source.len() {
@@ -114,7 +114,7 @@ fn refusal<T>(result: Result<T, Error>) -> String {
 }
 
 #[test]
-fn parts_stand_one_after_another() {
+fn parts_are_concatenated() {
     let parts = vec![numbered("a", 100, 3), numbered("b", 200, 2), numbered("c", 300, 4)];
     let source = Concat::new(parts).unwrap();
     assert_eq!(labels(&source), [100, 101, 102, 200, 201, 300, 301, 302, 303]);
@@ -130,7 +130,7 @@ fn parts_stand_one_after_another() {
 }
 
 #[test]
-fn classes_are_shared_joined_by_name_or_refused() {
+fn classes_are_shared_joined_by_name_or_errors() {
     let whole = Concat::new(vec![classed(0, 2, &["a", "b"]), classed(0, 2, &["a", "b"])]).unwrap();
     assert_eq!((whole.classes().len(), labels(&whole)), (2, vec![0, 1, 0, 1]));
 
@@ -173,7 +173,7 @@ fn a_subset_is_a_list_a_range_the_first_or_all_but_the_first() {
 }
 
 #[test]
-fn a_filter_asks_for_each_sample_once_and_reads_nothing() {
+fn a_filter_calls_each_sample_once_and_reads_nothing() {
     let mut asked = Vec::new();
     let source = Subset::filter(numbered("a", 100, 6), |index, label, location| {
         asked.push((index, label, location.to_string()));
@@ -190,7 +190,7 @@ fn a_filter_asks_for_each_sample_once_and_reads_nothing() {
 }
 
 #[test]
-fn a_source_is_repeated_and_its_samples_are_one_original() {
+fn repetitions_of_a_sample_have_one_original() {
     let source = Repeat::new(numbered("a", 100, 3), 3).unwrap();
     assert_eq!(labels(&source), [100, 101, 102, 100, 101, 102, 100, 101, 102]);
     assert_eq!((source.originals(), source.original(7)), (Some(3), 1));
@@ -209,7 +209,7 @@ fn mixture(parts: &[(f64, u64)], samples: Option<u64>) -> Mixture {
     Mixture::new(parts.collect(), samples).unwrap()
 }
 
-/// For each index the part and the sample in it.
+/// Returns the part and the sample in it for each index.
 fn draws(source: &Mixture) -> Vec<(usize, u64)> {
     let split = |label: i64| ((label / 1000) as usize, (label % 1000) as u64);
     labels(source).into_iter().map(split).collect()
@@ -232,7 +232,7 @@ fn mixed() -> Mixture {
     Mixture::new(vec![(images(0, 5), 2.0), (images(5, 9), 3.0)], Some(31)).unwrap()
 }
 
-/// Index, label and bytes of every sample of the next epoch.
+/// Returns index, label and bytes of every sample of the next epoch.
 fn epoch(loader: &Loader) -> Vec<(u64, i64, Vec<u8>)> {
     let mut all = Vec::new();
     for batch in loader {
@@ -245,7 +245,7 @@ fn epoch(loader: &Loader) -> Vec<(u64, i64, Vec<u8>)> {
     all
 }
 
-/// The samples of a part from the last to the first.
+/// The samples of a part in reverse order.
 struct Backwards(u64);
 
 impl Arrangement for Backwards {
@@ -258,7 +258,7 @@ impl Arrangement for Backwards {
 }
 
 #[test]
-fn an_arrangement_of_ones_own_says_only_which_sample_stands_where() {
+fn a_custom_arrangement_only_maps_positions_to_samples() {
     let source = Combined::arranged(vec![numbered("a", 0, 5)], Backwards(5)).unwrap();
     let source: &dyn Source = &source;
     assert_eq!((source.len(), labels(source)), (5, vec![4, 3, 2, 1, 0]));

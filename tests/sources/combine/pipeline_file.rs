@@ -1,8 +1,8 @@
-//! The keys of a pipeline file.
+//! Keys of combined sources in a pipeline file.
 
 use super::*;
 
-/// A folder with two classes of images, and one with three files without classes.
+/// Creates a folder with two classes of images, and one with three files without classes.
 fn folders() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (folder, count) in
@@ -23,7 +23,7 @@ fn opened(text: &str, root: &tempfile::TempDir) -> Result<Arc<dyn Source>, Error
     Pipeline::from_toml(&format!("{text}\n{CHAIN}"), root.path())?.source.open()
 }
 
-/// Classes and file names, in order.
+/// Returns classes and file names in order.
 fn names(source: &dyn Source) -> Vec<String> {
     let name = |index| {
         let path = source.location(index);
@@ -33,7 +33,7 @@ fn names(source: &dyn Source) -> Vec<String> {
 }
 
 #[test]
-fn a_pipeline_file_names_what_is_taken_of_a_source() {
+fn a_pipeline_file_selects_samples_of_a_source() {
     let root = folders();
     for (keys, expected) in [
         ("take = 2", vec!["cat/0.jpg", "cat/1.jpg"]),
@@ -42,7 +42,7 @@ fn a_pipeline_file_names_what_is_taken_of_a_source() {
         ("filter = { labels = [1] }", vec!["dog/0.jpg", "dog/1.jpg"]),
         ("filter = { classes = [\"dog\"], location = \"*/1.jpg\" }", vec!["dog/1.jpg"]),
         ("filter = { location = \"*cat/?.jpg\" }", vec!["cat/0.jpg", "cat/1.jpg", "cat/2.jpg"]),
-        // Whatever the order in the file: filter, subset, skip, take, repeat.
+        // In any order in the file: filter, subset, skip, take, repeat.
         (
             "repeat = 2\ntake = 1\nskip = 1\nfilter = { classes = [\"cat\"] }",
             vec!["cat/1.jpg", "cat/1.jpg"],
@@ -75,7 +75,7 @@ take = 1
 "#;
 
 #[test]
-fn a_pipeline_file_mixes_sources_and_is_written_again() {
+fn a_pipeline_file_mixes_sources_and_can_be_serialized() {
     let root = folders();
     let source = opened(MIXED, &root).unwrap();
     assert_eq!(source.len(), 10);
@@ -98,7 +98,7 @@ fn a_pipeline_file_mixes_sources_and_is_written_again() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_key() {
+fn errors_name_their_key() {
     let root = folders();
     for (text, words) in [
         ("[source]\ntake = 3", "source: says nothing; write directory"),
@@ -155,7 +155,7 @@ fn what_is_wrong_is_told_with_its_key() {
         ),
     ] {
         let found = refusal(opened(text, &root));
-        // The place in the text stands before it.
+        // The location in the text precedes the message.
         assert!(found.contains(words), "{text}\n{found}");
     }
     let deep = (0..18)

@@ -1,9 +1,9 @@
-//! Environments that are cut, changed or made to harm.
+//! Truncated, damaged and hostile environments.
 
 use super::*;
 
 #[test]
-fn a_cut_file_is_an_error_or_whole_where_only_free_pages_are_missing() {
+fn a_truncated_file_is_an_error_unless_only_free_pages_are_missing() {
     let whole = golden("lmdb/image/data.mdb");
     for len in (0..whole.len()).step_by(127) {
         match open(&whole[..len], &images()) {
@@ -13,10 +13,10 @@ fn a_cut_file_is_an_error_or_whole_where_only_free_pages_are_missing() {
     }
 }
 
-/// LMDB has no checksums, so a flipped bit in an image is the image's own; one in a page is an error, or changes
-/// keys, or what nobody reads.
+/// LMDB has no checksums: a flipped bit in an image affects that image only; one in a page is an error, or changes keys or unused
+/// bytes.
 #[test]
-fn a_flipped_bit_is_an_error_or_leaves_samples_that_are_read() {
+fn a_flipped_bit_is_an_error_or_leaves_readable_samples() {
     let (mut errors, mut read_whole) = (0, 0);
     for name in ["lmdb/image/data.mdb", "lmdb/image-1.0.mdb"] {
         let whole = golden(name);
@@ -66,13 +66,13 @@ fn pages_of_any_size_are_read() {
 }
 
 #[test]
-fn loops_depths_and_places_that_are_none_are_errors() {
+fn loops_depth_and_invalid_pages_are_errors() {
     let settings = LmdbSettings::default();
     let leaf = |pages: &mut Pages, key: &[u8]| {
         let node = pages.value(key, b"value");
         pages.leaf(&[node])
     };
-    // A page that leads to itself, and one that is there twice.
+    // A page that points to itself, and one that is referenced twice.
     let mut pages = Pages::new(4096, 16);
     let root = pages.branch(&[2]);
     assert_eq!(
@@ -83,7 +83,7 @@ fn loops_depths_and_places_that_are_none_are_errors() {
     let one = leaf(&mut pages, b"a");
     let root = pages.branch(&[one, one]);
     assert!(refused(&pages.file(root), &settings).contains("page 2 is there twice"));
-    // More levels than the library goes down.
+    // More levels than LMDB supports.
     let mut pages = Pages::new(256, 16);
     let mut root = leaf(&mut pages, b"a");
     for _ in 0..31 {
@@ -137,7 +137,7 @@ fn loops_depths_and_places_that_are_none_are_errors() {
         "a key leaves its page",
     );
 
-    // Counts and pages that are not there.
+    // Wrong counts and missing pages.
     let mut pages = Pages::new(4096, 16);
     let root = leaf(&mut pages, b"a");
     pages.nodes = 2;
@@ -156,7 +156,7 @@ fn loops_depths_and_places_that_are_none_are_errors() {
 }
 
 #[test]
-fn pages_that_two_values_share_are_an_error() {
+fn pages_shared_by_two_values_are_an_error() {
     let settings = LmdbSettings::default();
     let build = |second: u64, size: u32| {
         let mut pages = Pages::new(4096, 16);
@@ -176,7 +176,7 @@ fn pages_that_two_values_share_are_an_error() {
             .contains("page 4 is there for this value and for another")
     );
     assert!(refused(&build(3, 10), &settings).contains("page 3 is there for this value"));
-    // A value over the page of its own key: the page says that it is a value's, to the walk it is one of keys.
+    // A value that overlaps the page of its own key: as a page it is a value's, for the walk it is one of keys.
     let mut pages = Pages::new(4096, 16);
     let node = pages.node(b"a", 5000, 1, &2u64.to_le_bytes());
     pages.page(4, &[]);

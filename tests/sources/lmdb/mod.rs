@@ -1,5 +1,5 @@
-//! Each sentence above `Lmdb`, on environments that py-lmdb wrote (tests/golden/lmdb_environments.py) and on pages made
-//! here to be wrong.
+//! The documented behaviour of `Lmdb`, on environments written by py-lmdb (tests/golden/lmdb_environments.py) and on invalid
+//! pages built here.
 
 mod hostile;
 
@@ -22,7 +22,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)).unwrap()
 }
 
-/// The file's bytes under a name of their own.
+/// Writes the bytes to a file with its own name.
 fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("data.mdb");
@@ -30,7 +30,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Settings for the environments with plain images, whose other keys are no samples.
+/// Settings for the environments with plain images, whose other keys are not samples.
 fn images() -> LmdbSettings {
     LmdbSettings { keys: "image-*".into(), ..Default::default() }
 }
@@ -41,7 +41,7 @@ fn open(bytes: &[u8], settings: &LmdbSettings) -> Result<(TempDir, Lmdb), Error>
     Ok((root, source))
 }
 
-/// The words of a refusal, after the path.
+/// Returns an error's text after the path.
 fn refused(bytes: &[u8], settings: &LmdbSettings) -> String {
     let words = open(bytes, settings).err().unwrap().to_string();
     let (before, after) = words.split_once("data.mdb, ").unwrap();
@@ -59,7 +59,7 @@ fn samples(source: &Lmdb) -> Vec<(Vec<u8>, i64)> {
     (0..source.len()).map(|index| (read(source, index).unwrap(), source.label(index))).collect()
 }
 
-/// What the environments with plain images hold.
+/// Contents of the environments with plain images.
 fn expected_images() -> Vec<(Vec<u8>, i64)> {
     let image = |number: usize| match number {
         5 => golden("decode/png-gray-alpha-16.png"),
@@ -68,17 +68,17 @@ fn expected_images() -> Vec<(Vec<u8>, i64)> {
     (0..12).map(|number| (image(number), -1)).collect()
 }
 
-/// What the environments with Datums hold.
+/// Contents of the environments with Datums.
 fn datums() -> Vec<(Vec<u8>, i64)> {
     let mut images: Vec<_> = (0..4).map(|it| golden(&format!("records/{it}.jpg"))).collect();
     images.push(golden("decode/png-gray-alpha-16.png"));
     images.into_iter().zip(LABELS).collect()
 }
 
-/// Pages of an environment, written by hand.
+/// Pages of an environment, built by hand.
 struct Pages {
     size: usize,
-    /// 16 for LMDB 0.9, 24 for LMDB 1.0.
+    /// Header size in bytes: 16 for LMDB 0.9, 24 for LMDB 1.0.
     header: usize,
     bytes: Vec<u8>,
     nodes: u64,
@@ -97,7 +97,7 @@ impl Pages {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Another page of this sort, with these nodes.
+    /// Adds a page of this type with these nodes.
     fn page(&mut self, flags: u16, nodes: &[Vec<u8>]) -> u64 {
         let number = self.count();
         self.add(number, flags);
@@ -146,7 +146,7 @@ impl Pages {
         node
     }
 
-    /// The whole file, with this root and as many entries as leaves have nodes.
+    /// Returns the whole file with this root and an entry count equal to the number of leaf nodes.
     fn file(&self, root: u64) -> Vec<u8> {
         let mut file = Self { bytes: self.bytes.clone(), ..*self };
         for page in 0..2 {
@@ -167,7 +167,7 @@ impl Pages {
 }
 
 #[test]
-fn images_that_py_lmdb_wrote_are_read_in_the_order_of_their_keys() {
+fn images_written_by_py_lmdb_are_read_in_key_order() {
     for name in ["lmdb/image/data.mdb", "lmdb/image-1.0.mdb"] {
         let (root, source) = open(&golden(name), &images()).unwrap();
         assert_eq!(samples(&source), expected_images(), "{name}");
@@ -179,7 +179,7 @@ fn images_that_py_lmdb_wrote_are_read_in_the_order_of_their_keys() {
 }
 
 #[test]
-fn datums_that_protobuf_wrote_are_read_with_their_labels() {
+fn datums_written_by_protobuf_are_read_with_their_labels() {
     let (_root, source) = open(&golden("lmdb/datum.mdb"), &LmdbSettings::default()).unwrap();
     assert_eq!(samples(&source), datums());
     for name in ["lmdb/named.mdb", "lmdb/named-1.0.mdb"] {
@@ -210,9 +210,9 @@ fn datums_of_pixels_become_pnm_with_red_first() {
     assert_eq!(Header::parse(&colour).unwrap().size, Size::new(4, 2));
 }
 
-/// A plane larger than what is turned at a time, on overflow pages.
+/// A plane larger than the conversion buffer, on overflow pages.
 #[test]
-fn large_datums_of_pixels_are_turned_in_pieces() {
+fn large_datums_of_pixels_are_converted_in_pieces() {
     let (width, height) = (301, 177);
     let plane = |channel: usize| {
         (0..width * height).map(move |it| (it / 7 * (channel + 3) + channel) as u8)
@@ -272,7 +272,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 }
 
 #[test]
-fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
+fn the_settings_select_the_keys_and_the_type_of_values() {
     let bytes = golden("lmdb/image/data.mdb");
     let count = |keys: &str, skip: &[&str]| {
         let skip_keys = skip.iter().map(|it| it.to_string()).collect();
@@ -291,7 +291,7 @@ fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
     let words = open(&bytes, &nothing).err().unwrap().to_string();
     assert!(words.starts_with("source.lmdb: no samples in 1 files"), "{words}");
 
-    // A key that is no image is a sample that cannot be decoded.
+    // A key that is not an image is a sample that cannot be decoded.
     let all = LmdbSettings { keys: "label-*".into(), ..Default::default() };
     let (_root, source) = open(&bytes, &all).unwrap();
     let fault = Header::parse(&read(&source, 0).unwrap()).unwrap_err();
@@ -310,7 +310,7 @@ fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
 }
 
 #[test]
-fn what_is_not_read_is_refused_with_the_way_out() {
+fn unsupported_environments_are_errors_with_advice() {
     let words = refused(&golden("lmdb/float.mdb"), &LmdbSettings::default());
     assert!(words.contains("has no data: floats (float_data) are not read"), "{words}");
     let many = LmdbSettings { database: "many".into(), ..Default::default() };
@@ -354,7 +354,7 @@ fn what_is_not_read_is_refused_with_the_way_out() {
 
 #[test]
 fn the_newest_transaction_is_read() {
-    // The writer's first transaction made the tree; the one before has none.
+    // The writer's first transaction created the tree; before it there is none.
     let mut bytes = golden("lmdb/datum.mdb");
     let transaction = |bytes: &[u8], page: usize| bytes[4096 * page + 16 + 128];
     assert_eq!((transaction(&bytes, 0), transaction(&bytes, 1)), (0, 1));
@@ -365,7 +365,7 @@ fn the_newest_transaction_is_read() {
 }
 
 #[test]
-fn a_changed_environment_is_a_fault_and_is_indexed_anew() {
+fn a_changed_environment_is_an_error_and_is_indexed_again() {
     let (_root, path) = file(&golden("lmdb/datum.mdb"));
     let source = Lmdb::open(std::slice::from_ref(&path), &LmdbSettings::default()).unwrap();
     assert!(read(&source, 0).is_ok());

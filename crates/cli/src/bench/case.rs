@@ -1,4 +1,4 @@
-//! One case of `bench`, in the process that does nothing else.
+//! One case of `bench`, measured in its own process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,54 +15,54 @@ use super::super::requests::shown;
 use super::super::{CommandError, in_terms_of_options};
 use super::Options;
 
-/// What a case has come to. Rates, times and counts are of the measured epochs, memory is of the whole process.
+/// Result of a case. Rates, times and counts cover the measured epochs; memory covers the whole process.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// The device, and why it is that one.
+    /// The device, and why it was chosen.
     pub device: String,
-    /// Samples in a batch.
+    /// Samples per batch.
     pub batch: usize,
-    /// Threads.
+    /// Worker threads.
     pub workers: usize,
-    /// Measured epochs.
+    /// Number of measured epochs.
     pub epochs: u32,
-    /// Samples handed out, padding not counted.
+    /// Samples delivered, without padding.
     pub images: u64,
-    /// Wall time.
+    /// Wall time in seconds.
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_second: f64,
-    /// Time that processors worked for this process, all its threads and the driver's work for it together. `None` where
-    /// the system does not tell.
+    /// CPU time of this process per 1000 images, in seconds: all threads and the driver's work for them. `None` if the system
+    /// does not provide it.
     pub cpu_seconds_per_1000_images: Option<f64>,
-    /// The same for one image.
+    /// CPU time of this process per image, in microseconds.
     pub host_microseconds_per_image: Option<f64>,
-    /// From the start of building the loader until the first batch was ready.
+    /// Seconds from the start of building the loader until the first batch was ready.
     pub first_batch_seconds: f64,
-    /// Share of the wall time that the consumer waited for batches.
+    /// Fraction of the wall time that the consumer waited for batches.
     pub consumer_waited: f64,
-    /// Samples that were fetched ahead over a network at the end, and why so many; `null` where none are.
+    /// Remote samples prefetched at the end, with the reason for that window; `null` if nothing is prefetched.
     pub read_ahead: Option<(usize, String)>,
-    /// Samples by what became of them.
+    /// Samples by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
+    /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
     pub cpu_fallback: BTreeMap<String, u64>,
     pub device_bytes_predicted: u64,
     pub device_bytes_peak: u64,
-    /// Device memory of the driver and the libraries, which no plan names.
+    /// Device memory of the driver and its libraries in bytes, which is not part of the plan.
     pub device_bytes_of_driver: u64,
     pub pinned_bytes_predicted: u64,
     pub pinned_bytes_peak: u64,
-    /// Host memory that the plan names, pinned memory included.
+    /// Host memory in the plan in bytes, pinned memory included.
     pub host_bytes_predicted: u64,
-    /// Most host memory that the process has had resident.
+    /// Peak resident host memory of the process, in bytes.
     pub peak_rss_bytes: u64,
 }
 
-/// Seconds after which no further epoch begins, where their number is left open.
+/// Seconds after which no further epoch begins, if the number of epochs is not set.
 const SECONDS: f64 = 3.0;
 
-/// Runs the file's pipeline by one route, or by all that it allows: an epoch to warm up, then the measured ones.
+/// Runs the file's pipeline on one route, or on all allowed routes: one warm-up epoch, then the measured epochs.
 pub fn measure(
     file: &Path,
     route: Option<Route>,
@@ -71,7 +71,7 @@ pub fn measure(
     let mut pipeline = Pipeline::from_file(file)?;
     if let Some(route) = route {
         pipeline.settings.decode.routes = vec![route];
-        // What is measured is this route, and not what may be better.
+        // Measure this route, without autotuning.
         pipeline.settings.loader.tune = false;
     }
     if let Some(workers) = options.workers {
@@ -129,7 +129,7 @@ pub fn measure(
         consumer_waited: stats.stages.consumer_waiting / seconds,
         read_ahead: loader.read_ahead().map(|ahead| {
             let why = ahead.decisions.last().map(ToString::to_string);
-            let all = || "all that there is room for".to_string();
+            let all = || "all that fit".to_string();
             (ahead.window, why.unwrap_or_else(all))
         }),
         outcomes: owned(&stats.outcomes),
@@ -144,7 +144,7 @@ pub fn measure(
     })
 }
 
-/// An epoch whose batches are dropped; at its end the device has made them all.
+/// Runs an epoch, passing each batch to `each`, and waits until the device has finished the last one.
 fn epoch(
     loader: &Loader,
     mut each: impl FnMut(&Batch) -> Result<(), Error>,
@@ -161,12 +161,12 @@ fn epoch(
     Ok(())
 }
 
-/// Waits until the device has made the batch, and with it all before it.
+/// Waits until the device has finished this batch and all batches before it.
 fn ready(batch: &Batch) -> Result<(), Error> {
     batch.stream().map_or(Ok(()), |stream| stream.synchronize())
 }
 
-/// What was done between two points in time; memory as it is at the second.
+/// Statistics between two points in time; memory as of the second.
 fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;

@@ -1,13 +1,12 @@
-//! `bench`: what the training chain reaches by every route of decoding, alone and balanced.
+//! `bench`: throughput of the training chain on every decode route, alone and balanced.
 //!
-//! * Every case is a process of its own, so that its memory, its processor time and its first batch are its own, and so
-//!   that a library which brings a case down does not end the others: the case counts as failed, with the reason.
-//! * A case is an epoch to warm up, then the measured ones. Its consumer drops batches.
-//! * Without a file the sets are photo-like JPEGs that are made once and kept: 500x375, 2048x1536, progressive ones of
-//!   500x375, and the first with an eighth of them progressive. Beside them lie their pipeline files, which `run`, `plan`
-//!   and `dump` take as well.
-//! * Where images are decoded on the CPU there is one way to do it, and it is measured alone; what was asked for
-//!   besides is named with the reason.
+//! * Each case runs in its own process, with its own memory, CPU time and first batch. If a library crashes, only that case
+//!   fails, with the reason.
+//! * A case is one warm-up epoch, then the measured epochs. Its consumer drops batches.
+//! * Without a file, the sets are photo-like JPEGs that are generated once and cached: 500x375, 2048x1536, progressive 500x375,
+//!   and 500x375 with one in eight progressive. Their pipeline files are stored beside them and also work with `run`, `plan` and
+//!   `dump`.
+//! * If images are decoded on the CPU, only the route `cpu` is measured; the other requested routes are listed with the reason.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,47 +34,47 @@ mod case;
 mod sets;
 mod table;
 
-/// Measures the training chain by every route of decoding: rate, processor time, memory, first batch
+/// Measures the training chain on every decode route: throughput, CPU time, memory, first batch
 ///
-/// Each route alone, then all of them balanced. Without a pipeline file the images are made once and kept in
-/// $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or ~/.cache.
+/// Each route is measured alone, then all of them balanced. Without a pipeline file, the images are generated once and cached in
+/// $FEEDWATER_CACHE, else in the folder feedwater of $XDG_CACHE_HOME or ~/.cache.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater bench --images 500 --epochs 3 --json")]
 pub struct Options {
-    /// A pipeline file (TOML) instead of the sets that are made
+    /// A pipeline file (TOML) to measure instead of the generated sets
     file: Option<PathBuf>,
-    /// Images of 500x375; of the progressive there are a quarter, of the large an eighth
+    /// Number of 500x375 images; the progressive set has a quarter as many, the large one an eighth
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
     images: u64,
-    /// Measured epochs of each case; without it, until 3 seconds have passed
+    /// Measured epochs per case [default: until 3 seconds have passed]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: Option<u32>,
-    /// What to measure, by comma
+    /// Comma-separated routes to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = By::ALL)]
     routes: Vec<By>,
-    /// Where to run; auto is the GPU where there is one, else the CPU
+    /// Device to run on; auto uses the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
-    /// Threads, instead of loader.workers; auto chooses from what is measured
+    /// Number of threads, instead of loader.workers; auto chooses from measurements
     #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
     workers: Option<Count>,
-    /// Samples in a batch; of the sets that are made 256 on a GPU and 64 on the CPU
+    /// Samples per batch [default of the generated sets: 256 on a GPU, 64 on the CPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: Option<u32>,
-    /// End with the result as one line of JSON
+    /// Print the result as one line of JSON at the end
     #[arg(long)]
     json: bool,
-    /// Measure this one case of the file, in this process
+    /// Measure this case of the file, in this process
     #[arg(long, value_enum, hide = true, requires = "file")]
     case: Option<By>,
 }
 
-/// By what images are decoded in a case.
+/// Decode routes of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// One route alone.
     Route(Route),
-    /// All that the settings allow, by measured queue times.
+    /// All allowed routes, balanced by measured queue times.
     Balanced,
 }
 
@@ -109,7 +108,7 @@ impl ValueEnum for By {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help =
-            self.route().map_or("All that the settings allow, by measured queue times", |route| {
+            self.route().map_or("All allowed routes, balanced by measured queue times", |route| {
                 route.about().trim_end_matches('.')
             });
         Some(PossibleValue::new(self.name()).help(help))
@@ -122,7 +121,7 @@ impl Serialize for By {
     }
 }
 
-/// One set by one route, and how it went.
+/// Result of one set on one route.
 #[derive(Serialize)]
 struct Case {
     set: String,
@@ -131,12 +130,12 @@ struct Case {
     result: CaseResult,
 }
 
-/// How a case went.
+/// Outcome of a case.
 #[derive(Serialize)]
 #[serde(tag = "result", rename_all = "lowercase")]
 enum CaseResult {
     Measured(Box<Measured>),
-    /// It cannot be, for this reason.
+    /// The case cannot be measured, for this reason.
     Skipped {
         reason: String,
     },
@@ -178,18 +177,18 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Every case of every set, one after the other.
+/// Runs every case of every set, one after the other.
 fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     let bar = progress((sets.len() * options.routes.len()) as u64, "cases");
-    // The cases that are done are shown.
+    // After a signal, the finished cases are still printed.
     let _polled = Polled::begin();
     let mut cases = Vec::new();
     for set in sets {
-        let ways = Ways::of(set, options)?;
+        let available = AvailableRoutes::of(set, options)?;
         for &by in &options.routes {
-            let result = match ways.reason_against(by, set) {
+            let result = match available.reason_against(by, set) {
                 Some(reason) => CaseResult::Skipped { reason },
-                None => measure(set, by, &ways, options),
+                None => measure(set, by, &available, options),
             };
             if interrupt::requested().is_some() {
                 return Ok(cases);
@@ -202,58 +201,58 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     Ok(cases)
 }
 
-/// In which ways a set can be decoded here.
-struct Ways {
-    /// Those that the settings allow where decoding is on the device, else none.
+/// Available decode routes of a set.
+struct AvailableRoutes {
+    /// Allowed routes if the device decodes, else empty.
     routes: Vec<Route>,
-    /// Why decoding is on the CPU, where it is.
+    /// Why images are decoded on the CPU, if they are.
     on_cpu: Option<String>,
 }
 
-impl Ways {
+impl AvailableRoutes {
     fn of(set: &Set, options: &Options) -> Result<Self, CommandError> {
         let pipeline = Pipeline::from_file(&set.file)?;
         let routes = pipeline.settings.decode.routes.clone();
         let storage = shown(pipeline.storage()?);
         let plan = pipeline.builder_with(&storage)?.device(options.device.choice()).plan()?;
         let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
-            true => "images are decoded on the CPU, as the file says".into(),
-            false => "no GPU is used here, the CPU path alone is measured".into(),
+            true => "the pipeline file places decoding on the CPU".into(),
+            false => "no GPU is used, so only the CPU path is measured".into(),
         });
         Ok(Self { routes, on_cpu })
     }
 
-    /// Why a case cannot be.
+    /// Returns why a case cannot be measured, if it cannot.
     fn reason_against(&self, by: By, set: &Set) -> Option<String> {
         match (by.route(), &self.on_cpu) {
             (Some(route), Some(_)) if !route.on_device() => None,
             (_, Some(why)) => Some(why.clone()),
             (Some(route), None) if !self.routes.contains(&route) => {
-                Some(format!("decode.routes leaves {} out", route.name()))
+                Some(format!("decode.routes does not include {}", route.name()))
             }
             (Some(route), None) => {
                 let why = route.takes(set.example.as_ref()?, 1).err()?;
-                Some(format!("it does not take these JPEGs: {why}"))
+                Some(format!("the route does not support these JPEGs: {why}"))
             }
             _ => None,
         }
     }
 }
 
-/// Runs one case in a process of its own.
-fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
+/// Runs one case in its own process.
+fn measure(set: &Set, by: By, available: &AvailableRoutes, options: &Options) -> CaseResult {
     let failed = |reason: String| CaseResult::Failed { reason };
     let program = match env::current_exe() {
         Ok(program) => program,
         Err(error) => return failed(format!("the path of this program: {error}")),
     };
     let device = match options.device {
-        DeviceOption::Auto if ways.on_cpu.is_none() => DeviceOption::Gpu,
+        DeviceOption::Auto if available.on_cpu.is_none() => DeviceOption::Gpu,
         device => device,
     };
     let mut command = Command::new(program);
     command.arg("bench").arg(&set.file).args(["--case", by.name(), "--device", device.name()]);
-    let own_batch = if ways.on_cpu.is_some() { 64 } else { 256 };
+    let own_batch = if available.on_cpu.is_some() { 64 } else { 256 };
     let batch = options.batch.or((!set.is_users).then_some(own_batch));
     let numbers = [
         ("--batch", batch.map(|it| it.to_string())),
@@ -272,22 +271,22 @@ fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
     };
     let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let words = stderr.trim().lines().next_back().unwrap_or_default();
-        let words = words.strip_prefix("feedwater: ").unwrap_or(words);
-        return failed(match words {
+        let message = stderr.trim().lines().next_back().unwrap_or_default();
+        let message = message.strip_prefix("feedwater: ").unwrap_or(message);
+        return failed(match message {
             "" => output.status.to_string(),
-            words => words.to_string(),
+            message => message.to_string(),
         });
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
     match serde_json::from_str(stdout.lines().next_back().unwrap_or_default()) {
         Ok(measured) => CaseResult::Measured(Box::new(measured)),
-        Err(error) => failed(format!("the case told nothing that can be read: {error}")),
+        Err(error) => failed(format!("the case printed no readable result: {error}")),
     }
 }
 
-/// Puts a text into a file, unless it is there already.
-fn keep(path: &Path, text: &str) -> Result<(), CommandError> {
+/// Writes a text file, unless it already has this content.
+fn write_if_changed(path: &Path, text: &str) -> Result<(), CommandError> {
     if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
         return Ok(());
     }

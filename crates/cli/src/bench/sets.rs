@@ -1,4 +1,4 @@
-//! The sets that `bench` makes, and their pipeline files.
+//! Generated image sets of `bench`, and their pipeline files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use feedwater::header::Header;
 use feedwater_tools::synth::Settings;
 
 use super::super::{CommandError, images};
-use super::keep;
+use super::write_if_changed;
 
-/// Images with a pipeline file.
+/// An image set with its pipeline file.
 pub struct Set {
     pub name: String,
     pub file: PathBuf,
-    /// The header of an image that stands for all, where all are of one sort.
+    /// Header of an image that represents the set; `None` if the set has several kinds of images.
     pub example: Option<Header>,
-    /// The file is the user's, with a batch size of its own.
+    /// Whether the user gave the file, which then sets the batch size.
     pub is_users: bool,
 }
 
 impl Set {
-    /// A user's pipeline file.
+    /// Creates a set from a user's pipeline file.
     pub fn of_file(file: &Path) -> Self {
         let name = file.display().to_string();
         Self { name, file: file.to_path_buf(), example: None, is_users: true }
     }
 }
 
-/// Makes what is not there yet, below `cache`.
+/// Generates the missing sets below `cache`.
 pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandError> {
     let small = Settings { images, ..Settings::default() };
     let large =
@@ -49,12 +49,12 @@ pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandE
     }
     let stem = format!("{}-mixed", folders[0]);
     let list = format!("{stem}.tsv");
-    keep(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
+    write_if_changed(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
     sets.push(set(cache, "500x375-mixed".into(), &stem, &format!("list = \"{list}\""), None)?);
     Ok(sets)
 }
 
-/// A set with the training chain with which most image models are trained.
+/// Creates a set with the usual training chain of vision models.
 fn set(
     cache: &Path,
     name: String,
@@ -63,7 +63,7 @@ fn set(
     example: Option<Header>,
 ) -> Result<Set, CommandError> {
     let file = cache.join(format!("{stem}.toml"));
-    keep(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
+    write_if_changed(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
     Ok(Set { name, file, example, is_users: false })
 }
 
@@ -86,7 +86,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// The lines of a list in which every eighth image is a progressive one.
+/// Returns the lines of a list in which every eighth image is progressive.
 fn mixed(folders: [&str; 2], small: &Settings, progressive: &Settings) -> String {
     let line = |index: u64| {
         let (folder, settings, index) = match index % 8 {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_eighth_of_the_mixed_set_is_progressive_and_every_file_has_its_label() {
+    fn one_in_eight_mixed_images_is_progressive_and_labels_match() {
         let small = Settings { images: 24, ..Settings::default() };
         let progressive = Settings { images: 6, progressive: true, ..Settings::default() };
         let text = mixed(["base", "more"], &small, &progressive);

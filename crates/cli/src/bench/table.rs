@@ -1,4 +1,4 @@
-//! The result of `bench` for people.
+//! Text table of `bench` results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,11 +9,11 @@ use feedwater::plan::Route;
 use super::case::Measured;
 use super::{By, Case, CaseResult};
 
-/// Host time of an image in all threads together that must not be reached where hardware or cuda carry the load, in
-/// microseconds.
+/// Limit of CPU time per image over all threads, in microseconds. It applies where nvjpeg-hardware and nvjpeg-gpu decode most
+/// images.
 pub const HOST_BAR: f64 = 60.0;
 
-/// All cases, one line each; what could not be measured, with the reason; the bar of host time where it applies.
+/// All cases, one line each; then the cases that were not measured with the reason, and the CPU time limit where it applies.
 pub struct Table<'a>(pub &'a [Case]);
 
 impl fmt::Display for Table<'_> {
@@ -46,24 +46,24 @@ impl fmt::Display for Table<'_> {
         for case in self.0 {
             if let Some((window, why)) = measured(case).and_then(|it| it.read_ahead.as_ref()) {
                 let Case { set, route, .. } = case;
-                writeln!(f, "ahead     {set} {}: {window} samples; {why}", route.name())?;
+                writeln!(f, "prefetch  {set} {}: {window} samples; {why}", route.name())?;
             }
         }
-        for (reason, names) in self.apart() {
+        for (reason, names) in self.unmeasured() {
             writeln!(f, "{reason}: {}", names.join("; "))?;
         }
         self.bar(f)?;
         write!(
             f,
-            "CPU s/1000 and us/image: processor time of all threads; waited: share of the time that the consumer \
+            "CPU s/1000 and us/image: CPU time of all threads; waited: fraction of the time that the consumer \
              waited; device: predicted"
         )
     }
 }
 
 impl Table<'_> {
-    /// What was not measured, by reason: a route, and of which sets where it is not all of them.
-    fn apart(&self) -> BTreeMap<String, Vec<String>> {
+    /// Cases that were not measured, by reason. A route lists its sets unless all of them are affected.
+    fn unmeasured(&self) -> BTreeMap<String, Vec<String>> {
         let mut sets: BTreeMap<String, Vec<(By, Vec<&str>)>> = BTreeMap::new();
         for case in self.0 {
             let reason = match &case.result {
@@ -88,7 +88,7 @@ impl Table<'_> {
         sets.into_iter().map(|(why, it)| (why, it.into_iter().map(name).collect())).collect()
     }
 
-    /// Whether host time stays under the bar, case by case where it applies.
+    /// Writes whether the CPU time per image stays below the limit, for each case where the limit applies.
     fn bar(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for case in self.0 {
             let Some(measured) = measured(case).filter(|it| share_without_host(it) > 0.5) else {
@@ -100,7 +100,7 @@ impl Table<'_> {
             let name = route.name();
             writeln!(
                 f,
-                "host time {set} {name}: {host:.1} us an image (bar: under {HOST_BAR:.0}), {word}"
+                "host time {set} {name}: {host:.1} us per image (limit: under {HOST_BAR:.0}), {word}"
             )?;
         }
         Ok(())
@@ -137,7 +137,7 @@ fn row(f: &mut fmt::Formatter<'_>, case: &Case, measured: &Measured) -> fmt::Res
     )
 }
 
-/// Share of each outcome that there was, in percent.
+/// Formats the percentage of each outcome that occurred.
 fn shares(outcomes: &BTreeMap<String, u64>) -> String {
     let all: u64 = outcomes.values().sum();
     let some: Vec<_> = outcomes
@@ -148,7 +148,7 @@ fn shares(outcomes: &BTreeMap<String, u64>) -> String {
     some.join(", ")
 }
 
-/// Share of the samples whose entropy decoding was not the host's.
+/// Fraction of the samples whose entropy decoding ran on the GPU.
 fn share_without_host(measured: &Measured) -> f64 {
     let without_host = Route::ALL.into_iter().filter(|route| !route.uses_worker_cpu());
     let count = |route: Route| measured.outcomes.get(route.name()).copied().unwrap_or(0);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_of_host_time_applies_where_hardware_or_cuda_carry_the_load() {
+    fn the_cpu_time_limit_applies_where_the_gpu_decodes_most_images() {
         let cases = [
             case(
                 "a",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_told_by_reason_and_of_which_sets_unless_of_all() {
+    fn unmeasured_cases_are_grouped_by_reason_and_list_sets_unless_all() {
         let skipped = |reason: &str| CaseResult::Skipped { reason: reason.into() };
         let cases = [
             case("a", By::Route(Route::NvjpegGpu), skipped("no")),

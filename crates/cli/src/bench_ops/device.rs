@@ -1,4 +1,4 @@
-//! The device's side: what there is, its kernels, its routes of decoding.
+//! `bench-ops` on the device: its kernels and decode routes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::made::Made;
 use super::routes::{self, RouteRow};
 use super::table::{line, milli};
 
-/// What was measured on a device.
+/// Measurements on a device.
 #[derive(Serialize)]
 pub struct Device {
     pub ordinal: usize,
@@ -25,11 +25,11 @@ pub struct Device {
     pub routes: Vec<RouteRow>,
 }
 
-/// Measures on a device, as long as there is one.
+/// Measures on a device until it fails.
 pub struct OnDevice<'a> {
-    /// Where there is none, or none any more, why.
+    /// The device, or why nothing is measured on one.
     found: Result<Found<'a>, String>,
-    /// A device was asked for: without one the command fails.
+    /// Whether the user required a device; without one the command then fails.
     required: bool,
 }
 
@@ -40,7 +40,7 @@ struct Found<'a> {
 }
 
 impl<'a> OnDevice<'a> {
-    /// The device that the command line asks for.
+    /// Opens the device that the command line asks for.
     pub fn open(option: DeviceOption, plan: &'a Plan) -> Result<Self, CommandError> {
         let required = matches!(option, DeviceOption::Gpu);
         if matches!(option, DeviceOption::Cpu) {
@@ -53,7 +53,7 @@ impl<'a> OnDevice<'a> {
         }
     }
 
-    /// One sample more.
+    /// Adds one sample.
     pub fn add(&mut self, made: Made) -> Result<(), CommandError> {
         if let Ok(found) = &mut self.found
             && let Err(error) = found.kernels.add(made)
@@ -66,7 +66,7 @@ impl<'a> OnDevice<'a> {
         Ok(())
     }
 
-    /// The device, or why nothing was measured on one; and what was.
+    /// Returns a description of the device, or why nothing was measured on one, and the measurements.
     pub fn measured(
         self,
         pipeline: &Pipeline,
@@ -108,10 +108,10 @@ impl<'a> Found<'a> {
 }
 
 impl Device {
-    /// The rows, each after the end of a line.
+    /// Formats the rows, each preceded by a line break.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "\nkernels   one launch for images of one size; pixels are on the device, times are by its clock\n",
+            "\nkernels   one launch per group of images of one size; pixels are already on the device; device time\n",
         );
         let heads = ["ms/image", "megapixels", "ms/megapixel", "images/launch", "as the CPU's"];
         text += &line("kernel", heads.map(String::from));
@@ -125,7 +125,7 @@ impl Device {
             ];
             text += &line(&row.name, cells);
         }
-        text += "decoding  of windows by nvJPEG, in a loader; times are of its streams, by the device's clock\n";
+        text += "decoding  windows decoded by nvJPEG in a loader; device time of its streams\n";
         text += &line("route", ["ms/image", "ms/megapixel", "images"].map(String::from));
         for row in &self.routes {
             match &row.reason {
@@ -140,7 +140,7 @@ impl Device {
         text.trim_end().to_string()
     }
 
-    /// What is wrong: kernels that do not make the CPU's pixels.
+    /// Describes kernels whose pixels differ from the CPU's, if there are any.
     pub fn problem(&self) -> Option<String> {
         let wrong = self.kernels.iter().find(|row| row.equal != row.images)?;
         Some(format!(
@@ -152,7 +152,7 @@ impl Device {
     }
 }
 
-/// Seconds as milliseconds, to the microsecond's hundredth part: a kernel takes few of them.
+/// Formats seconds as milliseconds with five decimals: kernels take microseconds.
 fn micro(seconds: f64) -> String {
     format!("{:.5}", 1e3 * seconds)
 }

@@ -1,4 +1,4 @@
-//! Each step on the CPU.
+//! `bench-ops` on the CPU: the time of each step.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use super::made::{Made, megapixels, operator_name};
 use super::measured::{Measured, Row};
 use super::table::Part;
 
-/// What was measured of a step, sample by sample.
+/// Times of one step, sample by sample.
 struct Step {
     name: String,
     part: Part,
@@ -27,7 +27,7 @@ struct Step {
     megapixels: f64,
 }
 
-/// Measures samples, one after another.
+/// Measures samples one after another.
 pub struct Bench<'a> {
     plan: &'a Plan,
     source: &'a dyn Source,
@@ -50,7 +50,7 @@ const DECODE: usize = 4;
 const FIRST_OPERATOR: usize = 5;
 
 impl<'a> Bench<'a> {
-    /// Nothing is measured yet.
+    /// Creates an empty benchmark.
     pub fn new(plan: &'a Plan, source: &'a dyn Source) -> Self {
         let load =
             ["read", "header", "presize", "plan", "decode"].map(|it| (it.to_string(), Part::Load));
@@ -89,7 +89,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Times every step of a sample, and keeps the times where it can be used.
+    /// Times every step of a sample, and records the times if the sample is usable.
     pub fn sample(&mut self, index: u64) -> Result<Made, DataError> {
         let mut times = Vec::with_capacity(self.steps.len());
         let settings = &self.plan.settings;
@@ -166,22 +166,22 @@ impl<'a> Bench<'a> {
         Ok(Made { sample, images, tensor: self.tensor.clone() })
     }
 
-    /// A sample cannot be used, for this reason.
-    pub fn leave_out(&mut self, reason: impl FnOnce() -> String) {
+    /// Counts an unusable sample and records the first reason.
+    pub fn skip(&mut self, reason: impl FnOnce() -> String) {
         self.left_out += 1;
         self.first_fault.get_or_insert_with(reason);
     }
 
-    /// What was measured, but for the device.
+    /// Returns all measurements except the device's.
     ///
     /// # Errors
-    /// Where no sample could be used.
+    /// Fails if no sample was usable.
     pub fn result(self, source: String) -> Result<Measured, CommandError> {
         let samples = self.steps[READ].seconds.len();
         if samples == 0 {
             let why = self.first_fault.unwrap_or_else(|| "the source has no samples".into());
             return Err(CommandError::Failed(format!(
-                "no sample could be measured; the first: {why}"
+                "no sample could be measured; first error: {why}"
             )));
         }
         let mean = |step: &Step| step.seconds.iter().sum::<f64>() / samples as f64;
@@ -223,13 +223,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The value that this part of all do not exceed; `sorted` is not empty.
+/// Returns the quantile `part`, 0 to 1, of `sorted`, which must not be empty.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = (part * sorted.len() as f64).ceil() as usize;
     sorted[place.clamp(1, sorted.len()) - 1]
 }
 
-/// What the work makes, and the better of its times after the first.
+/// Returns the result of the work and its shorter time, leaving out the first run.
 fn best<T>(mut work: impl FnMut() -> Result<T, DataError>) -> Result<(T, f64), DataError> {
     work()?;
     let mut timed = || {

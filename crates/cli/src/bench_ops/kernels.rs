@@ -1,7 +1,7 @@
-//! Kernels on the device, by its own clock.
+//! Kernel times on the device, measured with CUDA events.
 //!
-//! Each operator is a kernel of its own, over the pixels that the CPU has for it; so is the output conversion; the chain is
-//! the kernel that a loader launches. What they make is compared with what the CPU made, bit for bit.
+//! Each operator runs as a separate kernel on the pixels that the CPU computed as its input, and so does the output conversion.
+//! The chain is the kernel that a loader launches. All outputs are compared with the CPU's, bit for bit.
 
 use std::collections::HashMap;
 use std::mem;
@@ -25,42 +25,41 @@ use super::super::selftest::by_hand::{leaf, on_device, values};
 use super::made::{Made, megapixels, operator_name};
 use super::table::Part;
 
-/// Most samples of a launch, and most bytes of theirs that are kept for it.
+/// Most samples per launch, and most bytes of their pixels that are buffered.
 const GROUP: usize = 32;
 const GROUP_BYTES: usize = 256 << 20;
 
-/// Measurements of a group, of which the shortest counts: at least so many, and for so long, since a device that had
-/// nothing to do begins slowly.
+/// Fewest measurements of a group, and their shortest total time. The minimum counts, because an idle device starts slowly.
 const LAPS: u32 = 3;
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
 
-/// How often a measurement launches the group.
+/// Launches of the group per measurement.
 const ROUNDS: u32 = 10;
 
-/// Bytes of page-locked memory through which everything goes to the device.
+/// Bytes of pinned staging memory.
 const STAGING: usize = 4 << 20;
 
-/// What was measured of a kernel.
+/// Measurements of one kernel.
 #[derive(serde::Serialize)]
 pub struct KernelRow {
     pub name: String,
     pub part: Part,
-    /// Images that it was measured with.
+    /// Number of images measured.
     pub images: u64,
-    /// Launches that they take: one for all of a group that leave with one size.
+    /// Launches for these images: one per group of images with the same output size.
     pub launches: u64,
-    /// All launches, those that repeat others included.
+    /// Launches in total, repetitions included.
     pub launched: u64,
-    /// Mean of an image, by the device's clock.
+    /// Mean device time per image, in seconds.
     pub seconds: f64,
-    /// Mean of its input.
+    /// Mean input size, in megapixels.
     pub megapixels: f64,
     pub seconds_per_megapixel: f64,
-    /// Images of which every byte is the CPU's.
+    /// Images whose output equals the CPU's in every byte.
     pub equal: u64,
 }
 
-/// Measures the kernels of a plan's chain, some samples at a time.
+/// Measures the kernels of a plan's chain, a few samples at a time.
 pub struct Kernels<'a> {
     plan: &'a Plan,
     device: Arc<gpu::Device>,
@@ -74,7 +73,7 @@ pub struct Kernels<'a> {
     group_bytes: usize,
 }
 
-/// One kernel and what was measured of it so far; seconds and megapixels are those of all images together.
+/// A kernel and its measurements so far. Seconds and megapixels are sums over all images.
 struct Job {
     what: What,
     row: KernelRow,
@@ -92,10 +91,10 @@ struct Loaded {
     sample_bytes: usize,
 }
 
-/// One sample's part of a launch.
+/// One sample of a launch.
 struct Piece<'m> {
     input: &'m HostImage,
-    /// The operators' parameters, each with its place in the chain and the first entry of its table.
+    /// Parameters of the operators, each with its position in the chain and the first entry of its table.
     params: Vec<(ParamBytes, Option<(usize, usize)>)>,
     table: &'m [i32],
     leaves: Size,
@@ -103,7 +102,7 @@ struct Piece<'m> {
 }
 
 impl<'a> Kernels<'a> {
-    /// Nothing is measured yet.
+    /// Creates an empty benchmark.
     pub fn new(device: &Arc<gpu::Device>, plan: &'a Plan) -> Result<Self> {
         let mut rows = Footprint::default();
         rows.add(Sort::Pinned, "staging", STAGING as u64, 1, "");
@@ -129,7 +128,7 @@ impl<'a> Kernels<'a> {
         })
     }
 
-    /// One sample more.
+    /// Adds one sample.
     pub fn add(&mut self, made: Made) -> Result<()> {
         self.group_bytes += made.images.iter().map(HostImage::bytes_on_device).sum::<usize>();
         self.group.push(made);
@@ -139,7 +138,7 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// What was measured of every kernel.
+    /// Returns the measurements of every kernel.
     pub fn rows(mut self) -> Result<Vec<KernelRow>> {
         self.measure()?;
         let rows = mem::take(&mut self.jobs).into_iter().map(|Job { mut row, .. }| {
@@ -151,7 +150,7 @@ impl<'a> Kernels<'a> {
         Ok(rows.collect())
     }
 
-    /// Measures every kernel with the samples that were gathered.
+    /// Measures every kernel with the buffered samples.
     fn measure(&mut self) -> Result<()> {
         let group = mem::take(&mut self.group);
         self.group_bytes = 0;
@@ -166,7 +165,7 @@ impl<'a> Kernels<'a> {
 
     fn job(&mut self, job: usize, group: &[Made]) -> Result<()> {
         let what = self.jobs[job].what;
-        // Where a later crop wants a part of the operator's output, a crop on top makes that part and nothing else.
+        // If a later crop needs only a part of the operator's output, the crop is fused so that only that part is computed.
         let cut = match what {
             What::Operator(place) => {
                 let whole = |made: &Made| {
@@ -194,7 +193,7 @@ impl<'a> Kernels<'a> {
         }
         let described = memory.describe(self.plan, &pieces, [&input, &output, &block]);
         upload(&mut self.staging, &self.stream, &described, &block, 0)?;
-        // What no kernel writes differs from what is expected.
+        // Initialize the output to bytes that differ from the expected ones.
         let nothing = pieces[0].expected.first().map_or(0, |byte| !byte);
         fill(&self.stream, &output, 0..output.len(), nothing)?;
 
@@ -229,7 +228,7 @@ impl<'a> Kernels<'a> {
         Ok(())
     }
 
-    /// The shortest time that the device takes for these launches, and how often it was measured.
+    /// Returns the shortest device time of these launches, and the number of measurements.
     fn shortest(&self, launch: impl Fn() -> Result<()>) -> Result<(Duration, u32)> {
         let (mut shortest, mut laps, since) = (Duration::MAX, 0, Instant::now());
         while laps < LAPS || since.elapsed() < LONG_ENOUGH {
@@ -316,7 +315,7 @@ impl Job {
     }
 }
 
-/// Where everything of a launch lies on the device.
+/// Layout of a launch's data in device memory.
 struct Layouts {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
@@ -355,7 +354,7 @@ impl Layouts {
         rows
     }
 
-    /// The block: what describes each sample, then the tables.
+    /// Returns the parameter block: sample descriptors, then tables.
     fn describe(
         &self,
         plan: &Plan,
@@ -385,7 +384,7 @@ impl Layouts {
     }
 }
 
-/// Puts bytes on the device, a part at a time.
+/// Copies bytes to the device in parts.
 fn upload(
     staging: &mut Upload,
     stream: &Stream,

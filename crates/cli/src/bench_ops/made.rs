@@ -1,23 +1,23 @@
-//! What the CPU made of a sample, for the device to make again.
+//! The CPU's results for a sample, which the device must reproduce.
 
 use feedwater::geometry::Size;
 use feedwater::image::HostImage;
 use feedwater::plan::SamplePlan;
 
-/// What the CPU made of a sample.
+/// Results of a sample on the CPU.
 pub struct Made {
     pub sample: SamplePlan,
-    /// What enters each operator, then what leaves the last.
+    /// Input of each operator, then the output of the last one.
     pub images: Vec<HostImage>,
     pub tensor: Vec<u8>,
 }
 
-/// How the step of an operator is called.
+/// Formats the name of an operator's step.
 pub fn operator_name(place: usize, name: &str) -> String {
     format!("chain[{place}] {name}")
 }
 
-/// Millions of pixels.
+/// Size in millions of pixels.
 pub fn megapixels(size: Size) -> f64 {
     size.pixels() as f64 * 1e-6
 }

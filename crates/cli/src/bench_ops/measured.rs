@@ -1,63 +1,63 @@
-//! The result, as a table and as JSON.
+//! Results of `bench-ops`, as a table and as JSON.
 
 use serde::Serialize;
 
 use super::device::Device;
 use super::table::{Part, line, milli};
 
-/// The result.
+/// All results.
 #[derive(Serialize)]
 pub struct Measured {
     pub source: String,
-    /// Samples that were measured.
+    /// Number of samples measured.
     pub samples: usize,
-    /// Samples that cannot be used.
+    /// Number of unusable samples.
     pub left_out: u64,
-    /// Why the first of them cannot.
+    /// Why the first unusable sample failed.
     pub first_fault: Option<String>,
-    /// Of the mean image.
+    /// Mean image size, in megapixels.
     pub image_megapixels: f64,
-    /// The steps up to the decoded window, alone, for a mean image.
+    /// Mean seconds per image of the steps up to the decoded window, measured alone.
     pub load_seconds: f64,
-    /// The operators and the output conversion, alone.
+    /// Mean seconds per image of the operators and the output conversion, measured alone.
     pub encode_seconds: f64,
-    /// The same as the loader runs them.
+    /// Mean seconds per image of all steps, run as the loader runs them.
     pub loader_seconds: f64,
-    /// Its inverse.
+    /// Inverse of `loader_seconds`.
     pub images_per_second_per_core: f64,
     /// The device, or why nothing was measured on one.
     pub gpu: String,
-    /// What was measured on it.
+    /// Measurements on the device.
     pub device: Option<Device>,
     pub rows: Vec<Row>,
 }
 
-/// A step. Means are over all samples, those that did not need the step included.
+/// One step. Means are over all samples, including those that did not need the step.
 #[derive(Serialize)]
 pub struct Row {
     pub name: String,
     pub part: Part,
-    /// Mean of an image.
+    /// Mean seconds per image.
     pub seconds: f64,
     pub p50_seconds: f64,
     pub p99_seconds: f64,
-    /// Mean of its input.
+    /// Mean input size, in megapixels.
     pub megapixels: f64,
     pub seconds_per_megapixel: Option<f64>,
-    /// Of the sum of all steps; none for a comparison.
+    /// Fraction of the sum of all steps; `None` for a comparison.
     pub share: Option<f64>,
 }
 
 impl Measured {
-    /// All of it for people.
+    /// Formats everything as text.
     pub fn table(&self) -> String {
         let mut text = format!("source    {}\n", self.source);
         text += &format!(
-            "samples   {}, {:.2} megapixels each in the mean; one thread of the CPU\n",
+            "samples   {}, {:.2} megapixels on average; one CPU thread\n",
             self.samples, self.image_megapixels
         );
         if let Some(fault) = &self.first_fault {
-            text += &format!("left out  {}; the first: {fault}\n", self.left_out);
+            text += &format!("skipped   {}; first error: {fault}\n", self.left_out);
         }
         let heads = ["ms/image", "p50", "p99", "megapixels", "ms/megapixel", "share"];
         text += &line("step", heads.map(String::from));

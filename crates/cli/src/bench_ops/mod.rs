@@ -1,23 +1,23 @@
-//! `bench-ops`: what each step of a sample costs alone, on the samples that a pipeline file really has.
+//! `bench-ops`: measures the cost of each step alone, on real samples of a pipeline file.
 //!
-//! * One thread, on the CPU, whatever the placements are; and on the device, where there is one.
-//! * On the device every operator is a kernel of its own here, a launch for up to 32 samples that leave with one size. Their
-//!   pixels are there already. Beside them there are the output conversion and the kernel of the whole chain, as a loader
-//!   launches it. Time is from an event before ten times all launches to an event after them, by the device's clock, the best
-//!   of three or more; what passes between two launches is within.
-//! * What a kernel makes must be what the CPU made, bit for bit, else the command fails.
-//! * Where a later crop wants a part of an operator's output only, that part is made: by the operator with a crop on top.
-//! * A route of decoding is timed in a loader that has no other, by the events with which loaders time it.
-//! * Without a device, or without what compiles for it, there is a line that says why; with `--device gpu` that is an error.
-//! * Samples are evenly spread over the source, with the random choices of epoch 0.
-//! * Reading and parsing are timed once, as they come; everything after that three times, and the better of the last two
-//!   counts, so that no step pays for memory that the system gives it for the first time, nor for another program's turn.
-//! * Each operator gets the window that really reaches it in this chain. `decode, whole` is for comparison and not in the sum;
-//!   so is `decode to tensor`, which is what the loader runs: rows go from the decoder through the operators without a
-//!   image between them, so it may cost less than its steps alone.
-//! * Megapixels are those of a step's input: of the image for reading, parsing and planning; of the decoded window; of an
-//!   operator's window; of the sample for the output conversion.
-//! * A sample that cannot be used is left out and counted.
+//! * The CPU steps run on one thread, whatever the placements are. The device is measured too, if there is one.
+//! * On the device every operator is a separate kernel, with one launch for up to 32 samples of one output size whose pixels are
+//!   already there. The output conversion is measured too, and the kernel of the whole chain, as a loader launches it. The time
+//!   is between CUDA events before and after ten repetitions of all launches, gaps between launches included; the best of three
+//!   or more measurements counts.
+//! * The command fails if a kernel's output differs from the CPU's in any bit.
+//! * If a later crop needs only a part of an operator's output, only that part is computed, by the operator with the crop fused.
+//! * A decode route is timed in a loader that uses only this route, with the loader's own events.
+//! * Without a device or a kernel compiler, a line states the reason; with `--device gpu` this is an error.
+//! * Samples are evenly spaced over the source and use the random choices of epoch 0.
+//! * Reading and parsing are timed once. All other steps run three times, and the shorter of the last two times counts, which
+//!   excludes first-touch page faults and preemption.
+//! * Each operator gets the window that reaches it in this chain. `decode, whole` is for comparison and not part of the sum.
+//!   Neither is `decode to tensor`, which is what the loader runs: rows pass from the decoder through the operators without an
+//!   intermediate image, so it may cost less than its steps alone.
+//! * Megapixels are those of a step's input: the image for reading, parsing and planning; the decoded window; an operator's
+//!   window; the sample for the output conversion.
+//! * Unusable samples are skipped and counted.
 
 use std::path::PathBuf;
 
@@ -43,16 +43,16 @@ mod measured;
 mod routes;
 mod table;
 
-/// Measures what each step and each operator costs alone: per image of this set, and per megapixel
+/// Measures the cost of each step and each operator alone, per image of this set and per megapixel
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater bench-ops pipeline.toml --samples 200 --json")]
 pub struct Options {
-    /// The pipeline file (TOML)
+    /// Path of the pipeline file (TOML)
     file: PathBuf,
-    /// How many samples, evenly spread over the source
+    /// Number of samples, evenly spaced over the source
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     samples: u64,
-    /// Where to measure besides the CPU; auto is the GPU where there is one
+    /// Device to measure besides the CPU; auto uses the GPU if there is one
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
     /// Print the result as one line of JSON
@@ -72,11 +72,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let bar = progress(samples, "samples");
     let mut bench = Bench::new(&plan, &*source);
     for look in 0..samples {
-        // Exact also where the product does not fit into 64 bits.
+        // Computed in 128 bits: the product may overflow 64.
         let index = (u128::from(look) * u128::from(all) / u128::from(samples)) as u64;
         match bench.sample(index) {
             Ok(made) => on_device.add(made)?,
-            Err(fault) => bench.leave_out(|| {
+            Err(fault) => bench.skip(|| {
                 let location = source.location(index);
                 SampleError::new(index, location, fault).to_string()
             }),
@@ -97,7 +97,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// The plan; where placements ask for a GPU, that of a machine which has one: the steps are the same.
+/// Returns the plan. Placements on a GPU are planned as if there were one: the steps are the same.
 fn plan(pipeline: &Pipeline, storage: &Storage) -> Result<Plan, CommandError> {
     let on_cpu = pipeline.builder_with(storage)?.device(DeviceChoice::Cpu).plan();
     match on_cpu {

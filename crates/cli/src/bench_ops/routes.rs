@@ -1,4 +1,4 @@
-//! Decoding on the device, a route at a time, as a loader does it.
+//! Decode routes on the device, each timed in a loader.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use feedwater::plan::{Last, Route};
 use feedwater::storage::Storage;
 use serde::Serialize;
 
-/// What was measured of a route.
+/// Measurements of one route.
 #[derive(Default, Serialize)]
 pub struct RouteRow {
     pub route: String,
-    /// Images in the spans that were measured.
+    /// Images within the measured spans.
     pub images: u64,
-    /// Mean of an image, by the device's clock, from a mark in the decoder's stream to the next.
+    /// Mean device time per image in seconds, between marks in the decoder's stream.
     pub seconds: Option<f64>,
-    /// The same for a megapixel of the mean image.
+    /// Mean device time per megapixel, in seconds.
     pub seconds_per_megapixel: Option<f64>,
     /// Why nothing was measured.
     pub reason: Option<String>,
 }
 
-/// Every route on the device: an epoch of about so many samples, all by that route as far as it takes them.
+/// Measures every route on the device with about `samples` samples; images that a route does not support fall back.
 pub fn measure(
     device: &Arc<Device>,
     pipeline: &Pipeline,
@@ -38,13 +38,13 @@ pub fn measure(
         let offered = offered(device, route).map_err(|error| error.to_string()).flatten();
         let allowed = match pipeline.settings.decode.routes.contains(&route) {
             true => offered,
-            false => Err(format!("decode.routes leaves {} out", route.name())),
+            false => Err(format!("decode.routes does not include {}", route.name())),
         };
         let seen = allowed.and_then(|()| {
             let time =
                 decode(pipeline, storage, route, samples).map_err(|error| error.to_string())?;
             let time = time.filter(|it| it.items > 0);
-            time.ok_or_else(|| "no image went by it, or none could be timed".to_string())
+            time.ok_or_else(|| "no image used this route, or none could be timed".to_string())
         });
         let name = route.name().to_string();
         match seen {
@@ -64,7 +64,7 @@ pub fn measure(
     Route::all_on_device().map(row).collect()
 }
 
-/// What the device's streams say of decoding by one route.
+/// Returns the device time of decoding on one route.
 fn decode(
     pipeline: &Pipeline,
     storage: &Storage,

@@ -1,25 +1,25 @@
-//! What the tables have in common.
+//! Formatting shared by the tables.
 
 use serde::Serialize;
 
-/// What a step is to the whole.
+/// Part of the work that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Bringing the pixels: what ends with the decoded window.
+    /// Loading the pixels, up to the decoded window.
     Load,
-    /// Making a tensor of them.
+    /// Converting the pixels to a tensor.
     Encode,
-    /// Another way to do what other steps do: not in the sum.
+    /// An alternative to other steps, not part of the sum.
     Comparison,
 }
 
-/// Seconds as milliseconds.
+/// Formats seconds as milliseconds.
 pub fn milli(seconds: f64) -> String {
     format!("{:.3}", 1e3 * seconds)
 }
 
-/// A row of a table.
+/// Formats a row of a table.
 pub fn line<const CELLS: usize>(name: &str, cells: [String; CELLS]) -> String {
     let cells: String = cells.iter().map(|it| format!("{it:>14}")).collect();
     format!("{name:<30}{cells}\n")

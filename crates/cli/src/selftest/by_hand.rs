@@ -1,6 +1,6 @@
-//! The kernel with a thread for each pixel, launched by hand, a sample at a time.
+//! Direct launches of the kernel with one thread per pixel, one sample at a time.
 //!
-//! A loader launches the tiled kernel where a chain has one, so that nobody else sees this one at work.
+//! A loader launches the tiled kernel if a chain has one, so no other check covers this kernel.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use feedwater::plan::{DevicePlan, Plan, SamplePlan};
 use feedwater::random::SampleKey;
 use feedwater::transform::{EncodedImage, HostTransform};
 
-use super::words;
+use super::message;
 
-/// The tensors of all samples in epoch 0, in their order; decoded on the CPU, as the plan must have it.
+/// Returns the tensors of all samples of epoch 0 in order. The plan must decode on the CPU.
 pub fn tensors(
     device: &Arc<Device>,
     plan: &Plan,
@@ -30,13 +30,13 @@ pub fn tensors(
     seed: u64,
 ) -> Result<Vec<u8>, String> {
     let Some(on_device) = &plan.device else { return Err("there is no kernel".into()) };
-    let hand = Hand::new(device, plan, on_device).map_err(words)?;
+    let hand = Hand::new(device, plan, on_device).map_err(message)?;
     let keys = (0..).map(|index| SampleKey { seed, epoch: 0, index });
     let tensors = samples.iter().zip(keys).map(|((file, _), key)| hand.tensor(key, file));
-    Ok(tensors.collect::<Result<Vec<_>>>().map_err(words)?.concat())
+    Ok(tensors.collect::<Result<Vec<_>>>().map_err(message)?.concat())
 }
 
-/// What a launch needs.
+/// Resources of a launch.
 struct Hand<'a> {
     plan: &'a Plan,
     on_device: &'a DevicePlan,
@@ -46,7 +46,7 @@ struct Hand<'a> {
     stream: Stream,
 }
 
-/// Most bytes of a sample's pixels on their way to the device, and of its parameters and tables.
+/// Size of the buffers for a sample's pixels, and for its parameters and tables, in bytes.
 const PIXELS: usize = 12 * 160 * 128;
 const PARAMETERS: usize = 64 << 10;
 
@@ -92,7 +92,7 @@ impl<'a> Hand<'a> {
         Ok(made)
     }
 
-    /// Parameters, then tables, as they are to lie in the block.
+    /// Returns the parameter block: parameters, then tables.
     fn describe(
         &self,
         sample: &mut SamplePlan,
@@ -121,7 +121,7 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// What describes an image to a kernel when its values lie from this address of the device on.
+/// Returns the kernel's descriptor of an image whose values start at this device address.
 pub fn leaf(image: &HostImage, address: u64) -> Vec<u8> {
     let window = image.window();
     match image {
@@ -137,14 +137,14 @@ pub fn leaf(image: &HostImage, address: u64) -> Vec<u8> {
     }
 }
 
-/// An image as it is to lie in the device's memory.
+/// Returns an image's bytes in device layout.
 pub fn on_device(image: &HostImage) -> Vec<u8> {
     let mut bytes = vec![0; image.bytes_on_device()];
     image.write_for_device(&mut bytes);
     bytes
 }
 
-/// All values of an image, as they lie in memory.
+/// Returns all values of an image as bytes.
 pub fn values(image: &HostImage) -> &[u8] {
     match image {
         HostImage::U8(image) => image.data(),
@@ -152,7 +152,7 @@ pub fn values(image: &HostImage) -> &[u8] {
     }
 }
 
-/// The images here are good.
+/// Converts a decode error, which these valid images should never cause.
 fn broken(fault: DataError) -> Error {
     Error::Internal { problem: fault.to_string() }
 }

@@ -1,11 +1,9 @@
-//! Every route alone against libjpeg-turbo: within [`BOUND`] of its pixels, and bit for bit where it is libjpeg-turbo
-//! that decodes.
+//! Every decode route against libjpeg-turbo: within [`BOUND`] of its pixels, and bit for bit on routes that use libjpeg-turbo.
 //!
-//! The two agree in entropy decoding, which is exact, and may differ where they round: in the inverse DCT (by a level
-//! of Y, Cb or Cr), in the interpolation of halved chroma (by another) and in the conversion to RGB, which multiplies
-//! an error of chroma by up to 1.772 and adds that of luma. Four levels is where these meet, which is seldom. What is
-//! really wrong, such as a window that is off by a pixel, differs by tens at every edge. The bound is chosen by this
-//! reckoning; no GPU has confirmed it yet.
+//! Entropy decoding is exact. Decoders may round differently in the inverse DCT (by one level of Y, Cb or Cr), in the upsampling
+//! of chroma (by another level) and in the conversion to RGB, which multiplies a chroma error by up to 1.772 and adds the luma
+//! error. All of these rarely add up to four levels. Real errors, such as a window that is off by one pixel, differ by tens of
+//! levels at every edge. The bound follows from this estimate and has not been confirmed on a GPU.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,23 +18,25 @@ use feedwater::tensor::{DType, Layout};
 use super::difference::{Bound, Difference};
 use super::gpu::Gpu;
 use super::images::{self, SORTS};
-use super::{Check, Epoch, Found, epoch, words};
+use super::{Check, Epoch, Found, epoch, message};
 
-/// How far nvJPEG's pixels may be from libjpeg-turbo's.
+/// Largest allowed difference between nvJPEG and libjpeg-turbo.
 pub const BOUND: Bound = Bound { most: 4, mean: 0.5 };
 
-/// The same where the decoder reduces the image. libjpeg-turbo takes the low frequencies of each block; what the
-/// engines do nobody says. The mean of the pixels that stand for one, which is the other usual way, differs from it by up
-/// to 37 levels and by 0.6 on average in these images, and an image that is off by a pixel by 210 and by 17.
+/// Largest allowed difference when the decoder downscales the image.
+///
+/// libjpeg-turbo uses the low frequencies of each block; the method of nvJPEG's engines is not documented. The other usual
+/// method, averaging pixels, differs from it by up to 37 levels and by 0.6 on average on these images. An image that is off
+/// by one pixel differs by 210 and 17.
 const BOUND_REDUCED: Bound = Bound { most: 64, mean: 2.0 };
 
-/// Columns and rows of the images: no multiple of a block, and large enough for many.
+/// Size of the images: not a multiple of a block, and many blocks large.
 const SIZE: Size = Size::new(203, 149);
 
-/// Images of each sort.
+/// Images of each kind.
 const PER_SORT: usize = 3;
 
-/// Windows as x, y, width, height: all, in the middle of blocks, corners, borders of one pixel, one pixel.
+/// Windows as x, y, width, height: the whole image, inside blocks, corners, borders of one pixel, a single pixel.
 const WINDOWS: [[u32; 4]; 11] = {
     let (right, bottom) = (SIZE.width, SIZE.height);
     [
@@ -54,10 +54,10 @@ const WINDOWS: [[u32; 4]; 11] = {
     ]
 };
 
-/// Sizes after resizing, for which the decoder reduces by 2, 4 and 8.
+/// Sizes after resizing for which the decoder downscales by 2, 4 and 8.
 const REDUCED: [(u32, u32); 3] = [(100, 70), (50, 37), (25, 18)];
 
-/// A check for every route and sort of JPEG, and for every route that reduces; route by route, when asked for.
+/// Returns a check per route and kind of JPEG, and per route that downscales; lazily, route by route.
 pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let expected = WINDOWS.iter().map(|&window| {
         let builder = builder(source()?, &crop(window)).decode(Placement::Cpu);
@@ -81,7 +81,7 @@ fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> 
     names.zip(found).map(|(what, found)| Check::new(name(what), found)).collect()
 }
 
-/// Decodes every window of every image by a route, and compares by sort of JPEG.
+/// Decodes every window of every image on a route, and compares by kind of JPEG.
 fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
     let mut sorts: Vec<_> = SORTS.iter().map(|_| Ok(Compared::default())).collect();
     for (&window, expected) in WINDOWS.iter().zip(expected) {
@@ -90,7 +90,7 @@ fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec
         for (sort, so_far) in sorts.iter_mut().enumerate() {
             let Ok(compared) = so_far else { continue };
             let added = match &seen {
-                Ok((expected, given)) => compared.add(route, sort, expected, given),
+                Ok((expected, actual)) => compared.add(route, sort, expected, actual),
                 Err(error) => Err(error.clone()),
             };
             if let Err(problem) = added {
@@ -102,11 +102,11 @@ fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec
     sorts.into_iter().map(|compared| compared.and_then(|it| it.found(route))).collect()
 }
 
-/// The windows of one sort of JPEG so far.
+/// Comparison of the windows of one kind of JPEG so far.
 #[derive(Default)]
 struct Compared {
     difference: Difference,
-    /// Why the route leaves this sort to the CPU.
+    /// Why the route leaves this kind of JPEG to the CPU.
     left: Option<&'static str>,
 }
 
@@ -116,17 +116,18 @@ impl Compared {
         route: Route,
         sort: usize,
         expected: &Epoch,
-        given: &Epoch,
+        actual: &Epoch,
     ) -> Result<(), String> {
         let bytes = expected.data.len() / expected.records.len().max(1);
         for place in PER_SORT * sort..PER_SORT * (sort + 1) {
-            let (Some(record), Some(file)) = (given.records.get(place), files()?.get(place)) else {
+            let (Some(record), Some(file)) = (actual.records.get(place), files()?.get(place))
+            else {
                 return Err(format!("image {place} is missing"));
             };
             let header = Header::parse(file).map_err(|fault| fault.to_string())?;
             self.left = went(route, &header, record)?;
             let range = place * bytes..(place + 1) * bytes;
-            let (a, b) = (expected.data.get(range.clone()), given.data.get(range));
+            let (a, b) = (expected.data.get(range.clone()), actual.data.get(range));
             let (Some(a), Some(b)) = (a, b) else {
                 return Err(format!("image {place} has no pixels"));
             };
@@ -139,7 +140,7 @@ impl Compared {
         Ok(())
     }
 
-    /// What libjpeg-turbo decodes has its bits.
+    /// Images decoded by libjpeg-turbo must match bit for bit.
     fn bound(&self, route: Route) -> Bound {
         match (route.on_device(), self.left) {
             (true, None) => BOUND,
@@ -150,13 +151,15 @@ impl Compared {
     fn found(self, route: Route) -> Found {
         let found = self.difference.within(self.bound(route))?;
         Ok(match self.left {
-            Some(why) => format!("not for this route ({why}), so made on the CPU: {found}"),
+            Some(why) => {
+                format!("not supported by this route ({why}), decoded on the CPU: {found}")
+            }
             None => format!("{found}; {} windows", WINDOWS.len()),
         })
     }
 }
 
-/// Whether an image went by the route, or, where the route does not take it, why not.
+/// Whether the route decoded an image; if not, the reason why the route does not support it.
 fn went(
     route: Route,
     header: &Header,
@@ -168,12 +171,12 @@ fn went(
         (Err(why), Some(told)) if why == told => Ok(Some(why)),
         (_, told) => {
             let told = told.map_or(String::new(), |told| format!(" ({told})"));
-            Err(format!("image {index} went by {}{told}", outcome.name()))
+            Err(format!("image {index} was decoded by {}{told}", outcome.name()))
         }
     }
 }
 
-/// Reduction inside the decoder against libjpeg-turbo's.
+/// Compares downscaling in the decoder with libjpeg-turbo's.
 fn prescale(gpu: &Gpu, route: Route) -> Found {
     let mut difference = Difference::default();
     let mut by_resizing = Difference::default();
@@ -183,28 +186,28 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
             .iter()
             .filter(|file| Header::parse(file).is_ok_and(|header| route.takes(&header, 2).is_ok()));
         let files = files.map(|file| (file.clone(), 0)).collect();
-        let source = Arc::new(Memory::new(files).map_err(words)?);
+        let source = Arc::new(Memory::new(files).map_err(message)?);
         let on_cpu = |prescale| {
             let builder = builder(source.clone(), &chain).decode(Placement::Cpu);
             epoch(builder.device(DeviceChoice::Cpu).prescale(prescale))
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
-        let given = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
-        let other = given.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
+        let actual = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
+        let other = actual.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
-            return Err(format!("to {width}x{height}: image {index} went by {outcome}"));
+            return Err(format!("to {width}x{height}: image {index} was decoded by {outcome}"));
         }
-        difference.add(Difference::between(&expected.data, &given.data));
+        difference.add(Difference::between(&expected.data, &actual.data));
         by_resizing.add(Difference::between(&expected.data, &resized.data));
     }
     if by_resizing == Difference::default() {
-        return Err("the decoder reduces nothing on the CPU".into());
+        return Err("the decoder does not downscale on the CPU".into());
     }
     let exact = Bound { most: 0, mean: 0.0 };
     let found = difference.within(if route.on_device() { BOUND_REDUCED } else { exact })?;
     let (most, mean) = (by_resizing.most(), by_resizing.mean());
-    Ok(format!("{found}; without reduction it would be {most} levels and {mean:.3}"))
+    Ok(format!("{found}; without downscaling {most} levels and {mean:.3}"))
 }
 
 fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {
@@ -223,10 +226,10 @@ fn crop([x, y, width, height]: [u32; 4]) -> Chain {
 
 fn source() -> Result<Arc<Memory>, String> {
     let samples = files()?.iter().map(|file| (file.clone(), 0)).collect();
-    Memory::new(samples).map(Arc::new).map_err(words)
+    Memory::new(samples).map(Arc::new).map_err(message)
 }
 
-/// The images, sort after sort, made once.
+/// Returns the images, kind by kind, encoded once.
 fn files() -> Result<&'static [Vec<u8>], String> {
     static MADE: OnceLock<Result<Vec<Vec<u8>>, String>> = OnceLock::new();
     let make = || {

@@ -1,17 +1,17 @@
-//! How far bytes of pixels are from those of the CPU, and how far they may be.
+//! Differences between decoded pixels and those of the CPU, and their allowed bounds.
 
 use super::Found;
 
-/// How far bytes may be from others.
+/// Largest allowed difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
-    /// Most levels by which a byte may differ.
+    /// Largest difference of a byte, in levels.
     pub most: u8,
-    /// Most levels on average.
+    /// Largest mean difference, in levels.
     pub mean: f64,
 }
 
-/// How far bytes are from others.
+/// Measured difference between two byte sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Difference {
     most: u8,
@@ -20,41 +20,38 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Of as many bytes as both have.
+    /// Compares two byte sequences up to the shorter length.
     pub fn between(a: &[u8], b: &[u8]) -> Self {
         let all = || a.iter().zip(b).map(|(a, b)| a.abs_diff(*b));
         let most = all().max().unwrap_or(0);
         Self { most, sum: all().map(u64::from).sum(), bytes: a.len().min(b.len()) as u64 }
     }
 
-    /// Of these bytes and others together.
+    /// Merges another difference into this one.
     pub fn add(&mut self, other: Self) {
         self.most = self.most.max(other.most);
         self.sum += other.sum;
         self.bytes += other.bytes;
     }
 
-    /// Most levels.
+    /// Largest difference, in levels.
     pub fn most(&self) -> u8 {
         self.most
     }
 
-    /// Levels on average.
+    /// Mean difference, in levels.
     pub fn mean(&self) -> f64 {
         self.sum as f64 / self.bytes.max(1) as f64
     }
 
-    /// Whether it is within a bound, in words.
+    /// Checks the difference against a bound, and describes the result.
     pub fn within(&self, bound: Bound) -> Found {
         let (most, mean) = (self.most, self.mean());
         if most > bound.most {
-            return Err(format!("differs by up to {most} levels, {} are allowed", bound.most));
+            return Err(format!("differs by up to {most} levels ({} allowed)", bound.most));
         }
         if mean > bound.mean {
-            return Err(format!(
-                "differs by {mean:.3} levels on average, {} are allowed",
-                bound.mean
-            ));
+            return Err(format!("differs by {mean:.3} levels on average ({} allowed)", bound.mean));
         }
         let Bound { most: most_allowed, mean: mean_allowed } = bound;
         Ok(format!(
@@ -68,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_largest_and_mean() {
+    fn difference_has_maximum_and_mean() {
         assert_eq!(Difference::between(&[1, 2, 3, 4], &[1, 2, 3, 4]).most(), 0);
         let mut all = Difference::between(&[10, 20, 30, 40], &[11, 20, 27, 40]);
         assert_eq!((all.most(), all.mean()), (3, 1.0));

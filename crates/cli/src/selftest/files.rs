@@ -1,4 +1,4 @@
-//! Odd and damaged files: the same records and the same reasons on every route as on the CPU, under every policy.
+//! Odd and damaged files: every route must give the CPU's records and errors, under every error policy.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use super::decode::BOUND;
 use super::difference::{Bound, Difference};
 use super::gpu::Gpu;
 use super::images::{self, Damaged, Odd, SORTS};
-use super::{Check, Epoch, Found, epoch, words};
+use super::{Check, Epoch, Found, epoch, message};
 
-/// On the CPU alone.
+/// Returns the checks on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     vec![
         Check::new("loader/files/odd", odd_on_cpu()),
@@ -25,7 +25,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// By every route against the CPU, when asked for, and then under every policy.
+/// Returns the checks of every route against the CPU, lazily, then those of every error policy.
 pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
     by_route.chain(std::iter::once_with(|| policies(gpu)))
@@ -56,12 +56,12 @@ fn policies(gpu: &Gpu) -> Vec<Check> {
 
 const EXACT: Bound = Bound { most: 0, mean: 0.0 };
 
-/// Every odd file is read, with its upright size, and none is left out.
+/// Checks that every odd file is read with its upright size, and that none is skipped.
 fn odd_on_cpu() -> Found {
     let odd = images::odd()?;
     let seen = epoch(odd_builder(&odd)?)?;
     complete(&odd, &seen)?;
-    // One image, stored in two ways: the second is the first from right to left.
+    // The same image stored twice: the second file is mirrored horizontally.
     let bytes = seen.data.len() / odd.len();
     let [first, second] = [0, 1].map(|place| &seen.data[place * bytes..][..bytes]);
     let rows = first.chunks_exact(3 * TO as usize).zip(second.chunks_exact(3 * TO as usize));
@@ -70,12 +70,12 @@ fn odd_on_cpu() -> Found {
         most.map(|(a, b)| Difference::between(a, b).most()).max().unwrap_or(0)
     };
     match rows.map(mirrored).max() {
-        Some(0..=4) => Ok(format!("{} files are read", odd.len())),
-        _ => Err("orientation 2 is not orientation 1 from right to left".into()),
+        Some(0..=4) => Ok(format!("{} files were read", odd.len())),
+        _ => Err("orientation 2 is not the mirror image of orientation 1".into()),
     }
 }
 
-/// Every file is there in its place, and as large as it says.
+/// Checks that every file is present, in order and with its stated size.
 fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     if let Some(fault) = seen.faults.first() {
         let name = odd.get(fault.index as usize).map_or("?", |it| it.name);
@@ -84,19 +84,19 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     let turned = |record: &&SampleRecord| record.size == Size::new(53, 75);
     match seen.records.iter().filter(turned).count() {
         4 if seen.records.len() == odd.len() => Ok(()),
-        count => Err(format!("{} of {} files, {count} turned", seen.records.len(), odd.len())),
+        count => Err(format!("{} of {} files, {count} rotated", seen.records.len(), odd.len())),
     }
 }
 
 fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Found {
     let odd = images::odd()?;
     let expected = epoch(odd_builder(&odd)?)?;
-    let given = epoch(way(odd_builder(&odd)?))?;
-    complete(&odd, &given)?;
-    same_records(&expected, &given)?;
+    let actual = epoch(way(odd_builder(&odd)?))?;
+    complete(&odd, &actual)?;
+    same_records(&expected, &actual)?;
     let bytes = expected.data.len() / odd.len();
     let mut all = Difference::default();
-    let pairs = expected.data.chunks_exact(bytes).zip(given.data.chunks_exact(bytes));
+    let pairs = expected.data.chunks_exact(bytes).zip(actual.data.chunks_exact(bytes));
     for ((a, b), file) in pairs.zip(&odd) {
         let difference = Difference::between(a, b);
         if difference.most() > bound.most {
@@ -106,19 +106,19 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
     }
     let found = all.within(bound)?;
     let by_cpu =
-        given.records.iter().filter(|it| it.outcome == Outcome::Decoded(Route::Cpu)).count();
+        actual.records.iter().filter(|it| it.outcome == Outcome::Decoded(Route::Cpu)).count();
     Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
 }
 
-/// Every damaged file has its named fault, and the good ones beside it are unharmed.
+/// Checks that every damaged file has the expected error and that its good neighbours are unharmed.
 fn damaged_on_cpu() -> Found {
     let damaged = images::damaged()?;
     let seen = epoch(damaged_builder(&damaged)?.on_error(OnError::Substitute))?;
     named(&damaged, &seen)?;
-    Ok(format!("{} files have their named faults", damaged.len()))
+    Ok(format!("{} files have the expected errors", damaged.len()))
 }
 
-/// The reasons are those that were to be.
+/// Checks that every damaged file has the expected reason.
 fn named(damaged: &[Damaged], seen: &Epoch) -> Result<(), String> {
     let mut found: Vec<Option<Reason>> = vec![None; 2 * damaged.len()];
     for fault in &seen.faults {
@@ -147,22 +147,22 @@ fn damaged_on_gpu(
 ) -> Found {
     let damaged = images::damaged()?;
     let make = || Ok::<_, String>(damaged_builder(&damaged)?.on_error(policy));
-    let (expected, given) = (epoch(make()?)?, epoch(way(make()?))?);
-    same_records(&expected, &given)?;
+    let (expected, actual) = (epoch(make()?)?, epoch(way(make()?))?);
+    same_records(&expected, &actual)?;
     if policy == OnError::Substitute {
-        named(&damaged, &given)?;
+        named(&damaged, &actual)?;
     }
-    let found = Difference::between(&expected.data, &given.data).within(bound)?;
-    Ok(format!("{} files have the CPU's outcomes; the others are {found}", damaged.len()))
+    let found = Difference::between(&expected.data, &actual.data).within(bound)?;
+    Ok(format!("{} files have the CPU's outcomes; the other pixels are {found}", damaged.len()))
 }
 
-/// Each damaged file alone ends the loader with its own error, after the batch before it.
+/// Checks that each damaged file alone stops the loader with its own error, after the batch before it.
 fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     let damaged = images::damaged()?;
     for file in &damaged {
         let mut samples = good_files(4)?;
         samples.push(file.bytes.clone());
-        let loader = way(builder(samples)?.batch(2)).build().map_err(words)?;
+        let loader = way(builder(samples)?.batch(2)).build().map_err(message)?;
         let mut epoch = (&loader).into_iter();
         let before = epoch.by_ref().take(2).all(|batch| batch.is_ok());
         match epoch.next() {
@@ -172,42 +172,42 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
             _ => return Err(format!("{}: does not stop the loader", file.name)),
         }
     }
-    Ok(format!("{} files stop a loader, each with its own fault", damaged.len()))
+    Ok(format!("{} files stop a loader, each with its own error", damaged.len()))
 }
 
-/// The same samples in the same places, with the same faults.
-fn same_records(expected: &Epoch, given: &Epoch) -> Result<(), String> {
+/// Checks that two epochs have the same samples in the same order, with the same errors.
+fn same_records(expected: &Epoch, actual: &Epoch) -> Result<(), String> {
     let of = |it: &SampleRecord| {
         let substituted = it.outcome == Outcome::Substituted;
         (it.index, it.label, it.size, it.trace, it.replaces, it.padding, substituted)
     };
-    let pairs = expected.records.iter().zip(&given.records);
+    let pairs = expected.records.iter().zip(&actual.records);
     if let Some((a, b)) = pairs.into_iter().find(|(a, b)| of(a) != of(b)) {
         return Err(format!("{b:?} instead of {a:?}"));
     }
-    if expected.records.len() != given.records.len() {
-        return Err(format!("{} samples", given.records.len()));
+    if expected.records.len() != actual.records.len() {
+        return Err(format!("{} samples", actual.records.len()));
     }
-    // Within a batch they come in any order.
+    // Errors of a batch come in any order.
     let sorted = |epoch: &Epoch| {
         let mut all: Vec<_> =
             epoch.faults.iter().map(|it| (it.index, it.reason, it.problem.clone())).collect();
         all.sort();
         all
     };
-    let (a, b) = (sorted(expected), sorted(given));
+    let (a, b) = (sorted(expected), sorted(actual));
     match a == b {
         true => Ok(()),
-        false => Err(format!("faults {b:?} instead of {a:?}")),
+        false => Err(format!("errors {b:?} instead of {a:?}")),
     }
 }
 
-/// Columns and rows that leave.
+/// Width and height of the output, in pixels.
 const TO: u32 = 24;
 
 fn builder(files: Vec<Vec<u8>>) -> Result<LoaderBuilder, String> {
     let samples = files.into_iter().map(|file| (file, 0)).collect();
-    let source = Arc::new(Memory::new(samples).map_err(words)?);
+    let source = Arc::new(Memory::new(samples).map_err(message)?);
     let chain = Chain::new().then(Resize::to(TO, TO));
     let builder = LoaderBuilder::new(source, chain).batch(7).workers(3).last(Last::Partial);
     let builder = builder.output(DType::U8, Layout::Nhwc).decode(Placement::Cpu);
@@ -218,7 +218,7 @@ fn odd_builder(odd: &[Odd]) -> Result<LoaderBuilder, String> {
     Ok(builder(odd.iter().map(|file| file.bytes.clone()).collect())?.on_error(OnError::Substitute))
 }
 
-/// A good file before each damaged one.
+/// Creates a loader with a good file before each damaged one.
 fn damaged_builder(damaged: &[Damaged]) -> Result<LoaderBuilder, String> {
     let good = good_files(damaged.len())?;
     let files = good.into_iter().zip(damaged).flat_map(|(good, bad)| [good, bad.bytes.clone()]);

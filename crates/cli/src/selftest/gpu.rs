@@ -1,4 +1,4 @@
-//! The GPU: what there is, and loaders on it.
+//! The GPU under test, and loaders on it.
 
 use std::sync::Arc;
 
@@ -8,62 +8,62 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder, offered};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
-use super::{Found, loaders, words};
+use super::{Found, loaders, message};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
     /// The device.
     pub device: Arc<Device>,
-    /// The version of its compiler.
+    /// Version of the kernel compiler.
     pub compiler: (u32, u32),
-    /// Whether nvJPEG can be used, or why not.
+    /// Whether nvJPEG is available, or why not.
     pub nvjpeg: Result<(), String>,
 }
 
 impl Gpu {
-    /// The first, or what is missing and why.
+    /// Opens the first GPU, or returns what is missing and why.
     pub fn find(runtime: &Runtime) -> Result<Self, (&'static str, String)> {
         let device = Device::open_with(0, runtime);
         let device = device.map_err(|error| ("gpu/device", error.to_string()))?;
         let compiler =
             gpu::compiler(&device).map_err(|error| ("gpu/compiler", error.to_string()))?;
-        let nvjpeg = nvjpeg::known_backends(&device).map(|_| ()).map_err(words);
+        let nvjpeg = nvjpeg::known_backends(&device).map(|_| ()).map_err(message);
         Ok(Self { device, compiler, nvjpeg })
     }
 
-    /// A loader on this device.
+    /// Moves a loader to this device.
     pub fn on(&self, builder: LoaderBuilder) -> LoaderBuilder {
         let choice = DeviceChoice::Gpu(self.device.ordinal());
         builder.device(choice).runtime(self.device.runtime())
     }
 
-    /// A loader on this device whose images all go by one route, as far as it takes them.
+    /// Sets up a loader on this device that decodes on one route; images that the route does not support fall back.
     pub fn on_route(&self, builder: LoaderBuilder, route: Route) -> LoaderBuilder {
-        // With the CPU's alone decoding is not on the GPU.
+        // With the route `cpu` alone, decoding is not placed on the GPU.
         let place = if route.on_device() { Placement::Gpu } else { Placement::Cpu };
         self.on(builder).decode(place).routes([route])
     }
 
-    /// The loader of the checks on the CPU, on this device with all that it can do.
+    /// Creates the loader of the CPU checks with everything on this device.
     pub fn builder(&self) -> Result<LoaderBuilder, String> {
         Ok(self.on(loaders::builder()?))
     }
 
-    /// Whether images can be decoded by a route, or why not.
+    /// Whether the route can decode images, or why not.
     pub fn offers(&self, route: Route) -> Result<(), String> {
-        offered(&self.device, route).map_err(words).flatten()
+        offered(&self.device, route).map_err(message).flatten()
     }
 
-    /// Its version, and what is known to be wrong with it.
+    /// Returns nvJPEG's version and its known problems.
     pub fn nvjpeg_version(&self) -> Found {
         let library =
             nvjpeg::Library::open(self.device.runtime(), Some(self.device.driver_version() / 1000));
-        let library = library.map_err(words)?;
+        let library = library.map_err(message)?;
         let told = [vec![format!("nvJPEG {}", library.version())], library.warnings()];
         Ok(told.concat().join("; "))
     }
 
-    /// Its name and generation.
+    /// Name and compute capability.
     pub fn name(&self) -> String {
         let (major, minor) = self.device.capability();
         format!("{} (sm_{major}{minor})", self.device.name())

@@ -1,7 +1,7 @@
-//! What the JPEG engines of Hopper do: they write when they are called, not when their stream gets there.
+//! Stream order of Hopper's JPEG engines: they write when called, not when their stream reaches the call.
 //!
-//! Used by hand without the wait on the host, the hazard is counted, as a fact of this device. The loader waits, and
-//! must give the same bits however late the consumer's work is.
+//! The first check uses nvJPEG directly without a host wait and counts how often the hazard occurs on this device. The second
+//! runs a loader, which waits, and must produce the same bytes however late the consumer's work runs.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use feedwater::tensor::{DType, Layout};
 
 use super::gpu::Gpu;
 use super::images::{self, SORTS};
-use super::{Check, Found, epoch, words};
+use super::{Check, Found, epoch, message};
 
 const IMAGE: Size = Size::new(320, 240);
 
-/// The hazard, and the loader in its way.
+/// Returns the checks of the hazard itself and of the loader.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let (by_hand, loader) = ("gpu/hazard/by-hand", "gpu/hazard/loader");
     match gpu.offers(Route::NvjpegHardware) {
@@ -32,8 +32,10 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     }
 }
 
-/// Much work on a page, then an image into it: whoever keeps the stream's order writes the image last. Once without
-/// a wait on the host, which tells what the engines do, and once with it, after which the image must be right.
+/// Queues much work on a page, then decodes an image into it. In stream order the image is written last.
+///
+/// The check runs once without a host wait, which reveals the engines' behaviour, and once with it, after which the image must be
+/// correct.
 fn by_hand_of(gpu: &Gpu) -> Found {
     const ROUNDS: u32 = 20;
     const FILLS: u8 = 200;
@@ -44,7 +46,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         let device = &gpu.device;
         let mut rows = Footprint::default();
         rows.add(Sort::Device, "page", page_bytes as u64, 1, "");
-        // Far more than is expected: here it is not memory that is checked.
+        // Far more than expected: this check is not about memory.
         rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
         rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
         rows.add(Sort::Pinned, "file", file.len() as u64, 1, "");
@@ -77,29 +79,29 @@ fn by_hand_of(gpu: &Gpu) -> Found {
                 .map_err(|fault| feedwater::Error::Internal { problem: format!("{fault:?}") })?;
             let mut rows = vec![0; page_bytes];
             read_back(&stream, &page, 0, &mut rows)?;
-            // What is between rows is nobody's.
+            // Bytes between rows are undefined.
             let rows = rows.chunks_exact(window.pitch_bytes() as usize);
             Ok(rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect())
         };
         let right = decode(0, &used)?;
         let (mut ahead, mut wrong) = (0, 0);
         for _ in 0..ROUNDS {
-            // An event that was never recorded proves nothing: this is the misuse.
+            // An event that was never recorded orders nothing; this is the deliberate misuse.
             ahead += u32::from(decode(FILLS, &unused)? != right);
             wrong += u32::from(decode(FILLS, &used)? != right);
         }
         Ok((ahead, wrong))
     };
-    let (ahead, wrong) = run().map_err(words)?;
-    let words = format!("the engines write ahead of their stream in {ahead} of {ROUNDS} rounds");
+    let (ahead, wrong) = run().map_err(message)?;
+    let message = format!("the engines write ahead of their stream in {ahead} of {ROUNDS} rounds");
     match wrong {
-        0 => Ok(format!("{words}; after a wait on the host in none")),
-        _ => Err(format!("{words}, and in {wrong} of {ROUNDS} after a wait on the host too")),
+        0 => Ok(format!("{message}; after a wait on the host in none")),
+        _ => Err(format!("{message}, and in {wrong} of {ROUNDS} after a wait on the host too")),
     }
 }
 
-/// Few pages, which go round at once, and a consumer whose copies of the batches are behind much other work: each copy
-/// must be the batch as it is when nothing else runs.
+/// Runs a loader with few, quickly recycled pages and a consumer whose copies of the batches are queued behind much other work.
+/// Each copy must equal the batch of an undisturbed run.
 fn the_loader_waits(gpu: &Gpu) -> Found {
     const BATCHES: usize = 24;
     const FILLS: u8 = 250;
@@ -107,7 +109,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let files = (0..4 * BATCHES as u64).map(|index| {
         Ok::<_, String>((images::jpeg(index, Size::new(96, 80), SORTS[index as usize % 4])?, 0))
     });
-    let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(words)?);
+    let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(message)?);
     let make = || {
         let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
         let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1).tune(false);
@@ -122,7 +124,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         .iter()
         .find(|record| record.outcome != Outcome::Decoded(Route::NvjpegHardware));
     if let Some(record) = other {
-        return Err(format!("image {} went by {}", record.index, record.outcome.name()));
+        return Err(format!("image {} was decoded by {}", record.index, record.outcome.name()));
     }
     let run = || -> feedwater::Result<(usize, Vec<u8>)> {
         let consumer = Arc::new(Stream::new(&gpu.device)?);
@@ -152,19 +154,21 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         }
         Ok((pages, seen))
     };
-    let (pages, seen) = run().map_err(words)?;
+    let (pages, seen) = run().map_err(message)?;
     match seen.iter().zip(&calm.data).position(|(a, b)| a != b) {
         None => Ok(format!(
-            "{BATCHES} batches through {pages} pages, read behind much other work, have the same bits"
+            "{BATCHES} batches through {pages} pages, read behind much other work, are unchanged"
         )),
-        Some(at) => Err(format!("batch {} changes with what else runs", at * BATCHES / seen.len())),
+        Some(at) => {
+            Err(format!("batch {} changes when other work runs", at * BATCHES / seen.len()))
+        }
     }
 }
 
-/// A limit of device memory under which a loader has not much more than it must have.
+/// Returns a device memory limit slightly above a loader's minimum.
 fn small_limit(make: impl Fn() -> LoaderBuilder) -> Result<u64, String> {
     let fits = |limit| make().device_memory(Some(limit)).plan().is_ok();
-    let plan = make().plan().map_err(words)?;
+    let plan = make().plan().map_err(message)?;
     let mut limit = plan.footprint.total_bytes(Sort::Device);
     while fits(limit / 4 * 3) {
         limit = limit / 4 * 3;

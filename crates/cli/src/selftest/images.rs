@@ -1,4 +1,4 @@
-//! The files of the checks: JPEGs of every sort, files that are odd, and files that are damaged.
+//! Test files: JPEGs of every kind, odd files and damaged files.
 
 use feedwater::error::Reason;
 use feedwater::geometry::Size;
@@ -7,10 +7,10 @@ use feedwater_tools::synth;
 use image_webp::{ColorType as WebpColor, WebPEncoder};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// A sort of JPEG.
+/// A kind of JPEG.
 #[derive(Clone, Copy, Debug)]
 pub struct Sort {
-    /// As in the name of a check.
+    /// Name within the check's name.
     pub name: &'static str,
     pub sampling: SamplingFactor,
     pub gray: bool,
@@ -19,7 +19,7 @@ pub struct Sort {
     pub restart: u16,
 }
 
-/// Every sampling, and what else decides on the way that a JPEG takes.
+/// Every chroma subsampling, and the other properties that decide on the decode route.
 pub const SORTS: [Sort; 7] = [
     sampled("sampling=4:4:4", SamplingFactor::F_1_1),
     sampled("sampling=4:2:2", SamplingFactor::F_2_1),
@@ -34,18 +34,18 @@ const fn sampled(name: &'static str, sampling: SamplingFactor) -> Sort {
     Sort { name, sampling, gray: false, progressive: false, restart: 0 }
 }
 
-/// An image of a sort.
+/// Encodes an image of this kind.
 pub fn jpeg(index: u64, size: Size, sort: Sort) -> Result<Vec<u8>, String> {
     encode(index, size, sort, if sort.gray { ColorType::Luma } else { ColorType::Rgb }, &[])
 }
 
-/// A file that is unusual and whole.
+/// An unusual but valid file.
 pub struct Odd {
     pub name: &'static str,
     pub bytes: Vec<u8>,
 }
 
-/// Such files.
+/// Returns all odd files.
 pub fn odd() -> Result<Vec<Odd>, String> {
     const SIZE: Size = Size::new(75, 53);
     let usual = sampled("", SamplingFactor::F_2_2);
@@ -81,7 +81,7 @@ pub fn odd() -> Result<Vec<Odd>, String> {
     let mut trailing = jpeg(11, SIZE, usual)?;
     trailing.extend(b"\xff\xd8\xff and what else lies behind an image".repeat(9));
     add("trailing garbage", trailing);
-    // As in motion JPEG: who finds no tables takes the standard's, which are the encoder's.
+    // As in motion JPEG: decoders without tables use the standard's, which are also the encoder's.
     let mut without = jpeg(14, SIZE, usual)?;
     for at in 0..find(&without, 0xda) {
         if without[at..at + 2] == [0xff, 0xc4] {
@@ -97,14 +97,14 @@ pub fn odd() -> Result<Vec<Odd>, String> {
     Ok(all)
 }
 
-/// A file that cannot be used.
+/// A file that cannot be decoded.
 pub struct Damaged {
     pub name: &'static str,
     pub bytes: Vec<u8>,
     pub reason: Reason,
 }
 
-/// Files that are no images any more, with what is wrong with them.
+/// Returns the damaged files, each with its error.
 pub fn damaged() -> Result<Vec<Damaged>, String> {
     const SIZE: Size = Size::new(96, 80);
     let good = |index: u64| jpeg(20 + index, SIZE, sampled("", SamplingFactor::F_2_2));
@@ -121,7 +121,7 @@ pub fn damaged() -> Result<Vec<Damaged>, String> {
     let mut all = Vec::new();
     let mut add = |name, bytes, reason| all.push(Damaged { name, bytes, reason });
     add("empty", Vec::new(), Reason::Empty);
-    add("text", b"no image at all, but words".to_vec(), Reason::Unsupported);
+    add("text", b"plain text instead of an image".to_vec(), Reason::Unsupported);
     add("a start and nothing else", cut(0, |_| 2)?, Reason::Truncated);
     add("ends in the header", cut(1, |it| find(it, 0xc0) + 7)?, Reason::Truncated);
     add("ends before the scan", cut(2, |it| find(it, 0xda))?, Reason::Truncated);
@@ -170,7 +170,7 @@ fn encode(
     encoder.set_progressive(sort.progressive);
     encoder.set_restart_interval(sort.restart);
     if let &[orientation] = orientation {
-        // A little-endian directory with one entry: tag 0x112, one short.
+        // A little-endian TIFF directory with one entry: tag 0x112, one SHORT.
         let mut exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
         exif.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
         encoder.add_exif_metadata(&exif).map_err(|error| error.to_string())?;
@@ -204,7 +204,7 @@ fn pnm(head: PnmHead, pixels: Vec<u8>) -> Vec<u8> {
     [head.bytes(), &pixels].concat()
 }
 
-/// Where a marker is; the end where it is not.
+/// Returns the position of a marker, or the length of the file if it is missing.
 fn find(jpeg: &[u8], marker: u8) -> usize {
     jpeg.windows(2).position(|pair| pair == [0xff, marker]).unwrap_or(jpeg.len() - 2)
 }
@@ -215,7 +215,7 @@ mod tests {
     use feedwater::header::{Header, Sampling};
 
     #[test]
-    fn every_sort_of_jpeg_is_what_its_name_says() {
+    fn every_kind_of_jpeg_matches_its_name() {
         for sort in SORTS {
             let header = Header::parse(&jpeg(1, Size::new(75, 53), sort).unwrap()).unwrap();
             let jpeg = header.jpeg.unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_files_are_the_same() {
+    fn all_files_differ() {
         let mut files: Vec<_> = odd().unwrap().into_iter().map(|it| it.bytes).collect();
         files.extend(damaged().unwrap().into_iter().map(|it| it.bytes));
         let count = files.len();

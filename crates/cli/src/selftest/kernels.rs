@@ -1,7 +1,7 @@
-//! The kernels against the CPU: every operator and chains, bit for bit.
+//! Kernels against the CPU, bit for bit: every operator and whole chains.
 //!
-//! Images are decoded on the CPU on both sides, so that nothing but the kernels differs. A loader launches the tiled
-//! kernel where a chain has one; the kernel with a thread for each pixel is launched besides, on the same samples.
+//! The CPU decodes on both sides, so that only the kernels differ. A loader launches the tiled kernel if a chain has one; the
+//! kernel with one thread per pixel is launched directly on the same samples.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,9 +19,9 @@ use feedwater::tensor::{DType, Layout};
 use feedwater::tune::Choice;
 
 use super::gpu::Gpu;
-use super::{Check, Found, by_hand, epoch, loaders, read, words};
+use super::{Check, Found, by_hand, epoch, loaders, message, read};
 
-/// A check for each operator and for each chain.
+/// Returns a check per operator and per chain.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let operators =
         op::NAMES.iter().map(|name| (format!("gpu/operator/{name}"), examples_of(name)));
@@ -38,12 +38,12 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     }
     let found = names.into_iter().zip(found);
     let mut checks: Vec<_> =
-        found.map(|(name, found)| Check::new(name, found.map(Cases::words))).collect();
+        found.map(|(name, found)| Check::new(name, found.map(Cases::message))).collect();
     checks.push(Check::new("gpu/divisions", divisions(gpu)));
     checks
 }
 
-/// How many cases were compared.
+/// Number of compared cases.
 #[derive(Clone, Copy, Default)]
 struct Cases {
     all: u32,
@@ -55,15 +55,15 @@ impl Cases {
         Self { all: self.all + other.all, tiled: self.tiled + other.tiled }
     }
 
-    fn words(self) -> String {
+    fn message(self) -> String {
         let Self { all, tiled } = self;
         format!(
-            "equal to the CPU, bit for bit, in {all} cases; in {tiled} of them with tiles and without"
+            "equal to the CPU bit for bit in {all} cases, {tiled} of them with and without tiles"
         )
     }
 }
 
-/// Compares chains, each with the number of its check: several at a time, since most of the time is the compiler's.
+/// Compares chains, each with the number of its check, in several threads: most of the time goes into compilation.
 fn in_threads(gpu: &Gpu, jobs: &[(usize, &Chain)]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
@@ -82,13 +82,13 @@ fn in_threads(gpu: &Gpu, jobs: &[(usize, &Chain)]) -> Vec<(usize, Result<Cases, 
     })
 }
 
-/// Every example of one operator.
+/// Returns every example of one operator.
 fn examples_of(name: &str) -> Vec<Chain> {
     let examples = op::examples().into_iter().filter(|operator| operator.name() == name);
     examples.map(|operator| batchable(vec![operator])).collect()
 }
 
-/// Chains as they are used, and some that nobody wrote.
+/// Returns typical chains and random ones.
 fn chains() -> Vec<(String, Chain)> {
     let evaluation = Chain::new()
         .then(Resize::shorter(44))
@@ -100,7 +100,7 @@ fn chains() -> Vec<(String, Chain)> {
     all
 }
 
-/// Examples drawn one after another, of those that take the pixels that there are.
+/// Composes a chain from random examples, each of which accepts the pixels of the one before.
 fn composed(seed: u64) -> Chain {
     const LENGTH: usize = 4;
     let examples = op::examples();
@@ -116,7 +116,7 @@ fn composed(seed: u64) -> Chain {
     batchable(operators)
 }
 
-/// A chain of these; where they do not give every sample the same size, a crop follows.
+/// Creates a chain of these operators, with a final crop if they give samples different sizes.
 fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
     let size = operators.iter().fold(None, |size, operator| operator.fixed_output(size));
     let chain = operators
@@ -125,7 +125,7 @@ fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
     if size.is_some() { chain } else { chain.then(CenterCrop::to(37, 29)) }
 }
 
-/// A chain in every element type and layout: the same records and the same bits as on the CPU.
+/// Compares a chain with the CPU in every element type and layout: records and bytes must be equal.
 fn parity(gpu: &Gpu, chain: &Chain) -> Result<Cases, String> {
     let mut cases = Cases::default();
     let pixels = chain.steps().iter().try_fold(PixelType::U8, |pixels, step| {
@@ -141,10 +141,10 @@ fn parity(gpu: &Gpu, chain: &Chain) -> Result<Cases, String> {
     Ok(cases)
 }
 
-/// Whether there is a tiled kernel, where all is well.
+/// Compares one configuration. Returns whether it has a tiled kernel.
 fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
-    let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+    let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
     let builder = || {
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
@@ -157,23 +157,23 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
             .output(dtype, layout)
     };
     let expected = epoch(builder().device(DeviceChoice::Cpu))?;
-    let loader = gpu.on(builder()).epochs(Some(1)).build().map_err(words)?;
-    let given = read(&loader)?;
-    if expected.records != given.records {
-        return Err(format!("samples {:?} instead of {:?}", given.records, expected.records));
+    let loader = gpu.on(builder()).epochs(Some(1)).build().map_err(message)?;
+    let actual = read(&loader)?;
+    if expected.records != actual.records {
+        return Err(format!("samples {:?} instead of {:?}", actual.records, expected.records));
     }
-    equal(&expected.data, &given.data, samples.len())?;
+    equal(&expected.data, &actual.data, samples.len())?;
     let plan = loader.plan();
     let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
     if tiled {
-        let given = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
-        equal(&expected.data, &given, samples.len())
+        let actual = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
+        equal(&expected.data, &actual, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
     Ok(tiled)
 }
 
-/// Chains divided between CPU and GPU in every way, two batches this way and the next two another way.
+/// Splits chains between CPU and GPU at every point, changing the split every two batches.
 fn divisions(gpu: &Gpu) -> Found {
     const EPOCHS: usize = 4;
     let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();
@@ -183,40 +183,40 @@ fn divisions(gpu: &Gpu) -> Found {
         .then(Flip::default());
     let mut divisions = 0;
     for chain in [loaders::training(), floats] {
-        let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+        let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
         let builder = || {
             let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
             builder.batch(2).workers(2).seed(SEED).decode(Placement::Cpu)
         };
-        let on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(words)?;
-        let on_gpu = gpu.on(builder()).build().map_err(words)?;
+        let on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(message)?;
+        let on_gpu = gpu.on(builder()).build().map_err(message)?;
         let offloads = &on_gpu.plan().offloads;
         for turn in 0..EPOCHS {
-            let mut given = Vec::new();
+            let mut actual = Vec::new();
             for (number, batch) in on_gpu.into_iter().enumerate() {
-                given.extend(batch.and_then(|batch| batch.to_host()).map_err(words)?);
+                actual.extend(batch.and_then(|batch| batch.to_host()).map_err(message)?);
                 let offload = offloads[(number / 2 + turn) % offloads.len()];
-                on_gpu.choose(Choice { offload, ..on_gpu.choice() }).map_err(words)?;
+                on_gpu.choose(Choice { offload, ..on_gpu.choice() }).map_err(message)?;
             }
-            equal(&read(&on_cpu)?.data, &given, samples.len())
+            equal(&read(&on_cpu)?.data, &actual, samples.len())
                 .map_err(|problem| format!("{chain:?}, epoch {turn}: {problem}"))?;
         }
         divisions += offloads.len();
     }
-    Ok(format!("{divisions} divisions between CPU and GPU give the bits of the CPU"))
+    Ok(format!("{divisions} splits between CPU and GPU equal the CPU"))
 }
 
-fn equal(expected: &[u8], given: &[u8], samples: usize) -> Result<(), String> {
-    match expected.iter().zip(given).position(|(a, b)| a != b) {
-        None if expected.len() == given.len() => Ok(()),
-        None => Err(format!("{} bytes instead of {}", given.len(), expected.len())),
+fn equal(expected: &[u8], actual: &[u8], samples: usize) -> Result<(), String> {
+    match expected.iter().zip(actual).position(|(a, b)| a != b) {
+        None if expected.len() == actual.len() => Ok(()),
+        None => Err(format!("{} bytes instead of {}", actual.len(), expected.len())),
         Some(at) => {
             let sample = at / (expected.len() / samples);
-            let (a, b) = (given[at], expected[at]);
+            let (a, b) = (actual[at], expected[at]);
             Err(format!("byte {at} (sample {sample}) is {a} instead of {b}"))
         }
     }
 }
 
-/// Key of the draws of all samples here.
+/// Seed of all samples here.
 const SEED: u64 = 7;

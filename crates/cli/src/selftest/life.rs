@@ -1,4 +1,4 @@
-//! The life of loaders and batches: epochs left early, batches that are held or leaked, two loaders at once.
+//! Lifetimes of loaders and batches: epochs left early, held or leaked batches, two loaders at once.
 
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Placement, RandomResizedCrop};
@@ -8,11 +8,11 @@ use feedwater::tensor::{DType, Layout};
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};
 use super::gpu::Gpu;
-use super::{Check, Found, epoch, loaders, words};
+use super::{Check, Found, epoch, loaders, message};
 
 type Built = Result<LoaderBuilder, String>;
 
-/// On the CPU.
+/// Returns the checks on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     let exact = Bound { most: 0, mean: 0.0 };
     vec![
@@ -23,7 +23,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// On the GPU; where bits are compared, decoding is the CPU's.
+/// Returns the checks on the GPU. Where bytes are compared, the CPU decodes.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     let decoded_on_cpu = || Ok::<_, String>(gpu.builder()?.decode(Placement::Cpu));
     vec![
@@ -34,17 +34,17 @@ pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     ]
 }
 
-/// Epochs left early, batches held as long as can be, and an end in the middle.
+/// Drops loaders after epochs left early, with as many batches held as possible, and in the middle of an epoch.
 fn shut_down(builder: impl Fn() -> Built) -> Found {
     const ROUNDS: usize = 20;
     for round in 0..ROUNDS {
         let prefetch = 1 + round % 3;
         let loader = builder()?.workers(1 + round % 4).prefetch(prefetch);
-        let loader = loader.build().map_err(words)?;
+        let loader = loader.build().map_err(message)?;
         for taken in [round % 5, 1 + round % 3] {
             let mut held = Vec::new();
             for batch in loader.into_iter().take(taken) {
-                let batch = batch.map_err(words)?;
+                let batch = batch.map_err(message)?;
                 held.push(batch);
                 if held.len() > prefetch {
                     held.remove(0);
@@ -52,71 +52,71 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
             }
         }
     }
-    Ok(format!("{ROUNDS} loaders, left early and dropped while filling, came to an end"))
+    Ok(format!("{ROUNDS} loaders, left early and dropped while filling, shut down"))
 }
 
-/// Batches that outlive their loader keep their pixels, on another thread too.
+/// Checks that batches outlive their loader with unchanged pixels, also on another thread.
 fn held(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
-    let loader = builder()?.prefetch(2).build().map_err(words)?;
-    let held: Vec<_> = loader.into_iter().take(3).collect::<Result<_, _>>().map_err(words)?;
+    let loader = builder()?.prefetch(2).build().map_err(message)?;
+    let held: Vec<_> = loader.into_iter().take(3).collect::<Result<_, _>>().map_err(message)?;
     drop(loader);
     let read = move || {
         let all = held.iter().map(|batch| batch.to_host()).collect::<Result<Vec<_>, _>>();
         all.map(|all| all.concat())
     };
     let read = std::thread::spawn(read).join().map_err(|_| "the reader panicked".to_string())?;
-    match expected.starts_with(&read.map_err(words)?) {
+    match expected.starts_with(&read.map_err(message)?) {
         true => Ok("3 batches outlive their loader".into()),
         false => Err("a batch changes when its loader is dropped".into()),
     }
 }
 
-/// A batch that is never dropped takes its slot with it and nothing else.
+/// Checks that a leaked batch costs its slot and nothing else.
 fn leaked(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
-    let loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(words)?;
+    let loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(message)?;
     let mut seen = Vec::new();
     for (number, batch) in loader.into_iter().enumerate() {
-        let batch = batch.map_err(words)?;
-        seen.extend(batch.to_host().map_err(words)?);
+        let batch = batch.map_err(message)?;
+        seen.extend(batch.to_host().map_err(message)?);
         if number == 1 {
             std::mem::forget(batch);
         }
     }
     match seen == expected {
-        true => Ok("the epoch goes on with the slots that are left".into()),
-        false => Err("the batches after a leaked one are others".into()),
+        true => Ok("the epoch continues with the remaining slots".into()),
+        false => Err("the batches after a leaked one differ".into()),
     }
 }
 
-/// Two loaders that run at the same time, each of which makes what the CPU makes of its seed.
+/// Runs two loaders at the same time; each must match the CPU result for its seed.
 fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     const EPOCHS: u32 = 3;
     let run = |builder: LoaderBuilder| -> Result<Vec<u8>, String> {
-        let loader = builder.epochs(Some(EPOCHS)).build().map_err(words)?;
+        let loader = builder.epochs(Some(EPOCHS)).build().map_err(message)?;
         let mut data = Vec::new();
         for _ in 0..EPOCHS {
             for batch in &loader {
-                data.extend(batch.map_err(words)?.to_host().map_err(words)?);
+                data.extend(batch.map_err(message)?.to_host().map_err(message)?);
             }
         }
         Ok(data)
     };
     let expected = [run(pixels_on_cpu(1)?)?, run(pixels_on_cpu(2)?)?];
     let builders = [builder(1)?, builder(2)?];
-    let given = std::thread::scope(|scope| {
+    let actual = std::thread::scope(|scope| {
         builders.map(|builder| scope.spawn(|| run(builder))).map(|thread| {
             thread.join().unwrap_or_else(|_| Err("a loader's consumer panicked".into()))
         })
     });
     let mut all = Difference::default();
-    for (expected, given) in expected.iter().zip(given) {
-        let given = given?;
-        if given.len() != expected.len() {
-            return Err(format!("{} bytes instead of {}", given.len(), expected.len()));
+    for (expected, actual) in expected.iter().zip(actual) {
+        let actual = actual?;
+        if actual.len() != expected.len() {
+            return Err(format!("{} bytes instead of {}", actual.len(), expected.len()));
         }
-        all.add(Difference::between(expected, &given));
+        all.add(Difference::between(expected, &actual));
     }
     Ok(format!("{EPOCHS} epochs of each: {}", all.within(bound)?))
 }
@@ -125,9 +125,9 @@ fn pixels_on_cpu(seed: u64) -> Built {
     Ok(pixels(seed)?.device(DeviceChoice::Cpu))
 }
 
-/// A loader of pixels as they are.
+/// Creates a loader of unchanged pixels.
 fn pixels(seed: u64) -> Built {
-    let source = Memory::new(loaders::samples()?).map_err(words)?;
+    let source = Memory::new(loaders::samples()?).map_err(message)?;
     let chain = Chain::new()
         .then(RandomResizedCrop::to(48, 40))
         .then(Flip { horizontal: 0.5, ..Flip::default() });

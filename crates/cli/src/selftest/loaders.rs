@@ -1,4 +1,4 @@
-//! Loaders on the CPU: the same batches however they are made, every sample once.
+//! Loaders on the CPU: batches must not depend on the configuration, and every sample must appear once.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use feedwater::plan::Last;
 use feedwater::source::Memory;
 use feedwater_tools::synth;
 
-use super::{Check, Found, epoch, words};
+use super::{Check, Found, epoch, message};
 
 const SAMPLES: u64 = 50;
 const BATCH: usize = 8;
@@ -16,7 +16,7 @@ const BATCH: usize = 8;
 /// Encoded images with their labels.
 type Samples = Vec<(Vec<u8>, i64)>;
 
-/// All checks.
+/// Returns all checks.
 pub fn checks() -> Vec<Check> {
     vec![
         Check::new("loader/determinism", determinism()),
@@ -24,7 +24,7 @@ pub fn checks() -> Vec<Check> {
     ]
 }
 
-/// The training chain, to 48x40.
+/// Returns the training chain with an output of 48x40.
 pub fn training() -> Chain {
     Chain::new()
         .then(RandomResizedCrop::to(48, 40))
@@ -32,26 +32,26 @@ pub fn training() -> Chain {
         .then(Normalize::IMAGENET)
 }
 
-/// A loader of images in memory on the CPU; the label is the index.
+/// Creates a CPU loader of images in memory whose labels are their indices.
 pub fn builder() -> Result<LoaderBuilder, String> {
-    let source = Memory::new(samples()?).map_err(words)?;
+    let source = Memory::new(samples()?).map_err(message)?;
     Ok(Loader::builder(source, training())
         .batch(BATCH)
         .shuffle(true)
         .seed(3)
         .last(Last::Partial)
-        // The checks are of the whole set, whoever launched them.
+        // The checks cover the whole set, whatever launcher started them.
         .shard(0, 1)
         .device(DeviceChoice::Cpu))
 }
 
-/// The images, made once; the label is the index.
+/// Returns the images, encoded once, with their index as label.
 pub fn samples() -> Result<Samples, String> {
     static MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
     let make = |index| {
         let (width, height) = (80 + 7 * (index as u32 % 9), 64 + 5 * (index as u32 % 7));
         let rgb = synth::image(2, index, width, height);
-        let jpeg = synth::encode(&rgb, width, height, 90, index % 5 == 0).map_err(words)?;
+        let jpeg = synth::encode(&rgb, width, height, 90, index % 5 == 0).map_err(message)?;
         Ok((jpeg, index as i64))
     };
     MADE.get_or_init(|| (0..SAMPLES).map(make).collect()).clone()
@@ -62,11 +62,11 @@ fn determinism() -> Found {
     for (workers, prefetch, batch) in [(2, 2, BATCH), (4, 3, BATCH), (3, 1, 5)] {
         let other = epoch(builder()?.workers(workers).prefetch(prefetch).batch(batch))?;
         if other.data != first.data || other.records != first.records {
-            let words = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
-            return Err(format!("{words} gives other bytes than one worker"));
+            let message = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
+            return Err(format!("{message}: the bytes differ from those with one worker"));
         }
     }
-    Ok("workers, prefetch and batch size change no byte".into())
+    Ok("the bytes do not depend on workers, prefetch or batch size".into())
 }
 
 fn every_sample_once() -> Found {

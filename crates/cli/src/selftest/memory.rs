@@ -1,26 +1,26 @@
-//! Memory as planned, and nothing that grows.
+//! Memory: usage must match the plan, and must not grow.
 
 use feedwater::footprint::{Memory as Place, bytes};
 use feedwater::loader::{Loader, MemoryStats};
 use feedwater::op::Placement;
 
 use super::gpu::Gpu;
-use super::{Check, Found, loaders, words};
+use super::{Check, Found, loaders, message};
 use crate::report::status_bytes;
 
 /// Epochs after which nothing may have grown.
 const EPOCHS: u32 = 200;
 
-/// Epochs after which all that grows at first has grown.
+/// Warm-up epochs after which memory must be stable.
 const SETTLED: u32 = 20;
 
-/// Resident memory that may come besides: the allocator's own, and counters of every epoch.
+/// Allowed extra resident memory in bytes: the allocator's own, and per-epoch counters.
 const HOST_SLACK: u64 = 16 << 20;
 
-/// Other processes on the device take and give memory as well; what grows with every batch is more.
+/// Allowed change of free device memory in bytes: other processes use the device too. Growth with every batch would exceed it.
 const DEVICE_SLACK: u64 = 64 << 20;
 
-/// On the CPU.
+/// Returns the checks on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     vec![
         Check::new("loader/footprint", resident()),
@@ -28,7 +28,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// On the GPU.
+/// Returns the checks on the GPU.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     vec![
         Check::new("gpu/footprint", taken(gpu)),
@@ -36,31 +36,31 @@ pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     ]
 }
 
-/// Resident memory that a loader adds, against its plan.
+/// Compares the resident memory that a loader adds with its plan.
 fn resident() -> Found {
     const SLACK: u64 = 32 << 20;
     let Some(before) = status_bytes("VmRSS") else {
         return Ok("resident memory cannot be read here; not compared".into());
     };
-    let loader = loaders::builder()?.build().map_err(words)?;
+    let loader = loaders::builder()?.build().map_err(message)?;
     run_epochs(&loader, 3)?;
     let taken = status_bytes("VmRSS").unwrap_or(before).saturating_sub(before);
     let predicted = loader.footprint().total_bytes(Place::Host);
-    let words = format!("{} predicted, {} more resident", bytes(predicted), bytes(taken));
-    if taken <= predicted + SLACK { Ok(words) } else { Err(words) }
+    let message = format!("{} predicted, {} more resident", bytes(predicted), bytes(taken));
+    if taken <= predicted + SLACK { Ok(message) } else { Err(message) }
 }
 
 fn many_epochs_on_cpu() -> Found {
-    let loader = loaders::builder()?.build().map_err(words)?;
+    let loader = loaders::builder()?.build().map_err(message)?;
     let grown = host_growth(&loader)?;
     Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
 }
 
-/// What the pools have in use at most, against the plan.
+/// Compares the peak use of the pools with the plan.
 fn taken(gpu: &Gpu) -> Found {
-    // nvJPEG may leave some of its rows unused; without it all rows are in use to the last byte.
+    // nvJPEG may leave part of its rows unused. Without it, every byte of all rows is used.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
-        let loader = builder.build().map_err(words)?;
+        let loader = builder.build().map_err(message)?;
         run_epochs(&loader, 2)?;
         Ok::<_, String>(figures(&loader.stats().memory))
     };
@@ -76,12 +76,12 @@ fn taken(gpu: &Gpu) -> Found {
         }
     }
     let figures = figures.map(|(name, predicted, peak)| {
-        format!("{name}: {} predicted and taken, {} used", bytes(predicted), bytes(peak))
+        format!("{name}: {} predicted and allocated, {} used", bytes(predicted), bytes(peak))
     });
     Ok(figures.join("; "))
 }
 
-/// Predicted and used bytes, by the sort of memory.
+/// Returns predicted and used bytes by kind of memory.
 fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
     [
         ("device", memory.device_bytes_predicted, memory.device_bytes_peak),
@@ -89,25 +89,25 @@ fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
     ]
 }
 
-/// Nothing of the pools, of the whole device and of the host grows.
+/// Checks that the pools, the device's used memory and resident memory do not grow.
 fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
     let device = &gpu.device;
-    let loader = gpu.builder()?.build().map_err(words)?;
+    let loader = gpu.builder()?.build().map_err(message)?;
     run_epochs(&loader, SETTLED)?;
-    let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(words)?);
+    let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     let grown = host_growth(&loader)?;
-    let (last, (free_at_end, _)) = (loader.stats().memory, device.memory_bytes().map_err(words)?);
+    let (last, (free_at_end, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     if last != first {
         return Err(format!("grew from {first:?} to {last:?}"));
     }
     if free_at_end + DEVICE_SLACK < free {
         let gone = bytes(free - free_at_end);
-        return Err(format!("{gone} of the device went from epoch {SETTLED} to {EPOCHS}"));
+        return Err(format!("{gone} of device memory were lost from epoch {SETTLED} to {EPOCHS}"));
     }
-    Ok(format!("pools and device as before; {grown} in {EPOCHS} epochs"))
+    Ok(format!("pools and device unchanged; {grown} in {EPOCHS} epochs"))
 }
 
-/// What the process has more of after many epochs, where that is not too much.
+/// Describes the growth of resident memory over many epochs, or fails if it is too large.
 fn host_growth(loader: &Loader) -> Found {
     run_epochs(loader, SETTLED)?;
     let before = status_bytes("VmRSS");
@@ -125,7 +125,7 @@ fn host_growth(loader: &Loader) -> Found {
 fn run_epochs(loader: &Loader, count: u32) -> Result<(), String> {
     for _ in 0..count {
         for batch in loader {
-            batch.map_err(words)?;
+            batch.map_err(message)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `selftest`: this build on this machine, check by check.
+//! `selftest`: tests this build on this machine.
 
 use std::time::Instant;
 
@@ -26,14 +26,14 @@ pub mod on_gpu;
 mod operators;
 mod throughput;
 
-/// Checks this build on this machine: fast paths against references, CPU against GPU, every decode route, rings, memory
+/// Tests this build on this machine: fast paths against references, CPU against GPU, every decode route, rings, memory
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater selftest --json")]
 pub struct Options {
-    /// Fail where there is no GPU
+    /// Fail if there is no GPU
     #[arg(long)]
     require_gpu: bool,
-    /// Only these groups of checks
+    /// Run only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
     /// Print the result as one line of JSON
@@ -50,44 +50,44 @@ pub enum Group {
     Operator,
     /// Kernels of the GPU against the CPU
     Kernels,
-    /// Decode routes, sort by sort of JPEG
+    /// Decode routes, by kind of JPEG
     Decode,
-    /// Engines that write ahead of their stream
+    /// JPEG engines that write before their stream's turn
     Hazard,
     /// Odd and damaged files on the GPU
     Files,
     /// Memory on the GPU
     Memory,
-    /// Epochs left early, batches held, two loaders on the GPU
+    /// Epochs left early, held batches, two loaders on the GPU
     Life,
-    /// A short table of rates
+    /// A short table of throughput
     Throughput,
 }
 
-/// One named check.
+/// A named check with its result.
 #[derive(Serialize)]
 pub struct Check {
-    /// What is checked.
+    /// Name of the check.
     pub name: String,
-    /// How it went.
+    /// Outcome of the check.
     pub result: Outcome,
-    /// What was found, in words.
+    /// Description of the result.
     pub detail: String,
 }
 
-/// How a check went.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// As it should be.
+    /// The check succeeded.
     Pass,
-    /// Not as it should be.
+    /// The check failed.
     Fail,
-    /// Not checked, since something it needs is missing.
+    /// Not run because something it needs is missing.
     Skip,
 }
 
-/// What a check found: in words, whether it is well or not.
+/// Description of a check's success or failure.
 type Found = Result<String, String>;
 
 impl Check {
@@ -109,7 +109,7 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     let mut report = Report { checks: Vec::new(), json: options.json };
     let wanted = |group| options.only.is_empty() || options.only.contains(&group);
     if wanted(Group::Loader) {
-        // Memory first, since what the others leave behind would hide what a loader takes.
+        // Memory first: leftovers of the other checks would hide what a loader allocates.
         report.add(memory::on_cpu())?;
         report.add(loaders::checks())?;
         report.add(life::on_cpu())?;
@@ -128,8 +128,8 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     report.end(&rates, begin.elapsed().as_secs_f64())
 }
 
-/// The checks so far: told as they come, so that what went before is known where a library brings the process down; or all
-/// at the end as JSON.
+/// Collects the checks. Text is printed as they finish, so that earlier results survive a crash in a library; JSON is printed at
+/// the end.
 struct Report {
     checks: Vec<Check>,
     json: bool,
@@ -171,7 +171,7 @@ impl Report {
                 let throughput::Rate { route, images_per_second, images, seconds } = rate;
                 print(format!(
                     "rate  {route:<46}{images_per_second:.0} images/s ({images} of 500x375 to 224x224 in \
-                     {seconds:.1} s: short, no bench)"
+                     {seconds:.1} s: short run, not a benchmark)"
                 ))?;
             }
             print(format!(
@@ -185,30 +185,30 @@ impl Report {
     }
 }
 
-/// What one epoch has given, batch after batch.
+/// Data of one epoch, batch after batch.
 #[derive(Clone)]
 struct Epoch {
     records: Vec<SampleRecord>,
-    /// The tensors.
+    /// Tensors of all batches, concatenated.
     data: Vec<u8>,
     faults: Vec<SampleError>,
 }
 
 fn epoch(builder: LoaderBuilder) -> Result<Epoch, String> {
-    read(&builder.epochs(Some(1)).build().map_err(words)?)
+    read(&builder.epochs(Some(1)).build().map_err(message)?)
 }
 
 fn read(loader: &Loader) -> Result<Epoch, String> {
     let mut seen = Epoch { records: Vec::new(), data: Vec::new(), faults: Vec::new() };
     for batch in loader {
-        let batch = batch.map_err(words)?;
+        let batch = batch.map_err(message)?;
         seen.records.extend_from_slice(batch.samples());
         seen.faults.extend_from_slice(batch.faults());
-        seen.data.extend(batch.to_host().map_err(words)?);
+        seen.data.extend(batch.to_host().map_err(message)?);
     }
     Ok(seen)
 }
 
-fn words(error: feedwater::Error) -> String {
+fn message(error: feedwater::Error) -> String {
     error.to_string()
 }

@@ -4,7 +4,7 @@ use super::super::CommandError;
 use super::gpu::Gpu;
 use super::{Check, Group, decode, files, hazard, kernels, life, memory};
 
-/// All checks of these groups, told one after another, where there is a GPU. What is missing is a failure where a GPU is required.
+/// Runs the checks of these groups one after another if there is a GPU. If it is required but missing, a check fails.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
@@ -47,7 +47,7 @@ pub fn checks(
     if wanted(Group::Life) {
         tell(life::on_gpu(gpu))?;
     }
-    // Last, since compiling hundreds of kernels takes minutes.
+    // Last, because compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
         tell(kernels::checks(gpu))?;
     }

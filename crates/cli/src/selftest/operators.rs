@@ -13,7 +13,7 @@ use feedwater_tools::synth;
 
 use super::{Check, Found};
 
-/// Every operator's fast path against its reference, by name: on bytes, and on floats.
+/// Returns a check per operator that compares its fast path with its reference, on bytes and on floats.
 pub fn checks() -> Vec<Check> {
     let mut found: BTreeMap<&str, Found> = BTreeMap::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
@@ -35,13 +35,13 @@ pub fn checks() -> Vec<Check> {
     counts
         .into_iter()
         .map(|(name, count)| {
-            let well = Ok(format!("fast path equals the reference, bit for bit, in {count} cases"));
+            let well = Ok(format!("fast path equals the reference bit for bit in {count} cases"));
             Check::new(format!("operator/{name}"), found.remove(name).unwrap_or(well))
         })
         .collect()
 }
 
-/// Odd, thin and ordinary.
+/// Image sizes: odd, thin and ordinary.
 const SIZES: [Size; 5] =
     [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(333, 2), Size::new(128, 96)];
 

@@ -1,4 +1,4 @@
-//! A short table of rates: by each route alone, and balanced. Seconds of measuring, no bench.
+//! A short throughput table: each route alone, and balanced. It measures for seconds only and is not a benchmark.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,32 +13,32 @@ use feedwater_tools::synth;
 use serde::Serialize;
 
 use super::gpu::Gpu;
-use super::{Check, words};
+use super::{Check, message};
 
-/// Columns and rows of the images.
+/// Width and height of the images.
 const SIZE: (u32, u32) = (500, 375);
 
-/// Images that differ; each is there several times.
+/// Number of distinct images; each is repeated.
 const IMAGES: usize = 32;
 
-/// Samples of an epoch.
+/// Samples per epoch.
 const SAMPLES: usize = 512;
 
-/// How long each rate is measured, after two batches that are not.
+/// Duration of each measurement, after two unmeasured batches.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// The rate of one route.
+/// Throughput of one route.
 #[derive(Serialize)]
 pub struct Rate {
-    /// A route's name, or `balanced`; `cpu only` where no GPU is used at all.
+    /// Name of the route, `balanced`, or `cpu only` if no GPU is used.
     pub route: &'static str,
     pub images_per_second: f64,
-    /// What was measured.
+    /// Images measured.
     pub images: u64,
     pub seconds: f64,
 }
 
-/// The rates of what there is. What cannot be measured is a check that fails.
+/// Measures every available route. A route that cannot be measured becomes a failed check.
 pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
     let source = match source() {
         Ok(source) => source,
@@ -65,22 +65,22 @@ pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
 }
 
 fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
-    let loader = builder.build().map_err(words)?;
+    let loader = builder.build().map_err(message)?;
     let (mut begin, mut batches, mut images) = (Instant::now(), 0, 0);
     loop {
         for batch in &loader {
-            let batch = batch.map_err(words)?;
-            // The clock starts and stops when the device is done with a batch; in between nobody waits.
+            let batch = batch.map_err(message)?;
+            // Timing starts and stops when the device has finished a batch; nothing synchronizes in between.
             let ready = || batch.ready().map_or(Ok(()), |event| event.synchronize());
             batches += 1;
             if batches <= 2 {
-                ready().map_err(words)?;
+                ready().map_err(message)?;
                 begin = Instant::now();
                 continue;
             }
             images += batch.len() as u64;
             if begin.elapsed() > TIME {
-                ready().map_err(words)?;
+                ready().map_err(message)?;
                 let seconds = begin.elapsed().as_secs_f64();
                 let images_per_second = images as f64 / seconds;
                 return Ok(Rate { route, images_per_second, images, seconds });
@@ -89,7 +89,7 @@ fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
     }
 }
 
-/// The training job: 224x224, half floats.
+/// Creates a loader with the training chain: 224x224, half floats.
 fn builder(source: &Arc<Memory>) -> LoaderBuilder {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
@@ -105,13 +105,13 @@ fn builder(source: &Arc<Memory>) -> LoaderBuilder {
         .output(DType::F16, Layout::Nchw)
 }
 
-/// The images, made on all cores.
+/// Returns the images, encoded on all cores.
 fn source() -> Result<Arc<Memory>, String> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let make = |first: usize| {
         let mine = (first..IMAGES).step_by(threads).map(|index| {
             let rgb = synth::image(9, index as u64, SIZE.0, SIZE.1);
-            synth::encode(&rgb, SIZE.0, SIZE.1, 92, false).map_err(words)
+            synth::encode(&rgb, SIZE.0, SIZE.1, 92, false).map_err(message)
         });
         mine.collect::<Result<Vec<_>, _>>()
     };
@@ -124,5 +124,5 @@ fn source() -> Result<Arc<Memory>, String> {
     })?;
     let files: Vec<_> = made.concat();
     let samples = files.iter().cycle().take(SAMPLES).map(|file| (file.clone(), 0)).collect();
-    Memory::new(samples).map(Arc::new).map_err(words)
+    Memory::new(samples).map(Arc::new).map_err(message)
 }

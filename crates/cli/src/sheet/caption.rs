@@ -1,4 +1,4 @@
-//! What is told about one image: label, class, file, objects, and whether it stands for another.
+//! Caption of one image: label, class, file, objects, and whether it replaces another sample.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::line::{Line, Rectangle, Rgb, shortened, text_width};
 /// Most characters of a category's name beside its box.
 const NAME: usize = 20;
 
-/// Colours of categories, which differ in light as well as in hue.
+/// Colours of categories. They differ in lightness as well as in hue.
 const CATEGORIES: [Rgb; 10] = [
     [255, 214, 10],
     [48, 176, 255],
@@ -31,12 +31,12 @@ const GRAY: Rgb = [130, 130, 130];
 pub(super) struct Caption {
     pub title: String,
     pub file: String,
-    /// What is unusual about the image: drawn over it, with a frame of that colour.
+    /// Text and frame colour for an unusual image.
     pub mark: Option<(String, Rgb)>,
     pub objects: Vec<Object>,
 }
 
-/// An object's box in the image.
+/// Bounding box of an object in the image.
 pub(super) struct Object {
     pub rectangle: Rectangle,
     pub name: String,
@@ -77,7 +77,7 @@ impl Caption {
     pub fn draw_over(&self, line: &mut Line, [width, height]: [i32; 2], scale: i32) {
         for object in &self.objects {
             let Object { rectangle, colour, crowd, .. } = *object;
-            // A dark seam on both sides keeps the outline visible on any ground.
+            // Dark lines on both sides keep the outline visible on any background.
             let [left, top, right, bottom] = rectangle;
             let seam = [left - 1, top - 1, right + 1, bottom + 1];
             line.outline(seam, 2 * scale + 2, [0; 3], false);
@@ -85,7 +85,7 @@ impl Caption {
         }
         let rows = font::ROWS as i32 * scale + 2;
         for Object { rectangle: [left, top, ..], name, colour, .. } in &self.objects {
-            // Above the box where there is room, else inside; never beyond the right edge.
+            // Draw the name above the box if it fits, else inside; never beyond the right edge.
             let top = if *top >= rows { top - rows } else { *top };
             tag(line, [*left, top], name, *colour, width, scale);
         }
@@ -97,7 +97,7 @@ impl Caption {
     }
 }
 
-/// Text on a ground of this colour.
+/// Draws text on a background of this colour.
 fn tag(line: &mut Line, [left, top]: [i32; 2], text: &str, ground: Rgb, width: i32, scale: i32) {
     let across = text_width(text.chars().count(), scale) + 4;
     let left = left.min(width - across).max(0);
@@ -107,7 +107,7 @@ fn tag(line: &mut Line, [left, top]: [i32; 2], text: &str, ground: Rgb, width: i
     line.text([left + 2, top + 2], text, scale, ink);
 }
 
-/// What is unusual about the sample.
+/// Returns the text and colour of an unusual sample's mark.
 fn mark(sample: &SampleRecord) -> Option<(String, Rgb)> {
     match (sample.outcome, sample.replaces) {
         (Outcome::Substituted, _) => Some(("substituted".into(), RED)),

@@ -1,12 +1,12 @@
-//! A small font for captions: five columns of eight rows for each character, drawn for this program.
+//! A small caption font, drawn for this program: characters of 5x8 pixels.
 
-/// Pixels from one character to the next, at scale 1.
+/// Distance from one character to the next at scale 1, in pixels.
 pub const ADVANCE: usize = 6;
 
-/// Rows of a character, the last of which is for descenders.
+/// Rows per character. The last one is for descenders.
 pub const ROWS: usize = 8;
 
-/// Row `row` of a character, its leftmost pixel in bit 4. What is not printable ASCII is a box.
+/// Returns row `row` of a character, its leftmost pixel in bit 4. Anything but printable ASCII is drawn as a box.
 pub fn row(character: char, row: usize) -> u8 {
     let place = (character as usize).checked_sub(usize::from(b' '));
     place.and_then(|place| GLYPHS.get(place)).unwrap_or(&UNKNOWN)[row]
@@ -14,7 +14,7 @@ pub fn row(character: char, row: usize) -> u8 {
 
 const UNKNOWN: [u8; ROWS] = [0x1f, 0x11, 0x11, 0x11, 0x11, 0x11, 0x1f, 0x00];
 
-/// The characters 32 to 126.
+/// Glyphs of the characters 32 to 126.
 const GLYPHS: [[u8; ROWS]; 95] = [
     [0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00], // space
     [0x04, 0x04, 0x04, 0x04, 0x00, 0x04, 0x04, 0x00], // !

@@ -1,25 +1,25 @@
-//! One row of pixels, and what crosses it.
+//! Drawing of rectangles, outlines and text, one row of pixels at a time.
 
 use super::font;
 
 pub type Rgb = [u8; 3];
 
-/// Left, upper, right and lower edge; the last two lie outside.
+/// Left, top, right and bottom edge; the last two are exclusive.
 pub type Rectangle = [i32; 4];
 
-/// A row of pixels whose columns are counted from its left end. What lies outside is not drawn.
+/// A row of pixels. Drawing beyond its ends is clipped.
 pub struct Line<'a> {
     pub rgb: &'a mut [u8],
     pub y: i32,
 }
 
 impl Line<'_> {
-    /// A filled rectangle.
+    /// Fills a rectangle.
     pub fn fill(&mut self, rectangle: Rectangle, colour: Rgb) {
         self.dots(rectangle, colour, |_| true);
     }
 
-    /// The outline of a rectangle, inside of its edges; dashed for a crowd.
+    /// Draws the outline of a rectangle inside its edges; dashed for a crowd.
     pub fn outline(&mut self, rectangle: Rectangle, thick: i32, colour: Rgb, dashed: bool) {
         let [left, top, right, bottom] = rectangle;
         let y = self.y;
@@ -34,7 +34,7 @@ impl Line<'_> {
         }
     }
 
-    /// A line of text whose upper left corner lies at `x` and `top`.
+    /// Draws a line of text with its upper left corner at `x` and `top`.
     pub fn text(&mut self, [x, top]: [i32; 2], text: &str, scale: i32, colour: Rgb) {
         let row = (self.y - top).div_euclid(scale);
         let Some(row) = usize::try_from(row).ok().filter(|&row| row < font::ROWS) else { return };
@@ -65,19 +65,19 @@ impl Line<'_> {
     }
 }
 
-/// Width in pixels of a text with this number of characters, without the gap after the last.
+/// Width in pixels of text with this number of characters, without the gap after the last one.
 pub fn text_width(characters: usize, scale: i32) -> i32 {
     ((characters * font::ADVANCE) as i32 - 1).max(0) * scale
 }
 
-/// The text where it has at most `most` characters, else its beginning and its end with two dots between them.
+/// Shortens text to at most `most` characters: its beginning and end with two dots between them.
 pub fn shortened(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {
         return text.into();
     }
     let kept = most.saturating_sub(2);
-    // The end says more: names count upwards and have an extension.
+    // The end is more specific: names count upwards and have an extension.
     let front = kept / 2;
     let begin = text.chars().take(front);
     begin.chain("..".chars()).chain(text.chars().skip(count - (kept - front))).take(most).collect()
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_lose_their_middle() {
+    fn long_text_is_shortened_in_the_middle() {
         assert_eq!(shortened("0000012.jpg", 11), "0000012.jpg");
         assert_eq!(shortened("a-very-long-name-0000012.jpg", 12), "a-ver..2.jpg");
         assert_eq!(shortened("abc", 2), "..");

@@ -8,7 +8,7 @@ fn caption(title: &str, file: &str) -> Caption {
     Caption { title: title.into(), file: file.into(), mark: None, objects: Vec::new() }
 }
 
-/// All pixels of a sheet of images of one level each, row by row.
+/// All pixels of a sheet of uniform images, row by row.
 fn drawn((width, height): (u32, u32), captions: Vec<Caption>) -> Vec<Vec<Rgb>> {
     let batch = captions.len();
     let shape = TensorShape { batch, width, height, dtype: DType::U8, layout: Layout::Nhwc };
@@ -24,7 +24,7 @@ fn drawn((width, height): (u32, u32), captions: Vec<Caption>) -> Vec<Vec<Rgb>> {
     (0..height).map(row).collect()
 }
 
-/// Where pixels of this colour lie: first and last column, first and last row.
+/// First and last column, then first and last row, of the pixels of this colour.
 fn extent(sheet: &[Vec<Rgb>], colour: Rgb) -> Option<[usize; 4]> {
     let mut found: Option<[usize; 4]> = None;
     for (y, row) in sheet.iter().enumerate() {
@@ -36,7 +36,7 @@ fn extent(sheet: &[Vec<Rgb>], colour: Rgb) -> Option<[usize; 4]> {
     found
 }
 
-/// Three images of 100x40 on a sheet of two by two, each with two lines of text below.
+/// Three images of 100x40 on a 2x2 sheet, each with two lines of text below.
 #[test]
 fn images_lie_in_rows_with_their_captions_below() {
     let captions = vec![caption("H", ""), caption("", "H"), caption("HH", "")];
@@ -47,10 +47,13 @@ fn images_lie_in_rows_with_their_captions_below() {
     for (level, left, top) in [(101, GAP, GAP), (102, second, GAP), (103, GAP, GAP + pitch)] {
         assert_eq!(extent(&sheet, [level; 3]), Some([left, left + 99, top, top + 39]), "{level}");
     }
-    // Titles five rows below their image, files one line below that; an H has seven rows.
+    // Titles start five rows below their image, file names one line lower; an H has seven rows.
     let title = GAP + 40 + 5;
     assert_eq!(extent(&sheet, TITLE), Some([GAP, GAP + 10, title, title + pitch + 6]));
-    assert_eq!(sheet[title + 3][GAP..GAP + 6], [TITLE, TITLE, TITLE, TITLE, TITLE, [GROUND; 3]]);
+    assert_eq!(
+        sheet[title + 3][GAP..GAP + 6],
+        [TITLE, TITLE, TITLE, TITLE, TITLE, [BACKGROUND; 3]]
+    );
     let file = title + LINE;
     assert_eq!(extent(&sheet, FILE), Some([second, second + 4, file, file + 6]));
 }
@@ -59,11 +62,11 @@ fn images_lie_in_rows_with_their_captions_below() {
 fn a_caption_is_shortened_to_the_columns_of_its_image() {
     let long = "n".repeat(200);
     let sheet = drawn((10, 10), vec![caption(&long, &long), caption(&long, &long)]);
-    // Sixteen characters are wider than the image, and the next image leaves them room.
+    // Sixteen characters are wider than the image, so the next image moves to the right.
     let column = 16 * font::ADVANCE - 1;
     assert_eq!(sheet[0].len(), 2 * (column + GAP) + GAP);
     let gap = GAP + column..GAP + column + GAP;
-    assert!(sheet.iter().all(|row| row[gap.clone()].iter().all(|it| *it == [GROUND; 3])));
+    assert!(sheet.iter().all(|row| row[gap.clone()].iter().all(|it| *it == [BACKGROUND; 3])));
     assert_eq!(extent(&sheet, TITLE).unwrap()[1], GAP + 2 * column + GAP - 1);
 }
 
@@ -74,7 +77,7 @@ fn a_box_has_an_outline_and_its_category() {
     whole.objects = vec![object([20, 30, 60, 70], false)];
     let sheet = drawn((100, 80), vec![whole]);
     let at = |x: usize, y: usize| sheet[GAP + y][GAP + x];
-    // Two pixels inside of the edges, a dark seam on both sides, the image within and without.
+    // The outline lies two pixels inside the edges, with a dark line on both sides.
     for (x, y) in [(20, 50), (21, 50), (58, 50), (59, 50), (40, 30), (40, 31), (40, 68), (40, 69)] {
         assert_eq!(at(x, y), GREEN, "{x} {y}");
     }
@@ -84,7 +87,7 @@ fn a_box_has_an_outline_and_its_category() {
     for (x, y) in [(18, 50), (23, 50), (40, 50), (61, 50), (40, 71)] {
         assert_eq!(at(x, y), [101; 3], "{x} {y}");
     }
-    // The name stands above: ten rows of ground, with ink in the shape of a T.
+    // The name is above the box: ten rows of background with a T.
     assert_eq!(at(20, 20), GREEN);
     assert_eq!([22, 23, 24, 25, 26].map(|x| at(x, 22)), [[0; 3]; 5]);
     assert_eq!([23, 24, 25].map(|x| at(x, 25)), [GREEN, [0; 3], GREEN]);
@@ -96,7 +99,7 @@ fn a_box_has_an_outline_and_its_category() {
     assert!(colours.contains(&true) && colours.contains(&false), "a crowd's outline is dashed");
 }
 
-/// Boxes at and beyond every edge, of images that are smaller than a name.
+/// Boxes at and beyond every edge, in images smaller than a name.
 #[test]
 fn boxes_and_names_never_leave_their_image() {
     for size in [(100, 80), (7, 5), (1, 1)] {
@@ -117,7 +120,7 @@ fn boxes_and_names_never_leave_their_image() {
 }
 
 #[test]
-fn what_is_unusual_has_a_frame_and_a_word() {
+fn unusual_images_have_a_frame_and_a_text() {
     let mut odd = caption("", "");
     odd.mark = Some(("substituted".into(), RED));
     let sheet = drawn((100, 40), vec![odd, caption("", "")]);

@@ -1,17 +1,18 @@
-//! A run of the simulation as lines of text.
+//! Text timeline of a simulation.
 
 use std::fmt::Write;
 
 use feedwater_insight::model::{Event, Forecast, What, Who};
 
-/// Columns of time.
+/// Columns of the time axis.
 const COLUMNS: usize = 96;
-/// Loaders that are drawn.
+/// Most loaders drawn.
 const ROWS: usize = 24;
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The first `seconds`: each loader's batches as bars, the batches that are ready, the consumer's work. A loader's
-/// bars take turns in two shades; dots are where it waits for room. The consumer is as high as it is busy.
+/// Draws the first `seconds`: each loader's batches as bars, the number of ready batches, and the consumer's utilization.
+///
+/// A loader's bars alternate between two shades; dots mark waits for a free slot.
 pub fn timeline(forecast: &Forecast, seconds: f64) -> String {
     let column = seconds / COLUMNS as f64;
     let mut text = String::new();
@@ -53,7 +54,7 @@ fn line(text: &mut String, name: &str, row: impl Iterator<Item = char>) {
     let _ = writeln!(text, "{name:<11}{}", row.trim_end());
 }
 
-/// From when to when somebody worked; what is not over goes on to the end.
+/// Returns when a loader or the consumer worked, as (start, end). Unfinished work lasts until `end`.
 fn spans(events: &[Event], who: Who, end: f64) -> Vec<(f64, f64)> {
     let mut spans: Vec<(f64, f64)> = Vec::new();
     for event in events.iter().filter(|event| event.who == who) {
@@ -70,7 +71,7 @@ fn spans(events: &[Event], who: Who, end: f64) -> Vec<(f64, f64)> {
     spans
 }
 
-/// Share of each column that the spans cover.
+/// Returns the fraction of each column that the spans cover.
 fn busy(spans: &[(f64, f64)], column: f64) -> Vec<f64> {
     let mut busy = vec![0.0; COLUMNS];
     for (begin, end) in spans {
@@ -84,13 +85,13 @@ fn busy(spans: &[(f64, f64)], column: f64) -> Vec<f64> {
     busy
 }
 
-/// The most batches that were ready at once in each column.
+/// Returns the most batches ready at once in each column.
 fn ready(events: &[Event], column: f64) -> Vec<usize> {
     let mut most = vec![0; COLUMNS];
     let (mut count, mut filled) = (0, 0);
     for event in events {
         let at = (event.time / column) as usize;
-        // Up to here it was as it was.
+        // The count did not change until this event.
         while filled < at.min(COLUMNS) {
             most[filled] = most[filled].max(count);
             filled += 1;
@@ -113,6 +114,6 @@ fn ready(events: &[Event], column: f64) -> Vec<usize> {
 
 fn height(share: f64) -> char {
     let at = (share.clamp(0.0, 1.0) * 8.0).round() as usize;
-    // Even a short step is to be seen.
+    // Keep even a short step visible.
     HEIGHTS[if share > 0.0 { at.max(1) } else { 0 }]
 }

@@ -1,4 +1,4 @@
-//! The classic image: loaders that make a batch each, their queue, and the consumer.
+//! `simulate` without a report: loaders that produce one batch each, their queue, and the consumer.
 
 use feedwater::file;
 use feedwater_insight::model::{
@@ -9,15 +9,17 @@ use serde_json::json;
 use super::super::{CommandError, io_failure, print, print_json};
 use super::{Options, draw, percent, within};
 
-/// With this coefficient of variation, a queue of nothing but one batch for each loader, and delivery in order,
-/// 7 loaders give 98, 275 and 296 batches in 30 s for loading times of 2 s, 0.7 s and 0.35 s.
+/// Default coefficient of variation.
+///
+/// With a queue of one batch per loader and delivery in order, 7 loaders then produce 98, 275 and 296 batches in 30 s for loading
+/// times of 2 s, 0.7 s and 0.35 s.
 const CV: f64 = 0.06;
-/// Events that are kept for the images.
+/// Most events recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;
 
 const PAGE: &str = include_str!("page.html");
 
-/// What was asked for.
+/// Parameters of the simulated training loop.
 struct Loop {
     loaders: u32,
     load_ms: f64,
@@ -29,24 +31,25 @@ struct Loop {
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let asked = Loop::new(options)?;
-    let model = asked.model();
-    let run = Run { events: EVENTS, ..Run::seconds(asked.seconds).seed(options.seed) };
-    let mut forecast = model.run(&run).map_err(|error| asked.refused(error))?;
-    let halts = Halts::of(&forecast, asked.loaders);
+    let training_loop = Loop::new(options)?;
+    let model = training_loop.model();
+    let run = Run { events: EVENTS, ..Run::seconds(training_loop.seconds).seed(options.seed) };
+    let mut forecast = model.run(&run).map_err(|error| training_loop.model_error(error))?;
+    let halts = Halts::of(&forecast, training_loop.loaders);
     if let Some(path) = &options.html {
-        file::write(path, asked.page(&model, &run)).map_err(|error| io_failure(path, &error))?;
+        file::write(path, training_loop.page(&model, &run))
+            .map_err(|error| io_failure(path, &error))?;
     }
     if options.json {
         forecast.events.clear();
         return print_json(&json!({
-            "loaders": asked.loaders,
-            "load_ms": asked.load_ms,
-            "step_ms": asked.step_ms,
-            "seconds": asked.seconds,
-            "cv": asked.cv,
-            "queue": asked.queue,
-            "desync": asked.desync,
+            "loaders": training_loop.loaders,
+            "load_ms": training_loop.load_ms,
+            "step_ms": training_loop.step_ms,
+            "seconds": training_loop.seconds,
+            "cv": training_loop.cv,
+            "queue": training_loop.queue,
+            "desync": training_loop.desync,
             "seed": options.seed,
             "batches": forecast.batches,
             "batches_per_second": forecast.batches_per_second,
@@ -58,8 +61,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "model": model,
         }));
     }
-    print(draw::timeline(&forecast, asked.drawn_seconds()))?;
-    print(asked.summary(&model, &forecast, &halts))?;
+    print(draw::timeline(&forecast, training_loop.drawn_seconds()))?;
+    print(training_loop.summary(&model, &forecast, &halts))?;
     if let Some(path) = &options.html {
         print(format!("animation: {}", path.display()))?;
     }
@@ -83,7 +86,7 @@ impl Loop {
         })
     }
 
-    /// A batch of one sample, which one stage makes that only waits: what a loader needs to do so is its own.
+    /// Builds a model with batches of one sample and one waiting stage: loaders share no resources.
     fn model(&self) -> Model {
         let load = self.load_ms / 1e3;
         let start = |loader: u32| load * f64::from(loader) / f64::from(self.loaders);
@@ -107,15 +110,15 @@ impl Loop {
         }
     }
 
-    /// What the simulation refuses, in the words of the command line.
-    fn refused(&self, error: feedwater_insight::Error) -> CommandError {
+    /// Converts a model error to one that names the command line options.
+    fn model_error(&self, error: feedwater_insight::Error) -> CommandError {
         let Self { load_ms, step_ms, seconds, .. } = self;
         CommandError::Misused(format!(
             "--load-ms {load_ms}, --step-ms {step_ms} and --seconds {seconds} cannot be simulated: {error}"
         ))
     }
 
-    /// As much as a line of the terminal can show: some ten batches of each loader.
+    /// Seconds that fit one line of the terminal: about ten batches per loader.
     fn drawn_seconds(&self) -> f64 {
         let load = (self.load_ms / 1e3).max(self.step_ms / 1e3);
         self.seconds.min(24.0 * load)
@@ -131,17 +134,17 @@ impl Loop {
         };
         let waits = percent(*consumer_waits);
         let halting = match (consumer_waits, halts.share) {
-            (waits, _) if *waits < 0.02 => "the consumer hardly ever waits".into(),
+            (waits, _) if *waits < 0.02 => "the consumer rarely waits".into(),
             (_, Some(share)) if share > 0.5 => {
                 let share = percent(share);
                 format!(
-                    "the loop halts every {loaders} batches: one of {loaders} has {share} of the waiting"
+                    "the loop halts every {loaders} batches: one batch in {loaders} causes {share} of the waiting"
                 )
             }
             (_, Some(_)) => {
-                format!("no regular halts to be seen, and yet the consumer waits {waits}")
+                format!("no regular halts, but the consumer waits {waits} of the time")
             }
-            (_, None) => format!("the consumer waits {waits}"),
+            (_, None) => format!("the consumer waits {waits} of the time"),
         };
         format!(
             "{batches} batches in {seconds} s, {batches_per_second:.2} a second; \
@@ -154,18 +157,19 @@ impl Loop {
         )
     }
 
-    /// The page simulates what was simulated here, with the same numbers.
+    /// Builds the page, which runs the same simulation with the same parameters.
     fn page(&self, model: &Model, run: &Run) -> String {
-        // In a script element only `<` could end the element.
+        // Within a script element only `<` could end the element.
         let data = json!({ "model": model, "options": run }).to_string().replace('<', "\\u003c");
         PAGE.replacen("/*SIMULATE*/", JAVASCRIPT, 1).replacen("/*DATA*/null", &data, 1)
     }
 }
 
-/// Which of every `loaders` batches the consumer waits for.
+/// Distribution of the consumer's waits over the positions 0 to `loaders` - 1 of a batch.
 struct Halts {
-    /// The part of all waiting that falls on one in `loaders` batches. None where it says nothing: with one loader, few
-    /// batches, or no waiting. 1 / `loaders` is no rhythm at all. The time until the first batch is left out.
+    /// Largest share of the waiting at one position; 1 / `loaders` means no rhythm.
+    ///
+    /// `None` with one loader, too few batches or no waiting. The wait for the first batch is not counted.
     share: Option<f64>,
 }
 

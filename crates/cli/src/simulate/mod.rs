@@ -1,4 +1,4 @@
-//! `simulate`: loaders, a queue and a consumer as an image; or a measured pipeline on other hardware.
+//! `simulate`: draws loaders, a queue and a consumer over time, or predicts a measured pipeline on other hardware.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,13 @@ mod scale;
 
 /// Simulates data loading: loaders, their queue and a training loop, or a measured pipeline on other hardware
 ///
-/// Without --from, loaders make a batch each and a consumer uses them in order. By default 7 loaders take 2 s for a
-/// batch (with a coefficient of variation of 0.06) and a step takes 100 ms. With --from, the field `model` of a
-/// report is simulated as it was measured and on the hardware that the options describe: --workers and --resource are
-/// of one GPU's loader, --cores and --disk-MBps of a host, --link-MBps of all hosts together; what is not given is
-/// as measured. Cores of a host are divided among its GPUs. A batch of another size takes its step a time in
-/// proportion, unless --step-ms is given. That GPUs wait for each other is not in it.
+/// Without --from, each loader produces one batch at a time and a consumer takes them in order. By default 7 loaders take 2 s per
+/// batch (coefficient of variation 0.06) and a step takes 100 ms.
+///
+/// With --from, the field `model` of a report is simulated as measured, and on the hardware given by the options. --workers and
+/// --resource apply to one GPU's loader, --cores and --disk-MBps to a host, --link-MBps to all hosts together. Options that are
+/// not given keep their measured values. A host's cores are divided among its GPUs. With another batch size the step time changes
+/// in proportion, unless --step-ms is given. GPUs waiting for each other are not simulated.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -26,13 +27,13 @@ Example:
   feedwater simulate --load-ms 700 --html loop.html   the same as an animation
   feedwater simulate --from report.json --hosts 4 --gpus-per-host 8 --cores 96")]
 pub struct Options {
-    /// Loaders, each of which makes a batch at a time [default: 7]
+    /// Loaders, each of which produces one batch at a time [default: 7]
     #[arg(long, conflicts_with = "from")]
     loaders: Option<u32>,
-    /// Mean milliseconds that a loader takes for a batch [default: 2000]
+    /// Mean milliseconds per batch of a loader [default: 2000]
     #[arg(long, conflicts_with = "from")]
     load_ms: Option<f64>,
-    /// Milliseconds of a step of the consumer [default: 100, or as measured]
+    /// Milliseconds per step of the consumer [default: 100, or as measured]
     #[arg(long)]
     step_ms: Option<f64>,
     /// Seconds to simulate [default: 30]
@@ -41,23 +42,23 @@ pub struct Options {
     /// Coefficient of variation of the loading times, 0 to 5 [default: 0.06]
     #[arg(long, conflicts_with = "from")]
     cv: Option<f64>,
-    /// Batches that may wait besides the one that each loader may hold [default: 0]
+    /// Batches that may wait, besides one per loader [default: 0]
     #[arg(long, conflicts_with = "from")]
     queue: Option<u32>,
-    /// Loaders begin one after another, evenly within the first loading time
+    /// Start the loaders one after another, evenly spread over the first loading time
     #[arg(long, conflicts_with = "from")]
     desync: bool,
-    /// Writes an animation, one file without anything from outside
+    /// Write an animation to this file, as self-contained HTML
     #[arg(long, conflicts_with = "from", value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Chooses the times that vary
+    /// Seed of the random loading times
     #[arg(long, default_value_t = 7)]
     seed: u32,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
 
-    /// A file of JSON with a field `model`: what explain or simulate printed
+    /// JSON file with a field `model`, as printed by explain or simulate
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     #[command(flatten)]
@@ -71,7 +72,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// A number from the command line within its range.
+/// Checks that a number from the command line is within its range.
 fn within(
     name: &str,
     value: f64,
@@ -84,7 +85,7 @@ fn within(
     Err(CommandError::Misused(format!("{name}: must be from {from} to {to}, is {value}")))
 }
 
-/// A share as a percentage; a small one keeps a digit.
+/// Formats a share as a percentage; small ones with one decimal.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 9.95 {

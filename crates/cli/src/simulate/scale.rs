@@ -1,4 +1,4 @@
-//! A measured pipeline as it is and on other hardware.
+//! `simulate --from`: a measured pipeline as it is and on other hardware.
 
 use std::path::Path;
 
@@ -12,56 +12,56 @@ use serde_json::{Value, json};
 use super::super::{CommandError, io_failure, print, print_json};
 use super::{Options, percent, within};
 
-/// Batches and samples that are simulated at least, if they are not too many for that.
+/// Fewest batches and samples to simulate, unless that exceeds [`VISITS`].
 const BATCHES: u64 = 500;
 const SAMPLES: u64 = 40_000;
-/// Stages of samples in a run that takes about a second.
+/// Most stage visits in a run, which then takes about a second.
 const VISITS: u64 = 2_000_000;
-/// Larger files are not reports.
+/// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What is different from what was measured.
+/// Hardware that differs from what was measured.
 #[derive(Args)]
 pub struct Hardware {
     /// Workers of each GPU's loader
     #[arg(long, requires = "from")]
     workers: Option<u32>,
-    /// Processors of a host
+    /// CPU cores per host
     #[arg(long, requires = "from")]
     cores: Option<u32>,
-    /// Batches ahead of the consumer's
+    /// Prefetched batches
     #[arg(long, requires = "from")]
     prefetch: Option<u32>,
     /// Samples per batch
     #[arg(long, requires = "from")]
     batch: Option<u32>,
-    /// GPUs in each host
+    /// GPUs per host
     #[arg(long, requires = "from", default_value_t = 1)]
     gpus_per_host: u32,
-    /// Hosts
+    /// Number of hosts
     #[arg(long, requires = "from", default_value_t = 1)]
     hosts: u32,
-    /// Servers of a resource, such as JPEG engines; each GPU has so many of its own
+    /// Servers of a resource per GPU, such as JPEG engines
     #[arg(long, requires = "from", value_name = "NAME=SERVERS")]
     resource: Vec<String>,
-    /// Multiplies the time of a stage
+    /// Multiply the time of a stage
     #[arg(long, requires = "from", value_name = "NAME=FACTOR")]
     scale_stage: Vec<String>,
-    /// Rate of the disk that the GPUs of a host share, in 10^6 bytes per second
+    /// Throughput of the disk shared by a host's GPUs, in 10^6 bytes per second
     #[arg(long = "disk-MBps", requires = "from", value_name = "RATE")]
     disk_mbps: Option<f64>,
-    /// Rate of the link or storage that all hosts share, in 10^6 bytes per second
+    /// Throughput of the link or storage shared by all hosts, in 10^6 bytes per second
     #[arg(long = "link-MBps", requires = "from", value_name = "RATE")]
     link_mbps: Option<f64>,
-    /// Mean bytes of an encoded sample, for both rates [default: what the report says]
+    /// Mean bytes per encoded sample, for both rates [default: from the report]
     #[arg(long, requires = "from")]
     sample_bytes: Option<f64>,
 }
 
-/// A share of time in a forecast.
+/// Reads a share of time from a forecast.
 type Share = fn(&Forecast) -> f64;
 
-/// What is read of a report; other fields are for others.
+/// The fields of a report that are used here; others are ignored.
 #[derive(Deserialize)]
 struct Report {
     model: Value,
@@ -72,7 +72,7 @@ struct Report {
 }
 
 impl Report {
-    /// Mean bytes of an encoded sample: the report's own field, or what explain met.
+    /// Mean bytes per encoded sample: the report's own field, or the size measured by explain.
     fn sample_bytes(&self) -> Option<f64> {
         let met = || self.profile.pointer("/data/mean_bytes").and_then(Value::as_f64);
         self.sample_bytes.or_else(met).filter(|bytes| *bytes > 0.0)
@@ -149,7 +149,7 @@ fn misused(path: &Path, problem: &str) -> CommandError {
     CommandError::Misused(format!("{}: {problem}", path.display()))
 }
 
-/// Where the model's own words do not say it, that the file or the options are at fault.
+/// Adds the file or the options to a model error that does not name them.
 fn in_terms_of_options(path: &Path, error: &Error) -> CommandError {
     match error {
         Error { key, problem } if key == "sample_bytes" => {
@@ -184,7 +184,7 @@ fn hardware(options: &Options, sample_bytes: Option<f64>) -> Result<model::Hardw
     })
 }
 
-/// NAME=VALUE, each.
+/// Parses NAME=VALUE options.
 fn pairs<T: std::str::FromStr>(
     option: &str,
     texts: &[String],
@@ -198,7 +198,7 @@ fn pairs<T: std::str::FromStr>(
     texts.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
 }
 
-/// Long enough to be steady, short enough to be quick.
+/// Simulates long enough for a steady result, but at most about a second.
 fn simulate(model: &Model, seed: u32) -> Result<Forecast, CommandError> {
     let visits = u64::from(model.batch) * model.stages.len() as u64;
     let enough = BATCHES.max(SAMPLES / u64::from(model.batch.max(1)));
@@ -215,7 +215,7 @@ fn limits(model: &Model) -> Vec<Value> {
     named.collect()
 }
 
-/// What limits, and what comes next.
+/// Formats the bottleneck and the next one.
 fn bounds(model: &Model, forecast: &Forecast) -> String {
     let capacity = model.capacity();
     let Some((limit, rate)) = capacity.first() else { return "nothing limits".into() };

@@ -1,4 +1,4 @@
-//! `feedwater bench-ops` as a user calls it: the shape of the result, its sums, its errors. Nothing here is timed.
+//! `feedwater bench-ops`: the shape of the result, its sums and its errors. Times are not checked.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Ten images of 80x60, and `pipeline.toml`, which ends with `chain`.
+/// Creates ten images of 80x60, and a `pipeline.toml` that ends with `chain`.
 fn workplace(head: &str, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -35,7 +35,7 @@ fn workplace(head: &str, chain: &str) -> TempDir {
 
 fn bench_ops(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
-    // Without a device, whatever this machine has.
+    // Without a device, even if this machine has one.
     command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so");
     command.arg("bench-ops").args(args).current_dir(dir).output().unwrap()
 }
@@ -121,18 +121,18 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
     near(together, before + number(row(&result, "decode to tensor"), "seconds"));
     near(number(&result, "images_per_second_per_core") * together, 1.0);
 
-    // Megapixels are those of what really enters each step.
+    // Megapixels are those of each step's real input.
     let of = |name: &str| number(row(&result, name), "megapixels");
     near(of("read"), 0.0048);
     near(of("decode, whole"), 0.0048);
     near(of("chain[1] flip"), 32.0 * 24.0 * 1e-6);
     near(of("output"), 32.0 * 24.0 * 1e-6);
-    assert!(of("decode") < of("decode, whole"), "a random crop sinks into the decoder");
+    assert!(of("decode") < of("decode, whole"), "a random crop is fused into the decoder");
     near(of("decode"), of("chain[0] random_resized_crop"));
 }
 
 #[test]
-fn presizing_is_a_step_of_its_own() {
+fn presizing_is_a_separate_step() {
     let head = "[cache]\ndecoded = \"1 MiB\"\npresize = 30\n";
     let dir = workplace(head, CHAIN);
     let result = measured(dir.path(), &["--samples", "3"]);
@@ -151,7 +151,7 @@ fn placements_on_a_gpu_do_not_matter() {
 }
 
 #[test]
-fn what_cannot_be_used_is_left_out_and_counted() {
+fn unusable_samples_are_skipped_and_counted() {
     let dir = workplace("", CHAIN);
     let images = |dir: &Path| {
         let mut files: Vec<_> = fs::read_dir(dir.join("data"))
@@ -182,7 +182,7 @@ fn what_cannot_be_used_is_left_out_and_counted() {
 }
 
 #[test]
-fn the_table_names_every_step_and_misuse_is_refused() {
+fn the_table_names_every_step_and_wrong_arguments_are_errors() {
     let dir = workplace("", CHAIN);
     let output = bench_ops(dir.path(), &["pipeline.toml", "--samples", "2"]);
     let text = String::from_utf8(output.stdout).unwrap();

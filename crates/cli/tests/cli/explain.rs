@@ -1,7 +1,7 @@
-//! What a loader measures, what is made of it, and the command.
+//! Profiles, `explain` on them, and the `explain` command.
 //!
-//! The verdicts and the gains of `tests/golden/bottlenecks/` come from runs of `benches/bottlenecks`: each file has what was
-//! measured with a bottleneck that was planted, and what was measured after the knob was turned.
+//! The verdicts and gains in `tests/golden/bottlenecks/` come from runs of `benches/bottlenecks`. Each file holds the
+//! measurements with a synthetic bottleneck, and those after the knob was turned.
 
 use crate::common;
 use std::fs;
@@ -46,7 +46,7 @@ fn every_sample_passes_every_stage_once() {
     let profile = loader.profile_since(&before);
     assert_eq!((profile.images, profile.batches), (16, 4));
     assert_eq!(after.steps.samples, 16);
-    // What is made for the next epoch meanwhile is counted too.
+    // Samples prepared for the next epoch in the meantime count too.
     for stage in [Stage::Read, Stage::Header, Stage::Decode, Stage::Transform] {
         let counted = after.stage(stage).count;
         assert!((16..=16 + 4 * 3).contains(&counted), "{stage:?} {counted}");
@@ -62,9 +62,9 @@ fn every_sample_passes_every_stage_once() {
     assert_eq!(names, ["feedwater-list", "feedwater-0", "feedwater-1"]);
 }
 
-/// Each worker says how long it ran and waited for a processor, where this kernel tells that.
+/// Workers measure their run time and their wait for a processor, if the kernel provides it.
 #[test]
-fn workers_know_how_long_they_waited_for_a_processor() {
+fn workers_measure_their_wait_for_a_processor() {
     let told =
         fs::read_to_string("/proc/thread-self/schedstat").is_ok_and(|it| !it.ends_with(" 0\n"));
     let profile = profile();
@@ -75,16 +75,16 @@ fn workers_know_how_long_they_waited_for_a_processor() {
     let Some(waits) = profile.processors.waits else { return };
     let sum = waits.others + waits.own + waits.quota + waits.stolen;
     assert!((sum - waits.seconds).abs() < 1e-9, "{waits:?}");
-    // Of the workers' time all is somewhere, and once.
+    // The parts add up to the whole of the workers' time.
     let Spent { stages, processor, input, room, starting, finished, between } = Spent::of(&profile);
     let stages: f64 = stages.iter().map(|it| it.1).sum();
     let spent = stages + processor.unwrap().all + input + room + starting + finished + between;
     assert!((0.999..1.2).contains(&spent), "{spent}");
 }
 
-/// A run of half a second: 0.1 s are over before the workers begin, and they are over 0.3 s before it ends.
+/// A run of 0.5 s: the workers start after 0.1 s and finish 0.3 s before the end.
 #[test]
-fn workers_that_have_not_begun_or_are_over_are_not_between_their_stages() {
+fn time_before_the_start_and_after_the_end_is_not_between_stages() {
     let mut profile = profile();
     profile.seconds = 0.5;
     profile.processors.waits = None;
@@ -109,16 +109,16 @@ fn workers_that_have_not_begun_or_are_over_are_not_between_their_stages() {
     {
         assert!(report.contains(&format!("{line} of the workers' time")), "{line}: {report}");
     }
-    // The model's workers do what was between the stages, and not what was before and after all of them.
+    // The model's workers include the time between stages, but not the time before and after all stages.
     let overhead = fit(&profile, None).unwrap().model;
     let overhead = overhead.stages.iter().find(|it| it.name == "overhead").unwrap();
     let samples = profile.stage(Stage::HandOver).unwrap().count as f64;
     near(overhead.service.mean, 2.0 * 0.01 / samples);
 }
 
-/// Whatever a consumer does after the last batch, the workers spend no more of their time between stages.
+/// The consumer's time after the last batch must not count as workers' time between stages.
 #[test]
-fn the_time_after_the_last_sample_is_no_workers_time_between_stages() {
+fn time_after_the_last_sample_is_not_between_stages() {
     let loader = Loader::builder(common::memory(16), common::training())
         .device(DeviceChoice::Cpu)
         .batch(4)
@@ -130,7 +130,7 @@ fn the_time_after_the_last_sample_is_no_workers_time_between_stages() {
     let over = |profile: &Profile| profile.workers().all(|it| it.finished > 0.0);
     let mut profile = loader.profile();
     while !over(&profile) {
-        // The threads end by themselves, whenever the machine lets them.
+        // The threads exit by themselves, at any time.
         std::thread::sleep(Duration::from_millis(1));
         profile = loader.profile();
     }
@@ -148,7 +148,7 @@ fn the_time_after_the_last_sample_is_no_workers_time_between_stages() {
 }
 
 #[test]
-fn a_consumer_names_parts_of_its_step_and_says_where_it_begins() {
+fn a_consumer_can_name_parts_of_its_step_and_mark_its_start() {
     let loader = loader(16);
     for batch in &loader {
         let batch = batch.unwrap();
@@ -179,22 +179,22 @@ fn a_report_needs_batches_and_keeps_what_it_was_made_from() {
 }
 
 #[test]
-fn waiting_has_a_price() {
+fn waiting_costs_money() {
     let mut profile = profile();
     profile.data.epoch_samples = 36_000;
     (profile.images, profile.consumer.waited, profile.consumer.stepped) = (1000, 2.0, 8.0);
     profile.consumer.waiting_share = 0.2;
     let options = Options { price_per_hour: Some(3.0), ..Options::default() };
     let cost = explain(&profile, &options).unwrap().cost.unwrap();
-    // 100 images a second: six minutes, of which a fifth is waiting.
+    // 100 images/s: six minutes, a fifth of them waiting.
     assert!((cost.epoch_seconds - 360.0).abs() < 1e-9);
     assert!((cost.waiting_per_epoch - 0.2 * 0.1 * 3.0).abs() < 1e-9);
 }
 
 #[test]
-fn the_last_step_of_an_epoch_is_taken_to_be_as_long_as_the_others() {
+fn the_last_step_of_an_epoch_is_assumed_to_be_average() {
     let mut profile = profile();
-    // Epochs of four batches: of four steps three are measured.
+    // Epochs of four batches: three of four steps are measured.
     (profile.images, profile.batches) = (400, 100);
     let consumer = &mut profile.consumer;
     (consumer.waited, consumer.stepped, consumer.step.mean) = (0.5, 0.75, 0.01);
@@ -202,7 +202,7 @@ fn the_last_step_of_an_epoch_is_taken_to_be_as_long_as_the_others() {
 }
 
 #[test]
-fn what_a_consumer_names_of_its_step_is_of_the_batch_and_not_of_its_samples() {
+fn named_parts_of_a_step_are_per_batch_and_not_per_sample() {
     let mut profile = profile();
     let of = |profile: &Profile| explain(profile, &Options::default()).unwrap();
     (profile.data.epoch_samples, profile.batches, profile.images) = (1024, 100, 400);
@@ -215,32 +215,32 @@ fn what_a_consumer_names_of_its_step_is_of_the_batch_and_not_of_its_samples() {
     profile.consumer.spans = vec![SpanProfile { name, count, seconds: 0.8, share: 0.8 }];
     let report = of(&profile);
     assert_eq!(report.cause, Cause::TinyBatches);
-    // Of 10 ms for 4 samples 8 are named: 128 samples take 8 + 64, and 256, with 8 + 128, do no tenth more.
+    // 8 of the 10 ms for 4 samples are named: 128 samples take 8 + 64 ms, and 256, with 8 + 128 ms, gain less than a tenth.
     let [knob] = &report.knobs[..] else { panic!("{report}") };
     assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch = 128", Cause::Consumer));
     assert!((knob.images_per_second / (128.0 / 0.072) - 1.0).abs() < 0.01, "{report}");
-    // An epoch has no more samples.
+    // An epoch has only this many samples.
     profile.data.epoch_samples = 40;
     assert_eq!(of(&profile).knobs[0].setting, "loader.batch = 32");
 }
 
 #[test]
-fn how_reads_scale_tells_latency_from_a_storage_that_is_full() {
+fn read_scaling_distinguishes_latency_from_saturated_storage() {
     let of = |rates: [f64; 3]| {
         ReadScaling { rates: [1, 4, 8].into_iter().zip(rates).collect() }.slowdown()
     };
     assert_eq!(of([100.0, 400.0, 800.0]), 0.0);
     assert_eq!(of([100.0, 100.0, 100.0]), 1.0);
     assert_eq!(of([100.0, 200.0, 200.0]), 0.5);
-    // One at a time, measured for real: no two calls are made at once with one thread.
+    // A real measurement: one thread makes no two calls at once.
     let scaling = ReadScaling::measure(3, 0.03, |_| true);
     let threads: Vec<u32> = scaling.rates.iter().map(|it| it.0).collect();
     assert_eq!(threads, [1, 3, 6]);
 }
 
-/// A cause that was planted is named, and a knob gains what was promised within a tenth: in all cases.
+/// In all cases the synthetic bottleneck is identified, and the knob's gain is predicted within 10 %.
 #[test]
-fn planted_bottlenecks_are_named_and_their_gains_foretold() {
+fn synthetic_bottlenecks_are_identified_and_their_gains_predicted() {
     let folder = crate::repository().join("tests/golden/bottlenecks");
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -252,7 +252,7 @@ fn planted_bottlenecks_are_named_and_their_gains_foretold() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What is wrong with the report of a case.
+/// Returns what is wrong with the report of a case.
 fn problem(file: &Path) -> Option<String> {
     let saved: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let profile: Profile = serde_json::from_value(saved["profile"].clone()).unwrap();
@@ -276,7 +276,7 @@ fn problem(file: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_straggler_is_slower_than_chance_makes_a_thread() {
+fn a_straggler_is_slower_than_chance_explains() {
     let mut profile = profile();
     let workers = |profile: &Profile| fit(profile, None).unwrap().model.workers;
     for stage in &mut profile.stages {
@@ -294,9 +294,9 @@ fn a_straggler_is_slower_than_chance_makes_a_thread() {
     assert_eq!(workers(&profile), [1.0, 1.0]);
 }
 
-/// A thread whose samples took longer since it had no processor is as fast as the others.
+/// A thread is no straggler if its samples took longer only because it had no processor.
 #[test]
-fn who_waits_for_a_processor_is_no_straggler() {
+fn a_thread_that_waits_for_a_processor_is_no_straggler() {
     let mut profile = profile();
     profile.seconds = 12.0;
     for stage in &mut profile.stages {
@@ -314,7 +314,7 @@ fn who_waits_for_a_processor_is_no_straggler() {
 }
 
 #[test]
-fn of_several_ranks_the_slow_one_is_named_with_its_stage() {
+fn the_slow_rank_of_several_is_named_with_its_stage() {
     let base = profile();
     let rank = |rank: u64, slow: f64| {
         let mut profile = base.clone();
@@ -350,7 +350,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with a pipeline file.
+/// Creates a folder with a pipeline file.
 fn pipeline() -> TempDir {
     let dir = TempDir::new().unwrap();
     let settings = synth::Settings { images: 12, width: 64, height: 48, ..Default::default() };
@@ -407,15 +407,15 @@ fn a_command_may_be_the_consumer() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_name() {
+fn invalid_arguments_are_named() {
     let dir = pipeline();
     fs::write(dir.path().join("a.json"), "{}").unwrap();
     for (args, words) in [
-        (&["a.json"][..], "a.json: is no report of feedwater explain --save"),
+        (&["a.json"][..], "a.json: is not a report of feedwater explain --save"),
         (&["b.json"], "b.json"),
         (&["pipeline.toml", "a.json"], "give one pipeline file, or reports"),
         (&["pipeline.toml", "--step-ms", "-1"], "-1"),
-        (&["pipeline.toml", "--seconds", "nan"], "nan is no number above 0"),
+        (&["pipeline.toml", "--seconds", "nan"], "nan is not a number above 0"),
     ] {
         let out = feedwater(dir.path(), args);
         assert!(

@@ -1,4 +1,4 @@
-//! Reports of several ranks together, and their page. What a browser makes of the page is tested in `tests/browser/`.
+//! Merged reports of several ranks, and their page. `tests/browser/` tests the page in a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,25 +8,25 @@ use feedwater::explain::{Knob, Options, Ranks, Report, SYNC, explain};
 use feedwater::measure::{Profile, SpanProfile, Stage};
 use tempfile::TempDir;
 
-/// What would be markup, or end the element that it is in.
+/// Text that is markup, or ends the element that contains it.
 const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
     </title></noscript>\"'&amp;{{report}}\u{2028}";
 
-/// What a rank is like.
+/// Properties of a simulated rank.
 #[derive(Clone, Copy)]
 struct Like {
-    /// Milliseconds that a read waits, on top of its work.
+    /// Milliseconds that a read waits, in addition to its CPU time.
     read_ms: f64,
     workers: u32,
-    /// Images a second of the training.
+    /// Throughput of the training, in images/s.
     pace: f64,
-    /// The share of its time in which the consumer waits.
+    /// Fraction of the time that the consumer waits.
     waits: f64,
 }
 
-/// A loader that could give about 1000 images/s, in a training that does not need it all.
+/// A loader capable of about 1000 images/s, in a training that needs less.
 const USUAL: Like = Like { read_ms: 0.0, workers: 4, pace: 330.0, waits: 0.01 };
-/// Reads that wait 8 ms: about 330 images/s, which all others then do.
+/// Reads that wait 8 ms: about 330 images/s, the pace of all ranks.
 const SLOW: Like = Like { read_ms: 8.0, workers: 4, pace: 330.0, waits: 0.4 };
 
 fn report(rank: u64, world: u64, like: Like, price: Option<f64>) -> Report {
@@ -37,7 +37,7 @@ fn explained(profile: &Profile, price: Option<f64>) -> Report {
     explain(profile, &Options { price_per_hour: price, ..Options::default() }).unwrap()
 }
 
-/// A rank's profile, made from what a loader measured (`tests/explain_html.rs` writes it).
+/// Builds a rank's profile from a loader's measurement (written by `tests/explain_html.rs`).
 fn profile(rank: u64, world: u64, like: Like) -> Profile {
     let golden = "tests/golden/explain/profile.json";
     let golden = fs::read_to_string(crate::repository().join(golden)).unwrap();
@@ -70,13 +70,13 @@ fn profile(rank: u64, world: u64, like: Like) -> Profile {
     profile
 }
 
-/// Ranks 0 to `count`, of which those given are slow.
+/// Merges the reports of ranks 0 to `count`, with the given slow ranks.
 fn ranks(count: u64, slow: &[u64]) -> Ranks {
     Ranks::merge(&reports(count, slow)).unwrap()
 }
 
 fn reports(count: u64, slow: &[u64]) -> Vec<Report> {
-    // A model is not fitted for each: the others are like one of these.
+    // Fit a model for each kind only: the ranks differ in nothing else.
     let kinds: Vec<Report> = [USUAL, SLOW, Like { read_ms: 0.05, ..USUAL }]
         .into_iter()
         .map(|like| report(0, count, like, Some(2.5)))
@@ -90,7 +90,7 @@ fn reports(count: u64, slow: &[u64]) -> Vec<Report> {
     (0..count).map(of).collect()
 }
 
-/// Ranks whose every text is hostile.
+/// Merges ranks with hostile text in every field.
 fn hostile() -> Ranks {
     let mut reports = reports(5, &[3]);
     for report in &mut reports {
@@ -113,7 +113,7 @@ fn the_slow_rank_is_named_with_its_stage() {
     assert!(verdict.starts_with("rank 3 is the slowest: its read takes 8.04 ms"), "{verdict}");
     assert!(verdict.contains("all 5 ranks wait for it"), "{verdict}");
     let two = self::ranks(2, &[1]);
-    // The steps of the other one are longer, since they have its waiting in them.
+    // The other rank's steps are longer because they include the waiting.
     assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
     let two = two.verdict;
     assert!(two.contains("rank 1") && two.contains("both ranks wait for it"), "{two}");
@@ -124,62 +124,62 @@ fn the_slow_rank_is_named_with_its_stage() {
 }
 
 #[test]
-fn ranks_without_a_report_are_known() {
+fn missing_reports_are_listed() {
     let some = Ranks::merge(&reports(8, &[3])[2..5]).unwrap();
     assert_eq!((some.world, some.ranks.len(), some.slowest), (8, 3, Some(3)));
     assert!(some.verdict.contains("all 3 ranks wait"), "{}", some.verdict);
 }
 
 #[test]
-fn ranks_that_are_alike_are_not_slow() {
+fn similar_ranks_are_not_slow() {
     let ranks = ranks(4, &[]);
     assert_eq!((ranks.slowest, ranks.cost), (None, None));
     assert!(ranks.verdict.starts_with("4 ranks, none slower"), "{}", ranks.verdict);
 }
 
 #[test]
-fn a_rank_is_reported_once_and_at_least_one_is() {
+fn a_rank_is_reported_once_and_there_is_at_least_one() {
     let twice = [report(1, 2, USUAL, None), report(1, 2, USUAL, None)];
     let twice = Ranks::merge(&twice).unwrap_err().to_string();
     assert!(twice.contains("two reports are of rank 1"), "{twice}");
     assert!(Ranks::merge(&[]).is_err());
 }
 
-/// The consumer of the slow rank takes 0.6 of the time for its steps, so without the waiting all do 1/0.6 of what they do.
+/// The slow rank's consumer spends 0.6 of the time in steps, so without the waiting all ranks reach 1/0.6 of their throughput.
 #[test]
-fn what_a_slow_rank_costs_is_what_all_would_do_with_its_steps() {
+fn the_cost_of_a_slow_rank_is_the_throughput_without_its_waiting() {
     let ranks = ranks(6, &[2]);
     let cost = ranks.cost.unwrap();
     assert!((cost.images_per_second / 330.0 - 1.0).abs() < 0.01, "{cost:?}");
     assert!((cost.without / (330.0 / 0.6) - 1.0).abs() < 0.05, "{cost:?}");
-    // Six GPUs at 2.5 an hour, and an epoch of 48 samples.
+    // Six GPUs at 2.5 per hour, and an epoch of 48 samples.
     let lost = 6.0 * 2.5 / 3600.0 * 48.0 * (1.0 / cost.images_per_second - 1.0 / cost.without);
     assert!((cost.lost_per_epoch.unwrap() / lost - 1.0).abs() < 1e-9, "{cost:?} {lost}");
 }
 
 #[test]
-fn all_slow_ranks_are_thought_away_together() {
+fn all_slow_ranks_are_removed_together() {
     let (one, three) = (ranks(8, &[2]).cost.unwrap(), ranks(8, &[2, 5, 6]));
     assert!(three.verdict.contains("the slowest of 3 slow ranks"), "{}", three.verdict);
     assert!((three.cost.unwrap().without / one.without - 1.0).abs() < 1e-9);
     assert_eq!(three.ranks.iter().filter(|it| it.slow).count(), 3);
 }
 
-/// Where each is measured alone ranks differ in what they do, and what one does is what it can.
+/// Ranks measured separately differ in throughput, and each runs at its own limit.
 #[test]
-fn ranks_that_do_more_than_the_slowest_do_not_wait_for_it() {
+fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let alone = |rank, like| report(rank, 3, like, None);
     let fast = Like { pace: 400.0, ..USUAL };
     let reports = [alone(0, SLOW), alone(1, fast), alone(2, Like { pace: 900.0, ..USUAL })];
     let cost = Ranks::merge(&reports).unwrap().cost.unwrap();
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // Another rank's consumer is a little slower than the slow loader: that part is not the loader's.
+    // Another rank's consumer is a little slower than the slow loader: the loader is not to blame for that part.
     let slower = Like { pace: 310.0, ..USUAL };
     let reports = [alone(0, SLOW), alone(1, slower), alone(2, USUAL)];
     let less = Ranks::merge(&reports).unwrap().cost.unwrap();
     let gain = ranks(3, &[0]).cost.unwrap().gain();
     assert!((less.gain() / gain - 1.0).abs() < 0.01 && gain > 0.5, "{less:?} {gain}");
-    // Or much slower: it is the slowest, and both are thought away together. The third does no more than it does.
+    // Or much slower: it is the slowest, and both are removed together. The third rank's throughput stays the same.
     let reports = [alone(0, SLOW), alone(1, Like { pace: 200.0, ..USUAL }), alone(2, fast)];
     let ranks = Ranks::merge(&reports).unwrap();
     let cost = ranks.cost.unwrap();
@@ -190,7 +190,7 @@ fn ranks_that_do_more_than_the_slowest_do_not_wait_for_it() {
 }
 
 #[test]
-fn fewer_workers_are_named_where_stages_take_as_long() {
+fn fewer_workers_are_named_if_stages_are_equally_long() {
     let few = Like { workers: 1, pace: 240.0, waits: 0.3, ..USUAL };
     let all = Like { pace: 240.0, ..USUAL };
     let reports: Vec<_> =
@@ -200,7 +200,7 @@ fn fewer_workers_are_named_where_stages_take_as_long() {
 }
 
 #[test]
-fn settings_are_those_of_slow_ranks_first_with_every_rank_that_names_them() {
+fn settings_of_slow_ranks_come_first_and_list_their_ranks() {
     let mut reports = reports(6, &[4, 5]);
     let own = reports[5].knobs[0].clone();
     reports[0].knobs =
@@ -216,18 +216,18 @@ fn settings_are_those_of_slow_ranks_first_with_every_rank_that_names_them() {
     assert!(text.contains("the waiting for slow ranks costs"), "{text}");
 }
 
-/// How a rank says what of its time is waiting for the others.
+/// How a rank marks the part of its step that waits for other ranks.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
-    /// Its steps end before (`step_end`).
+    /// The step ends before the wait (`step_end`).
     Ends,
-    /// It is named in them.
+    /// The wait is a named part of the step.
     Named,
-    /// Not at all.
+    /// The wait is not marked.
     Not,
 }
 
-/// Ranks of a training that goes at the pace of the slowest steps, of so many milliseconds a sample.
+/// Returns profiles of ranks that run at the pace of the slowest steps, given in milliseconds per sample.
 fn together(steps: &[f64], told: Told) -> Vec<Profile> {
     let all = steps.iter().copied().fold(0.0, f64::max);
     let rank = |(rank, &own): (usize, &f64)| {
@@ -245,7 +245,7 @@ fn together(steps: &[f64], told: Told) -> Vec<Profile> {
             Told::Not => {}
         }
         for thread in &mut profile.threads {
-            // A loader that is fast enough waits for room.
+            // A fast loader waits for free slots.
             thread.waited_for_room =
                 (profile.seconds - thread.busy - thread.waited_for_input).max(0.0);
         }
@@ -258,7 +258,7 @@ fn span(name: &str, count: u64, seconds: f64) -> SpanProfile {
     SpanProfile { name: name.into(), count, seconds, share: 0.0 }
 }
 
-/// A model is not fitted for each: ranks that differ in their number alone have the same.
+/// Merges ranks that differ only in their number, with one fitted model.
 fn merged(profiles: &[Profile]) -> Ranks {
     let mut reports: Vec<Report> = Vec::new();
     for profile in profiles {
@@ -270,13 +270,13 @@ fn merged(profiles: &[Profile]) -> Ranks {
     Ranks::merge(&reports).unwrap()
 }
 
-/// One of the ranks has a slow GPU: 5 ms a sample, the others about 3 ms.
+/// Step times with one slow GPU: 5 ms per sample, the others about 3 ms.
 fn slow_steps(count: usize, slow: usize) -> Vec<f64> {
     (0..count).map(|rank| if rank == slow { 5.0 } else { 3.0 + 0.02 * (rank % 5) as f64 }).collect()
 }
 
 #[test]
-fn a_rank_is_named_whose_steps_are_slow_while_its_loader_is_fine() {
+fn a_rank_with_slow_steps_and_a_fast_loader_is_named() {
     for told in [Told::Ends, Told::Named] {
         for (count, slow) in [(2, 0), (2, 1), (8, 5), (64, 17)] {
             let ranks = merged(&together(&slow_steps(count, slow), told));
@@ -292,7 +292,7 @@ fn a_rank_is_named_whose_steps_are_slow_while_its_loader_is_fine() {
             let why = format!("rank {slow} is the slowest: its own steps take 5.00 ms a sample");
             assert!(verdict.starts_with(&why), "{verdict}");
             assert!(verdict.contains("each does 200 images/s"), "{verdict}");
-            // The others, of which the slowest takes 3.08 ms, where there are so many.
+            // The slowest of the other ranks takes 3.08 ms, if there are that many.
             let others = 3.0 + 0.02 * [0.0, 4.0][usize::from(count > 5)];
             let others = if (count, slow) == (2, 0) { 3.02 } else { others };
             let cost = ranks.cost.unwrap();
@@ -304,9 +304,9 @@ fn a_rank_is_named_whose_steps_are_slow_while_its_loader_is_fine() {
     }
 }
 
-/// All do the same, whoever is slow.
+/// All ranks run at the same pace, whichever is slow.
 #[test]
-fn of_steps_that_do_not_tell_their_waiting_none_is_named() {
+fn no_rank_is_named_if_steps_do_not_mark_their_waiting() {
     for count in [2, 8, 64] {
         let ranks = merged(&together(&slow_steps(count, 1), Told::Not));
         assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
@@ -314,13 +314,13 @@ fn of_steps_that_do_not_tell_their_waiting_none_is_named() {
 }
 
 #[test]
-fn steps_that_differ_by_chance_or_little_are_not_slow() {
+fn steps_that_differ_by_chance_or_slightly_are_not_slow() {
     for count in [2, 8, 64] {
         let little: Vec<f64> = (0..count).map(|it| 3.0 + 0.25 * (it % 2) as f64).collect();
         let ranks = merged(&together(&little, Told::Ends));
         assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
     }
-    // The same steps, of which a few say little: those of one take 1.67 times as long.
+    // The same steps, but few of them: those of one rank take 1.67 times as long.
     let is_named = |variation: f64, batches: u64| {
         let mut profiles = together(&slow_steps(8, 3), Told::Ends);
         for it in &mut profiles {
@@ -335,11 +335,11 @@ fn steps_that_differ_by_chance_or_little_are_not_slow() {
     assert!(is_named(0.05, 12) && is_named(0.5, 12));
     assert!(!is_named(0.7, 12), "four standard errors of 12 steps are 0.81");
     assert!(is_named(0.7, 24));
-    assert!(!is_named(0.0, 6), "six steps say nothing");
+    assert!(!is_named(0.0, 6), "six steps are too few");
 }
 
 #[test]
-fn what_makes_steps_long_is_named() {
+fn the_part_that_makes_steps_long_is_named() {
     let mut profiles = together(&slow_steps(4, 0), Told::Ends);
     for profile in &mut profiles {
         let (images, batches) = (profile.images as f64, profile.batches);
@@ -355,9 +355,9 @@ fn what_makes_steps_long_is_named() {
     assert!(!verdict.contains("checkpoint"), "{verdict}");
 }
 
-/// A slow loader and slow steps on two ranks: both are slow, and what is gained is what all would do without either.
+/// A slow loader and slow steps on two ranks: both are slow, and the gain is the throughput of all ranks without either.
 #[test]
-fn a_slow_loader_and_slow_steps_are_thought_away_together() {
+fn a_slow_loader_and_slow_steps_are_removed_together() {
     let mut profiles = together(&slow_steps(6, 2), Told::Ends);
     let mut slow = profile(4, 6, Like { pace: 220.0, waits: 0.34, read_ms: 14.0, ..USUAL });
     slow.consumer.step.cv = 0.05;
@@ -370,14 +370,14 @@ fn a_slow_loader_and_slow_steps_are_thought_away_together() {
     assert!((cost.without / (1e3 / 3.08) - 1.0).abs() < 0.03, "{cost:?} {ranks}");
 }
 
-/// The text of the element with this beginning.
+/// Returns the text of the element with this beginning.
 fn element<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
     let (_, rest) = page.split_once(begin).unwrap();
     rest.split_once(end).unwrap().0
 }
 
 #[test]
-fn the_page_holds_the_ranks_and_loads_nothing() {
+fn the_page_contains_the_ranks_and_loads_nothing() {
     let ranks = ranks(5, &[3]);
     let page = ranks.to_html();
     let held = element(&page, "<script type=\"application/json\" id=\"report\">", "</script>");
@@ -398,15 +398,15 @@ fn the_page_holds_the_ranks_and_loads_nothing() {
 }
 
 #[test]
-fn no_text_of_a_rank_becomes_markup() {
+fn text_of_a_rank_never_becomes_markup() {
     let page = hostile().to_html();
     let lower = page.to_lowercase();
-    // What was merged, the causes and the script.
+    // The merged report, the causes and the script.
     assert_eq!((lower.matches("<script").count(), lower.matches("</script").count()), (3, 3));
     for (tag, times) in [("</title", 1), ("</noscript", 1), ("<img", 0), ("<!--", 0)] {
         assert_eq!(lower.matches(tag).count(), times, "{tag}");
     }
-    // What looks like a place of the page stays as it is.
+    // Text that looks like a placeholder of the page is unchanged.
     assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").contains("&amp;amp;{{report}}"));
 }
 
@@ -432,14 +432,14 @@ fn the_command_writes_the_page_of_several_ranks() {
     let out = feedwater(dir.path(), &[&files[..], &["--save", "r.json"]].concat());
     let words = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2));
-    assert!(words.contains("--save keeps the report of one run") && !words.contains("--html"));
+    assert!(words.contains("--save writes the report of one run") && !words.contains("--html"));
     let out = feedwater(dir.path(), &[&files[..], &["--html", "no/folder.html"]].concat());
     assert!(
         !out.status.success() && String::from_utf8_lossy(&out.stderr).contains("no/folder.html")
     );
 }
 
-/// The pages that `tests/browser/` looks at.
+/// Writes the pages that `tests/browser/` tests.
 #[test]
 #[ignore = "tests/browser/run.sh runs it, with FEEDWATER_PAGES"]
 fn write_pages_for_the_browser() {
@@ -449,7 +449,7 @@ fn write_pages_for_the_browser() {
     let many = ranks(512, &[137, 200, 201, 202, 203, 204, 205, 206, 207]);
     for (name, ranks) in [
         ("ranks-2", Ranks::merge(&[report(0, 2, few, None), report(1, 2, USUAL, None)]).unwrap()),
-        // Half of them.
+        // Half of the ranks.
         ("ranks-8", Ranks::merge(&reports(16, &[5])[..8]).unwrap()),
         ("ranks-512", many),
         ("ranks-alike", ranks(40, &[])),

@@ -1,4 +1,4 @@
-//! The program, as a user or another tool calls it.
+//! Tests of the command line program.
 
 mod bench_ops;
 mod commands;
@@ -17,7 +17,7 @@ mod simulate;
 
 use std::path::PathBuf;
 
-/// The root of the repository, where golden files are.
+/// Root of the repository, where the golden files are.
 fn repository() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

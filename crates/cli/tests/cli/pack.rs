@@ -1,4 +1,4 @@
-//! Each sentence above `pack`, `Presizer` and `verify`, and what the command prints.
+//! The documented behaviour of `pack`, `Presizer` and `verify`, and the output of the command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Small shards, so that there are several.
+/// Settings with small shards, to get several of them.
 fn settings(format: ShardFormat) -> Settings {
     Settings { format, shard_bytes: 6000, threads: 3, ..Settings::default() }
 }
@@ -66,7 +66,7 @@ fn samples(source: &dyn Source) -> Vec<(Vec<u8>, i64)> {
     (0..source.len()).map(read).collect()
 }
 
-/// The visible files and their bytes.
+/// Returns the visible files and their bytes.
 fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let mut files: Vec<_> = entries
@@ -79,7 +79,7 @@ fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn the_samples_are_those_of_the_source_byte_for_byte_in_its_order() {
+fn packed_samples_equal_the_source_in_bytes_and_order() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
         let (root, manifest) = packed(&source(), &settings(format));
         assert_eq!(samples(&*open(format, root.path())), images());
@@ -90,7 +90,7 @@ fn the_samples_are_those_of_the_source_byte_for_byte_in_its_order() {
 }
 
 #[test]
-fn the_files_depend_on_the_source_and_the_settings_alone() {
+fn the_files_depend_only_on_the_source_and_the_settings() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
         let presize = Some(Presize { shorter: 32, quality: 80 });
         let one = Settings { presize, threads: 1, ..settings(format) };
@@ -106,7 +106,7 @@ fn the_files_depend_on_the_source_and_the_settings_alone() {
     }
 }
 
-/// A source that fails from some sample on, as one on a disk that is taken away.
+/// A source that fails from some sample on, like an unplugged disk.
 struct Failing<S>(S, u64);
 
 impl<S: Source> Source for Failing<S> {
@@ -130,9 +130,9 @@ impl<S: Source> Source for Failing<S> {
     }
 }
 
-/// Wherever it was stopped: the files are those of a run that was not.
+/// Wherever a run was stopped, the final files equal those of an uninterrupted run.
 #[test]
-fn a_run_that_was_stopped_goes_on_after_the_last_whole_shard() {
+fn a_stopped_run_resumes_after_the_last_complete_shard() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
         let (whole, manifest) = packed(&source(), &settings(format));
         for stop in 0..11 {
@@ -150,13 +150,13 @@ fn a_run_that_was_stopped_goes_on_after_the_last_whole_shard() {
             assert_eq!(again.unwrap(), manifest);
             assert_eq!(files(root.path()), files(whole.path()));
             let kept: u64 = manifest.shards[..found.len()].iter().map(|it| it.samples).sum();
-            assert_eq!(first.get(), Some(kept + 1), "shards that were there are made again");
+            assert_eq!(first.get(), Some(kept + 1), "existing shards are written again");
         }
     }
 }
 
 #[test]
-fn a_directory_of_another_source_or_other_settings_is_refused_with_the_difference() {
+fn a_directory_of_another_source_or_settings_is_an_error_that_names_the_difference() {
     let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
     let refused = |source: &dyn Source, settings: &Settings| {
         pack(source, root.path(), settings, |_| {}).unwrap_err().to_string()
@@ -173,7 +173,7 @@ fn a_directory_of_another_source_or_other_settings_is_refused_with_the_differenc
     assert!(words.contains("samples was 11, is 5"), "{words}");
 }
 
-/// A folder of images in two classes, and the source that it is.
+/// Creates a folder of images in two classes, and opens it as a source.
 fn folder(root: &Path) -> Directory {
     for (number, (bytes, _)) in images().into_iter().enumerate() {
         let class = root.join(format!("class{}", number / 6));
@@ -183,7 +183,7 @@ fn folder(root: &Path) -> Directory {
     Directory::open(root).unwrap()
 }
 
-/// Every file of a directory with a checksum, hidden ones too, but for the lock and the indices that `verify` makes.
+/// Every file of a directory with a checksum, hidden ones too, except the lock and the indices that `verify` writes.
 fn everything(root: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let mut files: Vec<_> = entries
@@ -195,7 +195,7 @@ fn everything(root: &Path) -> Vec<(String, u32)> {
     files
 }
 
-/// Changes the time of a file, and nothing else.
+/// Changes only the modification time of a file.
 fn touch(path: &Path) {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(7)).unwrap();
@@ -204,7 +204,7 @@ fn touch(path: &Path) {
 type Change = (&'static str, fn(&Path), &'static [&'static str]);
 
 #[test]
-fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is_written() {
+fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
     let changes: [Change; 5] = [
         (
             "other bytes, as many",
@@ -251,7 +251,7 @@ fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is
         ),
     ];
     for (what, change, words) in changes {
-        // Where it was stopped half way, and where it is complete.
+        // Stopped half way, and complete.
         for stop in [8, 11] {
             let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let settings = settings(ShardFormat::WebDataset);
@@ -262,7 +262,8 @@ fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is
 
             change(data.path());
             let source = Directory::open(data.path()).unwrap();
-            let error = pack(&source, root.path(), &settings, |_| panic!("{what}: it goes on"));
+            let error =
+                pack(&source, root.path(), &settings, |_| panic!("{what}: packing continues"));
             let error = error.unwrap_err();
             assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
             let text = error.to_string();
@@ -281,7 +282,7 @@ fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is
 }
 
 #[test]
-fn a_source_that_was_only_touched_or_has_changed_behind_what_was_packed_is_gone_on_with() {
+fn packing_resumes_if_files_were_only_touched_or_changed_beyond_the_packed_part() {
     let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(ShardFormat::TfRecord);
     let source = Failing(folder(data.path()), 8);
@@ -296,7 +297,7 @@ fn a_source_that_was_only_touched_or_has_changed_behind_what_was_packed_is_gone_
     assert_eq!(files(root.path()), files(fresh.path()));
 }
 
-/// A source that tells no version is read again: here images in memory.
+/// Sources without versions, such as images in memory, are read again.
 #[test]
 fn a_source_without_versions_is_compared_by_its_bytes() {
     let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
@@ -314,7 +315,7 @@ fn a_source_without_versions_is_compared_by_its_bytes() {
 }
 
 #[test]
-fn manifests_of_other_versions_are_told_apart() {
+fn manifests_of_other_versions_are_distinguished() {
     let (root, manifest) = packed(&source(), &settings(ShardFormat::WebDataset));
     let path = root.path().join(".feedwater-pack.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -324,7 +325,7 @@ fn manifests_of_other_versions_are_told_apart() {
     fs::write(&path, json.to_string()).unwrap();
     let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
     assert!(matches!(&error, Error::Io { path: it, .. } if *it == path), "{error}");
-    // As the first version wrote it.
+    // As written by the first version.
     let fields = json.as_object_mut().unwrap();
     fields.remove("unknown");
     fields.remove("version");
@@ -337,7 +338,7 @@ fn manifests_of_other_versions_are_told_apart() {
 }
 
 #[test]
-fn shards_that_are_gone_or_foreign_are_told_before_anything_is_written() {
+fn missing_or_foreign_shards_are_reported_before_any_write() {
     let settings = settings(ShardFormat::WebDataset);
     let (root, manifest) = packed(&source(), &settings);
     let shard = root.path().join(&manifest.shards[1].name);
@@ -355,7 +356,7 @@ fn shards_that_are_gone_or_foreign_are_told_before_anything_is_written() {
     assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
 }
 
-/// A source during whose first read another pack into the same directory is tried.
+/// A source whose first read tries another pack into the same directory.
 struct Meanwhile<'a>(Memory, &'a Path, Mutex<Option<Error>>);
 
 impl Source for Meanwhile<'_> {
@@ -381,7 +382,7 @@ impl Source for Meanwhile<'_> {
 }
 
 #[test]
-fn two_packs_into_one_directory_cannot_be_and_the_second_is_told_the_first() {
+fn a_second_pack_into_one_directory_fails_and_names_the_first() {
     let root = tempfile::tempdir().unwrap();
     let source = Meanwhile(source(), root.path(), Mutex::new(None));
     pack(&source, root.path(), &settings(ShardFormat::WebDataset), |_| {}).unwrap();
@@ -392,9 +393,9 @@ fn two_packs_into_one_directory_cannot_be_and_the_second_is_told_the_first() {
     assert_eq!(everything(root.path()), everything(whole.path()));
 }
 
-/// However far it was: no lock is left, no temporary file, and the files are those of a run that was not killed.
+/// Whenever it is killed: no lock and no temporary file stay, and the final files equal those of an uninterrupted run.
 #[test]
-fn a_pack_that_is_killed_leaves_no_lock_and_is_gone_on_with() {
+fn a_killed_pack_leaves_no_lock_and_can_be_resumed() {
     let data = tempfile::tempdir().unwrap();
     for number in 0..24u8 {
         let head = b"P6 512 256 255\n".to_vec();
@@ -420,7 +421,7 @@ fn a_pack_that_is_killed_leaves_no_lock_and_is_gone_on_with() {
         while !begun() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
-        // It may have ended by itself, which is as well.
+        // It may have exited already.
         let _ = child.kill();
         child.wait().unwrap();
         assert!(command("killed").status().unwrap().success());
@@ -430,7 +431,7 @@ fn a_pack_that_is_killed_leaves_no_lock_and_is_gone_on_with() {
 }
 
 #[test]
-fn a_sample_that_cannot_be_used_is_an_error_or_is_left_out_and_counted() {
+fn an_unusable_sample_is_an_error_or_is_skipped_and_counted() {
     let mut images = images();
     images[2].0 = b"text".to_vec();
     images[10].0 = Vec::new();
@@ -480,14 +481,14 @@ fn presized(bytes: &[u8], shorter: u32) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn small_images_are_kept_and_others_become_upright_jpegs_with_the_shorter_side_asked_for() {
+fn small_images_are_unchanged_and_others_become_upright_jpegs_of_the_requested_size() {
     assert_eq!(presized(&jpeg(1, 60, 40), 40), None);
     let header = Header::parse(&presized(&png(1, 90, 61), 40).unwrap()).unwrap();
-    // int(40 * 90 / 61), as Pillow and torchvision round.
+    // int(40 * 90 / 61), rounded like Pillow and torchvision.
     assert_eq!((header.format, header.size), (Format::Jpeg, Size::new(59, 40)));
 }
 
-/// What the operator gives, encoded.
+/// Returns the operator's output, encoded.
 fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
     let mut settings = plan::Settings::default();
     settings.loader.batch = 1;
@@ -505,7 +506,7 @@ fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
 }
 
 #[test]
-fn smaller_images_are_the_operators_and_turned_ones_stand_upright() {
+fn downscaling_equals_the_operator_and_rotated_images_become_upright() {
     let upright = jpeg(5, 120, 80);
     assert!(presized(&upright, 40).unwrap() == resized(&upright, Size::new(60, 40)));
     // The same file with an EXIF orientation: a quarter turn.
@@ -518,7 +519,7 @@ fn smaller_images_are_the_operators_and_turned_ones_stand_upright() {
 }
 
 #[test]
-fn the_gain_is_measured_on_the_images_that_would_become_smaller() {
+fn the_gain_is_measured_on_images_that_would_shrink() {
     let images = (0..6).map(|i| (jpeg(i, 640, 480), 0)).chain([(b"text".to_vec(), 0)]).collect();
     let source = Memory::new(images).unwrap();
     let presize = Some(Presize { shorter: 48, quality: 85 });
@@ -530,7 +531,7 @@ fn the_gain_is_measured_on_the_images_that_would_become_smaller() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn invalid_settings_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let refused = |settings: Settings| {
         pack(&source(), root.path(), &settings, |_| {}).unwrap_err().to_string()
@@ -556,7 +557,7 @@ fn settings_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn the_command_packs_verifies_and_says_how_to_read_it() {
+fn the_command_packs_verifies_and_prints_the_source_table() {
     let root = tempfile::tempdir().unwrap();
     let data = root.path().join("data");
     let synth = feedwater_tools::synth::Settings {
@@ -594,7 +595,7 @@ fn the_command_packs_verifies_and_says_how_to_read_it() {
         (&json["verified"], &json["shards"][0]["name"]),
         (&12.into(), &"val-000000.tar".into())
     );
-    // What is none of the samples is told before the work, with and without any.
+    // Files that are not samples are reported before the work, in a dry run too.
     fs::write(data.join("readme.txt"), "text").unwrap();
     for arguments in [&["data", "some"][..], &["data", "none", "--shorter", "32", "--dry-run"]] {
         let (code, text, _) = run(arguments);

@@ -1,4 +1,4 @@
-//! Each sentence above `probe::run` and `source::detect`, and what the command prints.
+//! The documented behaviour of `probe::run` and `source::detect`, and the output of the command.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ fn counts<'a>(counts: &[(&'a str, u64)]) -> BTreeMap<&'a str, u64> {
     counts.iter().copied().collect()
 }
 
-/// Good images of three sorts, a cut one, an empty one and one that is no image.
+/// Three valid images of different kinds, a truncated one, an empty one and one that is not an image.
 fn mixed() -> Memory {
     let cut = jpeg(4, 64, 48)[..200].to_vec();
     let samples =
@@ -33,7 +33,7 @@ fn mixed() -> Memory {
 }
 
 #[test]
-fn everything_is_counted_once_whatever_the_number_of_threads() {
+fn everything_is_counted_once_with_any_number_of_threads() {
     let source = mixed();
     let report = look(&source);
     for threads in [1, 2, 16] {
@@ -56,7 +56,7 @@ fn everything_is_counted_once_whatever_the_number_of_threads() {
 }
 
 #[test]
-fn fewer_samples_are_evenly_spread_and_labels_are_of_all() {
+fn fewer_samples_are_evenly_spaced_and_labels_cover_all() {
     let source = mixed();
     let report = probe::run(&source, &Settings { samples: 3, ..settings() }, |_| {});
     assert_eq!((report.samples, report.seen), (6, 3));
@@ -66,7 +66,7 @@ fn fewer_samples_are_evenly_spread_and_labels_are_of_all() {
 }
 
 #[test]
-fn what_is_beyond_the_limits_cannot_be_used() {
+fn samples_beyond_the_limits_are_unusable() {
     let limits = Limits { max_pixels: 59_999, ..Limits::default() };
     let report = probe::run(&mixed(), &Settings { limits, ..settings() }, |_| {});
     assert_eq!(report.faults["oversized"], 1);
@@ -85,7 +85,7 @@ fn damage_within_the_coded_data_is_found_by_decoding() {
 }
 
 #[test]
-fn of_many_labels_the_first_are_counted_one_by_one() {
+fn only_the_first_of_many_labels_are_counted_individually() {
     let source = Memory::new((0..10_050).map(|label| (Vec::new(), label)).collect()).unwrap();
     let report = look(&source);
     assert_eq!((report.labels.len(), report.other_labels), (probe::MOST_LABELS, 50));
@@ -110,7 +110,7 @@ fn key(path: &Path) -> &'static str {
 }
 
 #[test]
-fn a_file_is_known_by_its_first_bytes_or_its_name() {
+fn a_file_is_detected_by_its_first_bytes_or_its_name() {
     let root = folder(&["train-000000.tar", "train-00000-of-00002"]);
     assert_eq!(key(&root.path().join("train-000000.tar")), "webdataset");
     assert_eq!(key(&root.path().join("train-00000-of-00002")), "tfrecord");
@@ -127,7 +127,7 @@ fn a_file_is_known_by_its_first_bytes_or_its_name() {
 }
 
 #[test]
-fn every_format_is_known() {
+fn every_format_is_detected() {
     let golden = crate::repository().join("tests/golden");
     for (path, expected) in [
         ("beton/jpg.beton", "beton"),
@@ -151,13 +151,13 @@ fn every_format_is_known() {
 }
 
 #[test]
-fn a_folder_is_what_its_own_files_are_else_a_directory_of_images() {
+fn a_folder_is_detected_by_its_own_files_else_as_a_directory_of_images() {
     assert_eq!(key(folder(&["train-000000.tar", "train-000001.tar"]).path()), "webdataset");
     assert_eq!(key(folder(&["train-00000-of-00002"]).path()), "tfrecord");
     assert_eq!(key(folder(&["0.jpg", "1.jpg"]).path()), "directory");
     let classes = folder(&[]);
     fs::create_dir(classes.path().join("a")).unwrap();
-    // Beside class folders, a list is a file that is not a sample.
+    // Beside class folders, a list is not detected as a source.
     fs::write(classes.path().join("list.txt"), "a/0.jpg 1\n").unwrap();
     assert_eq!(key(classes.path()), "directory");
 }
@@ -170,7 +170,7 @@ fn feedwater(arguments: &[&str]) -> (bool, String, String) {
 }
 
 #[test]
-fn the_command_prints_what_is_there_for_people_and_as_json() {
+fn the_command_prints_the_contents_as_text_and_as_json() {
     let root = folder(&["0.jpg", "1.jpg", "2.jpg"]);
     fs::write(root.path().join("3.jpg"), b"\xff\xd8").unwrap();
     let path = root.path().to_str().unwrap();
@@ -181,7 +181,7 @@ fn the_command_prints_what_is_there_for_people_and_as_json() {
         "samples   4; ",
         "formats   JPEG 3 (100.0 %)",
         "labels    none",
-        "routes    hardware 3 (100.0 %)",
+        "routes    nvjpeg-hardware 3 (100.0 %)",
         "unusable  truncated 1 (25.0 %)",
         "3.jpg: truncated: ",
     ] {
@@ -194,7 +194,7 @@ fn the_command_prints_what_is_there_for_people_and_as_json() {
 }
 
 #[test]
-fn the_command_prints_the_classes_what_is_left_out_and_what_looks_wrong() {
+fn the_command_prints_classes_skipped_files_and_warnings() {
     let root = tempfile::tempdir().unwrap();
     for name in ["train/cat/0.jpg", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"] {
         let path = root.path().join(name);
@@ -220,18 +220,18 @@ fn the_command_prints_the_classes_what_is_left_out_and_what_looks_wrong() {
 }
 
 #[test]
-fn of_many_classes_the_command_prints_some() {
+fn the_command_prints_only_some_of_many_classes() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("a.jpg"), jpeg(1, 20, 10)).unwrap();
     let rows: String = (0..1000).map(|class| format!("a.jpg,class {class:04}\n")).collect();
     fs::write(root.path().join("a.csv"), format!("path,label\n{rows}")).unwrap();
     let (done, text, _) = feedwater(&[root.path().join("a.csv").to_str().unwrap()]);
     assert!(done && text.contains("class 0019") && !text.contains("class 0020"), "{text}");
-    assert!(text.contains("980 labels more"), "{text}");
+    assert!(text.contains("980 more labels"), "{text}");
 }
 
 #[test]
-fn the_command_takes_a_pipeline_file_for_settings_that_are_not_the_default() {
+fn the_command_reads_settings_from_a_pipeline_file() {
     let root = folder(&["train-000000.tar"]);
     let file = root.path().join("set.toml");
     let text =

@@ -1,5 +1,5 @@
-//! The built program as several processes, with the variables that each launcher sets: every sample once over all of them,
-//! and equally many batches. `tests/launchers/run.sh` does the same under the launchers themselves.
+//! The program as several processes with the variables that each launcher sets: every sample once over all processes, and equal
+//! numbers of batches. `tests/launchers/run.sh` does the same under the real launchers.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const SAMPLES: u64 = 23;
 const BATCH: u64 = 3;
 
-/// All that the program reads.
+/// All variables that the program reads.
 const VARIABLES: [&str; 13] = [
     "RANK",
     "WORLD_SIZE",
@@ -29,7 +29,7 @@ const VARIABLES: [&str; 13] = [
     "JOB_COMPLETION_INDEX",
 ];
 
-/// Images, and a pipeline file for each `last`, with more lines for `[loader]`.
+/// Creates images, and a pipeline file for each `last`, with more lines for `[loader]`.
 fn workplace(more: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings {
@@ -64,7 +64,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a process says in its last line, and its samples: index, and whether it is padding.
+/// Returns the JSON result of a process, and its samples: index, and whether it is padding.
 fn result(dir: &Path, rank: u64, output: &Output) -> (Value, Vec<(u64, bool)>) {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
@@ -75,7 +75,7 @@ fn result(dir: &Path, rank: u64, output: &Output) -> (Value, Vec<(u64, bool)>) {
     (said, samples.iter().map(of).collect())
 }
 
-/// Runs all processes at once and looks at what they have.
+/// Runs all processes at once and checks their samples.
 fn check(launcher: &str, world: u64, variables: impl Fn(u64) -> Vec<(&'static str, String)>) {
     let dir = workplace("");
     let dir = dir.path();
@@ -124,7 +124,7 @@ fn under_torchrun() {
                 ("TORCHELASTIC_RUN_ID", "none".into()),
                 ("RANK", rank.to_string()),
                 ("WORLD_SIZE", world.to_string()),
-                // The job's one task is the agent that starts the ranks.
+                // The only task of the job is the agent that starts the ranks.
                 ("SLURM_STEP_ID", "0".into()),
                 ("SLURM_PROCID", "0".into()),
                 ("SLURM_STEP_NUM_TASKS", "1".into()),
@@ -163,7 +163,7 @@ fn in_a_kubernetes_indexed_job() {
 }
 
 #[test]
-fn the_shard_is_printed_and_a_wrong_one_refused() {
+fn the_shard_is_printed_and_a_wrong_one_is_an_error() {
     let dir = workplace("");
     let run = |args: &[&str], variables: &[(&str, &str)]| {
         let variables: Vec<_> = variables.iter().map(|it| (it.0, it.1.to_string())).collect();

@@ -1,4 +1,4 @@
-//! What the program says of files behind URLs.
+//! Messages about remote files.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::servers::{Fault, Server};
 
 #[test]
-fn the_command_line_tells_of_attempts_while_it_waits() {
+fn the_command_line_reports_attempts_while_it_waits() {
     let server = Server::start();
     server.fail("/silent/list.txt", [Fault::Hang; 3]);
     let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `feedwater simulate`: the classic image, and a measured pipeline on other hardware.
+//! `feedwater simulate`, with and without a report.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn feedwater(dir: &Path, args: &[&str]) -> Output {
     command.arg("simulate").args(args).current_dir(dir).output().unwrap()
 }
 
-/// Standard output of a call that must succeed.
+/// Runs a command that must succeed and returns its standard output.
 fn done(dir: &Path, args: &[&str]) -> String {
     let output = feedwater(dir, args);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -28,7 +28,7 @@ fn result(args: &[&str]) -> Value {
     serde_json::from_str(&stdout).unwrap()
 }
 
-/// The message of a call that is misused.
+/// Runs a command with wrong arguments and returns the message.
 fn refused(args: &[&str]) -> String {
     let dir = TempDir::new().unwrap();
     let output = feedwater(dir.path(), args);
@@ -58,7 +58,7 @@ fn the_classic_figures_are_reproduced() {
     let fast = number(&result(&["--load-ms", "350"]), "batches");
     assert!((292.0..=298.0).contains(&fast), "{fast}");
 
-    // Not by the luck of one seed.
+    // The match must not depend on one seed.
     for (load, expected) in [("2000", 98.0), ("700", 275.0), ("350", 295.0)] {
         let batches = |seed: u32| {
             number(&result(&["--load-ms", load, "--seed", &seed.to_string()]), "batches")
@@ -66,17 +66,17 @@ fn the_classic_figures_are_reproduced() {
         let mean = (0..20).map(batches).sum::<f64>() / 20.0;
         assert!((mean - expected).abs() < 1.5, "{load}: {mean}");
     }
-    // It is variance that costs at exact balance: without it, all but the first 0.7 s.
+    // At exact balance only variance costs throughput: without it, nothing is lost after the first 0.7 s.
     assert!(number(&result(&["--load-ms", "700", "--cv", "0"]), "batches") >= 292.0);
 }
 
-/// What a loop looks like says little about whether it waits.
+/// Whether a loop halts visibly says little about how long it waits.
 #[test]
-fn variance_and_desynchronisation_remove_the_halts_and_not_the_loss() {
+fn variance_and_desynchronization_remove_the_halts_but_not_the_loss() {
     for load in ["2000", "1400"] {
         let of = |args: &[&str]| result(&[&["--load-ms", load], args].concat());
         let halting = of(&["--cv", "0"]);
-        // All the waiting is for one of seven batches.
+        // All waiting is for one batch in seven.
         assert!(number(&halting, "halting_share") > 0.999, "{halting}");
         for args in
             [&["--cv", "0.3"][..], &["--cv", "0.3", "--queue", "20"], &["--cv", "0", "--desync"]]
@@ -95,7 +95,7 @@ fn variance_and_desynchronisation_remove_the_halts_and_not_the_loss() {
 }
 
 #[test]
-fn an_image_shows_loaders_queue_and_stalls() {
+fn the_timeline_shows_loaders_queue_and_stalls() {
     let dir = TempDir::new().unwrap();
     let text = done(dir.path(), &["--cv", "0"]);
     let lines: Vec<&str> = text.lines().collect();
@@ -106,18 +106,18 @@ fn an_image_shows_loaders_queue_and_stalls() {
             .skip(11 - name.len())
             .collect::<Vec<_>>()
     };
-    // 30 s in 96 columns: 2 s are 6.4 of them.
+    // 30 s in 96 columns: 2 s are 6.4 columns.
     for loader in 1..=7 {
         let bars = row(&format!("loader {loader}"));
         assert_eq!(bars.len(), 96);
-        // It waits for room at most once, in the first round.
+        // A loader waits for a slot at most once, in the first round.
         let (waits, bars): (Vec<char>, Vec<char>) = bars.iter().partition(|it| **it == '·');
         assert!(waits.len() <= 2, "{text}");
         let changes = bars.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert_eq!(changes, 14, "{text}");
     }
     let consumer = row("consumer");
-    assert!(consumer[..6].iter().all(|&it| it == ' '), "nothing comes for 2 s\n{text}");
+    assert!(consumer[..6].iter().all(|&it| it == ' '), "no batch arrives for 2 s\n{text}");
     let starts = consumer.windows(2).filter(|pair| pair[0] == ' ' && pair[1] != ' ').count();
     assert_eq!(starts, 14, "a burst every 2 s\n{text}");
     assert!(row("ready").contains(&'6'), "{text}");
@@ -130,15 +130,15 @@ fn an_image_shows_loaders_queue_and_stalls() {
         "{text}"
     );
     let smooth = done(dir.path(), &["--cv", "0.3"]);
-    assert!(smooth.contains("no regular halts to be seen, and yet the consumer waits"), "{smooth}");
+    assert!(smooth.contains("no regular halts, but the consumer waits"), "{smooth}");
     let enough = done(dir.path(), &["--load-ms", "100"]);
-    assert!(enough.contains("the consumer hardly ever waits"), "{enough}");
+    assert!(enough.contains("the consumer rarely waits"), "{enough}");
     let many = done(dir.path(), &["--loaders", "100", "--seconds", "1"]);
     assert!(many.contains("... and 76 more") && many.contains("0 batches in 1 s"), "{many}");
 }
 
 #[test]
-fn the_animation_is_one_file_that_asks_for_nothing() {
+fn the_animation_is_one_self_contained_file() {
     let dir = TempDir::new().unwrap();
     let stdout = done(dir.path(), &["--html", "loop.html"]);
     assert!(stdout.ends_with("animation: loop.html\n"));
@@ -153,9 +153,9 @@ fn the_animation_is_one_file_that_asks_for_nothing() {
     assert_eq!(data["model"]["workers"].as_array().unwrap().len(), 7);
     assert!(feedwater(dir.path(), &["--html", "no/such/folder.html"]).status.code() == Some(1));
 
-    // Its scripts run: the page counts what the command counted.
+    // Its scripts run: the page's results equal the command's.
     if !Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success()) {
-        eprintln!("skipped: there is no node");
+        eprintln!("skipped: node is missing");
         return;
     }
     let scripts: Vec<&str> =
@@ -167,12 +167,12 @@ fn the_animation_is_one_file_that_asks_for_nothing() {
     let said = String::from_utf8(output.stdout).unwrap();
     let said: Vec<&str> = said.lines().collect();
     assert!(said[0].starts_with("98 batches in 30 s: 3.27 a second."), "{said:?}");
-    // A slider at 228 of 1000 divides the loading time by 3.5; one at 0 by ten.
+    // A slider at 228 of 1000 divides the loading time by 3.5, one at 0 by ten.
     assert!(said[1].starts_with("29") && said[1].contains("by the consumer"), "{said:?}");
     assert_eq!(said[2], "drawn");
 }
 
-/// As much of a document as the page's scripts ask for.
+/// The part of a document that the page's scripts use.
 const DOCUMENT: &str = r#"
 const elements = {};
 let drawn = 0;
@@ -226,7 +226,7 @@ fn absurd_input_is_an_error_that_names_it() {
     }
 }
 
-/// 8 workers on 4 cores that take 10 ms for an image of 100 KB: 400 images/s of the 1000 that the consumer could use.
+/// Writes a report of 8 workers on 4 cores that take 10 ms per image of 100 KB: 400 images/s of the consumer's 1000.
 fn report(dir: &Path) {
     let stage = |name: &str, on, mean, detached| Stage {
         name: name.into(),
@@ -285,11 +285,11 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     close(changed(&quick), 2000.0);
     close(changed(&[&quick[..], &["--resource", "engine=7"]].concat()), 32.0 / 0.012);
     close(changed(&["--scale-stage", "decode=0.5"]), 800.0);
-    // A quarter of a core for each of sixteen loaders; hosts do not share cores.
+    // A quarter of a core for each of sixteen loaders; hosts share no cores.
     close(changed(&["--gpus-per-host", "16", "--hosts", "2"]), 800.0);
     let cluster = ["--hosts", "4", "--gpus-per-host", "8", "--cores", "96", "--workers", "24"];
     close(changed(&cluster), 32.0 * 1000.0);
-    // 1600 MB/s are 16000 images/s for all hosts together, 300 MB/s are 3000 for a host.
+    // 1600 MB/s are 16000 images/s for all hosts together, 300 MB/s are 3000 per host.
     let bounded = on(&[&cluster[..], &["--link-MBps", "1600"]].concat());
     close(number(&bounded["changed"], "images_per_second"), 16_000.0);
     assert_eq!(bounded["changed"]["limits"][0]["limit"], "link");
@@ -297,7 +297,7 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     let small = ["--disk-MBps", "300", "--sample-bytes", "50000"];
     close(changed(&[&cluster[..], &small].concat()), 24_000.0);
 
-    // The bytes are also where explain has them.
+    // explain reports the bytes in another field.
     let dir = TempDir::new().unwrap();
     report(dir.path());
     let mut other: Value =
@@ -315,7 +315,7 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     assert!(text.contains("changed: cores allow 800.0 images/s per GPU"), "{text}");
     assert!(text.contains("; next consumer, 1000.0"), "{text}");
 
-    // What simulate prints is such a report.
+    // The output of simulate is such a report too.
     fs::write(dir.path().join("loop.json"), result(&[]).to_string()).unwrap();
     let more =
         done(dir.path(), &["--from", "loop.json", "--workers", "14", "--prefetch", "14", "--json"]);
@@ -324,7 +324,7 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
 }
 
 #[test]
-fn a_report_that_cannot_be_used_is_an_error_that_names_it() {
+fn an_unusable_report_is_an_error_that_names_it() {
     let dir = TempDir::new().unwrap();
     report(dir.path());
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();

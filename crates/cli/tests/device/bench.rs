@@ -1,4 +1,4 @@
-//! `feedwater bench` as a user calls it, on the CPU and on the simulated GPU, and the scripts of `benches/peers`.
+//! `feedwater bench` on the CPU and on the simulated GPU, and the scripts of `benches/peers`.
 
 use crate::simulated;
 use std::fs;
@@ -27,7 +27,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Ten small images, and `pipeline.toml`, which begins with `head`.
+/// Creates ten small images, and a `pipeline.toml` that begins with `head`.
 fn workplace(head: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -43,7 +43,7 @@ fn bench(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Standard output and its last line as JSON, of a call that ends with `code`.
+/// Returns standard output and its last line as JSON, of a command that exits with `code`.
 fn told(output: &Output, code: i32) -> (String, Value) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -57,7 +57,7 @@ fn cases(result: &Value) -> &[Value] {
 }
 
 fn number(case: &Value, key: &str) -> f64 {
-    case[key].as_f64().unwrap_or_else(|| panic!("{key} is no number: {case}"))
+    case[key].as_f64().unwrap_or_else(|| panic!("{key} is not a number: {case}"))
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_file_is_measured_on_the_cpu_and_the_routes_are_skipped_with_a_reason() {
         assert_eq!(case["result"], "measured");
         assert_eq!((number(case, "epochs"), number(case, "images")), (3.0, 30.0));
         assert_eq!((number(case, "batch"), number(case, "workers")), (4.0, 1.0));
-        assert_eq!(case["outcomes"]["cpu"], 30, "the epoch to warm up is not counted");
+        assert_eq!(case["outcomes"]["cpu"], 30, "the warm-up epoch is not counted");
         let rate = number(case, "images_per_second");
         assert!((rate * number(case, "seconds") - 30.0).abs() < 1e-6);
         let waited = number(case, "consumer_waited");
@@ -96,7 +96,7 @@ fn a_file_is_measured_on_the_cpu_and_the_routes_are_skipped_with_a_reason() {
 }
 
 #[test]
-fn without_a_number_of_epochs_a_case_takes_three_seconds_even_where_an_epoch_is_one_batch() {
+fn without_epochs_a_case_takes_three_seconds_even_with_one_batch_per_epoch() {
     let dir = workplace("");
     let args = ["pipeline.toml", "--device", "cpu", "--batch", "64", "--routes", "cpu", "--json"];
     let (_, result) = told(&bench(dir.path(), &args).output().unwrap(), 0);
@@ -107,7 +107,7 @@ fn without_a_number_of_epochs_a_case_takes_three_seconds_even_where_an_epoch_is_
 }
 
 #[test]
-fn the_sets_are_made_once_with_pipeline_files_beside_them() {
+fn the_sets_are_generated_once_with_pipeline_files_beside_them() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["--images", "16", "--device", "cpu", "--routes", "cpu", "--epochs", "1", "--json"];
     let (_, result) = told(&bench(dir.path(), &args).output().unwrap(), 0);
@@ -140,11 +140,11 @@ fn the_sets_are_made_once_with_pipeline_files_beside_them() {
     let file = cache.join("synth-16.toml");
     let run =
         Command::new(PROGRAM).arg("run").arg(file).args(["--device", "cpu"]).output().unwrap();
-    assert!(run.status.success(), "the pipeline files are for the other commands too");
+    assert!(run.status.success(), "the pipeline files work with other commands too");
 }
 
 #[test]
-fn a_case_that_fails_is_told_with_its_reason_and_the_others_go_on() {
+fn a_failed_case_is_reported_with_its_reason_and_the_others_continue() {
     let dir = workplace("");
     let bad = dir.path().join("data/class001/0000004.jpg");
     let whole = fs::read(&bad).unwrap();
@@ -162,7 +162,7 @@ fn a_case_that_fails_is_told_with_its_reason_and_the_others_go_on() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_misuse_and_what_cannot_be_measured_is_failure() {
+fn wrong_arguments_are_usage_errors_and_unmeasurable_cases_are_failures() {
     let dir = workplace("");
     for (args, code) in [
         (&["pipeline.toml", "--routes", "wires"][..], 2),
@@ -180,7 +180,7 @@ fn what_cannot_be_asked_for_is_misuse_and_what_cannot_be_measured_is_failure() {
     let output = bench(dir.path(), &["wrong.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 
-    // Before images are made for nothing.
+    // The error comes before any images are generated.
     let mut command = bench(dir.path(), &["--device", "gpu"]);
     let output = command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -188,7 +188,7 @@ fn what_cannot_be_asked_for_is_misuse_and_what_cannot_be_measured_is_failure() {
 }
 
 #[test]
-fn on_a_gpu_a_route_that_the_file_forbids_is_skipped_and_memory_is_told() {
+fn on_a_gpu_a_route_missing_from_the_file_is_skipped_and_memory_is_reported() {
     let dir = workplace("[decode]\nroutes = [\"host\", \"cpu\"]\n");
     let libraries = simulated::exclusive().directory().to_path_buf();
     let args = [
@@ -211,8 +211,12 @@ fn on_a_gpu_a_route_that_the_file_forbids_is_skipped_and_memory_is_told() {
     let (stdout, result) = told(&output, 0);
     assert_eq!((&result["measured"], &result["skipped"]), (&2.into(), &1.into()));
     let [hardware, alone, balanced] = cases(&result) else { panic!("{result}") };
-    assert_eq!(hardware["reason"], "decode.routes leaves hardware out");
-    assert!(stdout.contains("skipped   decode.routes leaves hardware out: hardware"), "{stdout}");
+    assert_eq!(hardware["reason"], "decode.routes does not include nvjpeg-hardware");
+    assert!(
+        stdout
+            .contains("skipped   decode.routes does not include nvjpeg-hardware: nvjpeg-hardware"),
+        "{stdout}"
+    );
     for case in [alone, balanced] {
         assert!(case["device"].as_str().unwrap().starts_with("gpu 0"), "{case}");
         assert_eq!(number(case, "images"), 20.0);
@@ -228,7 +232,7 @@ fn on_a_gpu_a_route_that_the_file_forbids_is_skipped_and_memory_is_told() {
 }
 
 #[test]
-fn the_scripts_of_the_peers_parse_and_name_a_peer_that_is_not_there() {
+fn the_peer_scripts_parse_and_name_a_missing_peer() {
     let scripts = crate::repository().join("benches/peers");
     let python = |args: &[&str]| {
         let mut command = Command::new("python3");
@@ -237,7 +241,7 @@ fn the_scripts_of_the_peers_parse_and_name_a_peer_that_is_not_there() {
     };
     let current = "import sys; sys.exit(sys.version_info < (3, 9))";
     if !python(&["-c", current]).is_ok_and(|it| it.status.success()) {
-        eprintln!("skipped: there is no python3, or it is older than 3.9");
+        eprintln!("skipped: python3 is missing or older than 3.9");
         return;
     }
     let files = fs::read_dir(&scripts).unwrap().map(|entry| entry.unwrap().path());
@@ -250,7 +254,7 @@ fn the_scripts_of_the_peers_parse_and_name_a_peer_that_is_not_there() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    // feedwater against a peer that cannot be imported, whatever is installed.
+    // feedwater against a peer that cannot be imported, even if it is installed.
     let dir = workplace("");
     let (data, json) = (dir.path().join("data"), dir.path().join("result.json"));
     let modules = dir.path().join("modules");

@@ -1,5 +1,4 @@
-//! `feedwater bench-ops` on the simulated GPU: which kernels run, what they make, and what is left of them. Its times stand for
-//! nothing.
+//! `feedwater bench-ops` on the simulated GPU: launched kernels, their output and leftovers. Its times mean nothing.
 
 use crate::simulated;
 use std::fs;
@@ -24,7 +23,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// A crop in the middle of what is resized, so that the resizing is wanted in part only; floats are flipped and cropped.
+/// A center crop after a resize, so that only part of the resized image is needed; then a flip and a crop of floats.
 const EVALUATION: &str = r#"
 [[chain]]
 op = "resize"
@@ -48,7 +47,7 @@ width = 20
 height = 16
 "#;
 
-/// Images of 80x60 or 60x80 by turns, and `pipeline.toml`, which ends with `chain`.
+/// Creates images of alternately 80x60 and 60x80, and a `pipeline.toml` that ends with `chain`.
 fn workplace(images: u64, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (class, (width, height)) in [(80, 60), (60, 80)].into_iter().enumerate() {
@@ -78,12 +77,12 @@ fn bench_ops(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output 
         .unwrap()
 }
 
-/// What the machine counted.
+/// Returns the counters of the simulated machine.
 fn counts(dir: &Path) -> Value {
     serde_json::from_slice(&fs::read(dir.join("counts.json")).unwrap()).unwrap()
 }
 
-/// The result as JSON, and what the machine counted.
+/// Returns the result as JSON, and the counters of the simulated machine.
 fn measured(dir: &Path, args: &[&str]) -> (Value, Value) {
     let args: Vec<&str> = ["--json", "--device", "gpu"].iter().chain(args).copied().collect();
     let output = bench_ops(dir, &args, &[]);
@@ -104,15 +103,15 @@ fn names(rows: &[Value]) -> Vec<&str> {
     rows.iter().map(|it| it["name"].as_str().unwrap()).collect()
 }
 
-/// All launches of the kernels.
+/// Returns the total number of kernel launches.
 fn launched(result: &Value) -> u64 {
     kernels(result).iter().map(|it| it["launched"].as_u64().unwrap()).sum()
 }
 
 #[test]
-fn every_operator_is_a_kernel_of_its_own_with_the_cpus_pixels() {
+fn every_operator_is_a_separate_kernel_with_the_cpus_pixels() {
     let dir = workplace(10, TRAINING);
-    // Without routes nothing but the kernels is launched.
+    // Without routes only the kernels are launched.
     let routes = format!("[decode]\nroutes = [\"cpu\"]\n{TRAINING}");
     fs::write(
         dir.path().join("pipeline.toml"),
@@ -130,8 +129,8 @@ fn every_operator_is_a_kernel_of_its_own_with_the_cpus_pixels() {
     assert_eq!(names(kernels(&result)), expected);
     for row in kernels(&result) {
         assert_eq!((number(row, "images"), number(row, "equal")), (10.0, 10.0), "{row}");
-        assert_eq!(number(row, "launches"), 1.0, "all leave with one size: {row}");
-        // Once to compare, then at least three times ten.
+        assert_eq!(number(row, "launches"), 1.0, "all outputs have one size: {row}");
+        // One launch to compare, then at least three times ten.
         assert!(number(row, "launched") >= 31.0 && number(row, "launched") % 10.0 == 1.0, "{row}");
         assert!(number(row, "seconds") > 0.0, "{row}");
         let per_megapixel = number(row, "seconds_per_megapixel");
@@ -148,12 +147,15 @@ fn every_operator_is_a_kernel_of_its_own_with_the_cpus_pixels() {
     assert_eq!(result["device"]["name"], "Simulated device");
     assert!(result["gpu"].as_str().unwrap().starts_with("0: Simulated device, compute"));
     for route in result["device"]["routes"].as_array().unwrap() {
-        assert!(route["reason"].as_str().unwrap().starts_with("decode.routes leaves"), "{route}");
+        assert!(
+            route["reason"].as_str().unwrap().starts_with("decode.routes does not include"),
+            "{route}"
+        );
     }
 }
 
 #[test]
-fn windows_of_an_output_floats_and_many_sizes_have_the_cpus_pixels_too() {
+fn partial_outputs_floats_and_many_sizes_have_the_cpus_pixels_too() {
     let dir = workplace(80, EVALUATION);
     let (result, counts) = measured(dir.path(), &["--samples", "70"]);
     let rows = kernels(&result);
@@ -170,14 +172,14 @@ fn windows_of_an_output_floats_and_many_sizes_have_the_cpus_pixels_too() {
     for row in rows {
         assert_eq!((number(row, "images"), number(row, "equal")), (70.0, 70.0), "{row}");
     }
-    // Groups of 32, 32 and 6; where one operator gives windows of several sizes, more.
+    // Groups of 32, 32 and 6; more if an operator outputs windows of several sizes.
     assert_eq!(number(&rows[6], "launches"), 3.0);
     assert!(counts["launches"].as_u64().unwrap() > launched(&result), "the routes launch as well");
     assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");
 }
 
 #[test]
-fn routes_of_decoding_are_timed_by_the_device() {
+fn decode_routes_are_timed_by_the_device() {
     let dir = workplace(10, TRAINING);
     let (result, counts) = measured(dir.path(), &[]);
     let routes = result["device"]["routes"].as_array().unwrap();
@@ -223,7 +225,7 @@ fn the_table_names_the_device_and_every_kernel() {
 }
 
 #[test]
-fn what_the_device_lacks_is_a_line_and_where_it_is_asked_for_an_error() {
+fn a_missing_device_part_is_a_line_or_an_error_if_required() {
     let dir = workplace(4, TRAINING);
     let nowhere = [("FEEDWATER_LIBNVRTC", "/nowhere/libnvrtc.so")];
     let output = bench_ops(dir.path(), &["--json"], &nowhere);
@@ -240,7 +242,7 @@ fn what_the_device_lacks_is_a_line_and_where_it_is_asked_for_an_error() {
 }
 
 #[test]
-fn a_device_that_fails_costs_its_part_and_leaves_nothing() {
+fn a_failing_device_loses_only_its_results_and_leaves_nothing() {
     let dir = workplace(4, TRAINING);
     for failure in [
         "cuMemHostAlloc 1 2",

@@ -9,7 +9,7 @@ mod simulated;
 
 use std::path::PathBuf;
 
-/// The root of the repository, where scripts are.
+/// Root of the repository, where the scripts are.
 fn repository() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,5 +1,5 @@
-//! The self-test's checks of a GPU, against the simulated machine with an nvJPEG that decodes as libjpeg-turbo does, a
-//! little differently, and wrongly: the first two pass, and the others are found.
+//! The self-test's GPU checks on a simulated machine whose nvJPEG decodes exactly like libjpeg-turbo, slightly differently, or
+//! wrongly. The first two must pass; wrong decoders must be detected.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -16,7 +16,7 @@ const SUCCESS: i32 = 0;
 const BAD_JPEG: i32 = 3;
 const NOT_SUPPORTED: i32 = 4;
 
-/// Decodes a window as libjpeg-turbo does, `shift` columns to the left of where it should be; returns the pixels.
+/// Decodes a window like libjpeg-turbo, shifted left by `shift` columns, and returns the pixels.
 unsafe fn libjpeg<'a>(
     bytes: *const u8,
     count: usize,
@@ -43,7 +43,7 @@ unsafe fn libjpeg<'a>(
     Some(rgb)
 }
 
-/// A decoder of this name that changes the pixels by `change`, after a shift.
+/// Defines a decoder that shifts the window and changes the pixels by `change`.
 macro_rules! decoder {
     ($name:ident, $shift:expr, $change:expr) => {
         unsafe extern "C" fn $name(
@@ -67,7 +67,7 @@ macro_rules! decoder {
     };
 }
 
-/// Moves a byte by so many levels, to the side where there is room.
+/// Changes a byte by `levels`, upwards unless it would overflow.
 fn stray(byte: &mut u8, levels: u8) {
     *byte = if *byte < 128 { *byte + levels } else { *byte - levels };
 }
@@ -82,7 +82,7 @@ decoder!(a_level_everywhere, 0, |rgb| rgb.iter_mut().for_each(|it| stray(it, 1))
 decoder!(a_column_off, 1, |_| ());
 decoder!(rolled_by_a_pixel, 0, |rgb| rgb.rotate_right(3));
 
-/// As libjpeg-turbo, but what is reduced is the mean of the pixels that stand for one.
+/// Decodes like libjpeg-turbo, but downscales by averaging pixels.
 unsafe extern "C" fn means(
     bytes: *const u8,
     count: usize,
@@ -154,7 +154,7 @@ fn is_of(check: &Check, route: &str) -> bool {
 
 fn detail<'a>(checks: &'a [Check], name: &str) -> &'a str {
     let check = checks.iter().find(|check| check.name == name);
-    &check.unwrap_or_else(|| panic!("{name} is not there")).detail
+    &check.unwrap_or_else(|| panic!("{name} is missing")).detail
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
             let words = detail(&checks, &format!("gpu/decode/route={route}/{sort}"));
             assert!(words.contains("within 0 levels of the CPU"), "{route} {sort}: {words}");
             let left = sort == "progressive" && ["nvjpeg-hardware", "nvjpeg-gpu"].contains(&route);
-            assert_eq!(words.contains("so made on the CPU"), left, "{route} {sort}: {words}");
+            assert_eq!(words.contains("decoded on the CPU"), left, "{route} {sort}: {words}");
         }
         for sort in ["odd", "damaged"] {
             detail(&checks, &format!("gpu/files/route={route}/{sort}"));
@@ -201,16 +201,16 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
         detail(&checks, &format!("gpu/{name}"));
     }
     let words = detail(&checks, "gpu/operator/resize");
-    assert!(words.ends_with("with tiles and without") && !words.contains("in 0 of"), "{words}");
+    assert!(words.ends_with("with and without tiles") && !words.contains("in 0 of"), "{words}");
     let words = detail(&checks, "gpu/hazard/by-hand");
     assert!(words.contains("ahead of their stream in 20 of 20 rounds"), "{words}");
-    assert!(detail(&checks, "gpu/hazard/loader").contains("have the same bits"));
+    assert!(detail(&checks, "gpu/hazard/loader").contains("are unchanged"));
     drop(machine);
 }
 
-/// Engines that keep the stream's order, and a machine without engines, are told apart.
+/// Engines that keep the stream order are distinguished from a machine without engines.
 #[test]
-fn what_the_engines_do_is_told_and_their_absence_is_no_failure() {
+fn the_engines_behaviour_is_reported_and_their_absence_is_no_failure() {
     let machine = machine(Schedule::Random(3));
     machine.hopper(false);
     let checks = hazard::checks(&found());
@@ -228,17 +228,18 @@ fn what_the_engines_do_is_told_and_their_absence_is_no_failure() {
     }
 }
 
-/// A decoder that is wrong on one route is found there and nowhere else.
+/// An error on one route must be detected on that route only.
 #[test]
-fn a_route_that_strays_is_the_one_that_is_found() {
+fn only_the_wrong_route_fails() {
     let machine = machine(Schedule::Random(5));
     for backend in Backend::ALL {
         machine.stray(backend, 9);
         let gpu = found();
         let alone = files::on_gpu(&gpu).flatten().filter(|it| it.name.contains("/route="));
         for check in decoding(&gpu).into_iter().chain(alone) {
-            // What the route leaves to the CPU is right.
-            let strays = is_of(&check, backend.name()) && !check.detail.contains("made on the CPU");
+            // Images that the route leaves to the CPU are correct.
+            let strays =
+                is_of(&check, backend.name()) && !check.detail.contains("decoded on the CPU");
             let expected = if strays { Outcome::Fail } else { Outcome::Pass };
             assert_eq!(check.result, expected, "{}: {}", check.name, check.detail);
         }
@@ -246,9 +247,9 @@ fn a_route_that_strays_is_the_one_that_is_found() {
     }
 }
 
-/// An nvJPEG that keeps silent about broken files gives what it has: none of them may get there.
+/// An nvJPEG that accepts broken files without an error: none of them may reach it.
 #[test]
-fn damaged_files_have_their_faults_where_nvjpeg_takes_everything() {
+fn damaged_files_are_errors_even_if_nvjpeg_accepts_everything() {
     let machine = machine(Schedule::Random(6));
     machine.lenient(true);
     let checks: Vec<_> = files::on_gpu(&found()).flatten().collect();
@@ -259,7 +260,7 @@ fn damaged_files_have_their_faults_where_nvjpeg_takes_everything() {
 }
 
 #[test]
-fn what_is_within_the_tolerance_passes_and_what_is_not_is_found() {
+fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
     let machine = machine(Schedule::Random(3));
     let decoders: [(Decode, Outcome, &str); 6] = [
         (exact, Outcome::Pass, "within 0 levels of the CPU (4 allowed), 0.000 on average"),
@@ -267,16 +268,16 @@ fn what_is_within_the_tolerance_passes_and_what_is_not_is_found() {
         (
             five_levels_once,
             Outcome::Fail,
-            "window 203x149+0+0: differs by up to 5 levels, 4 are allowed",
+            "window 203x149+0+0: differs by up to 5 levels (4 allowed)",
         ),
-        (a_level_everywhere, Outcome::Fail, "differs by 1.000 levels on average, 0.5 are allowed"),
+        (a_level_everywhere, Outcome::Fail, "differs by 1.000 levels on average (0.5 allowed)"),
         (a_column_off, Outcome::Fail, ": differs by up to "),
-        (unable, Outcome::Fail, "went by cpu (nvJPEG refused it: not supported)"),
+        (unable, Outcome::Fail, "was decoded by cpu (nvJPEG refused it: not supported)"),
     ];
     for (decoder, outcome, words) in decoders {
         machine.set_decoder(Some(decoder));
         for Check { name, result, detail } in decoding(&found()) {
-            let exact = name.contains("=cpu/") || detail.contains("so made on the CPU");
+            let exact = name.contains("=cpu/") || detail.contains("decoded on the CPU");
             if exact || name.ends_with("prescale") {
                 continue;
             }
@@ -286,10 +287,10 @@ fn what_is_within_the_tolerance_passes_and_what_is_not_is_found() {
     }
 }
 
-/// What the engines do when they reduce is not documented: a mean of pixels is within the bound, and an image that is
-/// off by a column is not.
+/// The engines' downscaling method is not documented: an average of pixels is within the bound, and an image that is off by one
+/// column is not.
 #[test]
-fn a_reduction_may_be_made_in_another_way_but_not_of_other_pixels() {
+fn downscaling_may_use_another_method_but_not_other_pixels() {
     let machine = machine(Schedule::Random(4));
     for (decoder, outcome) in [
         (means as Decode, Outcome::Pass),

@@ -1,5 +1,5 @@
-//! The built program on a GPU, which is the simulated one: a driver, a run-time compiler and an nvJPEG that stand
-//! for the API and the order of events, and an nvJPEG that gives a pattern instead of an image.
+//! The built program on the simulated GPU: a driver, a run-time compiler and an nvJPEG that simulate the API and the order of
+//! events. The nvJPEG returns a pattern instead of an image.
 
 use crate::simulated;
 use std::fs;
@@ -26,7 +26,7 @@ fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output
         .unwrap()
 }
 
-/// The last line of standard output of a call that ends with `code`, as JSON.
+/// Returns the last line of standard output as JSON, of a command that exits with `code`.
 fn json(output: &Output, code: i32) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -34,14 +34,14 @@ fn json(output: &Output, code: i32) -> Value {
     serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
 }
 
-/// Name and result of every check, and what it says.
+/// Returns name, result and detail of every check.
 fn checks(result: &Value) -> Vec<(String, String, String)> {
     let all = result["checks"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     all.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["detail"]))).collect()
 }
 
-/// A pipeline that needs one kernel, and the images for it.
+/// Creates a pipeline that needs one kernel, and its images.
 fn workplace(chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -68,7 +68,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// The chain of a check of `gpu/operator/normalize`, which has one kernel as long as nothing is chosen.
+/// Chain of a check of `gpu/operator/normalize`, which has one kernel if no option is set.
 const NORMALIZE: &str = r#"
 tune = false
 [decode]
@@ -84,7 +84,7 @@ height = 29
 "#;
 
 #[test]
-fn kernels_pass_bit_for_bit_and_a_pattern_is_no_image() {
+fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let dir = workplace(NORMALIZE);
     let args = ["selftest", "--require-gpu", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[]), 1);
@@ -93,16 +93,16 @@ fn kernels_pass_bit_for_bit_and_a_pattern_is_no_image() {
     let others = ["device", "compiler", "divisions"].map(|name| format!("gpu/{name}"));
     let chains = ["training", "evaluation", "composed-1"].map(|name| format!("gpu/chain/{name}"));
     for name in operators.chain(others).chain(chains) {
-        assert!(all.iter().any(|check| check.0 == name), "{name} is not there");
+        assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
     }
-    // Everything but decoding is well, and decoding is seen not to be.
+    // Everything but decoding passes, and decoding fails.
     for (name, result, detail) in &all {
         let by_any_route = is_balanced(name);
         assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
         assert!(result == "pass" || detail.contains("levels"), "{name}: {detail}");
     }
     assert_eq!(result["failed"], all.iter().filter(|check| check.1 == "fail").count());
-    // A rate for each route, and for all together.
+    // A throughput for each route, and for all together.
     let rates = result["throughput"].as_array().unwrap();
     let routes: Vec<_> = rates.iter().map(|rate| rate["route"].as_str().unwrap()).collect();
     assert_eq!(routes, ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu", "balanced"]);
@@ -112,7 +112,7 @@ fn kernels_pass_bit_for_bit_and_a_pattern_is_no_image() {
         assert!(images > 0.0 && (rate * seconds - images).abs() < 1.0, "{rates:?}");
     }
 
-    // The same again, with one kernel that a compiler has got wrong: that one is found.
+    // Run again with one miscompiled kernel, which must be detected.
     let broken = dir.path().join("broken");
     let compiler = dir.path().join("wrong-compiler");
     let text = r#"#!/bin/sh
@@ -147,20 +147,20 @@ exec c++ "$@"
     assert!(failed[0].2.contains("as f32 nchw: byte 0 (sample 0) is "), "{failed:?}");
 }
 
-/// Whether a check compares what nvJPEG has decoded with the image.
+/// Whether a check compares nvJPEG's output with the image.
 fn shows_a_pattern(name: &str) -> bool {
-    // What a route leaves to the CPU, and what does not look at pixels, is well all the same.
-    let well = ["route=cpu/", "route=hardware/progressive", "route=cuda/progressive"];
+    // Checks of images that a route leaves to the CPU, or that ignore pixels, pass anyway.
+    let well = ["route=cpu/", "route=nvjpeg-hardware/progressive", "route=nvjpeg-gpu/progressive"];
     ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
         && !well.iter().any(|it| name.contains(it))
 }
 
-/// Whether a check does so with images of which the loader chooses the route, which may be the CPU's.
+/// Whether such a check lets the loader choose the route, possibly the CPU.
 fn is_balanced(name: &str) -> bool {
     ["gpu/policy/skip", "gpu/policy/substitute", "gpu/two-at-once"].contains(&name)
 }
 
-/// How many samples a route has decoded, whichever.
+/// Number of samples decoded on the device.
 fn decoded(result: &Value) -> u64 {
     let count = |route: &str| result["outcomes"][route].as_u64().unwrap();
     ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"].map(count).iter().sum()
@@ -178,7 +178,7 @@ fn run_names_the_device_and_its_memory() {
     assert_eq!(result["cpu_fallback"], serde_json::json!({}));
     let [predicted, peak] =
         ["predicted", "peak"].map(|it| result[format!("device_bytes_{it}")].as_u64().unwrap());
-    // nvJPEG may leave some of its rows unused.
+    // nvJPEG may leave part of its rows unused.
     assert!(peak > 10 * 3 * 80 * 60 && peak <= predicted, "{result}");
 
     let plan = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
@@ -187,7 +187,7 @@ fn run_names_the_device_and_its_memory() {
 }
 
 #[test]
-fn auto_takes_the_gpu_and_demo_runs_on_it() {
+fn auto_uses_the_gpu_and_demo_runs_on_it() {
     let dir = tempfile::tempdir().unwrap();
     let cache = dir.path().join("cache");
     let args = ["demo", "--images", "6", "--json"];
@@ -199,7 +199,7 @@ fn auto_takes_the_gpu_and_demo_runs_on_it() {
 }
 
 #[test]
-fn a_dump_of_the_gpu_is_that_of_the_cpu() {
+fn a_dump_on_the_gpu_equals_that_on_the_cpu() {
     let dir = workplace(&format!("[decode]\nplacement = \"cpu\"\n{TRAINING}"));
     for device in ["cpu", "gpu"] {
         let args = [
@@ -221,7 +221,7 @@ fn a_dump_of_the_gpu_is_that_of_the_cpu() {
     }
 }
 
-/// The message of a call on a machine without a driver that must end with `code`.
+/// Runs a command that must fail with `code` on a machine without a driver, and returns its output.
 fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     let nowhere = dir.join("no-driver.so");
     let cache = dir.join("cache");
@@ -236,7 +236,7 @@ fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
 const MISSING: &str = "the CUDA driver (libcuda.so.1) is not available";
 
 #[test]
-fn a_gpu_that_is_not_there_is_a_failure_where_it_is_asked_for() {
+fn a_missing_gpu_is_an_error_if_required() {
     let dir = workplace(TRAINING);
     for args in [
         &["run", "pipeline.toml", "--device", "gpu"][..],
@@ -248,7 +248,7 @@ fn a_gpu_that_is_not_there_is_a_failure_where_it_is_asked_for() {
         assert!(stderr.contains("no-driver.so") && stderr.lines().count() == 1, "{stderr}");
         assert_eq!(stdout, "", "{args:?} does nothing before");
     }
-    assert!(!dir.path().join("cache").exists(), "no images are made for nothing");
+    assert!(!dir.path().join("cache").exists(), "no images are generated");
 
     let (stdout, _) = without_gpu(dir.path(), &["run", "pipeline.toml"], 0);
     let line = format!("device    cpu ({MISSING}, see feedwater doctor)");
@@ -256,7 +256,7 @@ fn a_gpu_that_is_not_there_is_a_failure_where_it_is_asked_for() {
 }
 
 #[test]
-fn selftest_requires_a_gpu_only_where_it_is_told_to() {
+fn selftest_requires_a_gpu_only_with_the_option() {
     let dir = tempfile::tempdir().unwrap();
     for (args, outcome, code) in [
         (&["selftest", "--json"][..], "skip", 0),
@@ -287,7 +287,7 @@ fn plan_shows_the_gpu_of_another_machine() {
     let there = String::from_utf8(feedwater(dir.path(), &args, &[]).stdout).unwrap();
     let [plan, there] = [here, there].map(|text| {
         let mut plan: Value = serde_json::from_str(&text).unwrap();
-        // The memory that the machine has left changes from moment to moment.
+        // The available memory of the machine changes from moment to moment.
         assert!(plan.as_object_mut().unwrap().remove("available").is_some());
         plan
     });
@@ -295,7 +295,7 @@ fn plan_shows_the_gpu_of_another_machine() {
     assert_eq!(plan["device"]["kernel"], KERNEL);
     assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
 
-    // The text is the whole kernel, whatever this machine has and whatever `--device` says.
+    // The text is the whole kernel, on any machine and with any `--device`.
     for device in ["auto", "cpu"] {
         let args = ["plan", "pipeline.toml", "--cuda", "--device", device];
         let (text, _) = without_gpu(dir.path(), &args, 0);
@@ -315,7 +315,7 @@ fn plan_shows_the_gpu_of_another_machine() {
     assert!(plan["device"].is_null());
 }
 
-/// In the order in which a user who begins would paste them: `synth` makes what the pipeline file reads.
+/// In the order of a new user: `synth` generates what the pipeline file reads.
 #[test]
 fn every_example_of_the_help_works_when_pasted() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! What `dump` writes.
+//! Output files of `dump`.
 
 use super::*;
 
-/// The dictionary and the data of a version 1.0 `.npy` file.
+/// Returns the dictionary and the data of a version 1.0 `.npy` file.
 fn npy(path: &Path) -> (String, Vec<u8>) {
     let bytes = fs::read(path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
@@ -60,12 +60,12 @@ fn dump_writes_tensor_samples_and_sheet() {
         fs::File::open(path.join("one/sheet.png")).unwrap(),
     ));
     let info = sheet.read_info().unwrap();
-    // Two rows of two, with gaps of eight pixels, captions of sixteen characters and 25 rows.
+    // Two rows of two images, with gaps of 8 pixels, captions of sixteen characters and 25 pixel rows.
     assert_eq!((info.info().width, info.info().height), (2 * (95 + 8) + 8, 2 * (24 + 25 + 8) + 8));
 }
 
 #[test]
-fn dump_of_another_epoch_is_another_order_of_the_same_set() {
+fn dump_of_another_epoch_reorders_the_same_set() {
     let dir = workplace();
     let order = |epoch: &str| {
         let args = [
@@ -116,7 +116,7 @@ fn dump_writes_each_element_type() {
             head,
             format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (4, 6, 8, 3), }}")
         );
-        // Bytes are exact in every type.
+        // Bytes are exact in every element type.
         let values: Vec<u8> = match descr {
             "<f2" => data
                 .as_chunks()

@@ -1,4 +1,4 @@
-//! Signals: what was done is told, outputs are complete or absent, and nothing that was started stays.
+//! Signals: progress is reported, output files are complete or absent, and no started process stays.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
-/// Longer than any of this takes on the slowest machine; only a test that hangs waits for it.
+/// Timeout that only a hanging test reaches.
 const FOR_EVER: Duration = Duration::from_secs(300);
 
 fn start(dir: &Path, args: &[&str]) -> Child {
@@ -30,7 +30,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Exit code, standard output and standard error of a command that was told to end.
+/// Returns the exit code, standard output and standard error of a command that was told to end.
 fn ended(mut child: Child) -> (Option<i32>, String, String) {
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -44,13 +44,13 @@ fn ended(mut child: Child) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Whether a process is neither gone nor a zombie that nobody waits for.
+/// Whether a process is neither gone nor an unreaped zombie.
 fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
 
-/// Epochs without end, once the loader has begun.
+/// Starts a run with endless epochs and waits until the loader has begun.
 fn endless_run(dir: &Path, more: &[&str]) -> Child {
     let args = ["run", "pipeline.toml", "--epochs", "4000000000", "--metrics", "127.0.0.1:0"];
     let mut child = start(dir, &[&args[..], more].concat());
@@ -63,7 +63,7 @@ fn endless_run(dir: &Path, more: &[&str]) -> Child {
 }
 
 #[test]
-fn a_run_that_is_interrupted_reports_what_it_did_and_writes_its_files() {
+fn an_interrupted_run_reports_its_progress_and_writes_its_files() {
     let dir = workplace();
     for (signal, name, code) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
         let files = ["--trace", "trace.json", "--profile", "profile.json", "--json"];
@@ -103,7 +103,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
 }
 
 #[test]
-fn what_is_written_when_a_signal_comes_is_whole_or_absent() {
+fn files_being_written_at_a_signal_are_complete_or_absent() {
     let dir = tempfile::tempdir().unwrap();
     let child = start(dir.path(), &["synth", "set", "--images", "1000000", "--classes", "1"]);
     let folder = dir.path().join("set/class000");
@@ -122,12 +122,12 @@ fn what_is_written_when_a_signal_comes_is_whole_or_absent() {
     }
 }
 
-/// The first line that a command's shell has written, and those of what it started.
+/// Shell commands that start another process and write both process ids to files.
 const STARTS_ANOTHER: &str =
     "sleep 1000 & echo $! > grandchild.new; echo $$ > child; mv grandchild.new grandchild";
 
 #[test]
-fn a_consumer_that_reads_nothing_does_not_hold_up_explain_and_leaves_no_process() {
+fn a_consumer_that_reads_nothing_does_not_block_explain_and_leaves_no_process() {
     let dir = workplace();
     let consumer = format!("{STARTS_ANOTHER}; sleep 1000");
     let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
@@ -142,7 +142,7 @@ fn a_consumer_that_reads_nothing_does_not_hold_up_explain_and_leaves_no_process(
 #[test]
 fn a_consumer_that_never_ends_is_ended_after_the_measurement() {
     let dir = workplace();
-    // Reads all, and goes on when its input has ended; it does not mind SIGTERM.
+    // A consumer that reads everything, keeps running after its input ends and ignores SIGTERM.
     let consumer = format!("trap '' TERM; {STARTS_ANOTHER}; cat > /dev/null; sleep 1000");
     let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
     done(dir.path(), &args);
@@ -153,7 +153,7 @@ fn a_consumer_that_never_ends_is_ended_after_the_measurement() {
 }
 
 #[test]
-fn explain_that_is_interrupted_ends_its_consumer() {
+fn an_interrupted_explain_ends_its_consumer() {
     let dir = workplace();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let consumer = format!("{STARTS_ANOTHER}; exec cat > /dev/null");
@@ -172,7 +172,7 @@ fn explain_that_is_interrupted_ends_its_consumer() {
     }
 }
 
-/// A server that never answers: nothing to report, and nothing that could be asked to end.
+/// A server that never answers: nothing to report, and no loader to stop.
 #[test]
 fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

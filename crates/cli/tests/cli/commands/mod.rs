@@ -1,4 +1,4 @@
-//! The built program, as a user or another tool calls it.
+//! Every command of the built program.
 
 mod dump;
 mod interrupt;
@@ -30,7 +30,7 @@ const COMMANDS: [&str; 13] = [
 
 const NO_SIMD: &str = "warning: libjpeg is without SIMD";
 
-/// Runs the program in `dir`, on the CPU alone whatever the machine has.
+/// Runs the program in `dir`, on the CPU even if the machine has a GPU.
 fn feedwater(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .args(args)
@@ -44,24 +44,24 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Standard output of a call that must succeed.
+/// Runs a command that must succeed and returns its standard output.
 fn done(dir: &Path, args: &[&str]) -> String {
     let output = feedwater(dir, args);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
-    // A build without the assembler says so.
+    // A build without the assembler prints a warning.
     let stderr: Vec<_> = stderr.lines().filter(|line| !line.starts_with(NO_SIMD)).collect();
-    assert_eq!(stderr, [""; 0], "{args:?} is quiet where there is no terminal");
+    assert_eq!(stderr, [""; 0], "{args:?} writes nothing to standard error without a terminal");
     text(&output.stdout)
 }
 
-/// The last line of standard output of a call that must succeed, as JSON.
+/// Runs a command that must succeed and returns the last line of standard output as JSON.
 fn json(dir: &Path, args: &[&str]) -> Value {
     let stdout = done(dir, args);
     serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
 }
 
-/// The message of a call that must end with `code`.
+/// Runs a command that must fail with `code` and returns the message.
 fn refused(dir: &Path, args: &[&str], code: i32) -> String {
     let output = feedwater(dir, args);
     let stderr = text(&output.stderr);
@@ -86,7 +86,7 @@ std = [0.229, 0.224, 0.225]
 const PIPELINE: &str =
     "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nseed = 5\n";
 
-/// Ten small images in three classes, and `pipeline.toml`.
+/// Creates ten small images in three classes, and `pipeline.toml`.
 fn workplace() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -101,7 +101,7 @@ fn write(dir: &TempDir, name: &str, text: &str) {
 }
 
 #[test]
-fn every_command_helps_with_an_example() {
+fn every_help_text_has_an_example() {
     let dir = tempfile::tempdir().unwrap();
     for command in COMMANDS {
         let help = done(dir.path(), &[command, "--help"]);
@@ -138,7 +138,7 @@ fn misuse_ends_with_2_and_failure_with_1() {
 }
 
 #[test]
-fn what_a_source_leaves_out_is_named_by_plan_and_run() {
+fn plan_and_run_print_what_the_source_skips() {
     let dir = workplace();
     let classes: Vec<_> = fs::read_dir(dir.path().join("data")).unwrap().flatten().collect();
     let class = classes.iter().find(|it| it.path().is_dir()).unwrap().path();
@@ -155,7 +155,7 @@ fn what_a_source_leaves_out_is_named_by_plan_and_run() {
 }
 
 #[test]
-fn a_sample_that_stops_a_run_names_the_setting_and_the_command_that_help() {
+fn an_error_that_stops_a_run_names_the_setting_and_the_command_that_help() {
     let dir = workplace();
     let classes: Vec<_> = fs::read_dir(dir.path().join("data")).unwrap().flatten().collect();
     let class = classes.iter().find(|it| it.path().is_dir()).unwrap().path();
@@ -167,13 +167,13 @@ fn a_sample_that_stops_a_run_names_the_setting_and_the_command_that_help() {
 }
 
 #[test]
-fn a_pipeline_file_that_has_no_end_is_refused_at_once() {
+fn an_endless_pipeline_file_is_an_error_at_once() {
     let words = refused(Path::new("/"), &["run", "/dev/zero"], 1);
     assert!(words.contains("/dev/zero: not a regular file"), "{words}");
 }
 
 #[test]
-fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
+fn a_wrong_pipeline_file_is_a_usage_error_that_names_the_key() {
     let dir = workplace();
     for (text, words) in [
         (
@@ -187,7 +187,7 @@ fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
         (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: must be"),
         (CHAIN.to_string(), "source: is missing"),
         ("[source".to_string(), "unclosed table"),
-        // The source is there, but no chain makes images of one size.
+        // The source exists, but the chain does not give images of one size.
         (PIPELINE.to_string(), "chain: "),
     ] {
         write(&dir, "wrong.toml", &text);
@@ -209,9 +209,9 @@ fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
     }
 }
 
-/// In a build without the assembler; with it nothing is said.
+/// The warning appears only in a build without the assembler.
 #[test]
-fn decoding_without_simd_is_told_once_and_not_in_the_result() {
+fn decoding_without_simd_is_reported_once_and_not_in_the_result() {
     let dir = workplace();
     let doctor = done(dir.path(), &["doctor"]);
     let line = doctor.lines().find_map(|line| line.strip_prefix("libjpeg ")).unwrap().trim();
@@ -241,7 +241,7 @@ fn decoding_without_simd_is_told_once_and_not_in_the_result() {
 }
 
 #[test]
-fn a_folder_that_is_missing_is_misuse_and_so_is_one_of_a_mixture() {
+fn a_missing_folder_is_a_usage_error_in_a_mixture_too() {
     let dir = workplace();
     let missing =
         "[[source.mixture]]\ndirectory = \"data\"\n[[source.mixture]]\ndirectory = \"dta\"\n";
@@ -255,7 +255,7 @@ fn a_folder_that_is_missing_is_misuse_and_so_is_one_of_a_mixture() {
 }
 
 #[test]
-fn an_option_is_blamed_by_its_own_name() {
+fn an_error_names_the_option_instead_of_the_key() {
     let dir = workplace();
     let limits = "[limits]\ncpu_threads = 2\n";
     write(&dir, "limited.toml", &format!("{PIPELINE}workers = 1\n{limits}{CHAIN}"));
@@ -293,7 +293,7 @@ fn plan_shows_places_and_memory() {
 }
 
 #[test]
-fn plan_writes_the_file_that_says_the_same() {
+fn plan_writes_an_equivalent_pipeline_file() {
     let dir = workplace();
     let text = done(dir.path(), &["plan", "pipeline.toml", "--settings"]);
     assert!(text.contains("prefetch = 2"), "{text}");
@@ -302,7 +302,7 @@ fn plan_writes_the_file_that_says_the_same() {
 }
 
 #[test]
-fn workers_may_be_chosen_and_other_words_are_refused() {
+fn workers_may_be_auto_and_other_words_are_errors() {
     let place = workplace();
     let dir = place.path();
     let run = ["run", "pipeline.toml", "--device", "cpu", "--workers", "auto", "--json"];
@@ -331,7 +331,7 @@ fn workers_may_be_chosen_and_other_words_are_refused() {
 }
 
 #[test]
-fn run_tells_what_the_contract_names() {
+fn run_reports_every_documented_field() {
     let dir = workplace();
     let args =
         ["run", "pipeline.toml", "--device", "cpu", "--workers", "2", "--epochs", "3", "--json"];
@@ -367,7 +367,7 @@ fn run_tells_what_the_contract_names() {
 }
 
 #[test]
-fn each_policy_for_bad_files_does_what_it_says() {
+fn each_policy_for_bad_files_works_as_documented() {
     let dir = workplace();
     let bad = dir.path().join("data/class001/0000004.jpg");
     let whole = fs::read(&bad).unwrap();
@@ -440,7 +440,7 @@ fn synth_makes_the_set_that_the_library_makes() {
 }
 
 #[test]
-fn doctor_is_well_without_a_gpu() {
+fn doctor_succeeds_without_a_gpu() {
     let dir = tempfile::tempdir().unwrap();
     let result = json(dir.path(), &["doctor", "--json"]);
     assert!(result["cpu"]["cores"].as_u64().unwrap() >= 1);
@@ -480,12 +480,12 @@ fn selftest_names_its_checks_and_counts_them() {
 }
 
 #[test]
-fn demo_keeps_its_images_and_shows_the_first_batch() {
+fn demo_caches_its_images_and_draws_the_first_batch() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["demo", "--images", "6", "--device", "cpu"];
     let first = done(dir.path(), &args);
     let data = dir.path().join("cache/synth-6");
-    assert!(first.contains(&format!("making    6 images in {}", data.display())), "{first}");
+    assert!(first.contains(&format!("generate  6 images in {}", data.display())), "{first}");
     for words in [
         "device",
         "images/s",
@@ -505,11 +505,11 @@ fn demo_keeps_its_images_and_shows_the_first_batch() {
     let sheet = second["sheet"].as_str().unwrap();
     assert_eq!(fs::read(sheet).unwrap()[..4], *b"\x89PNG");
     let kept = fs::metadata(data.join("class000/0000000.jpg")).unwrap().modified().unwrap();
-    assert_eq!(kept, made, "the images are made once");
+    assert_eq!(kept, made, "the images are generated once");
 }
 
 #[test]
-fn a_profiler_that_is_not_there_is_a_warning_and_no_more() {
+fn a_missing_profiler_is_only_a_warning() {
     let dir = workplace();
     let run = |args: &[&str]| {
         let mut run = Command::new(env!("CARGO_BIN_EXE_feedwater"));
@@ -521,11 +521,11 @@ fn a_profiler_that_is_not_there_is_a_warning_and_no_more() {
     let words = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{words}");
     assert!(words.contains("no NVTX ranges") && words.contains("missing-profiler.so"), "{words}");
-    assert_eq!(text(&run(&[]).stderr), "", "nobody asked for ranges");
+    assert_eq!(text(&run(&[]).stderr), "", "no ranges were requested");
 }
 
 #[test]
-fn an_output_that_nobody_reads_ends_quietly() {
+fn closed_standard_output_ends_the_command_quietly() {
     let dir = workplace();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -4,9 +4,9 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// Runs the program where no file may grow beyond 4 KiB: what a full disk is, without one.
+/// Runs the program with files limited to 4 KiB, which simulates a full disk.
 fn on_a_full_disk(dir: &Path, args: &[&str]) -> Output {
-    // Blocks of 512 bytes in POSIX's shell, of 1024 in bash.
+    // Blocks of 512 bytes in a POSIX shell, of 1024 in bash.
     let script = "ulimit -f 4; exec \"$0\" \"$@\"";
     Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_feedwater")])
@@ -17,7 +17,7 @@ fn on_a_full_disk(dir: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Hidden files that a command has left behind.
+/// Returns the hidden files that a command left behind.
 fn leftovers(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.ends_with(".part")).collect()
@@ -43,7 +43,7 @@ fn on_a_full_disk_the_old_files_stay_and_the_error_names_the_file() {
         let output = on_a_full_disk(dir.path(), args);
         let words = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {words}");
-        // A dump's sheet is the first of its files that is written out.
+        // The sheet is the first file that a dump writes completely.
         let named = if args[0] == "dump" { "out/sheet.png" } else { file };
         assert!(words.starts_with(&format!("feedwater: {named}: ")), "{args:?}: {words}");
         assert_eq!(fs::read_to_string(dir.path().join(file)).unwrap(), OLD, "{args:?}");
@@ -53,7 +53,7 @@ fn on_a_full_disk_the_old_files_stay_and_the_error_names_the_file() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_the_old_files() {
+fn a_failed_run_keeps_the_old_files() {
     let dir = workplace();
     write(&dir, "broken.toml", &format!("[source]\ndirectory = \"none\"\n{CHAIN}"));
     for option in ["--trace", "--profile"] {
@@ -68,7 +68,7 @@ fn a_run_that_fails_leaves_the_old_files() {
 }
 
 #[test]
-fn a_target_that_cannot_be_written_is_told_before_the_run() {
+fn an_unwritable_target_is_an_error_before_the_run() {
     let dir = workplace();
     fs::create_dir(dir.path().join("folder")).unwrap();
     for args in [
@@ -91,7 +91,7 @@ fn devices_and_links_are_written_through() {
     assert_eq!(lines.len(), 2, "{stdout}");
     assert!(lines[0]["setup"].is_object() && lines[1]["images"].is_u64());
 
-    // The same where standard output is a file: both lines are in it.
+    // If standard output is a file, it contains both lines.
     let file = fs::File::create(dir.path().join("all")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
     command.args(run).args(["/dev/stdout", "--json"]).current_dir(dir.path()).stdout(file);
@@ -110,9 +110,9 @@ fn devices_and_links_are_written_through() {
     assert!(serde_json::from_slice::<Value>(&target).is_ok());
 }
 
-/// A device without end is read up to a bound; before, until memory was full.
+/// Endless devices are read up to a limit; earlier versions filled memory.
 #[test]
-fn inputs_without_end_are_refused() {
+fn endless_inputs_are_errors() {
     let dir = workplace();
     symlink("/dev/zero", dir.path().join("zero.json")).unwrap();
     for args in [

@@ -1,8 +1,8 @@
-//! The endpoint, and clients that mean harm.
+//! The metrics endpoint, with hostile clients.
 
 use super::*;
 
-/// What the endpoint answers to these bytes: status line and body.
+/// Sends a request to the endpoint and returns the status line and the body.
 fn asked(address: SocketAddr, request: &[u8]) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -16,7 +16,7 @@ fn asked(address: SocketAddr, request: &[u8]) -> (String, String) {
 }
 
 #[test]
-fn the_endpoint_answers_get_metrics_and_refuses_the_rest() {
+fn the_endpoint_answers_get_metrics_and_rejects_everything_else() {
     let loader = after_a_run(builder());
     let address = loader.serve_metrics(LOCAL).unwrap();
     for target in ["/metrics", "/metrics?a=b"] {
@@ -62,16 +62,16 @@ fn the_endpoint_is_for_loopback_only() {
     assert!(error.contains("take another port"), "{error}");
 }
 
-/// Clients that send slowly, nothing, without end, or read nothing: others are answered meanwhile, and the loader ends.
+/// Clients that send slowly, send nothing, send without end or read nothing must not block other clients or the loader's end.
 #[test]
-fn hostile_clients_hold_up_nobody() {
+fn hostile_clients_block_nothing() {
     let loader = after_a_run(builder());
     let address = loader.serve_metrics(LOCAL).unwrap();
     let mut hostile = Vec::new();
     for number in 0..12 {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // Some have closed on us at the end, which is as well.
+        // Some connections are closed by the server at the end.
         let _ = match number % 3 {
             0 => stream.write(b"GET /met"),
             1 => stream.write(b"GET /metrics HTTP/1.1\r\n\r\nand more"),
@@ -94,9 +94,9 @@ fn hostile_clients_hold_up_nobody() {
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "the thread ends with the loader");
 }
 
-/// A client that says nothing is given up, even while the loader lives.
+/// A silent client is disconnected, even while the loader lives.
 #[test]
-fn a_silent_client_is_given_up() {
+fn a_silent_client_is_disconnected() {
     let loader = builder().build().unwrap();
     let address = loader.serve_metrics(LOCAL).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! What a loader exports of itself: metrics and their endpoint, the trace, the profile.
+//! Metrics and their endpoint, traces and profiles of a loader.
 
 mod endpoint;
 mod text;
@@ -29,7 +29,7 @@ fn builder() -> LoaderBuilder {
         .epochs(Some(2))
 }
 
-/// A loader that has run its two epochs, with parts of steps that have names.
+/// Returns a loader after two epochs, with named parts of steps.
 fn after_a_run(builder: LoaderBuilder) -> Loader {
     let loader = builder.build().unwrap();
     for _ in 0..2 {
@@ -41,11 +41,11 @@ fn after_a_run(builder: LoaderBuilder) -> Loader {
     loader
 }
 
-/// A sample of the text format: name, labels, value.
+/// A sample of the text format: name, labels and value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// The families of a text, each with its type and samples. Fails where the text is not what version 0.0.4 of the format
-/// allows, or what promtool's linter would not have.
+/// Parses metrics text into families, each with its type and samples. Fails unless the text conforms to version 0.0.4 of the
+/// format and to promtool's linter.
 fn parsed(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
     assert!(text.ends_with('\n'));
     let mut families: BTreeMap<String, (String, Vec<Sample>)> = BTreeMap::new();
@@ -58,7 +58,7 @@ fn parsed(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
             helped = name.to_string();
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
-            assert_eq!(name, helped, "HELP stands before TYPE");
+            assert_eq!(name, helped, "HELP precedes TYPE");
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
             assert!(name.starts_with("feedwater_"), "{line}");
@@ -143,7 +143,7 @@ fn check_histogram(name: &str, samples: &[Sample]) {
     }
 }
 
-/// The value of a sample with this name and label value.
+/// Returns the value of a sample with this name and label value.
 fn value(families: &BTreeMap<String, (String, Vec<Sample>)>, name: &str, label: &str) -> f64 {
     let samples = families.values().flat_map(|it| &it.1);
     let mut found = samples.filter(|(it, labels, _)| {
@@ -157,7 +157,7 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|it| it["ph"] == phase).collect()
 }
 
-/// Name of each track, and its spans: begin, end, event. Fails where they are not in order, or overlap but by nesting.
+/// Returns the spans of each track: begin, end, event. Fails if they are out of order or overlap without nesting.
 fn tracks(trace: &Value) -> BTreeMap<String, Vec<(f64, f64, &Value)>> {
     let mut names = BTreeMap::new();
     for event in events(trace, "M").iter().filter(|it| it["name"] == "thread_name") {

@@ -1,9 +1,9 @@
-//! The text that Prometheus reads.
+//! Metrics in Prometheus's text format.
 
 use super::*;
 
 #[test]
-fn metrics_are_well_formed_and_say_what_was_done() {
+fn metrics_are_well_formed_and_match_the_run() {
     let loader = after_a_run(builder().cache_encoded(Some(1 << 20)));
     let families = parsed(&loader.metrics());
     for (name, label, expected) in [
@@ -13,7 +13,7 @@ fn metrics_are_well_formed_and_say_what_was_done() {
         ("feedwater_stage_items_total", "decode", 80.0),
         ("feedwater_stage_latency_seconds_count", "decode", 80.0),
         ("feedwater_consumer_wait_seconds_count", "", 20.0),
-        // No step between the epochs.
+        // There is no step between the epochs.
         ("feedwater_consumer_step_seconds_count", "", 18.0),
         ("feedwater_outcomes_total", "cpu", 80.0),
         ("feedwater_outcomes_total", "skipped", 0.0),
@@ -35,12 +35,12 @@ fn metrics_are_well_formed_and_say_what_was_done() {
 }
 
 #[test]
-fn metrics_of_a_loader_that_has_done_nothing_are_well_formed() {
+fn metrics_of_an_idle_loader_are_well_formed() {
     parsed(&builder().build().unwrap().metrics());
 }
 
 #[test]
 #[should_panic(expected = "in feedwater_a")]
-fn the_parser_refuses_samples_of_another_family() {
+fn the_parser_rejects_samples_of_another_family() {
     parsed("# HELP feedwater_a b\n# TYPE feedwater_a gauge\nother 1\n");
 }

@@ -1,4 +1,4 @@
-//! The Chrome trace.
+//! Traces in Chrome's format.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn trace_of(loader: &Loader) -> Value {
 #[test]
 fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     let loader = after_a_run(builder().trace(1000));
-    // The last span of a thread ends after the consumer has its batch.
+    // A thread's last span ends after the consumer received its batch.
     let mut trace = trace_of(&loader);
     for _ in 0..2000 {
         if events(&trace, "X").iter().filter(|it| it["name"] == "hand_over").count() == 80 {
@@ -46,7 +46,7 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     for spans in (0..2).map(|it| &tracks[&format!("feedwater-{it}")]) {
         let busy = spans.iter().filter(|it| it.2["cat"] == "stage" && it.2["dur"] != 0.0);
         let busy: Vec<_> = busy.collect();
-        // A thread does one thing at a time; spans are written to a nanosecond.
+        // A thread does one thing at a time. Spans have a resolution of one nanosecond.
         for pair in busy.windows(2) {
             assert!(pair[0].1 <= pair[1].0 + 0.002, "{pair:?}");
         }
@@ -56,14 +56,14 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     check_flows(&trace, &tracks["consumer"]);
 }
 
-/// Counters never exceed the ring, and end at nothing.
+/// Checks that the counters never exceed the ring and end at zero.
 fn check_ring(trace: &Value) {
     for (name, most) in [("batches ready", 3), ("batches being filled", 3)] {
         let all = events(trace, "C");
         let counters: Vec<_> = all.iter().filter(|it| it["name"] == name).collect();
         let values: Vec<_> =
             counters.iter().map(|it| it["args"]["batches"].as_u64().unwrap()).collect();
-        // Begun, done, taken.
+        // Begun, finished, taken.
         assert_eq!(values.len(), 60);
         assert!(values.iter().all(|it| *it <= most) && values.contains(&1), "{name}: {values:?}");
         assert_eq!(values.last(), Some(&0));
@@ -71,7 +71,7 @@ fn check_ring(trace: &Value) {
     }
 }
 
-/// From batch to batch: how many threads waited for a processor, where this kernel tells.
+/// Checks the number of threads waiting for a processor per batch, if the kernel provides it.
 fn check_processor(trace: &Value) {
     let all = events(trace, "C");
     let waiting = all.iter().filter(|it| it["name"] == "threads waiting for a processor");
@@ -82,7 +82,7 @@ fn check_processor(trace: &Value) {
     assert!(values.iter().all(|it| *it >= 0.0), "{values:?}");
 }
 
-/// Every batch has an arrow from a thread's span into the wait that it ended.
+/// Checks that every batch has an arrow from a thread's span to the wait that it ended.
 fn check_flows(trace: &Value, consumer: &[(f64, f64, &Value)]) {
     let (starts, ends) = (events(trace, "s"), events(trace, "f"));
     assert_eq!((starts.len(), ends.len()), (20, 20));
@@ -97,7 +97,7 @@ fn check_flows(trace: &Value, consumer: &[(f64, f64, &Value)]) {
 }
 
 #[test]
-fn a_trace_keeps_the_latest_spans_in_the_memory_that_its_row_says() {
+fn a_trace_holds_the_latest_spans_in_the_memory_of_its_row() {
     let loader = after_a_run(builder().trace(16));
     let trace = trace_of(&loader);
     let tracks = tracks(&trace);
@@ -112,16 +112,16 @@ fn a_trace_keeps_the_latest_spans_in_the_memory_that_its_row_says() {
 }
 
 #[test]
-fn a_loader_without_a_trace_says_so_and_has_no_row() {
+fn a_loader_without_a_trace_reports_that_and_has_no_row() {
     let loader = builder().build().unwrap();
     let error = loader.trace_json(Vec::new()).unwrap_err();
     assert!(error.to_string().contains("LoaderBuilder::trace"), "{error}");
     assert!(loader.footprint().row("trace").is_none());
 }
 
-/// A loop that is left early: what was ready and is given up counts as ready no more.
+/// A loop that is left early: discarded ready batches no longer count as ready.
 #[test]
-fn batches_that_are_given_up_leave_the_ring() {
+fn discarded_batches_leave_the_ring() {
     let loader = builder().trace(1000).build().unwrap();
     (&loader).into_iter().next().unwrap().unwrap();
     while loader.measured().ready < 2 {
@@ -140,5 +140,5 @@ fn check_flows_of_those_that_came(trace: &Value) {
     let ids: Vec<_> = events(trace, "f").iter().map(|it| it["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), 11);
     assert_eq!(ids[0], 0);
-    assert!(ids[1] >= 3, "those that were ready were given up: {ids:?}");
+    assert!(ids[1] >= 3, "ready batches were discarded: {ids:?}");
 }
