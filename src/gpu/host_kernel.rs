@@ -212,13 +212,12 @@ impl HostKernel {
     }
 }
 
-/// Bytes of a page, or a part of one where pages are larger.
-const PAGE: usize = 4096;
-
 /// Bytes before a page that cannot be read. Where their number is a multiple of 16, so is their address.
 pub struct Guarded {
     mapping: *mut u8,
-    mapped: usize,
+    /// Bytes of the mapping that can be read; a page follows that cannot.
+    readable: usize,
+    page: usize,
     len: usize,
 }
 
@@ -228,24 +227,27 @@ impl Guarded {
     /// # Panics
     /// Where the system has no memory for them.
     pub fn new(len: usize) -> Self {
-        let mapped = len.next_multiple_of(PAGE) + PAGE;
+        // SAFETY: asks for a constant of the system.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let readable = len.next_multiple_of(page);
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, which nothing else knows of.
-        let mapping = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, kind, -1, 0) };
-        assert_ne!(mapping, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let mapping =
+            unsafe { libc::mmap(std::ptr::null_mut(), readable + page, access, kind, -1, 0) };
+        assert_ne!(mapping, libc::MAP_FAILED, "{}", io::Error::last_os_error());
         let mapping = mapping.cast::<u8>();
         // SAFETY: the last page of the mapping.
         let guarded =
-            unsafe { libc::mprotect(mapping.add(mapped - PAGE).cast(), PAGE, libc::PROT_NONE) };
-        assert_eq!(guarded, 0, "{}", std::io::Error::last_os_error());
-        Self { mapping, mapped: mapped - PAGE, len }
+            unsafe { libc::mprotect(mapping.add(readable).cast(), page, libc::PROT_NONE) };
+        assert_eq!(guarded, 0, "{}", io::Error::last_os_error());
+        Self { mapping, readable, page, len }
     }
 
     /// The address of the first one.
     pub fn as_ptr(&self) -> *const u8 {
         // SAFETY: within the mapping, whose readable part is at least that long.
-        unsafe { self.mapping.add(self.mapped - self.len) }
+        unsafe { self.mapping.add(self.readable - self.len) }
     }
 
     /// The bytes.
@@ -258,6 +260,6 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, with a page more, and unmapped once.
-        unsafe { libc::munmap(self.mapping.cast(), self.mapped + PAGE) };
+        unsafe { libc::munmap(self.mapping.cast(), self.readable + self.page) };
     }
 }
