@@ -190,11 +190,14 @@ mod tests {
         let text = Table(&cases).to_string();
         let bars: Vec<_> = text.lines().filter(|line| line.starts_with("host time")).collect();
         let expected = [
-            "host time a balanced: 41.0 us an image (bar: under 60), met",
-            "host time b nvjpeg-hardware: 60.0 us an image (bar: under 60), MISSED",
+            "host time a balanced: 41.0 us per image (limit: under 60), met",
+            "host time b nvjpeg-hardware: 60.0 us per image (limit: under 60), MISSED",
         ];
         assert_eq!(bars, expected);
-        assert!(text.contains("   nvjpeg-gpu 30.0 %, nvjpeg-hardware 30.0 %, nvjpeg-hybrid 40.0 %\n"), "{text}");
+        assert!(
+            text.contains("   nvjpeg-gpu 30.0 %, nvjpeg-hardware 30.0 %, nvjpeg-hybrid 40.0 %\n"),
+            "{text}"
+        );
     }
 
     #[test]
