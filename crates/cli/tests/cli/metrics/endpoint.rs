@@ -43,7 +43,7 @@ fn the_endpoint_answers_get_metrics_and_refuses_the_rest() {
         );
     }
     let error = loader.serve_metrics(LOCAL).unwrap_err().to_string();
-    assert!(error.contains(&format!("metrics: are served at {address} already")), "{error}");
+    assert!(error.contains(&format!("metrics: are already served at {address}")), "{error}");
 }
 
 #[test]
