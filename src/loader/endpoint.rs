@@ -229,15 +229,15 @@ fn response(status: &str, header: &str, body: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// More silent clients than there are places, in front of the one that asks: one turn answers it. No clock is
-    /// involved, since `now` stands still.
+    /// One scan serves a request behind more silent clients than there are connections. `now` is fixed, so the test does
+    /// not depend on the clock.
     #[test]
-    fn a_request_behind_a_backlog_of_silent_clients_is_answered_in_the_same_turn() {
+    fn a_request_behind_many_silent_clients_is_answered_in_the_same_scan() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let connect = || TcpStream::connect(address).unwrap();
-        // All wait in the listener's queue, which has 128 places.
+        // All wait in the listener's queue, which has 128 entries.
         let silent: Vec<TcpStream> = (0..CONNECTIONS + 16).map(|_| connect()).collect();
         let mut scraper = connect();
         scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -252,7 +252,7 @@ mod tests {
         assert!(response[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
 
         assert_eq!(connections.0.len(), CONNECTIONS);
-        // The silent clients that came first had to go; the one that was answered did not.
+        // The oldest silent clients were closed; the answered one was not.
         let answered = connections.0.iter().filter(|it| !it.is_reading()).count();
         assert_eq!(answered, 1);
         connections.turn(&listener, now + LIFE, &String::new);

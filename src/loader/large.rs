@@ -256,7 +256,7 @@ mod tests {
             if beyond {
                 worker.give_back();
             }
-            (admitted.map_err(|fault| fault.reason), released, beyond)
+            (admitted.map_err(|error| error.reason), released, beyond)
         };
         assert_eq!(admit(80, 10), (Ok(()), false, false));
         // 80 and 90 would be held together.

@@ -50,7 +50,7 @@ pub(super) fn produce(
                 return Ok(SampleRecord { replaces, ..record });
             }
             Err(ProduceError::Fatal(error)) => return Err(error),
-            Err(ProduceError::Sample(fault)) => fault,
+            Err(ProduceError::Sample(reason)) => reason,
         };
         let location = source.location(key.index);
         let error = SampleError::new(key.index, location, reason);

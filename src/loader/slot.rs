@@ -1,4 +1,4 @@
-//! Slots of the ring of batches: what those on the host and on a device have in common.
+//! Slots of the ring of batches: the common part of those on the host and on a device.
 
 use bytes::BytesMut;
 
@@ -9,7 +9,7 @@ use crate::ring::Slot;
 
 use super::record::SampleRecord;
 
-/// What a slot carries besides its tensor; the memory stays with the slot.
+/// Data of a slot besides its tensor; the memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct BatchInfo {
     pub epoch: u32,

@@ -18,7 +18,7 @@ use super::{Clocks, ObjectPool, Router};
 pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,
     pub plan: Arc<Plan>,
-    /// What the thread that has this copy measures.
+    /// Meter of the thread that has this copy.
     pub meter: Arc<ThreadMeter>,
     pub caches: Arc<Caches>,
     pub controls: Arc<Controls>,

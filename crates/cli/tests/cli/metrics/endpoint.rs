@@ -59,7 +59,7 @@ fn the_endpoint_is_for_loopback_only() {
     let taken = builder().build().unwrap();
     let address = taken.serve_metrics(LOCAL).unwrap();
     let error = loader.serve_metrics(address).unwrap_err().to_string();
-    assert!(error.contains("take another port"), "{error}");
+    assert!(error.contains("choose another port"), "{error}");
 }
 
 /// Clients that send slowly, nothing, without end, or read nothing: others are answered meanwhile, and the loader ends.
