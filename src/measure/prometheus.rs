@@ -1,9 +1,10 @@
 //! Metrics in Prometheus's text format, version 0.0.4.
 //!
-//! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; what only grows ends in `_total`.
+//! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; counters end in `_total`.
 //! * A family is written once, with `# HELP` and `# TYPE` before its samples. Label values are escaped.
-//! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so that series of several runs
-//!   and ranks can be added. The counts behind them have finer buckets: one that a bound divides is counted by its middle.
+//! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so that series of several
+//!   runs and ranks can be added. The underlying counts have finer buckets; a bucket that a bound divides is counted by
+//!   its middle.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
