@@ -251,7 +251,7 @@ impl<M: Managed> Exported<M> {
 
     /// Passes ownership of the structure to a consumer. The consumer calls `deleter` with this pointer once, on any
     /// thread, and does not use the structure or the data afterwards.
-    #[must_use = "the batch is lost unless somebody calls the deleter"]
+    #[must_use = "the batch leaks unless the deleter is called"]
     pub fn into_raw(self) -> *mut M {
         let raw = self.managed.as_ptr();
         std::mem::forget(self);

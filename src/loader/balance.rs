@@ -53,7 +53,7 @@ pub(super) struct ImageWork {
 
 /// An image on its queue. It must be returned by `finish` or `cancel`: until then it counts as outstanding.
 #[derive(Debug)]
-#[must_use = "the image takes room on its queue until it is finished or cancelled"]
+#[must_use = "the image counts as outstanding until it is finished or cancelled"]
 pub(super) struct Ticket {
     queue: usize,
     route: Route,

@@ -248,7 +248,7 @@ mod tests {
         connections.turn(&listener, now, &|| "a 1\n".into());
         scraper.set_nonblocking(true).unwrap();
         let mut response = [0; 1024];
-        let read = scraper.read(&mut response).expect("the answer is there after one turn");
+        let read = scraper.read(&mut response).expect("the response is ready after one scan");
         assert!(response[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
 
         assert_eq!(connections.0.len(), CONNECTIONS);
@@ -256,7 +256,7 @@ mod tests {
         let answered = connections.0.iter().filter(|it| !it.is_reading()).count();
         assert_eq!(answered, 1);
         connections.turn(&listener, now + LIFE, &String::new);
-        assert_eq!(connections.0.len(), 0, "every connection has its time and no more");
+        assert_eq!(connections.0.len(), 0, "every connection ends after its time limit");
         drop((silent, late));
     }
 }

@@ -183,7 +183,7 @@ fn no_room(size: Size, need: &SampleMemory, has: u64) -> DataError {
 }
 
 fn ends() -> DataError {
-    DataError::new(Reason::Unreadable, "the loader ends")
+    DataError::new(Reason::Unreadable, "the loader is ending")
 }
 
 /// Returns free memory from the allocator to the system: glibc keeps blocks of up to 32 MiB per thread.
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_given_back_before_a_sum_of_largest_ones_passes_the_share() {
+    fn buffers_are_freed_before_their_sum_exceeds_the_share() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
         let room = SampleRoom { share: need(50, 50), large: 30 };
         let large = Arc::new(LargeImages::new(30));
@@ -259,7 +259,7 @@ mod tests {
             (admitted.map_err(|error| error.reason), released, beyond)
         };
         assert_eq!(admit(80, 10), (Ok(()), false, false));
-        // 80 and 90 would be held together.
+        // Buffers of 80 and 90 bytes would be held together.
         assert_eq!(admit(10, 90), (Ok(()), true, false));
         assert_eq!(admit(10, 20), (Ok(()), false, false));
         assert_eq!(admit(60, 70), (Ok(()), true, true));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_finds_room_beside_buffers_that_took_its_part_of_the_share() {
+    fn other_buffers_that_use_the_files_part_of_the_share_crowd_it() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
         let large = Arc::new(LargeImages::new(0));
         let mut worker = Room::new(SampleRoom { share: need(50, 50), large: 0 }, large);

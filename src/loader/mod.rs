@@ -325,7 +325,7 @@ impl Loader {
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
         if let Some(Err(error)) = &self.watch {
-            warnings.push(format!("the device is not watched: {error}"));
+            warnings.push(format!("the utilization of the device is not measured: {error}"));
         }
         warnings.extend(self.storages.iter().flat_map(Storage::warnings));
         warnings

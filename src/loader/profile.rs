@@ -107,7 +107,6 @@ impl Loader {
     /// Name a part [`sync`](crate::explain::SYNC) if it waits for other ranks, as in an all-reduce that the host waits
     /// for. Without it, or without steps that end before it ([`step_end`](Self::step_end)), the steps of ranks that wait
     /// for a slow rank look as long as its own, and reports of several ranks cannot identify it.
-    /// long as its own, and reports of several ranks cannot name it.
     pub fn span<'a>(&'a self, name: &'a str) -> ConsumerSpan<'a> {
         ConsumerSpan { loader: self, name, begin: Instant::now() }
     }

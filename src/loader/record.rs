@@ -55,7 +55,7 @@ impl SampleRecord {
     };
 }
 
-/// How the pixels of a sample came about.
+/// How the pixels of a sample were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {

@@ -1,4 +1,4 @@
-//! What a builder becomes before anything is started: the device, and the plan for it.
+//! Resolves a builder before anything is started: finds the device and makes the plan for it.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;

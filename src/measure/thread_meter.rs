@@ -89,7 +89,7 @@ pub struct CpuClock(u64);
 
 /// Guard of a measuring thread, which counts as ended when this is dropped.
 #[derive(Debug)]
-#[must_use = "the thread counts as over when this is dropped"]
+#[must_use = "the thread counts as ended when this is dropped"]
 pub struct AtWork<'a> {
     meter: &'a ThreadMeter,
     _clocked: Clocked<'a>,

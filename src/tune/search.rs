@@ -77,9 +77,9 @@ impl Found {
             words.push(format!("prefetch {} instead of {}", self.choice.prefetch, now.prefetch));
         }
         let gain = match 100.0 * self.gain {
-            gain if gain.abs() < 0.5 => "is predicted to be as fast".to_string(),
-            gain => format!("is predicted to gain {gain:+.0} %"),
+            gain if gain.abs() < 0.5 => "predicted to be as fast".to_string(),
+            gain => format!("predicted gain {gain:+.0} %"),
         };
-        format!("{} {gain}", words.join(" and "))
+        format!("{}: {gain}", words.join(" and "))
     }
 }

@@ -76,7 +76,7 @@ impl Request<'_> {
     }
 }
 
-/// What a worker lends a decoder for an image.
+/// The worker's parts that a decoder uses for an image.
 pub(super) struct WorkerParts<'a> {
     pub stream: &'a Stream,
     pub meter: &'a ThreadMeter,

@@ -1,4 +1,4 @@
-//! What the threads of a loader on a device share.
+//! The shared state of a loader's threads on a device.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::source::Source;
 use super::decoder::Decoders;
 use super::{Clocks, ObjectPool, Router};
 
-/// What all threads of a loader on a device share.
+/// The shared state of a loader's threads on a device, and the thread's own meter.
 #[derive(Clone)]
 pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,

@@ -103,7 +103,7 @@ impl Router {
         let mut state = self.lock();
         let free = state.marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
         let mark = free.ok_or_else(|| Error::Internal {
-            problem: "more images are running than the routes take".into(),
+            problem: "more images are running than the routes allow".into(),
         })?;
         mark.record(stream)?;
         for mut image in images {

@@ -344,7 +344,7 @@ impl PageWorker {
     /// Ends this worker after the launcher; the launcher's error is the one that is reported.
     fn stop(&mut self) -> ProduceError {
         self.stopped = true;
-        Error::Internal { problem: "the launcher is gone".into() }.into()
+        Error::Internal { problem: "the launcher has ended".into() }.into()
     }
 }
 

@@ -97,8 +97,8 @@ impl Seen {
         self.requests.counts()
     }
 
-    /// The result, if there is enough data; more is required if the window is final (`settled`) and its cost is known
-    /// (`known`).
+    /// The result, if there is enough data. More is required while the window is final (`settled`), unless late samples
+    /// cost much and that is news: `known` says that their cost is known.
     pub fn measured(&self, workers: usize, settled: bool, known: bool) -> Option<Measured> {
         let seconds = self.last - self.began;
         if self.batches < BATCHES || seconds < SECONDS || self.samples < SAMPLES {

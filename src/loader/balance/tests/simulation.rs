@@ -1,5 +1,5 @@
-//! Engines of given speeds, in virtual time, with what is around them: images of many sizes, few pages, and
-//! completions that are seen late.
+//! Simulated engines of given speeds in virtual time, with a simulated loader around them: images of many sizes, few
+//! pages, and completions that are observed late.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
