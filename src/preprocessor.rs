@@ -15,20 +15,20 @@ use crate::source::check_size;
 use crate::tensor::{DType, Layout, Tensor, TensorShape};
 use crate::transform::{EncodedImage, HostTransform};
 
-/// Most bytes of buffers that are kept for the next image of a thread.
+/// Most bytes of buffers that are reused for the next image of a thread.
 const KEPT_BYTES: usize = 32 << 20;
 
-/// A key for draws that nothing takes: operators that draw are refused.
+/// An unused key for random draws: random operators are rejected.
 const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
 
 /// Turns one encoded image into a tensor on the CPU: for inference, with the pixels of training.
 ///
-/// The tensor equals, bit for bit, the one that a [`Loader`](crate::loader::Loader) on the CPU gives for the same bytes, chain and
-/// settings. An image that cannot be used is the same [`DataError`] with the same reason.
+/// The tensor equals, bit for bit, the one from a [`Loader`](crate::loader::Loader) on the CPU for the same bytes, chain
+/// and settings. An invalid image is the same [`DataError`] with the same reason.
 ///
-/// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool. The pool grows to as
-/// many sets as there were calls at one time. A set with more than 32 MiB of buffers gives them back after its image, so large images
-/// leave nothing behind.
+/// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool. The
+/// pool grows to the largest number of concurrent calls. A set with more than 32 MiB of buffers is freed after its image,
+/// so large images do not increase memory permanently.
 ///
 /// ```
 /// use feedwater::Preprocessor;
@@ -47,11 +47,11 @@ const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
 pub struct Preprocessor {
     plan: Plan,
     room: SampleRoom,
-    /// Buffers that no call uses now.
+    /// Buffers that no call is using.
     pool: Mutex<Vec<Scratch>>,
 }
 
-/// What one call works with.
+/// Buffers of one call.
 struct Scratch {
     sample: SamplePlan,
     decoder: Decoders,
@@ -59,7 +59,7 @@ struct Scratch {
 }
 
 impl Preprocessor {
-    /// Starts to describe a preprocessor of this chain, with default settings.
+    /// Returns a builder for a preprocessor of this chain, with default settings.
     pub fn builder(chain: Chain) -> PreprocessorBuilder {
         PreprocessorBuilder { chain, settings: Settings::default() }
     }
@@ -69,10 +69,10 @@ impl Preprocessor {
         self.plan.shape
     }
 
-    /// The tensor of one encoded image.
+    /// Decodes and transforms one encoded image.
     ///
     /// # Errors
-    /// The fault that the loader would count: damaged or unsupported bytes, or an image beyond the limits.
+    /// The error that the loader would count: damaged or unsupported bytes, or an image beyond the limits.
     pub fn run(&self, bytes: &[u8]) -> Result<Tensor, DataError> {
         let refused = |error| DataError::new(Reason::OutOfMemory, format!("the tensor: {error}"));
         let mut tensor = Tensor::zeros(self.shape()).map_err(refused)?;
@@ -80,15 +80,15 @@ impl Preprocessor {
         Ok(tensor)
     }
 
-    /// Writes the tensor of one encoded image into `out`, in native byte order. Once the buffers have their size this allocates nothing
-    /// but what the format's own decoder frees again, and a few hundred bytes of bookkeeping. An `out` that is not aligned for
-    /// the element type costs a copy.
+    /// Writes the tensor of one encoded image into `out`, in native byte order. Once the buffers have their size, this
+    /// allocates only what the format's own decoder frees again, and a few hundred bytes of bookkeeping. An `out` that is
+    /// not aligned for the element type costs a copy.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run). The content of `out` is unspecified then.
+    /// Those of [`run`](Self::run). The content of `out` is then unspecified.
     ///
     /// # Panics
-    /// `out` must have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
+    /// If `out` does not have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
     pub fn run_into(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         let shape = self.shape();
         assert_eq!(out.len(), shape.bytes(), "the length of `out` for a tensor of {shape}");
@@ -102,7 +102,7 @@ impl Preprocessor {
     fn make(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         check_size(bytes.len() as u64, self.plan.settings.limits.max_file_bytes)?;
         let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // Where an operator panics the buffers are dropped with the call.
+        // If an operator panics, the buffers are dropped with the call.
         let mut scratch = kept.unwrap_or_else(|| Scratch::new(&self.plan));
         let made = scratch.make(&self.plan, self.room, bytes, out);
         scratch.trim();
@@ -125,7 +125,7 @@ impl Scratch {
         Self { sample: SamplePlan::default(), decoder, transform }
     }
 
-    /// The checks are those of a loader's worker, in the same order, so that the first fault is the same.
+    /// The checks are those of a loader's worker, in the same order, so that the first error is the same.
     fn make(
         &mut self,
         plan: &Plan,
@@ -135,7 +135,7 @@ impl Scratch {
     ) -> Result<(), DataError> {
         let header = plan.header(bytes)?;
         let decode = self.decoder.memory(&header, bytes, bytes.len() as u64);
-        // The file is the caller's.
+        // The file is in the caller's memory.
         let need = plan.sample_memory(&header, 0, decode);
         room.beyond(header.size, &need)?;
         let Self { sample, decoder, transform } = self;
@@ -146,7 +146,7 @@ impl Scratch {
         transform.run(EncodedImage { bytes, header: &header, plan, sample }, decoder, out)
     }
 
-    /// Gives the buffers of a large image back.
+    /// Frees the buffers of a large image.
     fn trim(&mut self) {
         let table = self.sample.table.capacity() * size_of::<i32>();
         let held = table + self.decoder.capacity_bytes() + self.transform.capacity_bytes();
@@ -158,7 +158,7 @@ impl Scratch {
     }
 }
 
-/// A [`Preprocessor`] that is being described. Defaults are those of [`Settings`]: `f32`, `nchw`, upright, strict.
+/// Builder of a [`Preprocessor`]. Defaults are those of [`Settings`]: `f32`, `nchw`, upright, strict.
 #[derive(Clone, Debug)]
 pub struct PreprocessorBuilder {
     chain: Chain,
@@ -166,7 +166,7 @@ pub struct PreprocessorBuilder {
 }
 
 impl PreprocessorBuilder {
-    /// The settings of a pipeline: `[decode]`, `[output]`, and of `[limits]` those of one image (`max_pixels`, `max_side`,
+    /// Takes the settings of a pipeline: `[decode]`, `[output]`, and the limits of one image (`max_pixels`, `max_side`,
     /// `max_file_bytes`, `large_image_memory`). The others do not apply to single images.
     pub fn settings(mut self, settings: &Settings) -> Self {
         self.settings = settings.clone();
@@ -180,59 +180,59 @@ impl PreprocessorBuilder {
         self
     }
 
-    /// Whether the decoder may reduce a JPEG before it is resized. Faster; changes pixels slightly. Default false.
+    /// Whether the decoder may scale a JPEG down before it is resized. Faster; changes pixels slightly. Default false.
     pub fn prescale(mut self, prescale: bool) -> Self {
         self.settings.decode.prescale = prescale;
         self
     }
 
-    /// Whether images are turned upright as their EXIF orientation says. Default true.
+    /// Whether images are rotated and mirrored by their EXIF orientation. Default true.
     pub fn orientation(mut self, orientation: bool) -> Self {
         self.settings.decode.orientation = orientation;
         self
     }
 
-    /// Whether a damaged image is a fault; else what Pillow takes is taken. Default true.
+    /// Whether a damaged image is an error; if not, what Pillow accepts is accepted. Default true.
     pub fn strict(mut self, strict: bool) -> Self {
         self.settings.decode.strict = strict;
         self
     }
 
-    /// Most pixels of an image. Default 178,956,970, Pillow's limit.
+    /// Most pixels per image. Default 178,956,970, Pillow's limit.
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.settings.limits.max_pixels = pixels;
         self
     }
 
-    /// Most columns, and most rows, of an image. Default 65,535.
+    /// Most columns and most rows per image. Default 65,535.
     pub fn max_side(mut self, pixels: u32) -> Self {
         self.settings.limits.max_side = pixels;
         self
     }
 
-    /// Most bytes of an encoded image. Default 64 MiB.
+    /// Most bytes per encoded image. Default 64 MiB.
     pub fn max_file_bytes(mut self, bytes: u64) -> Self {
         self.settings.limits.max_file_bytes = bytes;
         self
     }
 
-    /// Most bytes of host memory that one call takes for its buffers. Default 256 MiB.
+    /// Most bytes of host memory for the buffers of one call. Default 256 MiB.
     pub fn large_image_memory(mut self, bytes: u64) -> Self {
         self.settings.limits.large_image_memory = bytes;
         self
     }
 
-    /// Checks the chain and the settings, and plans.
+    /// Checks the chain and the settings, and builds the preprocessor.
     ///
     /// # Errors
-    /// [`Error::Config`] for a setting that cannot be, for an operator that draws at random, and for a chain whose images leave with
-    /// different sizes; [`Error::Unavailable`] where decoding or an operator is placed on a GPU.
+    /// [`Error::Config`] for an invalid setting, for a random operator, and for a chain whose output size depends on the
+    /// image; [`Error::Unavailable`] if decoding or an operator is placed on a GPU.
     pub fn build(self) -> Result<Preprocessor> {
         let Self { chain, mut settings } = self;
         for (number, step) in chain.steps().iter().enumerate() {
             if step.operator.is_random() {
                 let problem = format!(
-                    "{} draws at random, and the same image must always give the same tensor; take the chain of validation, \
+                    "{} draws at random, but the same image must always give the same tensor; use the chain for validation, \
                      with resize and center_crop",
                     step.operator.name()
                 );
@@ -241,11 +241,11 @@ impl PreprocessorBuilder {
         }
         if let Some(shorter) = settings.cache.presize {
             let problem = format!(
-                "is {shorter}, and single images have no cache; begin the chain with resize and leave presize out"
+                "is {shorter}, but single images have no cache; remove it and begin the chain with resize"
             );
             return Err(Error::config("cache.presize", problem));
         }
-        // What concerns batches, shards and the whole process must not refuse a single image.
+        // Settings about batches, shards and the whole process must not cause errors for a single image.
         settings.loader =
             LoaderSettings { batch: 1, shard: ShardFrom::None, ..LoaderSettings::default() };
         settings.cache = CacheSettings::default();

@@ -1,22 +1,22 @@
-//! A fixed set of slots that go round between the threads that fill them and the thread that uses them.
+//! A fixed set of slots that circulate between the threads that fill them and the thread that uses them.
 //!
-//! Behaviour, each sentence with a test below or in `tests/ring.rs`:
-//! * A slot is in exactly one place: free, being filled, ready, or in use. That there is no free slot *is* the backpressure.
+//! Behaviour, each point with a test below or in `tests/ring.rs`:
+//! * A slot is in exactly one state: free, being filled, ready, or in use. Backpressure is the lack of a free slot.
 //! * Slots become ready in the order in which they are published, and the consumer gets them in that order.
 //! * A slot that is dropped while being filled, or after use, is free again.
-//! * When every producer is gone, the consumer gets what is ready, and then the end.
-//! * After `fail`, the consumer gets what was ready before it, then the error, once, and then the end.
-//! * When the consumer is gone, or after `close`, a producer that waits wakes up and gets nothing.
-//! * A slot that is leaked shortens the ring and does nothing else.
-//! * A consumer may ask to be told, once a wait, that all slots are in use, so that none can become ready before one of
-//!   them is dropped. It goes on waiting, since any thread may drop one.
-//! * Slots may be withheld, more or fewer at any time: so many stay free, as if the ring had never had them.
-//! * When both sides and all slots are gone, every slot has been dropped.
+//! * When the last producer is dropped, the consumer gets the ready slots and then the end.
+//! * After `fail`, the consumer gets the slots that were ready before it, then the error, once, and then the end.
+//! * When the consumer is dropped, or after `close`, waiting producers wake up and get nothing.
+//! * Leaking a slot makes the ring one slot shorter and has no other effect.
+//! * A consumer may pass a callback that is called once per wait if all slots are in use, so that none can become ready
+//!   before one of them is dropped. It continues to wait, because another thread may drop one.
+//! * Slots may be withheld, more or fewer at any time: that many stay free, as if the ring had fewer slots.
+//! * When both sides and all slots are dropped, the memory of every slot has been freed.
 //!
-//! The ring knows nothing of CUDA: what must happen around filling and using is in four hooks of the
-//! slot. It is a mutex and two condition variables rather than channels, so that a model checker sees all of
-//! it (`tests/ring_loom.rs`), and because a producer that waits for a free slot must also notice that the
-//! consumer left, which one bounded channel cannot tell.
+//! The ring is independent of CUDA: the work around filling and using a slot is in four hooks of the slot. It is a mutex
+//! and two condition variables rather than channels, for two reasons: a model checker can cover all of it
+//! (`tests/ring_loom.rs`), and a producer that waits for a free slot must also notice that the consumer was dropped,
+//! which one bounded channel cannot report.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -29,22 +29,22 @@ use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "loom"))]
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// What must happen around filling and using a slot. On a device: waiting for events and recording them.
+/// Hooks around filling and using a slot. On a device they wait for events and record them.
 pub trait Slot: Send {
-    /// Before the first write: what fills the slot waits until its last use is over.
+    /// Called before the first write: makes the filling thread or stream wait until the last use is over.
     fn begin_fill(&mut self) -> Result<()>;
-    /// After the last write: marks the point from which on the slot may be used.
+    /// Called after the last write: marks the point from which on the slot may be used.
     fn end_fill(&mut self) -> Result<()>;
-    /// Before the first read: what uses the slot waits until it is filled.
+    /// Called before the first read: makes the using thread or stream wait until the slot is filled.
     fn begin_use(&mut self) -> Result<()>;
-    /// After the last read: marks the point from which on the slot may be filled again.
+    /// Called after the last read: marks the point from which on the slot may be filled again.
     fn end_use(&mut self) -> Result<()>;
 }
 
 /// How often a waiting consumer checks whether all slots are in use. Withholding slots does not wake it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Makes a ring of these slots.
+/// Creates a ring with these slots.
 pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
@@ -65,19 +65,19 @@ pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
 
 struct Shared<S> {
     state: Mutex<State<S>>,
-    /// A slot is free, or the ring is closed.
+    /// Signals that a slot is free or the ring is closed.
     freed: Condvar,
-    /// A slot is ready, or no more will come.
+    /// Signals that a slot is ready or that no more will come.
     published: Condvar,
 }
 
 struct State<S> {
-    /// The number of all slots, and of those that are in use or were leaked while in use.
+    /// Number of all slots, and of those that are in use or were leaked while in use.
     slots: usize,
     in_use: usize,
     free: VecDeque<S>,
     ready: VecDeque<S>,
-    /// Free slots that nobody gets.
+    /// Number of free slots that are withheld.
     withheld: usize,
     producers: usize,
     closed: bool,
@@ -85,7 +85,7 @@ struct State<S> {
 }
 
 impl<S> State<S> {
-    /// Whether no slot is ready, being filled or free to be filled: a slot in use must be dropped first.
+    /// Whether no slot is ready, being filled or free to be filled, so that a slot in use must be dropped first.
     fn is_held(&self) -> bool {
         self.free.len() <= self.withheld && self.free.len() + self.in_use == self.slots
     }
@@ -101,7 +101,7 @@ impl<S> Shared<S> {
         let mut state = self.lock();
         state.in_use -= usize::from(was_in_use);
         if state.closed {
-            // Nobody will ask for it again: give its memory back now. Its drop runs without the lock.
+            // The ring is closed, so free the memory now, without holding the lock.
             drop(state);
             drop(slot);
         } else {
@@ -123,13 +123,13 @@ impl<S> Shared<S> {
     }
 }
 
-/// The side that fills slots; clone it for every thread that does.
+/// The side that fills slots; clone it for every filling thread.
 pub struct Producer<S: Slot> {
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Slot> Producer<S> {
-    /// Waits for a free slot; `None` when the consumer is gone or the ring is closed.
+    /// Waits for a free slot; `None` when the consumer is dropped or the ring is closed.
     pub fn acquire(&self) -> Option<Filling<S>> {
         let mut state = self.shared.lock();
         loop {
@@ -145,13 +145,13 @@ impl<S: Slot> Producer<S> {
         }
     }
 
-    /// Leaves so many slots free from now on. Those that are in use already are withheld when they come back.
+    /// Withholds this number of slots from now on. Slots in use are withheld when they are returned.
     pub fn withhold(&self, slots: usize) {
         self.shared.lock().withheld = slots;
         self.shared.freed.notify_all();
     }
 
-    /// Ends the ring with an error that the consumer gets after what is ready; the first one counts.
+    /// Ends the ring with an error, which the consumer gets after the ready slots; only the first error is reported.
     pub fn fail(&self, error: Error) {
         let mut state = self.shared.lock();
         state.failure.get_or_insert(error);
@@ -180,14 +180,14 @@ impl<S: Slot> Drop for Producer<S> {
     }
 }
 
-/// A slot that is being filled. Dropping it gives it back unfilled.
+/// A slot that is being filled. Dropping it returns it unfilled.
 pub struct Filling<S: Slot> {
     slot: Option<S>,
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Slot> Filling<S> {
-    /// Makes it ready, behind everything that was published before.
+    /// Makes the slot ready, after all slots that were published before.
     pub fn publish(mut self) -> Result<()> {
         let Some(mut slot) = self.slot.take() else { return Ok(()) };
         if let Err(error) = slot.end_fill() {
@@ -210,13 +210,13 @@ impl<S: Slot> Filling<S> {
 impl<S: Slot> Deref for Filling<S> {
     type Target = S;
     fn deref(&self) -> &S {
-        self.slot.as_ref().expect("the slot is there until publish or drop")
+        self.slot.as_ref().expect("present until publish or drop")
     }
 }
 
 impl<S: Slot> DerefMut for Filling<S> {
     fn deref_mut(&mut self) -> &mut S {
-        self.slot.as_mut().expect("the slot is there until publish or drop")
+        self.slot.as_mut().expect("present until publish or drop")
     }
 }
 
@@ -239,8 +239,8 @@ impl<S: Slot> Consumer<S> {
         self.next_or_tell(Duration::MAX, |_| ())
     }
 
-    /// The same. Calls `held` with the number of slots in use, at most once, when for as long as `patience` no slot could have
-    /// become ready without one of those being dropped.
+    /// Waits like [`next`](Self::next). Calls `held` with the number of slots in use, at most once, if for `patience` all
+    /// slots were in use, so that none could become ready.
     pub fn next_or_tell(
         &self,
         patience: Duration,
@@ -283,7 +283,7 @@ impl<S: Slot> Consumer<S> {
         self.begin_use(slot)
     }
 
-    /// The next slot if one is ready now; errors and the end are left to [`next`](Self::next).
+    /// The next slot if one is ready; does not wait and does not return errors or the end of the ring.
     pub fn try_next(&self) -> Option<Result<Using<S>>> {
         let mut state = self.shared.lock();
         let slot = state.ready.pop_front()?;
@@ -292,12 +292,12 @@ impl<S: Slot> Consumer<S> {
         self.begin_use(slot)
     }
 
-    /// Wakes every producer and gives back all slots that are not in use.
+    /// Wakes every producer and frees all slots that are not in use.
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// Slots that are ready now.
+    /// Number of ready slots.
     pub fn ready(&self) -> usize {
         self.shared.lock().ready.len()
     }
@@ -317,14 +317,15 @@ impl<S: Slot> Drop for Consumer<S> {
     }
 }
 
-/// A slot in use. Dropping it frees the slot, also on another thread and also after the consumer is gone.
+/// A slot in use. Dropping it frees the slot, also on another thread and after the consumer is dropped.
 pub struct Using<S: Slot> {
     slot: Option<S>,
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Slot> Using<S> {
-    /// Leaks the slot without touching the ring: for a child process after `fork`, where the ring's lock may be held for ever.
+    /// Leaks the slot without touching the ring: for a child process after `fork`, where the ring's lock may be held
+    /// forever.
     pub fn abandon(&mut self) {
         std::mem::forget(self.slot.take());
         std::mem::forget(self.shared.clone());
@@ -334,21 +335,21 @@ impl<S: Slot> Using<S> {
 impl<S: Slot> Deref for Using<S> {
     type Target = S;
     fn deref(&self) -> &S {
-        self.slot.as_ref().expect("the slot is there until drop")
+        self.slot.as_ref().expect("present until drop")
     }
 }
 
 impl<S: Slot> DerefMut for Using<S> {
     fn deref_mut(&mut self) -> &mut S {
-        self.slot.as_mut().expect("the slot is there until drop")
+        self.slot.as_mut().expect("present until drop")
     }
 }
 
 impl<S: Slot> Drop for Using<S> {
     fn drop(&mut self) {
         if let Some(mut slot) = self.slot.take() {
-            // A drop cannot fail: the error is kept for the producer's side, whose next `acquire` gives
-            // nothing and whose consumer gets it instead of a batch.
+            // A drop cannot return an error, so it is stored as the ring's error: producers stop, and the consumer gets
+            // it instead of a batch.
             if let Err(error) = slot.end_use() {
                 self.shared.lock().failure.get_or_insert(error);
                 self.shared.published.notify_all();

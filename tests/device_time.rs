@@ -471,7 +471,7 @@ fn a_loader_monitors_its_device_on_request() {
 
     machine.fail("nvmlInit_v2", 1, 9);
     let loader = watched().build().unwrap();
-    assert!(loader.warnings()[0].contains("not watched: NVML"), "{:?}", loader.warnings());
+    assert!(loader.warnings()[0].contains("not measured: NVML"), "{:?}", loader.warnings());
     assert_eq!(loader.profile().device, None);
     use_all(&loader, 1);
     drop(loader);

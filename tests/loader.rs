@@ -542,7 +542,7 @@ fn a_set_without_a_usable_sample_ends_with_its_first_error() {
         .build()
         .unwrap();
     let error = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
-    assert!(error.contains("the 7 samples that were tried in its place"), "{error}");
+    assert!(error.contains("the 7 samples"), "{error}");
     assert!(error.contains("unsupported"), "{error}");
 }
 

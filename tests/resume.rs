@@ -278,12 +278,12 @@ fn a_state_with_windows_requires_the_same_files() {
     };
     assert_eq!(refused(state), "");
     let words = refused(LoaderState { files: state.files.map(|it| it ^ 1), ..state });
+    assert!(words.starts_with("state.files: does not match the files of this source"), "{words}");
+    let words = refused(LoaderState { files: None, ..state });
     assert!(
-        words.starts_with("state.files: says that the samples were spread over other files"),
+        words.starts_with("state.files: is missing, but state.shuffle_window is set"),
         "{words}"
     );
-    let words = refused(LoaderState { files: None, ..state });
-    assert!(words.starts_with("state.files: is missing beside state.shuffle_window"), "{words}");
     let words = refused(LoaderState { shuffle_window: None, ..state });
     assert!(words.starts_with("state.files: "), "{words}");
 }
@@ -313,7 +313,7 @@ fn a_state_of_another_source_is_an_error() {
         ..Default::default()
     };
     let error = builder().resume(state).build().err().unwrap().to_string();
-    assert!(error.contains("60 samples, this one has 61"), "{error}");
+    assert!(error.contains("60 samples, but this one has 61"), "{error}");
     let state = LoaderState { position: 62, samples: 61, ..state };
     let error = builder().resume(state).build().err().unwrap().to_string();
     assert!(error.contains("state.position: is 62"), "{error}");

@@ -9,35 +9,34 @@ use crate::tensor::DType;
 
 /// The fields of a `__cuda_array_interface__`; lists become tuples in Python.
 ///
-/// It borrows nothing and owns nothing: the batch must live as long as whoever reads it, and a reader that works on another
-/// stream than the one named here must be let in with [`Batch::on`], so that the slot is not filled again too early.
+/// It neither borrows nor owns the batch, which must live as long as the reader. If the reader works on another stream
+/// than the one named here, call [`Batch::on`] for that stream, so that the slot is not refilled too early.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CudaArrayInterface {
     /// Extent of the axes in memory order, slowest first.
     pub shape: [usize; 4],
-    /// Element type: `|u1`, `<f2`, `<f4`. NumPy has no bfloat16; it is `<V2`, two bytes of no type, as in PyTorch (its pull
-    /// request 143042) and in ml_dtypes. Readers that do not know this refuse it or see raw bytes; DLPack has a name
-    /// for it.
+    /// Element type: `|u1`, `<f2`, `<f4`. NumPy has no bfloat16; it is `<V2`, two untyped bytes, as in PyTorch (its pull
+    /// request 143042) and in ml_dtypes. Readers that do not support this fail or see raw bytes; DLPack has a type for
+    /// it.
     pub typestr: &'static str,
-    /// Address, and whether it must not be written: it may.
+    /// Address, and whether the data is read-only: it is not.
     pub data: (u64, bool),
     /// None: the tensor is dense, in C order.
     pub strides: Option<[usize; 4]>,
-    /// The stream in which the tensor is filled, 1 for the legacy default one. A reader on another one makes that wait
-    /// for it.
+    /// The stream in which the tensor is filled, 1 for the legacy default stream. A reader's stream must wait for it.
     pub stream: u64,
-    /// 3.
+    /// Version of the interface: 3.
     pub version: u32,
 }
 
 impl CudaArrayInterface {
-    /// The fields for a batch.
+    /// Creates the fields for a batch.
     ///
     /// # Errors
-    /// [`Error::Config`] where the batch lives on the host.
+    /// [`Error::Config`] if the batch is in host memory.
     pub fn new(batch: &Batch) -> Result<Self> {
         let (Some(address), Some(stream)) = (batch.device_ptr(), batch.stream()) else {
-            let problem = "the batch lives on the host, which `__cuda_array_interface__` cannot say: \
+            let problem = "the batch lives on the host, which `__cuda_array_interface__` does not support: \
                            use DLPack, or build the loader on a GPU";
             return Err(Error::config("device", problem));
         };
@@ -47,7 +46,8 @@ impl CudaArrayInterface {
             typestr: typestr(shape.dtype),
             data: (address, false),
             strides: None,
-            // 0 is forbidden there, since it may mean either default stream; the driver's null is the legacy one.
+            // 0 is forbidden by the interface, because it may mean either default stream; the driver's null is the legacy
+            // one.
             stream: (stream.raw() as u64).max(1),
             version: 3,
         })
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_element_type_says_its_bytes() {
+    fn every_typestr_has_the_element_size() {
         for dtype in DType::ALL {
             let bytes: usize = typestr(dtype)[2..].parse().unwrap();
             assert_eq!(bytes, dtype.bytes(), "{dtype}");

@@ -1,24 +1,23 @@
-//! DLPack: a batch as a tensor of whichever library asks for one, without a copy.
+//! DLPack: a batch as a tensor of another library, without a copy.
 //!
-//! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the Python
-//! array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each sentence has a test here or in
+//! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the
+//! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
 //! `tests/handoff.rs`:
 //!
-//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is gone,
-//!   and leaves that thread's CUDA context as it was.
-//! * [`Exported::into_raw`] gives the pointer that goes into a capsule named `dltensor_versioned`, or `dltensor`
-//!   for the legacy one; whoever has it calls the deleter once. Until then dropping [`Exported`] calls it.
-//! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel; strides
-//!   count elements. The data begins at a multiple of 256 bytes.
-//! * On the device the consumer's stream waits for the batch, without the host, and when the deleter is called the slot
-//!   is filled again only behind what is in that stream then. A consumer may therefore call it as soon as its
-//!   last kernel is in the stream. A stream's number, as Python passes it, is read by
-//!   [`ConsumerStream::from_number`].
-//! * A batch that is shared ([`Arc`]) is exported as often as wanted and marked read-only each time. The legacy
-//!   structure has no such mark, so a shared batch is refused there.
+//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is dropped, and
+//!   restores that thread's CUDA context.
+//! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or `dltensor` for the legacy
+//!   one; its owner calls the deleter once. Until then dropping [`Exported`] calls it.
+//! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel; strides count
+//!   elements. The data begins at a multiple of 256 bytes.
+//! * On the device the consumer's stream waits for the batch, without the host. When the deleter is called, the slot is
+//!   refilled only after the work that is in that stream at that time. A consumer may therefore call it as soon as its
+//!   last kernel is in the stream. [`ConsumerStream::from_number`] converts a stream number from Python.
+//! * A shared batch ([`Arc`]) may be exported any number of times and is marked read-only each time. The legacy structure
+//!   has no such mark, so there a shared batch is an error.
 //!
-//! A Python object answers `__dlpack__(max_version=...)` with [`export`] where the major version is 1 or
-//! higher and with [`export_legacy`] where it is absent, and `__dlpack_device__` with `(type, id)` of [`DLDevice`].
+//! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version is 1 or higher and with
+//! [`export_legacy`] if it is absent, and `__dlpack_device__` with `(type, id)` of [`DLDevice`].
 
 #![allow(unsafe_code)]
 
@@ -37,13 +36,13 @@ use crate::tensor::DType;
 #[repr(C)]
 #[doc(hidden)]
 pub struct DLPackVersion {
-    /// A reader of another major version may only call the deleter.
+    /// Major version; a reader of another one may only call the deleter.
     pub major: u32,
-    /// New codes, the same layout.
+    /// Minor version: new codes, the same layout.
     pub minor: u32,
 }
 
-/// What we write.
+/// The exported version.
 #[doc(hidden)]
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
@@ -51,7 +50,7 @@ pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 #[doc(hidden)]
 pub const READ_ONLY: u64 = 1;
 
-/// Where a tensor lives.
+/// The device of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[doc(hidden)]
@@ -93,36 +92,36 @@ impl From<DType> for DLDataType {
     }
 }
 
-/// A tensor that owns nothing.
+/// A tensor without an owner.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLTensor {
-    /// First element, of the host's or the device's memory.
+    /// First element, in host or device memory.
     pub data: *mut c_void,
-    /// Where that is.
+    /// Device of the memory.
     pub device: DLDevice,
-    /// Axes: 4.
+    /// Number of axes: 4.
     pub ndim: i32,
     /// Element type.
     pub dtype: DLDataType,
     /// Extent of each axis.
     pub shape: *mut i64,
-    /// Elements from one to the next along each axis; never null here.
+    /// Stride of each axis, in elements; never null here.
     pub strides: *mut i64,
     /// Bytes from `data` to the first element: 0.
     pub byte_offset: u64,
 }
 
-/// A tensor with its owner, as it was before version 1.
+/// A tensor with its owner, in the form before version 1.
 #[derive(Debug)]
 #[repr(C)]
 #[doc(hidden)]
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// The owner; only the deleter looks at it.
+    /// The owner; used by the deleter only.
     pub manager_ctx: *mut c_void,
-    /// Ends the tensor and this structure.
+    /// Frees the tensor and this structure.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -133,41 +132,41 @@ pub struct DLManagedTensor {
 pub struct DLManagedTensorVersioned {
     /// [`VERSION`].
     pub version: DLPackVersion,
-    /// The owner; only the deleter looks at it.
+    /// The owner; used by the deleter only.
     pub manager_ctx: *mut c_void,
-    /// Ends the tensor and this structure.
+    /// Frees the tensor and this structure.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// [`READ_ONLY`] or nothing.
+    /// [`READ_ONLY`] or 0.
     pub flags: u64,
     /// The tensor.
     pub dl_tensor: DLTensor,
 }
 
-/// On which stream the consumer will use a batch that lives on the device. For one on the host it says nothing.
+/// The stream on which the consumer will use a batch in device memory. Ignored for a batch in host memory.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum ConsumerStream {
-    /// The legacy default stream. The standard wants it assumed where none is named.
+    /// The legacy default stream. The standard assumes it if none is named.
     #[default]
     Legacy,
     /// The default stream of the calling thread, and when the deleter is called that of every thread.
     PerThread,
-    /// This one.
+    /// An explicit stream.
     On(Arc<Stream>),
-    /// The consumer orders its work by itself, before and after: behind what is in [`Batch::stream`] at the export, and
-    /// before what is in it when the deleter is called.
+    /// The consumer orders its work itself: after the work in [`Batch::stream`] at the export, and before the work in it
+    /// when the deleter is called.
     Unsynchronized,
 }
 
 impl ConsumerStream {
-    /// The stream that `__dlpack__(stream=number)` names for this batch: none or 1 is the legacy default, 2 the
-    /// thread's default, -1 asks for no synchronisation, and what is above 2 is a handle.
+    /// Converts `number` of `__dlpack__(stream=number)` for this batch: none or 1 is the legacy default stream, 2 the
+    /// thread's default stream, -1 no synchronization, and above 2 a handle.
     ///
     /// # Errors
     /// [`Error::Config`] for 0, which the standard forbids because it could mean either default stream, and below -1.
     ///
     /// # Safety
-    /// A handle is one of the batch's GPU, in its primary context, and stays valid until the deleter has returned.
+    /// A handle must be of the batch's GPU, in its primary context, and stay valid until the deleter has returned.
     pub unsafe fn from_number(batch: &Batch, number: Option<i64>) -> Result<Self> {
         let Some(ours) = batch.stream() else { return Ok(Self::Legacy) };
         match number {
@@ -181,7 +180,7 @@ impl ConsumerStream {
             }
             Some(other) => {
                 let problem = format!(
-                    "is {other}, which is no stream: pass 1 for the legacy default stream, 2 for the thread's, \
+                    "is {other}, which is not a stream: pass 1 for the legacy default stream, 2 for the thread's, \
                      -1 for none, or a handle"
                 );
                 Err(Error::config("stream", problem))
@@ -200,10 +199,10 @@ impl ConsumerStream {
     }
 }
 
-/// A batch as a DLPack tensor. A batch that nobody else holds may be written by the consumer, a shared one is read-only.
+/// Exports a batch as a DLPack tensor. The consumer may write to an unshared batch; a shared one is read-only.
 ///
 /// # Errors
-/// [`Error::Config`] where the stream is of another GPU, [`Error::Device`] where the driver refuses.
+/// [`Error::Config`] if the stream is of another GPU, [`Error::Device`] if the driver fails.
 pub fn export(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
@@ -211,48 +210,48 @@ pub fn export(
     export_as(batch.into(), stream)
 }
 
-/// A batch as a DLPack tensor of the form before version 1, for consumers that know no other.
+/// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support no other.
 ///
 /// # Errors
-/// As [`export`]; [`Error::Config`] also where the batch is shared, since this form cannot say that it is read-only.
+/// As [`export`]; [`Error::Config`] also if the batch is shared, because this form has no read-only mark.
 pub fn export_legacy(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
 ) -> Result<Exported<DLManagedTensor>> {
     let mut batch = batch.into();
     if Arc::get_mut(&mut batch).is_none() {
-        let problem = "is shared and so read-only, which the legacy form cannot say: \
-                       export it versioned, or give up the other holders first";
+        let problem = "is shared and so read-only, which the legacy form does not support: \
+                       export it versioned, or drop the other references first";
         return Err(Error::config("batch", problem));
     }
     export_as(batch, stream)
 }
 
-/// An exported tensor that nobody has taken yet. Dropping it calls the deleter.
+/// An exported tensor that no consumer has taken yet. Dropping it calls the deleter.
 pub struct Exported<M: Managed> {
     managed: NonNull<M>,
 }
 
-// SAFETY: it owns a `Holder`, whose batch may be sent and shared; the pointers in it lead to memory of that batch
-// and of the holder.
+// SAFETY: it owns a `Holder`, whose batch may be sent and shared; the pointers in it refer to memory of that batch and of
+// the holder.
 unsafe impl<M: Managed> Send for Exported<M> {}
 
 impl<M: Managed> Exported<M> {
-    /// The tensor, as long as it is here.
+    /// The tensor.
     pub fn tensor(&self) -> &DLTensor {
         // SAFETY: made in `export_as`, alive until `into_raw` or `drop`.
         unsafe { self.managed.as_ref() }.tensor()
     }
 
-    /// The structure, as long as it is here.
+    /// The structure.
     pub fn managed(&self) -> &M {
         // SAFETY: as above.
         unsafe { self.managed.as_ref() }
     }
 
-    /// Gives the structure to a consumer, who owns it: it calls `deleter` with this pointer once, on any thread, and touches
-    /// neither structure nor data afterwards.
-    #[must_use = "the batch is lost unless somebody calls the deleter"]
+    /// Passes ownership of the structure to a consumer. The consumer calls `deleter` with this pointer once, on any
+    /// thread, and does not use the structure or the data afterwards.
+    #[must_use = "the batch leaks unless the deleter is called"]
     pub fn into_raw(self) -> *mut M {
         let raw = self.managed.as_ptr();
         std::mem::forget(self);
@@ -319,9 +318,9 @@ impl Managed for DLManagedTensorVersioned {
     }
 }
 
-/// Everything that an exported tensor leads to, in one place that does not move.
+/// Everything that an exported tensor refers to, at a fixed address.
 struct Holder<M> {
-    /// None until its addresses are known.
+    /// `None` until its addresses are known.
     managed: Option<M>,
     shape: [i64; 4],
     strides: [i64; 4],
@@ -335,7 +334,7 @@ fn export_as<M: Managed>(mut batch: Arc<Batch>, stream: &ConsumerStream) -> Resu
         Some(stream) => DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 },
         None => DLDevice { device_type: CPU, device_id: 0 },
     };
-    // Memory that others may look at through `host` must not be reached through a pointer that may write.
+    // Memory that others may read through `host` must not be reachable through a writable pointer.
     let (read_only, host) = match Arc::get_mut(&mut batch) {
         Some(batch) => (false, batch.host_mut().map(|bytes| bytes.as_mut_ptr())),
         None => (true, batch.host().map(|bytes| bytes.as_ptr().cast_mut())),
@@ -344,7 +343,7 @@ fn export_as<M: Managed>(mut batch: Arc<Batch>, stream: &ConsumerStream) -> Resu
     let shape = dims.map(|extent| extent as i64);
     let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
     let holder = Box::into_raw(Box::new(Holder::<M> { managed: None, shape, strides, batch }));
-    // SAFETY: just made and nobody else's.
+    // SAFETY: just created and not shared.
     let managed = unsafe {
         let tensor = DLTensor {
             data,
@@ -370,7 +369,7 @@ unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
     if managed.is_null() {
         return;
     }
-    // SAFETY: the owner is the `Holder` that the structure lies in, put there by `export_as`.
+    // SAFETY: the owner is the `Holder` that contains the structure, set by `export_as`.
     let holder = unsafe { Box::from_raw((*managed).owner().cast::<Holder<M>>()) };
     let device = device_of(&holder.batch);
     apart(device, move || drop(holder));
@@ -380,7 +379,7 @@ fn device_of(batch: &Batch) -> Option<Arc<Device>> {
     batch.stream().map(|stream| stream.device().clone())
 }
 
-/// Runs something that calls the driver, without changing the context of the calling thread.
+/// Calls `run`, which uses the driver, without changing the context of the calling thread.
 fn apart<R>(device: Option<Arc<Device>>, run: impl FnOnce() -> R) -> R {
     match device {
         Some(device) => restoring_context(&device, run),
@@ -394,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    /// Of what an exported tensor owns, any thread may drop it while others look at it.
+    /// Any thread may drop a batch in an exported tensor while others read it.
     #[test]
     fn a_batch_may_be_sent_and_shared() {
         fn sent_and_shared<T: Send + Sync>() {}

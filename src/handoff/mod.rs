@@ -7,12 +7,12 @@
 //! | kernels that are launched by cudarc  | [`CudaTensor`]                                 | the [`CudaTensor`]  |
 //! | anything else                        | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the [`Batch`] |
 //!
-//! Whichever it is, two things hold on a device, and each has a test in `tests/handoff.rs`:
+//! On a device two guarantees hold for each of them, with tests in `tests/handoff.rs`:
 //!
-//! * What the other puts into its stream after the hand-over finds the batch filled: its stream waits for
-//!   an event, the host does not.
-//! * When the owner lets go of the batch, on whatever thread, the slot is filled again only behind what is in the
-//!   other's stream then. So it may let go while its kernels still run, as frameworks do.
+//! * Work that the other library puts into its stream after the hand-over runs after the batch is filled: its stream
+//!   waits for an event, the host does not wait.
+//! * When the owner drops the batch, on any thread, the slot is refilled only after the work that is in the other
+//!   library's stream at that time. So it may drop the batch while its kernels still run, as frameworks do.
 //!
 //! All of it may outlive the loader.
 

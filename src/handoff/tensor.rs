@@ -1,4 +1,4 @@
-//! A batch as a slice of cudarc's.
+//! A batch as a cudarc slice.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,32 +11,31 @@ use crate::loader::Batch;
 
 /// A batch on the device, as memory that cudarc 0.19 can use in one of its streams.
 ///
-/// It owns the batch; dropping it gives the slot back behind the work in that stream, and behind what cudarc has
-/// tracked of the slice's uses in other streams of its context. cudarc never frees the memory. Where cudarc's tracking is
-/// on, as it is until `disable_event_tracking`, each of these costs two events, which are the only thing that
-/// is made for a batch.
+/// It owns the batch. Dropping it returns the slot, which is refilled after the work in that stream and after the uses of
+/// the slice in other streams of its context that cudarc has tracked. cudarc never frees the memory. While cudarc's
+/// tracking is on, as it is until `disable_event_tracking`, each `CudaTensor` creates two events and nothing else.
 ///
-/// A library that wants to own a `CudaSlice`, as candle's storage does, has to copy out of the view.
+/// A library that needs an owned `CudaSlice`, as candle's storage does, must copy out of the view.
 #[derive(Debug)]
 pub struct CudaTensor<T: Element> {
     slice: BorrowedSlice<T, Batch>,
 }
 
 impl<T: Element> CudaTensor<T> {
-    /// Hands a batch to a stream of cudarc's, made in `CudaContext::new` of the same GPU, which is its primary context.
+    /// Hands a batch to a cudarc stream, created in `CudaContext::new` of the same GPU, which is its primary context.
     ///
     /// # Errors
-    /// [`Error::Config`] where the batch lives on the host, has another element type, or the stream is of another
-    /// context; [`Error::Device`] where the driver refuses.
+    /// [`Error::Config`] if the batch is in host memory or has another element type, or the stream is of another context;
+    /// [`Error::Device`] if the driver fails.
     pub fn new(batch: Batch, stream: &Arc<CudaStream>) -> Result<Self> {
         let dtype = batch.shape().dtype;
         if dtype != T::DTYPE {
-            let problem = format!("is {dtype}, the slice is to be of {}", T::DTYPE);
+            let problem = format!("is {dtype}, but the slice has element type {}", T::DTYPE);
             return Err(Error::config("output.dtype", problem));
         }
         let Some(buffer) = batch.device_buffer().cloned() else {
             let problem =
-                "the batch lives on the host: take `Batch::host`, or build the loader on a GPU";
+                "the batch lives on the host: use `Batch::host`, or build the loader on a GPU";
             return Err(Error::config("device", problem));
         };
         batch.on(&Arc::new(Stream::of_cudarc(buffer.device(), stream)?))?;
@@ -49,7 +48,7 @@ impl<T: Element> CudaTensor<T> {
         self.slice.view()
     }
 
-    /// All elements, to be changed in place.
+    /// All elements, for changes in place.
     pub fn view_mut(&mut self) -> CudaViewMut<'_, T> {
         self.slice.view_mut()
     }

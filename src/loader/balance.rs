@@ -1,19 +1,19 @@
-//! Which engine decodes the next image: shares between routes, balanced by what is measured.
+//! Chooses the engine that decodes the next image; distributes images over routes by measured speed.
 //!
-//! * An image goes where it is expected to be over first: the queue's outstanding work at the speed that it has shown,
-//!   and this image's own cost there.
-//! * No engine idles while another has more than a second round of images queued: then a slower queue that would run
-//!   out of work gets the image, unless it is so slow that it would not matter.
-//! * The largest images (one in twenty) are rationed: no queue gets many more of them than its speed is worth.
-//! * An image that takes far longer than expected keeps its queue from getting more, and moves what is known of the
-//!   queue's speed little; images on other queues are not held up by it.
-//! * A queue of which nothing is known gets images at once; one that has had none for long gets one now and then, so
-//!   that an engine that has become faster is found out.
+//! * An image goes to the queue where it is expected to finish first: the queue's outstanding work at its measured speed,
+//!   plus this image's own cost there.
+//! * No engine idles while another has more than a second round of images queued: a slower queue that would run empty
+//!   gets the image, unless its speed is negligible.
+//! * The largest images (one in twenty) are rationed: no queue gets many more of them than its share of the speed.
+//! * An image that takes far longer than expected keeps its queue from getting more and hardly changes the estimate of
+//!   the queue's speed. Images on other queues are not delayed by it.
+//! * A queue without measurements gets images at once. An idle queue gets one from time to time, so that an engine that
+//!   became faster is noticed.
 //! * A queue's capacity and the routes that the caller forbids are never violated.
-//! * The same calls at the same times give the same choices: nothing here is random, and no clock is read.
+//! * The same calls at the same times give the same choices: there is no randomness, and no clock is read.
 //!
-//! Completions are seen late and many at once. So the time that a queue is taken for is a promise of when it will be
-//! free, shortened by what is seen to be over; between two completions it runs down by the clock.
+//! Completions are observed late and in bursts. So the time until a queue is free is a prediction, shortened by observed
+//! completions; between two completions it decreases with the clock.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -29,31 +29,31 @@ mod cost;
 #[cfg(test)]
 mod tests;
 
-/// An engine, as the balancer sees it.
+/// The queue of an engine, as the balancer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RouteQueue {
-    /// By which it is reached; one queue for each route.
+    /// Route of the engine; one queue per route.
     pub route: Route,
-    /// Images that it works on at once, at least 1.
+    /// Images that the engine decodes at once, at least 1.
     pub parallel: usize,
-    /// Most images that are submitted and not finished; 0 forbids the queue.
+    /// Most images that are submitted and not finished; 0 disables the queue.
     pub capacity: usize,
 }
 
-/// What an image asks of an engine.
+/// Size of an image's decoding work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ImageWork {
-    /// Of the whole image.
+    /// Pixels of the whole image.
     pub pixels: u64,
-    /// Of the window that is wanted.
+    /// Pixels of the required window.
     pub window_pixels: u64,
-    /// Of the file.
+    /// Bytes of the file.
     pub bytes: u64,
 }
 
-/// An image on its queue. It must be given back, by `finish` or `cancel`: until then it takes room.
+/// An image on its queue. It must be returned by `finish` or `cancel`: until then it counts as outstanding.
 #[derive(Debug)]
-#[must_use = "the image takes room on its queue until it is finished or cancelled"]
+#[must_use = "the image counts as outstanding until it is finished or cancelled"]
 pub(super) struct Ticket {
     queue: usize,
     route: Route,
@@ -61,48 +61,49 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// Where the image goes.
+    /// The route that the image goes to.
     pub fn route(&self) -> Route {
         self.route
     }
 }
 
-/// What a queue has done.
+/// Counts of one decode route.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteReport {
     /// The queue's route.
     pub route: Route,
-    /// Images that were finished.
+    /// Finished images.
     pub images: u64,
-    /// Of all images that were finished; 0 before the first.
+    /// Share of all finished images, from 0 to 1; 0 before the first.
     pub share: f64,
-    /// Seconds that one place takes for a megapixel of the mean image, as learnt.
+    /// Learnt seconds of one place per megapixel of the mean image.
     pub seconds_per_megapixel: f64,
-    /// Mean seconds from the choice until the image was seen to be over, less its own expected time.
+    /// Mean seconds from the choice until completion was observed, minus the image's own expected time.
     pub queue_seconds: f64,
-    /// Share of the time since the first choice in which the queue's places were taken.
+    /// Share of the time since the first choice in which the queue's places were occupied, from 0 to 1.
     pub busy: f64,
-    /// That time: seconds of all places of the queue together.
+    /// Seconds since the first choice, summed over all places of the queue.
     pub place_seconds: f64,
 }
 
-/// Chooses routes; see the module's text. Called by many threads: each call takes a lock for well under a microsecond.
+/// Chooses routes; see the module's documentation. Called by many threads: each call takes a lock for well under a
+/// microsecond.
 pub(super) struct Balancer {
     state: Mutex<State>,
 }
 
 impl Balancer {
-    /// A balancer of these queues. Nothing is allocated afterwards.
+    /// Creates a balancer with these queues. Nothing is allocated later.
     pub fn new(queues: &[RouteQueue]) -> Self {
         let queues = queues.iter().map(|&queue| QueueState::new(queue)).collect();
         let state = State { queues, base: None, next_id: 0, mean: [0.0; 3], large: 0.0 };
         Self { state: Mutex::new(state) }
     }
 
-    /// The route on which the image is expected to be over first, among those that are `allowed` and have room;
-    /// none where no queue has room. The image is submitted there. `allowed` is asked several times and must not
-    /// come back to the balancer.
+    /// Chooses the route on which the image is expected to finish first, among those that are `allowed` and have room,
+    /// and submits it there; `None` if no queue has room. `allowed` is called several times and must not call the
+    /// balancer.
     pub fn choose(
         &self,
         allowed: impl Fn(Route) -> bool,
@@ -112,21 +113,21 @@ impl Balancer {
         self.state().choose(allowed, work, now)
     }
 
-    /// The image was seen to be over.
+    /// Records that the image was observed to be finished.
     pub fn finish(&self, ticket: Ticket, now: Instant) {
         let mut state = self.state();
         let now = state.seconds(now);
         state.end(&ticket, now, true);
     }
 
-    /// The image left its queue undone: nothing is learnt from it.
+    /// Removes an unfinished image from its queue: nothing is learnt from it.
     pub fn cancel(&self, ticket: Ticket) {
         let mut state = self.state();
         let now = state.queues.iter().map(|queue| queue.changed).fold(0.0, f64::max);
         state.end(&ticket, now, false);
     }
 
-    /// What each queue has done, in the order of the queues.
+    /// Counts of each queue, in the order of the queues.
     pub fn report(&self) -> Vec<RouteReport> {
         self.state().report()
     }
@@ -136,13 +137,13 @@ impl Balancer {
     }
 }
 
-/// A queue below this share of the fastest queue's speed may idle.
+/// Queues below this share of the fastest queue's speed may idle.
 const NEGLIGIBLE: f64 = 0.02;
-/// Choices without an image for an idle queue until it is tried again.
+/// Choices without an image after which an idle queue is tried again.
 const STALE: u32 = 512;
-/// Large images that a queue may have beyond its part.
+/// Large images that a queue may have beyond its share.
 const LARGE_AHEAD: f64 = 1.5;
-/// A large image may be over so many times later than on the best queue for the sake of its part.
+/// Largest ratio of a large image's finish time to the best one, to keep the shares.
 const LARGE_PATIENCE: f64 = 8.0;
 /// The share of images that counts as large.
 const LARGE_SHARE: f64 = 0.05;
@@ -151,7 +152,7 @@ const NEWEST: f64 = 0.02;
 
 struct State {
     queues: Vec<QueueState>,
-    /// The first time that was seen: all others are seconds since.
+    /// The time of the first call; all other times are seconds since then.
     base: Option<Instant>,
     next_id: u64,
     /// Running means of pixels, window pixels and bytes.
@@ -164,19 +165,19 @@ struct QueueState {
     queue: RouteQueue,
     cost: Cost,
     outstanding: VecDeque<Outstanding>,
-    /// Expected seconds of all of them.
+    /// Expected seconds of all outstanding images.
     backlog: f64,
-    /// Places that go on taking images: not those with one that two rounds of later ones have overtaken.
+    /// Places that still take images: not those with an image that two rounds of later ones have overtaken.
     places: usize,
-    /// When the submitted work is expected to be over.
+    /// Expected time at which the submitted work is finished.
     free_at: f64,
-    /// When the next completion is expected.
+    /// Expected time of the next completion.
     next_due: f64,
-    /// Running mean of how much later than expected completions are seen.
+    /// Running mean of how much later than expected completions are observed.
     lateness: f64,
-    /// Outstanding images below which the queue may run out of work before that is seen.
+    /// Number of outstanding images below which the queue may run empty before that is observed.
     depth: usize,
-    /// Large images beyond the queue's part.
+    /// Large images beyond the queue's share.
     large_ahead: f64,
     choices_since: u32,
     measuring: Measuring,
@@ -192,15 +193,15 @@ struct Outstanding {
     terms: Terms,
     expected: f64,
     submitted: f64,
-    /// Later images that were over before it.
+    /// Later images that finished before it.
     overtaken: usize,
 }
 
-/// What a queue would mean for an image.
+/// Prediction for an image on a queue.
 #[derive(Clone, Copy)]
 struct Estimate {
     queue: usize,
-    /// Seconds until it would be over.
+    /// Seconds until it would be finished.
     finish: f64,
     overdue: bool,
 }
@@ -283,7 +284,7 @@ impl State {
         self.queues[ticket.queue].end(ticket.id, now, finished, others_queue);
     }
 
-    /// Running means, and a running quantile: a step up for every large image, a small one down for the others.
+    /// Updates running means and a running quantile: a large step up for large images, a small one down for others.
     fn note_size(&mut self, work: ImageWork) {
         let new = [work.pixels as f64, work.window_pixels as f64, work.bytes as f64];
         if self.large == 0.0 {
@@ -346,12 +347,12 @@ impl QueueState {
         self.outstanding.len() < self.queue.capacity
     }
 
-    /// Places with an image.
+    /// Occupied places.
     fn taken(&self) -> usize {
         self.outstanding.len().min(self.queue.parallel)
     }
 
-    /// Whether a second round waits behind the images that are being decoded.
+    /// Whether a second round of images waits behind those that are being decoded.
     fn has_queue(&self) -> bool {
         self.outstanding.len() >= 2 * self.queue.parallel
     }
@@ -371,7 +372,7 @@ impl QueueState {
         self.cost.seconds(assume(self.queue.route, work))
     }
 
-    /// Mean images a second.
+    /// Images per second, for the mean image.
     fn speed(&self, mean: [f64; 3]) -> f64 {
         self.queue.parallel as f64 / self.mean_seconds(mean).max(1e-9)
     }
@@ -381,11 +382,11 @@ impl QueueState {
         let late = self.late(now);
         let waiting =
             if self.outstanding.len() < self.places { 0.0 } else { (self.free_at - now).max(0.0) };
-        // What has been late for so long may well be so for as long again.
+        // An image that is late by some time is likely to be late by as much again.
         Estimate { queue, finish: waiting + late + own, overdue: late > 0.0 }
     }
 
-    /// Seconds by which the next completion is later than the way in which completions are seen explains.
+    /// Seconds by which the next completion is later than the usual delay of observation explains.
     fn late(&self, now: f64) -> f64 {
         if self.outstanding.is_empty() {
             return 0.0;
@@ -432,12 +433,12 @@ impl QueueState {
         self.finished += 1;
         self.queue_seconds += (now - image.submitted - image.expected).max(0.0);
         self.measuring.complete(image.terms, now);
-        // A sick image must not teach patience.
+        // A single slow image must not increase the tolerated lateness much.
         let late = (now - self.next_due).clamp(0.0, 2.0 * image.expected + self.lateness);
         self.lateness += 0.1 * (late - self.lateness);
         match self.outstanding.front() {
             Some(front) => self.next_due = now + front.expected,
-            // It ran dry while others had a queue: the end of its work was seen too late to give it more.
+            // It ran empty while others had a queue: the end of its work was observed too late to refill it.
             None if others_queue => {
                 let most = (4 * self.queue.parallel).min(self.queue.capacity).max(1);
                 self.depth = (2 * self.depth).min(most);
@@ -446,8 +447,8 @@ impl QueueState {
         }
     }
 
-    /// Brings the measured times up to now, and ends a span that has enough images once the burst that
-    /// completed them is over.
+    /// Updates the measured times to now, and ends a span that has enough images once the burst that completed them is
+    /// over.
     fn advance(&mut self, now: f64) {
         if let Some(span) = self.measuring.end(self.cost.spans(), now) {
             self.cost.learn(span);

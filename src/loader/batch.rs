@@ -1,4 +1,4 @@
-//! A batch, as the consumer has it.
+//! A batch, as the consumer receives it.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use super::host::HostSlot;
 use super::record::{Outcome, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot};
 
-/// One batch, ready for the model. Dropping it gives its slot back to the loader.
+/// One batch, ready for the model. Dropping it returns its slot to the loader.
 ///
-/// Samples are in the order of the epoch. A batch may be sent to another thread and outlive the loader. A
-/// batch that is leaked (`mem::forget`) shortens the ring by a slot and does nothing else.
+/// Samples are in the order of the epoch. A batch may be sent to another thread and may outlive the loader. Leaking a
+/// batch (`mem::forget`) removes one slot from the ring and has no other effect.
 pub struct Batch {
     slot: BatchMemory,
     shape: TensorShape,
     source: Arc<dyn Source>,
-    /// The process that built the loader.
+    /// Process id of the process that built the loader.
     process: u32,
 }
 
-/// Where a batch lives.
+/// The slot of a batch, in host or device memory.
 pub(super) enum BatchMemory {
     Host(Using<HostSlot>),
     Device(Using<DeviceSlot>),
@@ -41,53 +41,52 @@ impl Batch {
         this
     }
 
-    /// Samples, width, height, element type and layout of this batch; the last of an epoch may be smaller.
+    /// Samples, width, height, element type and layout of this batch; the last batch of an epoch may be smaller.
     pub fn shape(&self) -> TensorShape {
         self.shape
     }
 
-    /// How many samples it has.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.shape.batch
     }
 
-    /// Whether it has none; never so.
+    /// Whether the batch has no samples; always false.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The epoch that it belongs to, from 0.
+    /// Epoch of the batch, from 0.
     pub fn epoch(&self) -> u32 {
         self.info().epoch
     }
 
-    /// Its number in the epoch, from 0.
+    /// Number of the batch in the epoch, from 0.
     pub fn number(&self) -> u64 {
         self.info().number
     }
 
-    /// The label of each sample, -1 where it has none.
+    /// Label of each sample, -1 if it has none.
     pub fn labels(&self) -> &[i64] {
         &self.info().labels
     }
 
-    /// What is known of each sample.
+    /// Record of each sample: its index, size, transforms and outcome.
     pub fn samples(&self) -> &[SampleRecord] {
         &self.info().records
     }
 
-    /// Index in the source of each sample.
+    /// Index of each sample in the source.
     pub fn indices(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.samples().iter().map(|sample| sample.index)
     }
 
-    /// The objects of the sample at `place` that can be seen in its tensor, with their boxes in its pixels; none where the
-    /// source has none, and where zeros stand in the place of a sample. Made anew by every call, on the thread that
-    /// calls.
+    /// Annotated objects visible in the tensor of the sample at `place`, with boxes in pixels of the tensor. Empty if the
+    /// source has no annotations or the sample was replaced with zeros. Computed on each call, on the calling thread.
     ///
     /// # Panics
     ///
-    /// `place` must be below [`len`](Self::len).
+    /// If `place` is not below [`len`](Self::len).
     pub fn objects(&self, place: usize) -> Objects {
         let SampleRecord { index, size, orientation, trace, outcome, .. } = self.samples()[place];
         if outcome == Outcome::Substituted {
@@ -97,13 +96,13 @@ impl Batch {
         Objects::place(objects, frame, (size, orientation), trace.view)
     }
 
-    /// Every sample that could not be used while this batch was made, with the reason.
+    /// Error of each sample that failed while this batch was made.
     pub fn faults(&self) -> &[SampleError] {
         &self.info().faults
     }
 
-    /// The tensor, where it lives in host memory: dense, in the shape's layout, native byte order.
-    /// [`as_f32`](Self::as_f32) and its like give the elements.
+    /// The tensor, if it is in host memory: dense, in the shape's layout, native byte order. [`as_f32`](Self::as_f32) and
+    /// similar methods return typed elements.
     pub fn host(&self) -> Option<&[u8]> {
         match &self.slot {
             BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),
@@ -111,7 +110,7 @@ impl Batch {
         }
     }
 
-    /// The same for writing, for what is changed in place.
+    /// The tensor for changes in place, if it is in host memory; see [`host`](Self::host).
     pub fn host_mut(&mut self) -> Option<&mut [u8]> {
         let bytes = self.shape.bytes();
         match &mut self.slot {
@@ -120,9 +119,9 @@ impl Batch {
         }
     }
 
-    /// Address of the tensor, where it lives on the device. What is put into [`stream`](Self::stream) finds it
-    /// filled; other streams are let in with [`on`](Self::on). Valid until the batch is dropped, and after that
-    /// for what is in that stream already.
+    /// Address of the tensor, if it is in device memory. Work put into [`stream`](Self::stream) runs after the tensor is
+    /// filled; call [`on`](Self::on) for other streams. Valid until the batch is dropped, and after that for work already
+    /// in that stream.
     pub fn device_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -130,8 +129,8 @@ impl Batch {
         }
     }
 
-    /// The consumer's stream, where the batch lives on the device: the one that the loader was built with, or
-    /// one that it made. A dropped batch is filled again behind the work that is in it then.
+    /// The consumer's stream, if the batch is in device memory: the one given to the builder, or one that the loader
+    /// created. The slot of a dropped batch is refilled after the work that is in this stream at that time.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -139,14 +138,14 @@ impl Batch {
         }
     }
 
-    /// Lets another stream than the consumer's use the tensor, as often and for as many streams as is wanted: what is put
-    /// into it from now on finds the tensor filled, and the slot is filled again behind what is in it when
-    /// the batch is dropped, and so is what comes into the consumer's stream after that. Nothing waits on the host. The
-    /// default stream of threads counts for all threads. In host memory there is nothing to wait for.
+    /// Lets another stream use the tensor; may be called repeatedly and for any number of streams. Work put into that
+    /// stream from now on runs after the tensor is filled. When the batch is dropped, the slot is refilled, and later
+    /// work in the consumer's stream runs, only after the work in that stream. Nothing waits on the host. The per-thread
+    /// default stream counts for all threads. In host memory this does nothing.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) for a stream of another device,
-    /// [`Error::Device`](crate::Error::Device) where the driver refuses.
+    /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
+    /// the driver fails.
     pub fn on(&self, stream: &Arc<Stream>) -> Result<()> {
         match &self.slot {
             BatchMemory::Host(_) => Ok(()),
@@ -154,9 +153,9 @@ impl Batch {
         }
     }
 
-    /// Reached when the tensor is filled, where it lives on the device: for streams that are driven from
-    /// elsewhere. It is the slot's, so it means this batch until that is dropped. Waiting for it does not
-    /// keep the slot from being filled again; [`on`](Self::on) does both.
+    /// Event that is reached when the tensor is filled, if it is in device memory: for streams outside of this crate. It
+    /// belongs to the slot, so it is valid for this batch until the batch is dropped. Waiting for it does not keep the
+    /// slot from being refilled; [`on`](Self::on) does both.
     pub fn ready(&self) -> Option<&Event> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -164,7 +163,7 @@ impl Batch {
         }
     }
 
-    /// The memory of the tensor, where it lives on the device; the last batch of an epoch may fill less of it.
+    /// Device memory of the tensor, if it is in device memory; the last batch of an epoch may use less of it.
     pub fn device_buffer(&self) -> Option<&Arc<DeviceBuffer>> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -172,7 +171,7 @@ impl Batch {
         }
     }
 
-    /// A copy of the tensor in host memory, wherever it lives; waits for the device.
+    /// Copies the tensor to host memory; waits for the device.
     pub fn to_host(&self) -> Result<Vec<u8>> {
         match &self.slot {
             BatchMemory::Host(slot) => Ok(slot.tensor()[..self.shape.bytes()].to_vec()),
@@ -191,7 +190,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // The slot's ring is the parent's after `fork`, and a thread of the parent may hold its lock.
+        // After `fork` the ring of the slot is the parent's, and a thread of the parent may hold its lock.
         if self.process != std::process::id() {
             match &mut self.slot {
                 BatchMemory::Host(slot) => slot.abandon(),

@@ -1,4 +1,4 @@
-//! Describes a loader.
+//! The builder of a loader.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::tensor::{DType, Layout};
 
 use super::{Loader, LoaderState};
 
-/// Where a loader may run.
+/// Device on which a loader may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// On the first GPU where there is one, else on the CPU.
+    /// The first GPU if there is one, else the CPU.
     #[default]
     Auto,
-    /// On the CPU.
+    /// The CPU.
     Cpu,
-    /// On the GPU of that number; an error where there is none.
+    /// The GPU with this number; an error if there is none.
     Gpu(usize),
 }
 
-/// Says where the file has the key that an error names, given the settings as they are now.
+/// Adds to an error the position in the file of the key that it names, given the current settings.
 pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
-/// A loader that is being described. Every method sets the field of the same name in [`Settings`].
+/// Builder of a [`Loader`]. Every method sets the field of the same name in [`Settings`].
 pub struct LoaderBuilder {
     pub(super) source: Arc<dyn Source>,
     pub(super) start_epoch: u32,
@@ -47,7 +47,7 @@ pub struct LoaderBuilder {
 }
 
 impl LoaderBuilder {
-    /// A loader of this source and chain with default settings.
+    /// Creates a builder with default settings.
     pub fn new(source: Arc<dyn Source>, chain: Chain) -> Self {
         Self {
             source,
@@ -67,17 +67,17 @@ impl LoaderBuilder {
         }
     }
 
-    /// The source: for measuring it while no loader reads.
+    /// The source, for measuring it while no loader reads.
     pub fn source(&self) -> Arc<dyn Source> {
         self.source.clone()
     }
 
-    /// Only the first samples of the source, at most so many, kept as they were read from the first epoch on: for telling what
-    /// reading costs from what preparing does.
+    /// Uses at most the first `samples` samples of the source and caches their files from the first epoch on. Separates
+    /// the cost of reading from the cost of decoding and transforms.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) where there are none.
+    /// [`Error::Config`](crate::Error::Config) if there are no samples.
     pub fn first_samples_cached(mut self, samples: u64) -> Result<Self> {
         let samples = samples.min(self.source.len());
         let largest = self.source.largest_bytes().unwrap_or_else(|| self.looks().largest_bytes());
@@ -87,62 +87,63 @@ impl LoaderBuilder {
         Ok(self)
     }
 
-    /// What opening the source took, for reports.
+    /// Sets the time that opening the source took, for reports.
     pub fn opened_in(mut self, took: Duration) -> Self {
         self.opened_in = took;
         self
     }
 
-    /// How often a thread looks at how much of the device is in use, as NVML tells; `None`, the default, is never. What it
-    /// sees is in [`Profile::device`](crate::measure::Profile::device). Without NVML a warning says why nothing does.
+    /// Period at which a thread samples the utilization of the device through NVML; `None`, the default, is never. The
+    /// readings are in [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning says why there
+    /// are none.
     pub fn watch_device(mut self, period: Option<Duration>) -> Self {
         self.watch_device = period;
         self
     }
 
-    /// All settings at once.
+    /// Replaces all settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Samples in a batch.
+    /// Samples per batch.
     pub fn batch(mut self, samples: usize) -> Self {
         self.settings.loader.batch = samples;
         self
     }
 
-    /// Threads that read, and decode and transform what runs on the CPU.
+    /// Number of threads that read, and that decode and transform on the CPU.
     pub fn workers(mut self, threads: usize) -> Self {
         self.settings.loader.workers = Count::Fixed(threads);
         self
     }
 
-    /// As many workers as what is measured asks for, within [`Plan::workers`].
+    /// Chooses the number of workers from measurements, within [`Plan::workers`].
     pub fn auto_workers(mut self) -> Self {
         self.settings.loader.workers = Count::Auto;
         self
     }
 
-    /// Batches ahead of the consumer, the one that is being filled among them.
+    /// Number of prefetched batches, including the one that is being filled.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.settings.loader.prefetch = Count::Fixed(batches);
         self
     }
 
-    /// As many batches ahead as what is measured asks for, within [`Plan::ahead_batches`].
+    /// Chooses the number of prefetched batches from measurements, within [`Plan::ahead_batches`].
     pub fn auto_prefetch(mut self) -> Self {
         self.settings.loader.prefetch = Count::Auto;
         self
     }
 
-    /// Whether what is `auto`, placements among it, is chosen anew from what is measured while the loader runs.
+    /// Whether settings that are `auto`, including placements, are tuned from measurements while the loader runs.
     pub fn tune(mut self, tune: bool) -> Self {
         self.settings.loader.tune = tune;
         self
     }
 
-    /// Key of all randomness.
+    /// Seed of all random numbers.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.loader.seed = seed;
         self
@@ -154,20 +155,20 @@ impl LoaderBuilder {
         self
     }
 
-    /// For sources whose files hold many samples: samples in a window of the shuffle by files and windows; `None`, the
-    /// default, shuffles the whole set.
+    /// Samples per shuffle window, for sources whose files hold many samples: files are shuffled, then samples within a
+    /// window. `None`, the default, shuffles the whole set.
     pub fn shuffle_window(mut self, samples: Option<u64>) -> Self {
         self.settings.loader.shuffle_window = samples;
         self
     }
 
-    /// What happens to the samples that do not fill the last batch.
+    /// What to do with the samples that do not fill the last batch.
     pub fn last(mut self, last: Last) -> Self {
         self.settings.loader.last = last;
         self
     }
 
-    /// Shard `rank` of `world`, whatever a launcher says.
+    /// Loads shard `rank` of `world`, regardless of any launcher's variables.
     pub fn shard(mut self, rank: u64, world: u64) -> Self {
         self.settings.loader.shard = ShardFrom::Environment;
         self.settings.loader.rank = Some(rank);
@@ -175,7 +176,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Who tells rank and world. Default: the launcher whose variables are set, and the whole set where there is none.
+    /// Where rank and world size come from. Default: the launcher whose variables are set; without one, the whole set.
     pub fn shard_from(mut self, from: ShardFrom) -> Self {
         self.settings.loader.shard = from;
         self.settings.loader.rank = None;
@@ -183,7 +184,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// What happens when a sample cannot be used.
+    /// What to do if a sample fails.
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.settings.loader.on_error = policy;
         self
@@ -195,33 +196,33 @@ impl LoaderBuilder {
         self
     }
 
-    /// The routes that images may take where decoding is on the GPU.
+    /// The allowed decode routes if decoding is on the GPU.
     pub fn routes(mut self, routes: impl Into<Vec<Route>>) -> Self {
         self.settings.decode.routes = routes.into();
         self
     }
 
-    /// Most workers that decode on the CPU at one time where anything runs on the GPU; `None`, the default, is all, or
-    /// all but one while the routes `hardware` or `cuda` decode and are to be read for.
+    /// Most workers that decode on the CPU at a time if anything runs on the GPU. `None`, the default, is all of them, or
+    /// all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decodes, whose files need a reader.
     pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.decode.max_cpu_threads = threads;
         self
     }
 
-    /// Whether the decoder may reduce a JPEG before it is resized.
+    /// Whether the decoder may scale a JPEG down before it is resized.
     pub fn prescale(mut self, prescale: bool) -> Self {
         self.settings.decode.prescale = prescale;
         self
     }
 
-    /// Whether images are turned upright.
+    /// Whether images are rotated and mirrored by their EXIF orientation.
     pub fn orientation(mut self, orientation: bool) -> Self {
         self.settings.decode.orientation = orientation;
         self
     }
 
-    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it. [`Decoders::strict`] says
-    /// where it differs from Pillow.
+    /// Whether a damaged image is an error. If not, the loader accepts what Pillow accepts, and counts it.
+    /// [`Decoders::strict`] lists the differences from Pillow.
     ///
     /// [`Decoders::strict`]: crate::decode::Decoders::strict
     pub fn strict(mut self, strict: bool) -> Self {
@@ -236,56 +237,56 @@ impl LoaderBuilder {
         self
     }
 
-    /// Most pixels of an image.
+    /// Most pixels per image.
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.settings.limits.max_pixels = pixels;
         self
     }
 
-    /// Most columns, and most rows, of an image.
+    /// Most columns and most rows per image.
     pub fn max_side(mut self, pixels: u32) -> Self {
         self.settings.limits.max_side = pixels;
         self
     }
 
-    /// Bytes of host memory for all samples together that need more than their worker's share.
+    /// Bytes of host memory, for all workers together, for samples that need more than their worker's share.
     pub fn large_image_memory(mut self, bytes: u64) -> Self {
         self.settings.limits.large_image_memory = bytes;
         self
     }
 
-    /// Most bytes of host memory, page-locked memory included; `None`, the default, is no limit.
+    /// Most bytes of host memory, including page-locked memory; `None`, the default, is no limit.
     pub fn host_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.host_memory = bytes;
         self
     }
 
-    /// Most bytes of an encoded sample.
+    /// Most bytes per encoded sample.
     pub fn max_file_bytes(mut self, bytes: u64) -> Self {
         self.settings.limits.max_file_bytes = bytes;
         self
     }
 
-    /// Most bytes of host memory for files from epoch to epoch; `None`, the default, is no cache.
+    /// Most bytes of host memory for the cache of files; `None`, the default, is no cache.
     pub fn cache_encoded(mut self, bytes: Option<u64>) -> Self {
         self.settings.cache.encoded = bytes;
         self
     }
 
-    /// Most bytes of host memory for whole decoded images from epoch to epoch; `None`, the default, is no cache.
+    /// Most bytes of host memory for the cache of whole decoded images; `None`, the default, is no cache.
     pub fn cache_decoded(mut self, bytes: Option<u64>) -> Self {
         self.settings.cache.decoded = bytes;
         self
     }
 
-    /// Resizes larger images to this shorter side before anything else, for the decoded cache; changes pixels. `None`, the
-    /// default, leaves them as they are.
+    /// Length of the shorter side, in pixels, to which larger images are resized before anything else, for the decoded
+    /// cache. Changes pixels. `None`, the default, does not resize.
     pub fn presize(mut self, shorter: Option<u32>) -> Self {
         self.settings.cache.presize = shorter;
         self
     }
 
-    /// Most bytes of device memory, the driver's own apart; `None`, the default, is no limit.
+    /// Most bytes of device memory, not counting the driver's own; `None`, the default, is no limit.
     pub fn device_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.device_memory = bytes;
         self
@@ -297,40 +298,40 @@ impl LoaderBuilder {
         self
     }
 
-    /// Most threads that the loader starts for samples: the workers, and on a device the launcher and the thread that feeds
-    /// the JPEG engines; `None`, the default, is no limit.
+    /// Most threads that the loader starts for samples: the workers, and on a device the launcher and the thread that
+    /// feeds the JPEG engines. `None`, the default, is no limit.
     pub fn cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.limits.cpu_threads = threads;
         self
     }
 
-    /// Whether the loader is built although its plan needs more host memory than is available. Default false.
+    /// Whether to build the loader even if its plan needs more host memory than is available. Default false.
     pub fn overcommit(mut self, overcommit: bool) -> Self {
         self.settings.limits.overcommit = overcommit;
         self
     }
 
-    /// Where the loader may run.
+    /// Device on which the loader may run.
     pub fn device(mut self, device: DeviceChoice) -> Self {
         self.device = device;
         self
     }
 
-    /// Which CUDA libraries are used, and where compiled kernels are kept. Default: what the environment says.
+    /// The CUDA libraries to use, and the directory for compiled kernels. Default: from the environment.
     pub fn runtime(mut self, runtime: &Runtime) -> Self {
         self.runtime = runtime.clone();
         self
     }
 
-    /// The epoch to begin with. Default 0.
+    /// The first epoch. Default 0.
     pub fn start_epoch(mut self, epoch: u32) -> Self {
         self.start_epoch = epoch;
         self
     }
 
-    /// Goes on where another loader of the same source was, see [`Loader::state`]. The seed, the shuffling with its window,
-    /// and the epoch to begin with become those of the state; workers, batch, prefetch, device, rank and world may be
-    /// others than before.
+    /// Continues from the position of another loader of the same source, see [`Loader::state`]. The seed, the shuffle
+    /// with its window, and the first epoch come from the state. Workers, batch, prefetch, device, rank and world may
+    /// differ.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.settings.loader.seed = state.seed;
         self.settings.loader.shuffle = state.shuffle;
@@ -340,28 +341,30 @@ impl LoaderBuilder {
         self
     }
 
-    /// How many epochs are prepared; `None`, the default, is without end.
+    /// Number of epochs; `None`, the default, is no end.
     pub fn epochs(mut self, epochs: Option<u32>) -> Self {
         self.epochs = epochs;
         self
     }
 
-    /// Keeps the latest spans of each thread, the consumer and the ring, so many of each, for
-    /// [`Loader::trace_json`]; 0, the default, keeps none. The memory is the footprint's row `trace`.
+    /// Number of latest spans to store for each thread, the consumer and the ring, for [`Loader::trace_json`]; 0, the
+    /// default, is no trace. The memory is the footprint's row `trace`.
     pub fn trace(mut self, spans_per_thread: usize) -> Self {
         self.watching.spans = spans_per_thread;
         self
     }
 
-    /// Puts NVTX ranges around the stages of each thread, for NVIDIA's profilers; off by default. Where the library is
-    /// missing, [`Loader::warnings`] says so. Rows are decoded and transformed by turns: the range `decode` is both.
+    /// Whether to put NVTX ranges around the stages of each thread, for NVIDIA's profilers; off by default. If the
+    /// library is missing, [`Loader::warnings`] says so. Rows are decoded and transformed alternately: the range `decode`
+    /// covers both.
     pub fn nvtx(mut self, nvtx: bool) -> Self {
         self.nvtx = nvtx;
         self
     }
 
-    /// The stream on which batches are used, with its device and the device's runtime: fixed for the life of the loader, so that a batch
-    /// which is dropped anywhere knows behind which work its slot is free. Without it the loader makes one.
+    /// The stream on which batches are used; also sets the device and its runtime. It is fixed for the life of the
+    /// loader, so that a batch dropped on any thread frees its slot after the work in this stream. Default: the loader
+    /// creates one.
     pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
         self.device = DeviceChoice::Gpu(stream.device().ordinal());
         self.runtime = stream.device().runtime().clone();
@@ -369,8 +372,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Resolves the plan without starting anything. Where a GPU is asked for that this machine does not have, this
-    /// is the plan for a machine that has one.
+    /// Resolves the plan without starting anything. If a GPU is requested that this machine does not have, returns the
+    /// plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
         let facts = match (self.device, self.find_device()) {
             (DeviceChoice::Gpu(_), Err(_)) => {
@@ -381,12 +384,13 @@ impl LoaderBuilder {
         self.make_plan(facts).map_err(self.locator())
     }
 
-    /// Plans, checks, takes all memory and starts the threads.
+    /// Plans, checks, allocates all memory and starts the threads.
     ///
     /// # Errors
     ///
-    /// Those of [`plan`](Self::plan), [`Error::Memory`] where the plan needs more host memory than is available
-    /// ([`Plan::check_memory`]) or an allocation fails, [`Error::Device`] and [`Error::Budget`] where a GPU refuses memory.
+    /// Those of [`plan`](Self::plan), [`Error::Memory`] if the plan needs more host memory than is available
+    /// ([`Plan::check_memory`]) or an allocation fails, [`Error::Device`] and [`Error::Budget`] if a GPU allocation
+    /// fails.
     ///
     /// [`Error::Memory`]: crate::Error::Memory
     /// [`Error::Device`]: crate::Error::Device

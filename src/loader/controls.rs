@@ -1,14 +1,15 @@
-//! What is changed while a loader runs: how many workers work, and what they leave to the device.
+//! Settings that change while a loader runs: the number of active workers, and what runs on the device.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::plan::Offload;
 
-/// What every worker looks at before each sample.
+/// Settings that every worker reads before each sample.
 pub(super) struct Controls {
     pub gate: Gate,
-    /// In one word, so that nobody sees half of a change: twice the operators, and one more where decoding is there too.
+    /// Packed into one word, so that no thread reads half of a change: twice the number of operators, plus one if
+    /// decoding is on the device.
     offload: AtomicUsize,
 }
 
@@ -19,7 +20,7 @@ impl Controls {
         controls
     }
 
-    /// What is on the device now.
+    /// What currently runs on the device.
     pub fn offload(&self) -> Offload {
         let word = self.offload.load(Ordering::Relaxed);
         Offload { operators: word / 2, decode: word % 2 == 1 }
@@ -30,9 +31,9 @@ impl Controls {
     }
 }
 
-/// Lets the first of the workers work, and has the others wait. Whoever waits has nothing in hand.
+/// Lets the first `open` workers run and blocks the others between samples.
 pub(super) struct Gate {
-    /// Workers that may work. Changed under the lock, so that nobody misses it who is about to wait.
+    /// Number of active workers. Changed under the lock, so that a thread about to wait does not miss the change.
     open: AtomicUsize,
     closed: Mutex<bool>,
     changed: Condvar,
@@ -43,25 +44,25 @@ impl Gate {
         Self { open: AtomicUsize::new(open), closed: Mutex::new(false), changed: Condvar::new() }
     }
 
-    /// Workers that may work.
+    /// Number of active workers.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Acquire)
     }
 
-    /// So many may work from now on; one that is at work ends its sample first.
+    /// Sets the number of active workers; a worker that becomes inactive finishes its sample first.
     pub fn set(&self, open: usize) {
         let _closed = self.lock();
         self.open.store(open, Ordering::Release);
         self.changed.notify_all();
     }
 
-    /// Nobody waits any more: there is nothing more to do.
+    /// Wakes all waiting workers: the loader ends.
     pub fn close(&self) {
         *self.lock() = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the worker of this number, from 0, may work; false where there is nothing more to do.
+    /// Waits until worker `number`, from 0, is active; false if the gate was closed.
     pub fn pass(&self, number: usize) -> bool {
         if number < self.open() {
             return true;
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_wait_until_there_may_be_so_many_or_all_is_over() {
+    fn workers_wait_until_they_are_active_or_the_gate_closes() {
         let gate = Arc::new(Gate::new(1));
         assert!(gate.pass(0));
         let (sender, passed) = channel();
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_the_device_is_what_was_set() {
+    fn offload_returns_the_value_that_was_set() {
         for (operators, decode) in [(0, false), (1, false), (3, false), (3, true)] {
             let offload = Offload { operators, decode };
             let controls = Controls::new(1, Offload { operators: 5, decode: true });

@@ -1,4 +1,4 @@
-//! A few lines of HTTP on loopback: `GET /metrics` and nothing else.
+//! A minimal HTTP server on loopback: `GET /metrics` and nothing else.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Connections at a time. A further one takes the place of the one that has sent no whole request for longest.
+/// Most open connections. A further one replaces the connection that has been without a complete request for longest.
 const CONNECTIONS: usize = 64;
-/// Connections that are accepted before those that are there have their turn.
+/// Connections that are accepted before the open ones are served.
 const ACCEPTS: usize = 4 * CONNECTIONS;
-/// Bytes of a request.
+/// Most bytes of a request.
 const MOST_BYTES: usize = 8 << 10;
-/// Calls for one connection before it is the others' turn.
+/// System calls for one connection before the others are served.
 const TURNS: u32 = 64;
-/// From a connection's begin to its end, whatever the other side does.
+/// Longest life of a connection.
 const LIFE: Duration = Duration::from_secs(2);
-/// How often it is looked for connections where there are none, and for bytes where there are some.
+/// Polling period without and with open connections.
 const IDLE: Duration = Duration::from_millis(50);
 const BUSY: Duration = Duration::from_millis(2);
 
-/// A thread that answers; it ends when this is dropped.
+/// The server thread; it ends when this is dropped.
 pub(super) struct Endpoint {
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
@@ -31,12 +31,12 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Begins to answer at a loopback address with what `text` gives.
+    /// Starts to serve the result of `text` at a loopback address.
     pub fn start(address: SocketAddr, text: impl Fn() -> String + Send + 'static) -> Result<Self> {
         if !address.ip().is_loopback() {
             let problem = format!(
-                "{address} is not an address of this machine's loopback, and metrics are for anyone who asks; write \
-                 127.0.0.1:{}, and let a proxy give them to other machines",
+                "{address} is not a loopback address, and metrics have no authentication; use \
+                 127.0.0.1:{}, and a proxy for other machines",
                 address.port()
             );
             return Err(Error::config("metrics", problem));
@@ -44,7 +44,7 @@ impl Endpoint {
         let refused = |error: io::Error| {
             Error::config(
                 "metrics",
-                format!("cannot be served at {address}: {error}; take another port"),
+                format!("cannot be served at {address}: {error}; choose another port"),
             )
         };
         let listener = TcpListener::bind(address).map_err(refused)?;
@@ -60,7 +60,7 @@ impl Endpoint {
         Ok(Self { address, stopped, thread: Some(thread) })
     }
 
-    /// Where it answers.
+    /// The address that is served.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -71,7 +71,7 @@ impl Drop for Endpoint {
         self.stopped.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It has nothing to tell, and its panic would be no reason for another one.
+            // A panic of the thread is not propagated.
             let _ = thread.join();
         }
     }
@@ -85,19 +85,19 @@ fn serve(listener: &TcpListener, stopped: &AtomicBool, text: &dyn Fn() -> String
     }
 }
 
-/// Those that are open, in the order in which they came.
+/// The open connections, in the order in which they were accepted.
 #[derive(Default)]
 struct Connections(Vec<Connection>);
 
 impl Connections {
-    /// Accepts all that wait, then does for each what can be done without waiting.
+    /// Accepts all waiting connections, then serves each as far as possible without blocking.
     ///
-    /// Nobody waits in the system's queue behind clients that say nothing: each is accepted and its request read at
-    /// once, and where there are too many the silent one that came first is closed.
+    /// No client waits in the system's queue behind silent ones: each connection is accepted and its request read at
+    /// once. If there are too many, the oldest silent connection is closed.
     fn turn(&mut self, listener: &TcpListener, now: Instant, text: &dyn Fn() -> String) {
         for _ in 0..ACCEPTS {
             let Ok((stream, _)) = listener.accept() else { break };
-            // One that cannot be made so would hold up the others: it is dropped.
+            // A blocking socket would delay the others, so it is dropped.
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -114,12 +114,12 @@ impl Connections {
     }
 }
 
-/// Where a connection is.
+/// State of a connection.
 enum State {
     Reading(Vec<u8>),
-    /// What is still to be written.
+    /// The response, and how much of it is written.
     Writing(Vec<u8>, usize),
-    /// Until the other side has closed too: else the system would throw away what it has not read yet.
+    /// Until the other side has closed too: else the system would discard what the client has not read yet.
     Closing,
 }
 
@@ -134,17 +134,17 @@ impl Connection {
         Self { stream, state: State::Reading(Vec::new()), ends: now + LIFE }
     }
 
-    /// Whether its request is not whole yet.
+    /// Whether its request is incomplete.
     fn is_reading(&self) -> bool {
         matches!(self.state, State::Reading(_))
     }
 
-    /// Does what can be done without waiting; false where it is over.
+    /// Continues without blocking; false if the connection is finished.
     fn advance(&mut self, now: Instant, text: &dyn Fn() -> String) -> bool {
         if now >= self.ends {
             return false;
         }
-        // Who sends without end leaves the thread to the others as well.
+        // A client that sends without end must not block the others.
         for _ in 0..TURNS {
             let moved = match &mut self.state {
                 State::Reading(request) => {
@@ -185,7 +185,7 @@ impl Connection {
     }
 }
 
-/// Reads what is there, up to one byte more than a request may have.
+/// Reads available bytes, up to one more than a request may have.
 fn read(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<usize> {
     let mut part = [0; 1024];
     let room = (MOST_BYTES + 1 - request.len()).min(part.len());
@@ -194,7 +194,7 @@ fn read(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<usize> {
     Ok(read)
 }
 
-/// The response to a request; `None` while it is not whole.
+/// The response to a request; `None` while the request is incomplete.
 fn answer(request: &[u8], text: &dyn Fn() -> String) -> Option<Vec<u8>> {
     if !request.windows(4).any(|it| it == b"\r\n\r\n") {
         let too_long = request.len() > MOST_BYTES;
@@ -229,15 +229,15 @@ fn response(status: &str, header: &str, body: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// More silent clients than there are places, in front of the one that asks: one turn answers it. No clock is
-    /// involved, since `now` stands still.
+    /// One scan serves a request behind more silent clients than there are connections. `now` is fixed, so the test does
+    /// not depend on the clock.
     #[test]
-    fn a_request_behind_a_backlog_of_silent_clients_is_answered_in_the_same_turn() {
+    fn a_request_behind_many_silent_clients_is_answered_in_the_same_scan() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let connect = || TcpStream::connect(address).unwrap();
-        // All wait in the listener's queue, which has 128 places.
+        // All wait in the listener's queue, which has 128 entries.
         let silent: Vec<TcpStream> = (0..CONNECTIONS + 16).map(|_| connect()).collect();
         let mut scraper = connect();
         scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -248,15 +248,15 @@ mod tests {
         connections.turn(&listener, now, &|| "a 1\n".into());
         scraper.set_nonblocking(true).unwrap();
         let mut response = [0; 1024];
-        let read = scraper.read(&mut response).expect("the answer is there after one turn");
+        let read = scraper.read(&mut response).expect("the response is ready after one scan");
         assert!(response[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
 
         assert_eq!(connections.0.len(), CONNECTIONS);
-        // The silent clients that came first had to go; the one that was answered did not.
+        // The oldest silent clients were closed; the answered one was not.
         let answered = connections.0.iter().filter(|it| !it.is_reading()).count();
         assert_eq!(answered, 1);
         connections.turn(&listener, now + LIFE, &String::new);
-        assert_eq!(connections.0.len(), 0, "every connection has its time and no more");
+        assert_eq!(connections.0.len(), 0, "every connection ends after its time limit");
         drop((silent, late));
     }
 }

@@ -30,13 +30,13 @@ use super::stats::MemoryStats;
 use super::stopper::Stopper;
 use super::tuning::Apply;
 
-/// How long the consumer waits in silence while it holds every batch that there is room for.
+/// How long the consumer may wait while it holds every batch, before a warning.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What every thread needs.
+/// What the threads of a loader share.
 pub(super) struct Parts {
     pub source: Arc<dyn Source>,
-    /// The same, where its samples are asked for ahead of time.
+    /// The same source as a prefetcher, if its samples are prefetched.
     pub ahead: Option<Arc<Prefetcher>>,
     pub plan: Arc<Plan>,
     pub meters: Arc<Meters>,
@@ -48,13 +48,13 @@ pub(super) struct Parts {
     pub epochs: Option<u32>,
 }
 
-/// Dropping it stops and joins all threads.
+/// The running loader on the host or on a device. Dropping it stops and joins all threads.
 pub(super) enum Engine {
     Host(Running<HostSlot>),
     Device(Running<DeviceSlot>, OnDevice),
 }
 
-/// What a loader has on a device besides its ring.
+/// Device resources of a loader besides its ring.
 pub(super) struct OnDevice {
     memory: DeviceMemory,
     router: Arc<Router>,
@@ -74,7 +74,7 @@ pub(super) struct Running<S: BatchSlot> {
 }
 
 impl Engine {
-    /// Takes host memory and starts the workers.
+    /// Allocates host memory and starts the workers.
     pub fn on_host(parts: &Parts) -> Result<Self> {
         let (batch, sample_bytes) = (parts.plan.shape.batch, parts.plan.shape.sample_bytes());
         let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(batch, sample_bytes));
@@ -95,7 +95,7 @@ impl Engine {
         Ok(Engine::Host(running))
     }
 
-    /// Takes all memory of the device, compiles the kernels and starts the threads.
+    /// Allocates all device memory, compiles the kernels and starts the threads.
     pub fn on_device(
         parts: &Parts,
         device: &Arc<Device>,
@@ -155,7 +155,7 @@ impl Engine {
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);
             if let Err(error) = &launched {
-                // Before the uploads are closed, so that this is the error that counts.
+                // Before the uploads are closed, so that this is the reported error.
                 feed.fail(error.clone());
             }
             drop(uploads);
@@ -164,7 +164,8 @@ impl Engine {
         Ok(Engine::Device(running, OnDevice { memory, router, decoders, clocks }))
     }
 
-    /// The next batch; waits for it. Calls `held` with the number of batches in use where all have been for [`PATIENCE`].
+    /// Waits for the next batch. Calls `held` with the number of batches in use if all slots have been in use for
+    /// [`PATIENCE`].
     pub fn next(&self, held: impl FnOnce(usize)) -> Option<Result<BatchMemory>> {
         Some(match self {
             Engine::Host(running) => {
@@ -176,7 +177,7 @@ impl Engine {
         })
     }
 
-    /// Batches that are ready now.
+    /// Number of batches that are ready.
     pub fn ready(&self) -> usize {
         match self {
             Engine::Host(running) => running.consumer.ready(),
@@ -184,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Leaves out what is left of epochs before this one.
+    /// Skips the rest of epochs before this one.
     pub fn want_epoch(&self, epoch: u32) {
         match self {
             Engine::Host(running) => running.feed.want_epoch(epoch),
@@ -192,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// What makes a choice this engine's.
+    /// A function that applies a choice to this engine.
     pub fn apply(&self) -> Apply {
         match self {
             Engine::Host(running) => running.apply(),
@@ -200,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Hands out nothing more.
+    /// Stops handing out jobs.
     pub fn stop(&self) {
         match self {
             Engine::Host(running) => running.feed.stop(),
@@ -208,7 +209,7 @@ impl Engine {
         }
     }
 
-    /// What ends the loader with an error, from any thread. It keeps nothing of the engine alive.
+    /// A handle that ends the loader with an error, from any thread. It keeps nothing of the engine alive.
     pub fn stopper(&self) -> Stopper {
         match self {
             Engine::Host(running) => running.stopper(),
@@ -216,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// What is known to be wrong with the libraries in use.
+    /// Known problems of the libraries in use.
     pub fn warnings(&self) -> Vec<String> {
         match self {
             Engine::Host(_) => Vec::new(),
@@ -224,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// What the routes have done.
+    /// Counts of each decode route.
     pub fn routes(&self) -> Vec<RouteReport> {
         match self {
             Engine::Host(_) => Vec::new(),
@@ -232,14 +233,14 @@ impl Engine {
         }
     }
 
-    /// Counts what the device is done with by now, as far as it is timed.
+    /// Collects the timings of finished device work.
     pub fn harvest(&self) {
         if let Engine::Device(_, on_device) = self {
             on_device.clocks.harvest();
         }
     }
 
-    /// Bytes, predicted and measured.
+    /// Memory in bytes, predicted and measured.
     pub fn memory(&self, footprint: &Footprint) -> MemoryStats {
         let predicted = |memory| footprint.total_bytes(memory);
         let stats = MemoryStats {
@@ -327,13 +328,13 @@ impl<S: BatchSlot> Drop for Running<S> {
         self.controls.gate.close();
         self.large.close();
         for thread in self.threads.drain(..) {
-            // A worker's panic was caught and told; joining cannot tell more.
+            // A worker's panic was caught and reported.
             let _ = thread.join();
         }
     }
 }
 
-/// Closes the pool when it is dropped, even by a panic: nobody waits for uploads that the launcher held.
+/// Closes the pool when it is dropped, even by a panic, so that no thread waits for the launcher's uploads.
 struct Closing(Arc<ObjectPool<Upload>>);
 
 impl Drop for Closing {

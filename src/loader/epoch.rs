@@ -1,4 +1,4 @@
-//! Iterating over a loader: one epoch that borrows it, or all epochs that are left with the loader inside.
+//! Iterators over a loader: one epoch that borrows it, or all remaining epochs that own it.
 
 use std::iter::FusedIterator;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use super::{Batch, Loader};
 
 impl Loader {
-    /// The next epoch, as `for batch in &mut loader` iterates over it. The loader's other methods stay usable through it:
+    /// Begins the next epoch, as `for batch in &mut loader` does. The loader's other methods stay usable through it:
     ///
     /// ```no_run
     /// # fn main() -> feedwater::Result<()> {
@@ -24,7 +24,7 @@ impl Loader {
     /// # }
     /// ```
     ///
-    /// A second epoch while one is under way does not compile:
+    /// Beginning a second epoch while one is running does not compile:
     ///
     /// ```compile_fail,E0499
     /// # fn main() -> feedwater::Result<()> {
@@ -39,8 +39,8 @@ impl Loader {
         Epoch::begin(self)
     }
 
-    /// The batches of this and all following epochs, in an iterator that owns the loader: for a consumer on another thread.
-    /// [`Batch::epoch`] says which epoch a batch belongs to. It ends after the epochs that the builder was given, and after an
+    /// Iterates over the batches of the next and all following epochs and owns the loader: for a consumer on another
+    /// thread. [`Batch::epoch`] returns the epoch of a batch. Ends after the builder's number of epochs, and after an
     /// error.
     pub fn into_batches(self) -> Batches {
         Batches { loader: self, cursor: None, finished: false }
@@ -61,15 +61,15 @@ impl<'a> IntoIterator for &'a Loader {
     type Item = Result<Batch>;
     type IntoIter = Epoch<'a>;
 
-    /// The next epoch of a loader that is shared. Prefer `&mut loader`: there the compiler refuses a second epoch at the same time,
-    /// which here is an error of its first [`next`](Iterator::next).
+    /// Begins the next epoch of a shared loader. Prefer `&mut loader`: there a second epoch at the same time does not
+    /// compile; here its first [`next`](Iterator::next) returns an error.
     fn into_iter(self) -> Epoch<'a> {
         Epoch::begin(self)
     }
 }
 
-/// The batches of one epoch. It derefs to the loader, so that `epoch.stats()`, `epoch.state()` and the like work while it is
-/// under way. A batch does not borrow it.
+/// Iterator over the batches of one epoch. It derefs to the loader, so that `epoch.stats()` and `epoch.state()` work
+/// while it runs. A batch does not borrow it.
 pub struct Epoch<'a> {
     loader: &'a Loader,
     cursor: Cursor,
@@ -80,12 +80,12 @@ impl<'a> Epoch<'a> {
         Self { loader, cursor: Cursor::begin(loader) }
     }
 
-    /// The epoch's number, from 0.
+    /// Number of the epoch, from 0.
     pub fn number(&self) -> u32 {
         self.cursor.epoch
     }
 
-    /// The loader, which may be asked for everything but another epoch.
+    /// The loader, for everything but another epoch.
     pub fn loader(&self) -> &Loader {
         self.loader
     }
@@ -117,21 +117,21 @@ impl Drop for Epoch<'_> {
     }
 }
 
-/// The batches of all epochs that were left, with the loader inside: [`Loader::into_batches`].
+/// Iterator over the batches of all remaining epochs, which owns the loader: [`Loader::into_batches`].
 pub struct Batches {
     loader: Loader,
-    /// The epoch under way.
+    /// The running epoch.
     cursor: Option<Cursor>,
     finished: bool,
 }
 
 impl Batches {
-    /// The loader, for [`Loader::stats`], [`Loader::state`] and the like.
+    /// The loader, for [`Loader::stats`], [`Loader::state`] and similar methods.
     pub fn loader(&self) -> &Loader {
         &self.loader
     }
 
-    /// The loader back. An epoch that is under way ends, as when a loop is left early.
+    /// Returns the loader. A running epoch ends, as when a loop is left early.
     pub fn into_loader(self) -> Loader {
         if let Some(mut cursor) = self.cursor {
             cursor.end(&self.loader);
@@ -160,25 +160,25 @@ impl Iterator for Batches {
 
 impl FusedIterator for Batches {}
 
-/// Where a consumer is in an epoch.
+/// Position of a consumer in an epoch.
 struct Cursor {
     epoch: u32,
     remaining: u64,
     turn: Turn,
-    /// The epochs that the builder was given are over.
+    /// Whether the builder's number of epochs is reached.
     over: bool,
 }
 
 #[derive(PartialEq)]
 enum Turn {
     Running,
-    /// Another loop has the loader; this one has still to say so.
+    /// Another loop uses the loader; the error is still to be returned.
     Refused,
     Over,
 }
 
 impl Cursor {
-    /// Takes the loader for its next epoch, where no other loop has it.
+    /// Begins the loader's next epoch, unless another loop uses the loader.
     fn begin(loader: &Loader) -> Self {
         if loader.check_process().is_err() || loader.iterating.swap(true, Ordering::AcqRel) {
             return Self { epoch: 0, remaining: 0, turn: Turn::Refused, over: false };
@@ -196,7 +196,7 @@ impl Cursor {
         Self { epoch, remaining, turn: Turn::Running, over }
     }
 
-    /// Lets the loader go; an epoch that was refused never had it.
+    /// Ends the epoch and releases the loader, unless the epoch was refused.
     fn end(&mut self, loader: &Loader) {
         if self.turn == Turn::Running {
             loader.iterating.store(false, Ordering::Release);
@@ -217,7 +217,7 @@ impl Cursor {
             Turn::Refused => {
                 self.turn = Turn::Over;
                 let problem =
-                    "another loop over this loader is running; make one loader for each".into();
+                    "another loop over this loader is running; use one loader per loop".into();
                 return Some(Err(Error::Internal { problem }));
             }
         }
@@ -236,7 +236,7 @@ impl Cursor {
         let shape = loader.plan.shape;
         let batch = loop {
             match loader.engine.next(|batches| loader.tell_held(batches)) {
-                // What was ready when the epoch before was left early.
+                // Prefetched batches of an earlier epoch that was left early.
                 Some(Ok(slot)) if slot.info().epoch < self.epoch => {
                     loader.meters.batch_dropped();
                     drop(slot);

@@ -1,13 +1,13 @@
-//! Hands out places to the threads that fill them, and puts finished batches into the ring in order.
+//! Hands out cells to the threads that fill them, and puts finished batches into the ring in order.
 //!
-//! * Places are handed out in the order of the epoch; the first place of a batch waits for a free slot. That
-//!   wait is all the backpressure there is.
-//! * Places may be finished in any order, by any thread. A batch is published when all its places are
-//!   finished and all batches before it are published.
-//! * A batch with a failed place ends the ring instead, with the error of its first failed place, after
-//!   all batches before it: which batches come before an error does not depend on timing.
-//! * When the consumer is already in a later epoch, what is left of the older one is not handed out, and a
-//!   batch that was begun gives its slot back.
+//! * Cells are handed out in the order of the epoch; the first cell of a batch waits for a free slot. This wait is the
+//!   only backpressure.
+//! * Cells may be finished in any order, by any thread. A batch is published when all its cells are finished and all
+//!   batches before it are published.
+//! * A batch with a failed cell ends the ring, with the error of its first failed cell, after all batches before it. So
+//!   the batches before an error do not depend on timing.
+//! * When the consumer is in a later epoch, the rest of the older epoch is skipped, and a partly filled batch returns its
+//!   slot.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,31 +24,31 @@ use super::prefetcher::Prefetcher;
 use super::record::SampleRecord;
 use super::slot::BatchSlot;
 
-/// One place to fill.
+/// One cell to fill.
 pub(super) struct Job<C> {
     /// Sequence number of the batch over all epochs.
     pub batch: u64,
-    /// Place in the batch.
+    /// Index of the sample in the batch.
     pub place: usize,
     /// Epoch.
     pub epoch: u32,
-    /// Index of the sample that stands here.
+    /// Index of the sample in the source.
     pub index: u64,
-    /// It only fills up the last batch.
+    /// Whether the sample only pads the last batch.
     pub padding: bool,
-    /// How long handing it out waited: for a free slot, or for another thread that did.
+    /// Time that handing out took: waiting for a free slot, or for another thread that did.
     pub waited: Duration,
     /// The memory of the sample.
     pub cell: C,
 }
 
-/// What became of a job.
+/// Result of a job.
 pub(super) struct Done<C> {
     pub batch: u64,
     pub place: usize,
     pub cell: C,
     pub result: Result<SampleRecord>,
-    /// Samples that could not be used on the way.
+    /// Samples that failed on the way.
     pub faults: Vec<SampleError>,
 }
 
@@ -58,23 +58,23 @@ pub(super) struct Feed<S: BatchSlot> {
     producer: Producer<S>,
     cursor: Mutex<Cursor>,
     open: Mutex<VecDeque<Open<S>>>,
-    /// The epoch in which the consumer is.
+    /// The consumer's current epoch.
     wanted_epoch: AtomicU32,
     stopped: AtomicBool,
-    /// Told which places are handed out.
+    /// Receives the position of each cell that is handed out.
     ahead: Option<Arc<Prefetcher>>,
     meters: Arc<Meters>,
 }
 
-/// The next place to hand out.
+/// The next cell to hand out.
 struct Cursor {
     epoch: u32,
     order: EpochOrder,
     /// Batch of the epoch.
     number: u64,
-    /// Place in the batch.
+    /// Index of the sample in the batch.
     place: usize,
-    /// Sequence number of the next batch that is begun.
+    /// Sequence number of the next batch.
     sequence: u64,
 }
 
@@ -83,10 +83,10 @@ struct Open<S: BatchSlot> {
     sequence: u64,
     slot: Filling<S>,
     begun: bool,
-    /// Places that are not finished.
+    /// Number of unfinished cells.
     remaining: usize,
     abandoned: bool,
-    /// The first failed place, and why.
+    /// The first failed cell and its error.
     failure: Option<(usize, Error)>,
 }
 
@@ -118,9 +118,9 @@ impl<S: BatchSlot> Feed<S> {
         }
     }
 
-    /// The next place; `None` when there is nothing more to do. Waits for a free slot.
+    /// The next cell; `None` if there is nothing more to do. Waits for a free slot.
     pub fn take(&self) -> Option<Job<S::Cell>> {
-        // The clock is read only by who waits.
+        // The clock is read only if the lock is contended.
         let mut waited = Duration::ZERO;
         let mut cursor = match self.cursor.try_lock() {
             Ok(cursor) => cursor,
@@ -182,7 +182,7 @@ impl<S: BatchSlot> Feed<S> {
         Some(self.hand_out(&mut cursor, waited))
     }
 
-    /// Begins to fill a batch, where that has not happened yet; false when it cannot be.
+    /// Begins to fill a batch, unless it is begun already; false if that fails.
     pub fn begin(&self, batch: u64) -> bool {
         let mut open = lock(&self.open);
         let first = open.front().map_or(0, |batch| batch.sequence);
@@ -197,10 +197,10 @@ impl<S: BatchSlot> Feed<S> {
         true
     }
 
-    /// Takes a finished place back.
+    /// Takes back a finished cell.
     pub fn complete(&self, done: Done<S::Cell>) {
         let mut open = lock(&self.open);
-        // Sequence numbers of open batches follow one another, and a batch stays open until it is complete.
+        // Sequence numbers of open batches are consecutive, and a batch stays open until it is complete.
         let first = open.front().map_or(0, |batch| batch.sequence);
         let Some(batch) = open.get_mut((done.batch - first) as usize) else { return };
         batch.slot.return_cell(done.place, done.cell);
@@ -221,23 +221,23 @@ impl<S: BatchSlot> Feed<S> {
         self.publish(&mut open);
     }
 
-    /// Leaves so many slots of the ring empty.
+    /// Keeps `slots` slots of the ring empty.
     pub fn withhold(&self, slots: usize) {
         self.producer.withhold(slots);
     }
 
-    /// Leaves out what is left of epochs before this one.
+    /// Skips the rest of epochs before this one.
     pub fn want_epoch(&self, epoch: u32) {
         self.wanted_epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// Ends the ring with an error, now.
+    /// Ends the ring with an error, immediately.
     pub fn fail(&self, error: Error) {
         self.producer.fail(error);
         self.stop();
     }
 
-    /// Hands out nothing more.
+    /// Stops handing out cells.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         if let Some(ahead) = &self.ahead {
@@ -269,7 +269,7 @@ impl<S: BatchSlot> Feed<S> {
         }
     }
 
-    /// Gives up the batch that the cursor is in.
+    /// Discards the batch at the cursor.
     fn abandon(&self, cursor: &Cursor) {
         if cursor.place > 0 {
             let mut open = lock(&self.open);
@@ -292,7 +292,7 @@ impl<S: BatchSlot> Feed<S> {
                 self.fail(error);
                 continue;
             }
-            batch.slot.info_mut().faults.sort_unstable_by_key(|fault| fault.index);
+            batch.slot.info_mut().faults.sort_unstable_by_key(|error| error.index);
             if let Err(error) = batch.slot.publish() {
                 self.fail(error);
             }

@@ -1,4 +1,4 @@
-//! Batches in host memory: every worker reads, decodes and transforms a sample straight into its cell.
+//! Batches in host memory: every worker reads, decodes and transforms a sample directly into its cell.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use super::policy::produce;
 use super::record::{Outcome, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot, no_slot};
 
-/// A batch's memory on the host: one allocation that is split into a cell per sample while it is filled, so
-/// that many threads write into it at once, and joined again, without a copy and without `unsafe`.
+/// A batch's memory on the host: one allocation. It is split into one cell per sample while it is filled, so that many
+/// threads write at once, and joined again, without a copy and without `unsafe`.
 pub struct HostSlot {
     whole: BytesMut,
     cells: Vec<Option<BytesMut>>,
@@ -30,11 +30,11 @@ pub struct HostSlot {
 }
 
 impl HostSlot {
-    /// Memory for `samples` of `sample_bytes` each, aligned as DLPack asks and touched, so that it is taken now
-    /// and not while the loader runs.
+    /// Allocates `samples` cells of `sample_bytes` each, aligned as DLPack requires, and touches every page, so that the
+    /// system provides it now and not while the loader runs.
     ///
     /// # Errors
-    /// [`Error::Memory`] where it cannot be allocated.
+    /// [`Error::Memory`] if the allocation fails.
     pub fn new(samples: usize, sample_bytes: usize) -> Result<Self> {
         const ALIGN: usize = 256;
         let bytes = samples.saturating_mul(sample_bytes);
@@ -49,12 +49,12 @@ impl HostSlot {
         Ok(Self { whole, cells, sample_bytes, info: BatchInfo::with_room(samples)? })
     }
 
-    /// The whole memory; empty while it is being filled.
+    /// The whole tensor; empty while it is being filled.
     pub fn tensor(&self) -> &[u8] {
         &self.whole
     }
 
-    /// The same, for writing.
+    /// The whole tensor for writing; empty while it is being filled.
     pub fn tensor_mut(&mut self) -> &mut [u8] {
         &mut self.whole
     }
@@ -63,7 +63,7 @@ impl HostSlot {
 impl Slot for HostSlot {
     fn begin_fill(&mut self) -> Result<()> {
         for cell in &mut self.cells {
-            // A slot that was given up half filled comes back with its cells still split.
+            // A slot that was abandoned half filled still has its cells split off.
             if cell.is_none() {
                 *cell = Some(self.whole.split_to(self.sample_bytes));
             }
@@ -116,7 +116,7 @@ impl BatchSlot for HostSlot {
     }
 }
 
-/// Fills cells until there are none left.
+/// A worker that fills cells until there are no more jobs.
 pub(super) struct Worker {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -137,7 +137,7 @@ impl Worker {
         Self { source, plan, meter, pipeline }
     }
 
-    /// Fills places until there are none left, while the worker of this number may.
+    /// Fills cells until there are no more jobs, whenever the gate lets worker `number` run.
     pub fn run(mut self, feed: &Feed<HostSlot>, gate: &Gate, number: usize) {
         let meter = self.meter.clone();
         let _clocked = meter.on_this_thread();

@@ -1,4 +1,4 @@
-//! Room for samples that need more host memory than their worker's share.
+//! Memory for samples that need more host memory than their worker's share.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -6,8 +6,8 @@ use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::plan::{SampleMemory, SampleRoom};
 
-/// What all workers of a loader have together, of which a worker takes a part for one sample. First come, first served, so
-/// that a large part is not waited for for ever.
+/// A pool of memory shared by all workers, from which a worker takes a part for one sample. First come, first served, so
+/// that requests for a large part do not starve.
 #[derive(Debug)]
 pub struct LargeImages {
     bytes: u64,
@@ -18,13 +18,13 @@ pub struct LargeImages {
 #[derive(Debug)]
 struct State {
     free: u64,
-    /// The next to come, and the next to be served.
+    /// Ticket of the next request, and of the next request to be served.
     next: u64,
     served: u64,
     closed: bool,
 }
 
-/// A part that was taken; dropping it gives it back.
+/// A part of the pool; dropping it returns the memory.
 #[derive(Debug)]
 pub struct Part {
     of: Arc<LargeImages>,
@@ -32,13 +32,13 @@ pub struct Part {
 }
 
 impl LargeImages {
-    /// A pool of `bytes` bytes.
+    /// Creates a pool of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         let state = State { free: bytes, next: 0, served: 0, closed: false };
         Self { bytes, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Takes a part, at most all of it; waits for others to give theirs back. `None` once it is closed.
+    /// Takes a part, at most the whole pool; waits until it is free. `None` after the pool is closed.
     pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Part> {
         let bytes = bytes.min(self.bytes);
         let mut state = self.lock();
@@ -57,7 +57,7 @@ impl LargeImages {
         Some(Part { of: self.clone(), bytes })
     }
 
-    /// Lets nobody wait any more: the loader ends.
+    /// Wakes all waiting threads: the loader ends.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
@@ -75,56 +75,56 @@ impl Drop for Part {
     }
 }
 
-/// A worker's room: its share, and the part that it has taken for the sample at hand.
+/// Memory budget of a worker: its share, and the part of the pool that it has taken for the current sample.
 pub struct Room {
     room: SampleRoom,
     large: Arc<LargeImages>,
-    /// The most of each buffer since all were given back.
+    /// Largest size of each buffer since all were freed.
     held: SampleMemory,
     part: Option<Part>,
 }
 
 impl Room {
-    /// Room of a thread that works without a plan: 32 MiB beside its file, and what all threads have together.
+    /// Budget of a thread that works without a plan: 32 MiB besides its file, and the shared pool.
     pub fn of_thread(large: Arc<LargeImages>) -> Self {
         let share = SampleMemory { library: 32 << 20, ..SampleMemory::default() };
         Self::new(SampleRoom { share, large: large.bytes }, large)
     }
 
-    /// A worker's room of a plan.
+    /// Budget of a worker of a plan.
     pub fn new(room: SampleRoom, large: Arc<LargeImages>) -> Self {
         Self { room, large, held: SampleMemory::default(), part: None }
     }
 
-    /// Most bytes of a file that the share has room for, once it is not [crowded](Self::is_crowded).
+    /// Most bytes of a file that the share allows, unless it is [crowded](Self::is_crowded).
     pub fn file_bytes(&self) -> u64 {
         self.room.share.file
     }
 
-    /// Whether other buffers hold so much that a file of the share's size may be too much: they are to be given back before
-    /// one is read.
+    /// Whether other buffers are so large that a file of the share's size may not fit: they must be freed before a file
+    /// is read.
     pub fn is_crowded(&self) -> bool {
         let (held, share) = (self.held, self.room.share);
         held.total() - held.file > share.total() - share.file
     }
 
-    /// Buffers were given back; `kept` are those that were not.
+    /// Records that buffers were freed; `kept` are those that were not.
     pub fn released(&mut self, kept: SampleMemory) {
         self.held = kept;
     }
 
-    /// Most bytes of a file that there is room for at all, where it is within `limit`.
+    /// Most bytes of a file that share and pool allow together, capped at `limit`.
     pub fn most_file_bytes(&self, limit: u64) -> u64 {
         limit.min(self.room.share.total().saturating_add(self.room.large))
     }
 
-    /// Whether the sample at hand takes more than the share: its buffers are not kept.
+    /// Whether the current sample exceeds the share, so that its buffers must be freed after it.
     pub fn is_beyond(&self) -> bool {
         self.part.is_some()
     }
 
-    /// Makes room for a sample before its buffers grow. Calls `release` where buffers of samples before it must be given back
-    /// first; `kept` are those that it leaves. Waits for room where the sample needs more than the share.
+    /// Reserves memory for a sample before its buffers grow. Calls `release` if buffers of earlier samples must be freed
+    /// first; `kept` are those that it does not free. Waits if the sample needs more than the share.
     pub fn admit(
         &mut self,
         size: Size,
@@ -142,7 +142,7 @@ impl Room {
         let beyond = self.room.beyond(size, &need)?;
         if let Some(part) = &self.part {
             self.held = self.held.max(&need);
-            // More than was taken is not waited for, since others may wait for what is held.
+            // Never wait for a second part: others may wait for the first one.
             let has = share.saturating_add(part.bytes);
             return if self.held.total() <= has {
                 Ok(())
@@ -158,15 +158,14 @@ impl Room {
         Ok(())
     }
 
-    /// Takes all of the room for large samples, for a file that is larger than the share has room for. The caller has given
-    /// all its buffers back.
+    /// Takes the whole pool, for a file that is larger than the share allows. The caller has freed all its buffers.
     pub fn take_all(&mut self) -> Result<(), DataError> {
         self.held = SampleMemory::default();
         self.part = Some(self.large.take(self.room.large).ok_or_else(ends)?);
         Ok(())
     }
 
-    /// Gives back what was taken for the sample, after its buffers.
+    /// Returns the part that was taken for the sample; its buffers are already freed.
     pub fn give_back(&mut self) {
         self.held = SampleMemory::default();
         if self.part.is_some() {
@@ -179,15 +178,15 @@ impl Room {
 fn no_room(size: Size, need: &SampleMemory, has: u64) -> DataError {
     let needed = need.total();
     let problem =
-        format!("{size} needs {needed} bytes of host memory beside its file, there are {has}");
+        format!("{size} needs {needed} bytes of host memory besides its file, {has} are available");
     DataError::new(Reason::Oversized, problem)
 }
 
 fn ends() -> DataError {
-    DataError::new(Reason::Unreadable, "the loader ends")
+    DataError::new(Reason::Unreadable, "the loader is ending")
 }
 
-/// Lets the allocator give free memory back to the system: the GNU library's keeps blocks of up to 32 MiB for each thread.
+/// Returns free memory from the allocator to the system: glibc keeps blocks of up to 32 MiB per thread.
 #[allow(unsafe_code)]
 fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_never_more_than_all_and_everyone_gets_one() {
+    fn parts_never_exceed_the_pool_and_every_request_is_served() {
         let large = Arc::new(LargeImages::new(100));
         let (taken, most) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_given_back_before_a_sum_of_largest_ones_passes_the_share() {
+    fn buffers_are_freed_before_their_sum_exceeds_the_share() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
         let room = SampleRoom { share: need(50, 50), large: 30 };
         let large = Arc::new(LargeImages::new(30));
@@ -257,10 +256,10 @@ mod tests {
             if beyond {
                 worker.give_back();
             }
-            (admitted.map_err(|fault| fault.reason), released, beyond)
+            (admitted.map_err(|error| error.reason), released, beyond)
         };
         assert_eq!(admit(80, 10), (Ok(()), false, false));
-        // 80 and 90 would be held together.
+        // Buffers of 80 and 90 bytes would be held together.
         assert_eq!(admit(10, 90), (Ok(()), true, false));
         assert_eq!(admit(10, 20), (Ok(()), false, false));
         assert_eq!(admit(60, 70), (Ok(()), true, true));
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_finds_room_beside_buffers_that_took_its_part_of_the_share() {
+    fn other_buffers_that_use_the_files_part_of_the_share_crowd_it() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
         let large = Arc::new(LargeImages::new(0));
         let mut worker = Room::new(SampleRoom { share: need(50, 50), large: 0 }, large);

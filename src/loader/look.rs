@@ -1,4 +1,4 @@
-//! What a plan learns of a source: the headers of samples that are evenly spread over it, and of those that its table says are
+//! Inspection of a source for a plan: parses the headers of evenly spaced samples, and of those that its table says are
 //! the largest.
 
 use std::sync::{Mutex, PoisonError};
@@ -12,31 +12,32 @@ use crate::plan::{Limits, Looked};
 use crate::source::{HostPage, Source};
 use crate::storage::OpeningOf;
 
-/// Samples that are looked at where the first bytes of one can be read alone, where a whole one must be, and where reading in
-/// any order is slow. The numbers are fixed, so that the same source gives the same plan.
+/// Samples that are inspected if the first bytes can be read alone, if whole samples must be read, and if reading in
+/// random order is slow. The numbers are fixed, so that the same source yields the same plan.
 const HEADS: u64 = 1024;
 const WHOLE: u64 = 256;
 const FEW: u64 = 16;
-/// Samples that are looked at besides, where a table says which are the largest. Few, so that the others still stand for the set.
+/// Largest samples that are inspected in addition, if a table lists them. Few, so that the others still represent the
+/// set.
 const LARGEST: usize = 4;
-/// First bytes of a sample that are read; of the few whose header goes on after them, the rest is read too.
+/// First bytes of a sample that are read. If the header is longer, the rest of the sample is read too.
 const HEAD_BYTES: usize = 64 << 10;
-/// Threads that look where that takes little memory, since reading waits for a disk or a network.
+/// Threads for inspection where it needs little memory: reading waits for a disk or a network.
 const THREADS: u64 = 8;
 
-/// The samples that were looked at.
+/// Result of the inspection of a source.
 pub(super) struct Looks {
     /// The largest image that a worker can be expected to decode.
     pub image: Size,
-    /// Each that is within the limits, in the order of the source.
+    /// The inspected samples that are within the limits, in the order of the source.
     pub looked: Vec<Looked>,
-    /// Whether these are all that can be used.
+    /// Whether all samples were inspected.
     pub all: bool,
 }
 
 impl Looks {
-    /// Looks at a fixed choice of samples. Those that cannot be read, whose header cannot be parsed or which are beyond the
-    /// limits are left out: they are not decoded either.
+    /// Inspects a fixed choice of samples. Skips those that cannot be read, whose header cannot be parsed or which are
+    /// beyond the limits: they are not decoded either.
     pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
         let (len, (most, threads)) = (source.len(), most(source));
         let spread = len.min(most);
@@ -50,7 +51,7 @@ impl Looks {
         let indices = &indices;
         let count = indices.len() as u64;
         let threads = count.min(threads);
-        // One whole sample at a time: there is no room for more before the plan is made.
+        // One whole sample at a time: before the plan is made there is no budget for more.
         let whole = Mutex::new(HostPage::default());
         let whole = &whole;
         let opening = &OpeningOf::current();
@@ -80,13 +81,13 @@ impl Looks {
         Self { image, looked, all: spread == len }
     }
 
-    /// Bytes of the largest sample that was looked at.
+    /// Bytes of the largest inspected sample.
     pub fn largest_bytes(&self) -> u64 {
         self.looked.iter().map(|it| it.file_bytes).max().unwrap_or(0)
     }
 }
 
-/// How many samples of a source are looked at, and by how many threads.
+/// Number of samples to inspect, and of threads for it.
 fn most(source: &dyn Source) -> (u64, u64) {
     match (source.is_remote(), source.has_heads()) {
         (true, _) => (FEW, THREADS),
@@ -116,7 +117,7 @@ fn look(
     }
     let header = header?;
     limits.check_size(header.size)?;
-    // What it asks for lies in the first bytes.
+    // `memory_bytes` needs only the first bytes.
     let decode = memory_bytes(&header, page.bytes(), file_bytes);
     Ok(Looked { header, file_bytes, decode })
 }

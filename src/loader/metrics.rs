@@ -1,4 +1,4 @@
-//! A loader's metrics for Prometheus, and where they are served.
+//! A loader's metrics in Prometheus format, and their HTTP server.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use super::engine::Engine;
 use super::stats::{Counters, Stats};
 use super::{CacheStats, Loader};
 
-/// Everything that a loader tells of itself: shared by the loader and the thread that serves its metrics.
+/// What the metrics are computed from, shared by the loader and the thread that serves them.
 #[derive(Clone)]
 pub(super) struct Observed {
     pub plan: Arc<Plan>,
@@ -29,12 +29,12 @@ pub(super) struct Observed {
     pub storages: Arc<[Storage]>,
 }
 
-/// The endpoint of a loader, where it has one.
+/// The HTTP endpoint of a loader, if it has one.
 #[derive(Default)]
 pub(super) struct Served(Mutex<Option<Endpoint>>);
 
 impl Loader {
-    /// What was counted since the loader was built, in Prometheus's text format.
+    /// Counts since the loader was built, in Prometheus's text format.
     pub fn metrics(&self) -> String {
         match self.check_process() {
             Ok(()) => self.observed().metrics(),
@@ -42,20 +42,20 @@ impl Loader {
         }
     }
 
-    /// Serves [`metrics`](Self::metrics) at `http://ADDRESS/metrics` until the loader is dropped; gives the address, with the
-    /// port that was taken where `address` has port 0. Its sentences have tests in `crates/cli/tests/cli/metrics/`:
+    /// Serves [`metrics`](Self::metrics) at `http://ADDRESS/metrics` until the loader is dropped. Returns the address,
+    /// with the actual port if `address` has port 0. Each point has a test in `crates/cli/tests/cli/metrics/`:
     ///
-    /// * Only addresses of this machine's loopback (127.0.0.0/8, ::1): nothing is asked of who asks.
-    /// * `GET /metrics` gives the text; another path is 404, another method 405, what is not HTTP/1 400, and a request of
-    ///   more than 8 KiB 431.
-    /// * One thread serves 64 connections at a time, each for two seconds at most. A further connection is accepted at once
-    ///   and takes the place of the one that has sent no whole request for longest. So a client that sends slowly, reads
+    /// * Only loopback addresses (127.0.0.0/8, ::1) are allowed: there is no authentication.
+    /// * `GET /metrics` returns the text. Another path is 404, another method 405, a request that is not HTTP/1 400, and
+    ///   a request of more than 8 KiB 431.
+    /// * One thread serves up to 64 connections, each for at most two seconds. A further connection is accepted at once
+    ///   and replaces the one that has been without a complete request for longest. So a client that sends slowly, reads
     ///   slowly or sends nothing delays neither other clients nor the end of the loader.
     pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr> {
         self.check_process()?;
         let mut served = self.served.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = &*served {
-            let problem = format!("are served at {} already", endpoint.address());
+            let problem = format!("are already served at {}", endpoint.address());
             return Err(Error::config("metrics", problem));
         }
         let observed = self.observed();
@@ -77,7 +77,7 @@ impl Loader {
 }
 
 impl Observed {
-    /// What has been done so far.
+    /// Counts since the loader was built.
     pub fn stats(&self) -> Stats {
         self.engine.harvest();
         let memory = self.engine.memory(&self.plan.footprint);
@@ -90,15 +90,14 @@ impl Observed {
         let stats = self.stats();
         let mut out = Exposition::new();
         out.add_snapshot(&self.meters.snapshot(), self.plan.slots() as u64);
-        let help = "Threads that make samples now.";
+        let help = "Active workers.";
         out.gauge("feedwater_workers", help, self.controls.gate.open() as f64);
         add_totals(&stats, &mut out);
         add_memory(&stats, &mut out);
         add_caches(&stats.caches, &mut out);
         let routes: Vec<_> =
             stats.routes.iter().map(|it| (it.route.name(), it.images as f64)).collect();
-        let help =
-            "Images that were decoded by a route, those of batches ahead of the consumer included.";
+        let help = "Images decoded by each route, including prefetched batches.";
         out.counters("feedwater_route_images_total", help, "route", &routes);
         add_storage(&stats.storage, &mut out);
         out.text().to_string()
@@ -111,16 +110,15 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     };
     let help = "Samples handed out, padding not counted.";
     out.counter("feedwater_images_total", help, stats.images as f64);
-    let help = "Samples that only filled up a batch.";
+    let help = "Samples that only pad a batch.";
     out.counter("feedwater_padding_total", help, stats.padding as f64);
-    let help = "Samples by what became of them: the route that decoded them, substituted, skipped.";
+    let help = "Samples by outcome: the route that decoded them, substituted, skipped.";
     out.counters("feedwater_outcomes_total", help, "outcome", &counts(&stats.outcomes));
-    let help = "Samples that could not be used, by reason.";
+    let help = "Samples that failed, by reason.";
     out.counters("feedwater_faults_total", help, "reason", &counts(&stats.faults));
-    let help = "Damaged samples that decode.strict = false let pass, by the sort of damage.";
+    let help = "Damaged samples that decode.strict = false accepted, by kind of damage.";
     out.counters("feedwater_tolerated_total", help, "damage", &counts(&stats.tolerated));
-    let help =
-        "Samples made wholly on the CPU although the plan has operators on the device, by reason.";
+    let help = "Samples that fell back to the CPU although the plan has operators on the device, by reason.";
     let on_cpu = counts(&stats.cpu_fallback);
     out.counters("feedwater_cpu_fallback_total", help, "reason", &on_cpu);
 }
@@ -133,7 +131,7 @@ fn add_memory(stats: &Stats, out: &mut Exposition) {
         ("device", memory.device_bytes_predicted),
     ];
     let predicted = predicted.map(|(name, bytes)| (name, bytes as f64));
-    let help = "Bytes that the plan takes.";
+    let help = "Bytes that the plan predicts.";
     out.gauges("feedwater_memory_predicted_bytes", help, "memory", &predicted);
     let peak = [
         ("host", peak_resident_bytes()),
@@ -142,8 +140,7 @@ fn add_memory(stats: &Stats, out: &mut Exposition) {
     ];
     let peak: Vec<_> =
         peak.into_iter().filter_map(|(name, bytes)| Some((name, bytes? as f64))).collect();
-    let help =
-        "Most bytes in use at one time; of the host what the whole process has had resident.";
+    let help = "Peak bytes in use; for the host, the peak resident size of the whole process.";
     out.gauges("feedwater_memory_peak_bytes", help, "memory", &peak);
 }
 
@@ -151,11 +148,11 @@ fn add_caches(caches: &[CacheStats], out: &mut Exposition) {
     let of = |value: fn(&CacheStats) -> u64| -> Vec<(&str, f64)> {
         caches.iter().map(|it| (it.cache, value(it) as f64)).collect()
     };
-    let help = "Samples that were asked for and were in the cache.";
+    let help = "Lookups that found the sample in the cache.";
     out.counters("feedwater_cache_hits_total", help, "cache", &of(|it| it.hits));
-    let help = "Samples that were asked for and were not in the cache.";
+    let help = "Lookups that did not find the sample in the cache.";
     out.counters("feedwater_cache_misses_total", help, "cache", &of(|it| it.misses));
-    let help = "Bytes that the cache has taken.";
+    let help = "Bytes that the cache has allocated.";
     out.gauges("feedwater_cache_bytes", help, "cache", &of(|it| it.taken_bytes));
 }
 
@@ -163,15 +160,15 @@ fn add_storage(storage: &StorageStats, out: &mut Exposition) {
     if *storage == StorageStats::default() {
         return;
     }
-    let help = "Requests that were sent to servers.";
+    let help = "Requests sent to servers.";
     out.counter("feedwater_storage_requests_total", help, storage.requests as f64);
-    let help = "Requests that were sent again.";
+    let help = "Requests that were retried.";
     out.counter("feedwater_storage_retries_total", help, storage.retries as f64);
-    let help = "Bytes that came from servers.";
+    let help = "Bytes received from servers.";
     out.counter("feedwater_storage_bytes_total", help, storage.bytes as f64);
 }
 
-/// The process's peak, where the system tells it.
+/// Peak resident size of the process in bytes, if the system reports it.
 fn peak_resident_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! The loader: threads, rings and the public face.
+//! The loader: its threads, its rings and the public API.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -76,79 +76,81 @@ use stats::Counters;
 use tuning::Tuning;
 use watch::Watch;
 
-/// Gives batches that are ready for the model, epoch after epoch.
+/// Loads batches that are ready for the model, epoch after epoch.
 ///
-/// Its life, each sentence with a test in `tests/loader.rs` or `tests/resume.rs`:
+/// Each point has a test in `tests/loader.rs` or `tests/resume.rs`:
 ///
-/// * Building it plans, checks, takes all memory and starts the threads, which begin to fill batches at once.
+/// * Building a loader plans, checks, allocates all memory and starts the threads, which start to fill batches at once.
 /// * `for batch in &mut loader` is one epoch; the next `for` is the next epoch. When an epoch ends, the batches of the
-///   next one are already being filled, unless `epochs` says that there is none.
-/// * [`epoch`](Self::epoch) is the same for a loop that also asks for [`stats`](Self::stats), [`state`](Self::state) and the like.
-///   [`into_batches`](Self::into_batches) owns the loader and gives the batches of all epochs, on any thread.
-/// * Batches come in the order of the epoch, whatever the number of threads.
-/// * A loop that is left early ends its epoch: what is ready is given up, and the next `for` begins the next epoch.
-/// * When a sample cannot be used and the policy is `stop`, the batches before it come first, then its error, and
-///   after that nothing but the same error. Every other error ends the loader in the same way.
-/// * [`state`](Self::state) tells where the consumer is, at any time, and another loader goes on there. After a loop that was
-///   left early the state is where it was left, until the next loop begins.
-/// * A batch that is dropped gives its slot back. When all slots are with the user, `next` waits, since no batch can
-///   be filled: `prefetch + 1` batches at most can be held ([`Plan::slots`]). It is no error, since any thread may drop one; after
-///   three seconds a line on standard error and in [`warnings`](Self::warnings) says how many are held.
-/// * A batch that is leaked shortens the ring by one slot; the loader goes on with the others.
-/// * A panic of the consumer drops its batch, and the loader ends as it does when it is dropped.
-/// * A panic in an operator ends the loader with an error that says so.
-/// * The consumer may be any thread, batches may be sent to other threads, and they may outlive the loader.
-/// * Two loops over one loader at the same time cannot be. With `&mut loader` and `epoch` the second does not compile. With
-///   `&loader`, for a loader that is shared, it gets an error.
-/// * Dropping the loader, at any time, stops and joins all threads and gives all memory back, except that of
-///   batches which are still held.
-/// * `fork` copies no threads. In a child process a loader of the parent gives [`Error::Forked`] instead of batches, and its
-///   counts are zero. Dropping it or its batches there does nothing: their memory stays. Build loaders after `fork`.
+///   next one are already being filled, unless `epochs` was the last.
+/// * [`epoch`](Self::epoch) returns the same iterator as a value, for loops that also call [`stats`](Self::stats) or
+///   [`state`](Self::state). [`into_batches`](Self::into_batches) owns the loader and returns the batches of all epochs,
+///   on any thread.
+/// * Batches come in the order of the epoch, for any number of threads.
+/// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for` begins the next epoch.
+/// * If a sample fails and the policy is `stop`, the batches before it come first, then its error. Every later call
+///   returns the same error. All other errors end the loader in the same way.
+/// * [`state`](Self::state) returns the position of the consumer, at any time; another loader can resume from it. After a
+///   loop that was left early it is the position where the loop ended, until the next loop begins.
+/// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held ([`Plan::slots`]). While the user
+///   holds all of them, `next` waits. This is not an error, because another thread may drop one. After three seconds a
+///   line on standard error and in [`warnings`](Self::warnings) reports the number of held batches.
+/// * Leaking a batch removes one slot from the ring; the loader continues with the others.
+/// * A panic of the consumer drops its batch, and the loader ends as if it were dropped.
+/// * A panic in an operator ends the loader with an error that reports the panic.
+/// * The consumer may be any thread. Batches may be sent to other threads and may outlive the loader.
+/// * Only one loop can run over a loader at a time. With `&mut loader` and `epoch` a second loop does not compile. With
+///   `&loader`, for a shared loader, it returns an error.
+/// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that of batches which are
+///   still held.
+/// * `fork` copies no threads. In a child process the parent's loader returns [`Error::Forked`] instead of batches, and
+///   its counts are zero. Dropping it or its batches there does nothing, and their memory is not freed. Build loaders
+///   after `fork`.
 pub struct Loader {
-    /// The process that built it.
+    /// Process id of the process that built the loader.
     process: u32,
     source: Arc<dyn Source>,
-    /// The different handles through which the source reads.
+    /// The distinct storage handles through which the source reads.
     storages: Arc<[Storage]>,
     plan: Arc<Plan>,
     device: String,
-    /// What is known since it was built.
+    /// Warnings from when the loader was built.
     warnings: Vec<String>,
     order: Order,
     counters: Arc<Counters>,
     meters: Arc<Meters>,
     caches: Arc<Caches>,
     controls: Arc<Controls>,
-    /// Asks for samples ahead of time, where they come over a network.
+    /// Prefetches samples, if the source is remote.
     ahead: Option<Arc<Prefetcher>>,
-    /// What batches are made on, where that is a GPU.
+    /// The GPU on which batches are made, if any.
     gpu: Option<Arc<Device>>,
-    /// Looks at it, where that was asked for; or why nothing does.
+    /// The device monitor, if one was requested, or the error that kept it from starting.
     watch: Option<Result<Watch>>,
-    /// What is chosen, where nothing is chosen while it runs.
+    /// The configuration if nothing is tuned.
     fixed: Choice,
-    /// Before the engine, which it changes.
+    /// Drops before the engine, which it changes.
     tuning: Option<Tuning>,
-    /// Before the engine, which its thread looks at.
+    /// Drops before the engine, which its thread reads.
     served: Served,
     engine: Arc<Engine>,
     state: Mutex<State>,
     iterating: AtomicBool,
-    /// The warning that every batch is held, once there was one.
+    /// The warning that every batch is held, after it was given.
     held: OnceLock<String>,
 }
 
 struct State {
     next_epoch: u32,
     end_epoch: Option<u32>,
-    /// The epoch that was begun last, and how many of its batches were handed out.
+    /// The epoch that was begun last, and the number of its batches that were handed out.
     at: (u32, u64),
     /// The error that ended the loader.
     ended: Option<Error>,
 }
 
 impl Loader {
-    /// Starts to describe a loader of this source and chain; see [`LoaderBuilder`] for what can be set.
+    /// Returns a builder for a loader of this source and chain; see [`LoaderBuilder`] for the settings.
     pub fn builder(source: impl Source + 'static, chain: crate::op::Chain) -> LoaderBuilder {
         LoaderBuilder::new(Arc::new(source), chain)
     }
@@ -169,10 +171,10 @@ impl Loader {
         }
         let loader = &plan.settings.loader;
         let world = plan.shard.world;
-        // On every shard, so that none is left to wait for the others.
+        // Every shard fails, so that no rank waits for the others.
         if loader.last == Last::Partial && samples < world {
             let problem = format!(
-                "is partial, and of {samples} samples some of {world} shards would have none; take fewer shards, \
+                "is partial, and with {samples} samples some of {world} shards would be empty; use fewer shards, \
                  or set loader.last to pad"
             );
             return Err(Error::config("loader.last", problem));
@@ -181,7 +183,7 @@ impl Loader {
             return Err(Error::config(
                 "loader.batch",
                 format!(
-                    "is {}, but this shard has {} samples and the last batch is dropped: no batch would come; \
+                    "is {}, but this shard has {} samples and the last batch is dropped, so there are no batches; \
                      lower batch, or set loader.last to partial or pad",
                     loader.batch,
                     order.whole().own()
@@ -189,7 +191,7 @@ impl Loader {
             ));
         }
         if plan.settings.cache.presize.is_some() && builder.source.canvas(0).size.is_some() {
-            let problem = "the source has annotations, whose positions are of the images as they are; leave it out";
+            let problem = "does not work with annotations, whose coordinates refer to the original images; remove it";
             return Err(Error::config("cache.presize", problem));
         }
         let mut watching = builder.watching;
@@ -239,7 +241,7 @@ impl Loader {
         let engine = match (&gpu, plan.uses_gpu()) {
             (Some(device), true) => Engine::on_device(&parts, device, builder.consumer)?,
             (None, true) => {
-                let reason = "the plan was made for one that this machine does not have";
+                let reason = "the plan needs a GPU, and this machine has none";
                 return Err(Error::unavailable("a gpu", reason));
             }
             (_, false) => Engine::on_host(&parts)?,
@@ -277,17 +279,17 @@ impl Loader {
         })
     }
 
-    /// What is done, where, and with how much memory.
+    /// The plan: where each step runs, and with how much memory.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The memory that was taken, row by row.
+    /// Allocated memory, row by row.
     pub fn footprint(&self) -> &Footprint {
         &self.plan.footprint
     }
 
-    /// Where batches are made, and why there: one line for people.
+    /// Where batches are made and why, as one line of text.
     pub fn device(&self) -> &str {
         &self.device
     }
@@ -302,14 +304,14 @@ impl Loader {
         self.order.whole().batches()
     }
 
-    /// Places in an epoch of this shard: samples, and what pads the last batch.
+    /// Slots for samples in an epoch of this shard: samples plus padding of the last batch.
     pub fn places_per_epoch(&self) -> u64 {
         self.order.whole().places()
     }
 
-    /// What is known to be wrong with the libraries that this loader uses, or was asked to, what looks like a mistake in the
-    /// source ([`Notes::warnings`](crate::source::Notes::warnings)), what makes the source slow in the order that was asked for, that a consumer waits for a batch
-    /// while all are held, and what went wrong so far while files behind URLs were kept on disk; with the way out, for people.
+    /// Warnings for people, each with a remedy: problems with the libraries in use or requested, likely mistakes in the
+    /// source ([`Notes::warnings`](crate::source::Notes::warnings)), a source that is slow in the requested order, a
+    /// consumer that waits while it holds all batches, and errors of the disk cache for files behind URLs.
     pub fn warnings(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
         let anywhere = loader.shuffle && loader.shuffle_window.is_none();
@@ -323,17 +325,18 @@ impl Loader {
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
         if let Some(Err(error)) = &self.watch {
-            warnings.push(format!("the device is not watched: {error}"));
+            warnings.push(format!("the utilization of the device is not measured: {error}"));
         }
         warnings.extend(self.storages.iter().flat_map(Storage::warnings));
         warnings
     }
 
-    /// Where this loader is: what [`LoaderBuilder::resume`] goes on from. A few numbers, whatever the set.
+    /// The position of this loader, from which [`LoaderBuilder::resume`] continues. It is a few numbers for a data set of
+    /// any size.
     ///
-    /// What was handed out counts as consumed; what is being prepared ahead does not. Every shard has the same state when
-    /// each has had the same number of batches, as in data-parallel training; at the end of an epoch whose last batches are
-    /// not full on every shard, that of rank 0 is the one to keep.
+    /// Batches that were handed out count as consumed; prefetched batches do not. All shards have the same state after
+    /// the same number of batches, as in data-parallel training. At the end of an epoch whose last batches are not full
+    /// on every shard, save the state of rank 0.
     pub fn state(&self) -> LoaderState {
         let settings = &self.plan.settings.loader;
         let (epoch, batches) = self.lock().at;
@@ -353,12 +356,12 @@ impl Loader {
         }
     }
 
-    /// What ends this loader from another thread.
+    /// A handle that ends this loader from another thread.
     pub fn stopper(&self) -> Stopper {
         self.engine.stopper()
     }
 
-    /// What has been done so far.
+    /// Counts since the loader was built.
     pub fn stats(&self) -> Stats {
         match self.check_process() {
             Ok(()) => Stats { left_out: self.source.left_out(), ..self.observed().stats() },
@@ -369,7 +372,7 @@ impl Loader {
     /// Warns that the consumer waits while it holds all batches.
     fn tell_held(&self, batches: usize) {
         let text = format!(
-            "next() waits while {batches} batches are held, and there is room for no more; drop one, or set loader.prefetch to \
+            "next() waits while {batches} batches are held, which is the maximum; drop one, or set loader.prefetch to \
              at least {batches}"
         );
         if self.held.set(text.clone()).is_ok() {
@@ -382,7 +385,7 @@ impl Loader {
     }
 }
 
-/// The handles of a source, each once: parts of a mixture may share one.
+/// The distinct storage handles of a source: parts of a mixture may share one.
 fn storages_of(source: &dyn Source) -> Arc<[Storage]> {
     let mut distinct: Vec<Storage> = Vec::new();
     for storage in source.storages() {

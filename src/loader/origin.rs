@@ -1,16 +1,16 @@
-//! Where the settings of a loader come from, for errors about them.
+//! Positions of settings in a file, for errors about them.
 
 use super::builder::{LoaderBuilder, Locate};
 use crate::error::Error;
 
 impl LoaderBuilder {
-    /// How errors about settings get their place in the file that they were read from.
+    /// Sets the function that adds file positions to errors about settings.
     pub(crate) fn locate_errors(mut self, locate: Locate) -> Self {
         self.locate = Some(locate);
         self
     }
 
-    /// Adds the place to an error; of settings that are not from a file it leaves errors as they are.
+    /// A function that adds the file position to an error; without a file it returns errors unchanged.
     pub(super) fn locator(&self) -> impl Fn(Error) -> Error + use<> {
         let (locate, settings) = (self.locate.clone(), self.settings.clone());
         move |error| match &locate {

@@ -1,4 +1,5 @@
-//! One sample from its key to its tensor on the CPU, within a worker's memory: what workers of the host and of a device share.
+//! One sample from its key to its tensor on the CPU, within a worker's memory budget: shared by workers for the host and
+//! for a device.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,7 @@ use super::policy::record;
 use super::reader::{Content, Filled, Found, Reader};
 use super::record::{Outcome, SampleRecord};
 
-/// Makes samples on the CPU. Its buffers are kept from sample to sample as far as the plan's share has room for them.
+/// Makes samples on the CPU. Its buffers are reused from sample to sample as far as the plan's share allows.
 pub(super) struct SamplePipeline {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -31,7 +32,7 @@ pub(super) struct SamplePipeline {
     decoder: Decoders,
     transform: HostTransform,
     room: Room,
-    /// What the sample at hand may take.
+    /// Memory that the current sample may need.
     need: SampleMemory,
 }
 
@@ -88,7 +89,7 @@ impl SamplePipeline {
         made
     }
 
-    /// Reads a sample, into the page where no cache has it, and says what it is. [`end`](Self::end) must follow.
+    /// Reads a sample, into the page unless it is cached decoded, and returns its header. [`end`](Self::end) must follow.
     pub fn read(
         &mut self,
         key: SampleKey,
@@ -122,14 +123,14 @@ impl SamplePipeline {
         let len = bytes.len() as u64;
         let file = page.host_bytes();
         let decode = self.decoder.memory(&header, bytes, len);
-        // What lies in page-locked memory is not the worker's.
+        // Page-locked memory is not part of the worker's budget.
         self.need = self.plan.sample_memory(&header, len.min(file), decode);
         let (mut whole, must) = self.reader.decodes_whole(key, &header);
         if whole {
             match self.admit(&header, file) {
                 Ok(()) => {}
-                Err(fault) if must => return Err(fault),
-                // It can be made without being kept.
+                Err(error) if must => return Err(error),
+                // It can be made without the cache.
                 Err(_) => whole = false,
             }
         }
@@ -139,8 +140,8 @@ impl SamplePipeline {
         self.reader.keep(key, header, page, (kept, whole), &mut self.decoder)
     }
 
-    /// Makes room for the sample that was read last, before anything is taken that others wait for while they have room.
-    /// `file` is what the page holds.
+    /// Reserves memory for the last read sample, before anything else that others may wait for while they hold memory.
+    /// `file` is the number of bytes that the page holds.
     pub fn admit(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
         let Self { room, need, decoder, transform, reader, sample, .. } = self;
         let tables = sample.table_bytes();
@@ -152,7 +153,7 @@ impl SamplePipeline {
         })
     }
 
-    /// Makes room for the sample's file and tables only: for one that the device may decode.
+    /// Reserves memory for the sample's file and tables only, if the device may decode it.
     pub fn admit_tables(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
         let SampleMemory { file: own, tables, .. } = self.need;
         let all = self.need;
@@ -162,7 +163,7 @@ impl SamplePipeline {
         admitted
     }
 
-    /// Gives back what the sample at hand took beyond the worker's share, with all buffers.
+    /// Returns the memory that the current sample took beyond the worker's share, and frees all buffers.
     pub fn end(&mut self, page: &mut impl Filled) {
         if !self.room.is_beyond() {
             return;
@@ -173,24 +174,24 @@ impl SamplePipeline {
         self.room.give_back();
     }
 
-    /// Gives all buffers back but the file's and the tables.
+    /// Frees all buffers except those of the file and the tables.
     fn release(&mut self) {
         self.decoder.release();
         self.transform.release();
         self.reader.release();
     }
 
-    /// Whether the sample at hand fits the worker's share, decoded on the CPU.
+    /// Whether the current sample fits the worker's share when decoded on the CPU.
     pub fn fits_share(&self) -> bool {
         !self.room.is_beyond() && self.need.total() <= self.plan.room.share.total()
     }
 
-    /// Gives back what [`read`](Self::read) gave, so that its memory serves the next sample.
+    /// Takes back the content that [`read`](Self::read) returned, to reuse its memory.
     pub fn give_back(&mut self, content: Content) {
         self.reader.give_back(content);
     }
 
-    /// Plans the sample that has this header, and so many bytes.
+    /// Plans the sample with this header; `bytes` is its encoded size.
     pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), DataError> {
         let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
@@ -208,7 +209,7 @@ impl SamplePipeline {
         let window_pixels = self.sample.stored_window.size().pixels();
         self.meter.saw(Seen { width, height, bytes }, window_pixels);
         let took = self.meter.since(begin) + self.reader.parsed;
-        // As if it had been parsed just before.
+        // Recorded as if the header had been parsed just before.
         let began = begin.checked_sub(self.reader.parsed).unwrap_or(begin);
         self.meter.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.reader.clock {
@@ -217,7 +218,7 @@ impl SamplePipeline {
         Ok(())
     }
 
-    /// Decodes and transforms the sample that was planned last: its whole tensor.
+    /// Decodes and transforms the last planned sample: its whole tensor.
     pub fn finish_planned(
         &mut self,
         key: SampleKey,
@@ -236,12 +237,12 @@ impl SamplePipeline {
         Ok(SampleRecord { tolerated: self.tolerated(), ..record })
     }
 
-    /// The damage that was passed over in the sample that was decoded last, be it for a cache.
+    /// The damage that was accepted in the last decoded sample, also if it was decoded for a cache.
     pub fn tolerated(&self) -> Option<Tolerated> {
         self.reader.tolerated.or(self.decoder.tolerated())
     }
 
-    /// Decodes the sample that was planned last, and runs the first `steps` operators.
+    /// Decodes the last planned sample and runs the first `steps` operators.
     pub fn prefix(
         &mut self,
         header: &Header,
@@ -257,10 +258,11 @@ impl SamplePipeline {
         Ok(self.transform.image())
     }
 
-    /// Decoding and transforming of so many bytes are over, which began then.
+    /// Records decoding and transform of `bytes`, from `begin` to now.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let both = self.meter.since(begin);
-        // Few rows are timed for all: one in which another thread had the processor must not count for more than there was.
+        // Only some rows are timed, and their time is extrapolated. If a timed row was preempted, the estimate could
+        // exceed the total.
         let transform = self.transform.busy().min(both);
         let decode = both - transform;
         self.meter.add_from(Stage::Decode, begin, decode, bytes.len() as u64);

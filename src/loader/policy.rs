@@ -1,4 +1,4 @@
-//! What happens when a sample cannot be used.
+//! The policy for samples that fail.
 
 use crate::error::{DataError, Error, Result, SampleError};
 use crate::plan::{OnError, Plan};
@@ -7,22 +7,22 @@ use crate::source::{Source, own_label};
 
 use super::record::{Outcome, SampleRecord};
 
-/// Most candidates that are tried in the place of a sample that cannot be used: all of a small set, and enough of
-/// a large one to be sure that something else is wrong.
+/// Most replacements that are tried for a failed sample. That is all of a small set; if that many fail in a large set,
+/// the cause is not a single sample.
 const MOST_REPLACEMENTS: usize = 1000;
 
-/// Why a sample did not come about.
+/// Why a sample could not be made.
 #[derive(Debug)]
 pub(super) enum ProduceError {
-    /// The sample's own fault: the policy decides.
+    /// An error of this sample: the policy decides.
     Sample(DataError),
-    /// Anything else: the loader ends.
+    /// Any other error: the loader ends.
     Fatal(Error),
 }
 
 impl From<DataError> for ProduceError {
-    fn from(fault: DataError) -> Self {
-        ProduceError::Sample(fault)
+    fn from(error: DataError) -> Self {
+        ProduceError::Sample(error)
     }
 }
 
@@ -32,8 +32,8 @@ impl From<Error> for ProduceError {
     }
 }
 
-/// Puts a sample into its place, or what the policy puts there instead. `attempt` makes the sample of a key;
-/// after [`Outcome::Substituted`] the caller puts zeros there.
+/// Makes a sample, or what the policy puts in its slot. `attempt` makes the sample of a key; after
+/// [`Outcome::Substituted`] the caller writes zeros.
 pub(super) fn produce(
     plan: &Plan,
     source: &dyn Source,
@@ -44,16 +44,16 @@ pub(super) fn produce(
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
         let key = SampleKey { index, ..wanted };
-        let fault = match attempt(key) {
+        let reason = match attempt(key) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });
             }
             Err(ProduceError::Fatal(error)) => return Err(error),
-            Err(ProduceError::Sample(fault)) => fault,
+            Err(ProduceError::Sample(reason)) => reason,
         };
         let location = source.location(key.index);
-        let error = SampleError::new(key.index, location, fault);
+        let error = SampleError::new(key.index, location, reason);
         match plan.settings.loader.on_error {
             OnError::Stop => return Err(Error::Sample(error)),
             OnError::Substitute => {
@@ -69,8 +69,8 @@ pub(super) fn produce(
     }
     Err(Error::Internal {
         problem: format!(
-            "sample {} cannot be used, and neither can the {} samples that were tried in its place; the first \
-             fault: {}",
+            "sample {} failed, and so did the {} samples that were tried instead; the first \
+             error: {}",
             wanted.index,
             faults.len() - 1,
             faults[0]

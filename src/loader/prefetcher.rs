@@ -1,15 +1,15 @@
-//! Asks a source for samples before a worker does, so that a network has as many requests in flight as it can bear.
+//! Prefetches samples from a source before a worker reads them, so that enough network requests are in flight.
 //!
-//! * What is asked for follows the order of the epochs: the places that come after the one that was handed out last, also
-//!   across the end of an epoch. Nothing depends on timing.
-//! * A sample that was asked for is taken by the worker that reads it. What nobody takes is given up: of places that were
-//!   left out with the rest of an epoch, and of places that were handed out long ago.
-//! * What a cache of the loader holds is not asked for. A sample that stands at several of the places, as at the end of an epoch and
-//!   at the beginning of the next, is asked for as often, or once where a cache may hold it by then.
-//! * No more samples are on their way, or here and not taken, than the plan has room for. How many of those there are is chosen
-//!   while the loader runs ([`PrefetchDepth`]), or as many as there may be where nothing is chosen (`loader.tune`). Where fewer are
-//!   chosen than were asked for, what was asked for stays, and nothing more is until it was handed out.
-//! * When the loader stops, all requests are given up, those that a worker waits for among them.
+//! * Requests follow the order of the epochs: the positions after the last one that was handed out, also across the end
+//!   of an epoch. Nothing depends on timing.
+//! * A prefetched sample goes to the worker that reads it. Requests that no worker takes are cancelled: those of
+//!   positions skipped with the rest of an epoch, and those of positions handed out long ago.
+//! * Cached samples are not requested. A sample that occurs at several positions, as at the end of an epoch and at the
+//!   start of the next, is requested each time, or once if a cache may hold it by then.
+//! * At most `window` samples are in flight or waiting to be read, within the memory of the plan. The window is tuned
+//!   while the loader runs ([`PrefetchDepth`]), or is the maximum if `loader.tune` is off. If the window shrinks, running
+//!   requests continue, and new ones wait until the old ones are handed out.
+//! * When the loader stops, all requests are cancelled, including those that a worker waits for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -29,23 +29,23 @@ use super::cache::Caches;
 use super::order::{EpochOrder, Order};
 use super::stats::{DECISIONS, push_latest};
 
-/// Epoch, batch of the epoch, place in the batch.
+/// A position: epoch, batch of the epoch, index in the batch.
 type Place = (u32, u64, usize);
 
-/// A source whose samples are on their way when they are read.
+/// A source that prefetches its samples.
 pub(super) struct Prefetcher {
     source: Arc<dyn Source>,
     order: Order,
     end_epoch: Option<u32>,
-    /// Places that are looked ahead, and the most of them.
+    /// Current number of positions to prefetch, and the maximum.
     window: AtomicUsize,
     most: usize,
-    /// Who chooses them, where they are chosen, and what was chosen.
+    /// The tuner of the window and its decisions, if the window is tuned.
     chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
     began: Instant,
-    /// Places that were handed out and may not have been read.
+    /// Number of workers: positions that were handed out and may not have been read yet.
     workers: usize,
-    /// Most bytes of a sample that are held.
+    /// Most bytes of a prefetched sample.
     limit: u64,
     caches: Arc<Caches>,
     given_up: Arc<AtomicBool>,
@@ -54,38 +54,38 @@ pub(super) struct Prefetcher {
 
 #[derive(Default)]
 struct State {
-    /// The next place that is asked for, with its epoch's order; `None` before the first.
+    /// The next position to request, with its epoch's order; `None` before the first.
     next: Option<(Place, Arc<EpochOrder>)>,
-    /// The places that were asked for and not handed out, with their samples' indices.
+    /// Positions that were requested and not handed out, with the indices of their samples.
     ahead: VecDeque<(Place, u64)>,
-    /// Those that were handed out last.
+    /// Positions that were handed out last.
     handed_out: VecDeque<(Place, u64)>,
-    /// The samples, by index; of one that stands at several places the first place's first.
+    /// Requests by sample index; for a sample at several positions, in the order of the positions.
     expected: HashMap<u64, VecDeque<Request>>,
 }
 
-/// A sample that was asked for.
+/// A request for a sample.
 struct Request {
     place: Place,
     sample: Expected,
     arrival: Arc<Arrival>,
 }
 
-/// How many samples are fetched ahead over a network: see [`Loader::read_ahead`].
+/// Number of samples that are prefetched over a network: see [`Loader::read_ahead`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PrefetcherReport {
-    /// How many may be on their way, or here and not taken, now.
+    /// Current maximum of samples in flight or waiting to be read.
     pub window: usize,
-    /// The most there may be, for which memory is taken.
+    /// Largest possible window, for which memory is allocated.
     pub most: usize,
-    /// What was chosen so far, and why, the first choice first, of which the latest 100 are kept; empty where nothing is chosen.
+    /// Tuning decisions with their reasons, in order, at most the latest 100; empty if the window is not tuned.
     pub decisions: Vec<PrefetchDecision>,
 }
 
 impl Prefetcher {
-    /// Looks at most `most` places ahead of `workers` threads in this order, and holds samples of at most `limit` bytes.
-    /// Always looks so many places ahead, unless it `chooses`.
+    /// Creates a prefetcher for at most `most` positions ahead of `workers` threads, with samples of at most `limit`
+    /// bytes. The window is always `most` unless it `chooses`, that is, tunes it.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
@@ -111,18 +111,18 @@ impl Prefetcher {
         }
     }
 
-    /// Places that are looked ahead now.
+    /// Current number of positions to prefetch.
     pub fn window(&self) -> usize {
         self.window.load(Relaxed)
     }
 
-    /// What was chosen.
+    /// The window and the decisions about it.
     pub fn report(&self) -> PrefetcherReport {
         let decisions = self.chosen.as_ref().map(|it| lock(it).1.clone()).unwrap_or_default();
         PrefetcherReport { window: self.window(), most: self.most, decisions }
     }
 
-    /// The consumer has a further batch of so many samples, for which it has waited so long.
+    /// Records that the consumer received a batch of `samples` samples after waiting for `waited`.
     pub fn batch_taken(&self, loader: &Loader, samples: usize, waited: Duration) {
         let Some(chosen) = &self.chosen else { return };
         let (ready, filling) = loader.meters.batches_ahead();
@@ -143,7 +143,7 @@ impl Prefetcher {
         }
     }
 
-    /// This place was handed out: what comes after it is asked for.
+    /// Records that this position was handed out, and requests the samples after it.
     pub fn follow(&self, place: Place) {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
@@ -190,13 +190,13 @@ impl Prefetcher {
         }
     }
 
-    /// Gives all requests up.
+    /// Cancels all requests.
     pub fn stop(&self) {
         self.given_up.store(true, Release);
         *self.state() = State::default();
     }
 
-    /// The place itself, or the first one after the batch or the epoch that it is beyond.
+    /// The position itself, or the next valid one if it is beyond its batch or its epoch.
     fn existing(
         &self,
         mut place: Place,
@@ -221,7 +221,7 @@ impl Prefetcher {
         lock(&self.state)
     }
 
-    /// A worker wanted a sample from then on, and has it.
+    /// Records that a worker has read a prefetched sample, which it asked for at `began`.
     fn was_read(&self, arrival: &Arrival, began: Instant) {
         if let Some(chosen) = &self.chosen {
             let waited = match arrival.after() {
@@ -239,7 +239,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    /// Gives up the request that was made for this place.
+    /// Cancels the request for this position.
     fn forget(&mut self, place: Place, index: u64) {
         if let Some(requests) = self.expected.get_mut(&index) {
             requests.retain(|request| request.place != place);
@@ -249,7 +249,7 @@ impl State {
         }
     }
 
-    /// The first request for this sample.
+    /// Takes the first request for this sample.
     fn take(&mut self, index: u64) -> Option<Request> {
         let requests = self.expected.get_mut(&index)?;
         let request = requests.pop_front();
@@ -290,7 +290,7 @@ impl Source for Prefetcher {
         Some(&*self.source)
     }
 
-    /// It asks for samples itself.
+    /// None: the prefetcher makes the requests itself.
     fn remote(&self) -> Option<&dyn RemoteReads> {
         None
     }
@@ -306,7 +306,7 @@ mod tests {
     use crate::plan::{CacheSettings, Last, LoaderSettings, Shard};
     use crate::source::HostPage;
 
-    /// Ten samples, and what is asked of them.
+    /// A source of ten samples that records requests.
     #[derive(Default)]
     struct Asked {
         now: Mutex<Vec<u64>>,
@@ -350,7 +350,7 @@ mod tests {
             let dropped = Dropped(index, self.given_up.clone());
             Some(Box::new(move |page, _| {
                 page.space(1)?[0] = dropped.0 as u8;
-                // Taken, not given up.
+                // Taken, not cancelled.
                 std::mem::forget(dropped);
                 Ok(())
             }))
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_next_is_asked_for_also_across_the_end_of_an_epoch() {
+    fn requests_continue_across_the_end_of_an_epoch() {
         let (asked, ahead) = ahead(None, 3);
         ahead.follow((0, 1, 2));
         assert_eq!(taken(&asked), [7, 8, 9]);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_stays_where_fewer_are_chosen_and_more_are_asked_for_at_once() {
+    fn shrinking_the_window_keeps_requests_and_growing_it_adds_some() {
         let (asked, ahead) = ahead(None, 5);
         ahead.follow((0, 0, 0));
         assert_eq!(taken(&asked), [1, 2, 3, 4, 5]);
@@ -417,30 +417,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_for_after_the_last_epoch() {
+    fn nothing_is_requested_after_the_last_epoch() {
         let (asked, ahead) = ahead(Some(1), 100);
         ahead.follow((0, 0, 0));
         assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
     }
 
     #[test]
-    fn a_sample_at_several_places_is_asked_for_as_often() {
+    fn a_sample_at_several_positions_is_requested_each_time() {
         let (asked, ahead) = ahead(None, 15);
         ahead.follow((0, 0, 0));
         assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]);
         assert_eq!([read(&ahead, 1), read(&ahead, 1), read(&ahead, 1)], [1, 1, 101]);
-        // The rest of the epoch is left out, and the requests for the next one stay.
+        // The rest of the epoch is skipped, and the requests for the next one stay.
         ahead.follow((1, 0, 1));
         assert_eq!(given_up(&asked), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!([read(&ahead, 2), read(&ahead, 3), read(&ahead, 4)], [2, 3, 4]);
     }
 
     #[test]
-    fn what_is_left_out_and_what_nobody_takes_is_given_up() {
+    fn requests_of_skipped_or_unread_positions_are_cancelled() {
         let (asked, ahead) = ahead(None, 3);
         ahead.follow((0, 0, 0));
         assert_eq!(taken(&asked), [1, 2, 3]);
-        // The rest of the epoch is left out.
+        // The rest of the epoch is skipped.
         ahead.follow((1, 0, 0));
         assert_eq!((given_up(&asked), taken(&asked)), (vec![1, 2, 3], vec![1, 2, 3]));
         // Handed out, and not read while others are.

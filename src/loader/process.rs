@@ -8,7 +8,7 @@ impl Loader {
     /// Checks that this process built the loader: a child must not wait for a lock that a thread of its parent held.
     ///
     /// # Errors
-    /// [`Error::Forked`] where it did not.
+    /// [`Error::Forked`] in any other process.
     pub(super) fn check_process(&self) -> Result<()> {
         match self.process == std::process::id() {
             true => Ok(()),
@@ -20,8 +20,8 @@ impl Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            // The child must not join threads, wait for locks or call the device. Leaking one more reference to each part keeps
-            // all of it alive.
+            // The child must not join threads, wait for locks or call the device. One more leaked reference to each part
+            // keeps all of it alive.
             let threads = (self.tuning.take(), self.watch.take(), std::mem::take(&mut self.served));
             let shared = (self.engine.clone(), self.gpu.clone(), self.ahead.clone());
             let data = (self.source.clone(), self.meters.clone(), self.caches.clone());

@@ -1,4 +1,4 @@
-//! What a loader measures of itself, for reports.
+//! Measurements of a loader, for reports.
 
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use feedwater_insight::explain::{Options, Report, explain};
 
 use super::Loader;
 
-/// A part of the consumer's step; it ends when this is dropped.
+/// Guard of a part of the consumer's step; the part ends when this is dropped.
 #[must_use = "the span ends when this is dropped"]
 pub struct ConsumerSpan<'a> {
     loader: &'a Loader,
@@ -26,7 +26,7 @@ impl Drop for ConsumerSpan<'_> {
 }
 
 impl Loader {
-    /// Everything that was measured so far, as counts.
+    /// Counts of everything that was measured so far.
     pub fn measured(&self) -> Snapshot {
         if self.check_process().is_err() {
             return Snapshot::default();
@@ -41,16 +41,16 @@ impl Loader {
         Snapshot { routes: routes.collect(), ..self.meters.snapshot() }
     }
 
-    /// What was measured since the loader was built, with the settings and the data that it was measured under.
+    /// Measurements since the loader was built, with the settings and the data.
     pub fn profile(&self) -> Profile {
         self.profile_since(&Snapshot::default())
     }
 
-    /// What was measured since an earlier [`measured`](Self::measured) of this loader: so the start of a run can be left out.
-    /// Counts, times and shares are of what came after it. Since the loader was built are peaks and sizes:
+    /// Measurements since an earlier [`measured`](Self::measured) of this loader, for example without the start of a run.
+    /// Counts, times and shares cover that interval. These cover the time since the loader was built:
     ///
-    /// * [`Profile::memory`], the most memory in use at one time,
-    /// * the longest of each [`Latency`](crate::measure::Latency),
+    /// * [`Profile::memory`], the peak memory,
+    /// * the maximum of each [`Latency`](crate::measure::Latency),
     /// * the images in [`Data::images`], which are examples of the data.
     pub fn profile_since(&self, earlier: &Snapshot) -> Profile {
         let measured = self.measured().since(earlier);
@@ -65,12 +65,11 @@ impl Loader {
         }
     }
 
-    /// How much of the device is in use now, by all processes, as NVML tells. Takes some time, mostly 20 ms for each
-    /// direction of PCIe, in which this thread waits; [`watch_device`](super::LoaderBuilder::watch_device) has a thread that
-    /// does it now and then.
+    /// Reads the current utilization of the device by all processes from NVML. Blocks this thread, mostly for 20 ms per
+    /// direction of PCIe; [`watch_device`](super::LoaderBuilder::watch_device) does it periodically on a separate thread.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without NVML or where batches are made on the CPU, [`Error::Device`] where the driver refuses.
+    /// [`Error::Unavailable`] without NVML or if batches are made on the CPU, [`Error::Device`] if the driver fails.
     pub fn device_utilisation(&self) -> Result<DeviceReading> {
         let Some(device) = &self.gpu else {
             return Err(Error::unavailable("a device to watch", "batches are made on the CPU"));
@@ -78,12 +77,12 @@ impl Loader {
         Nvml::open(device.runtime())?.monitor(device)?.read()
     }
 
-    /// Writes the trace of the latest spans of every thread, the consumer and the ring, as Chrome's
-    /// JSON, which ui.perfetto.dev and chrome://tracing open. Fails where no trace is kept
-    /// ([`LoaderBuilder::trace`](super::LoaderBuilder::trace)), and where `out` fails.
+    /// Writes the latest spans of every thread, the consumer and the ring as a trace in Chrome's JSON format, for
+    /// ui.perfetto.dev and chrome://tracing. Fails if tracing is off
+    /// ([`LoaderBuilder::trace`](super::LoaderBuilder::trace)) or if writing to `out` fails.
     pub fn trace_json(&self, mut out: impl Write) -> io::Result<()> {
         if self.meters.spans() == 0 {
-            let problem = "the loader keeps no trace; ask for one with LoaderBuilder::trace";
+            let problem = "tracing is off; turn it on with LoaderBuilder::trace";
             return Err(io::Error::new(ErrorKind::Unsupported, problem));
         }
         self.check_process().map_err(io::Error::other)?;
@@ -91,28 +90,28 @@ impl Loader {
         self.meters.write_trace(shard.rank, shard.world, &mut out)
     }
 
-    /// The consumer's step begins: for a consumer that does other things too between two batches, which are not its step.
-    /// Without these calls a step is the time between getting a batch and asking for the next one.
+    /// Marks the begin of the consumer's step, for a consumer that does other work between two batches. Without these
+    /// calls a step is the time from receiving a batch to asking for the next one.
     pub fn step_begin(&self) {
         self.add_step(true);
     }
 
-    /// The consumer's step ends.
+    /// Marks the end of the consumer's step.
     pub fn step_end(&self) {
         self.add_step(false);
     }
 
-    /// A part of the consumer's step that is not the model's own begins (`logging`, `metrics`, `checkpoint`); it ends
-    /// when what this gives is dropped. Reports then say what share of the step it is. At most 32 names are kept apart.
+    /// Begins a named part of the consumer's step that is not the model's own (`logging`, `metrics`, `checkpoint`). It
+    /// ends when the returned guard is dropped. Reports show its share of the step. At most 32 names are distinguished.
     ///
-    /// A part named [`sync`](crate::explain::SYNC) is waiting for other ranks, as in an all-reduce that the host waits for:
-    /// without that name, or steps that end before ([`step_end`](Self::step_end)), steps of ranks that wait for a slow one look as
-    /// long as its own, and reports of several ranks cannot name it.
+    /// Name a part [`sync`](crate::explain::SYNC) if it waits for other ranks, as in an all-reduce that the host waits
+    /// for. Without it, or without steps that end before it ([`step_end`](Self::step_end)), the steps of ranks that wait
+    /// for a slow rank look as long as its own, and reports of several ranks cannot identify it.
     pub fn span<'a>(&'a self, name: &'a str) -> ConsumerSpan<'a> {
         ConsumerSpan { loader: self, name, begin: Instant::now() }
     }
 
-    /// The same for a part that is over.
+    /// Records a named part of the consumer's step that is already over; see [`span`](Self::span).
     pub fn add_span(&self, name: &str, took: Duration) {
         if self.check_process().is_ok() {
             self.meters.consumer_span(name, took);
@@ -125,11 +124,11 @@ impl Loader {
         }
     }
 
-    /// What limits the loop so far, what to change, and what that gains.
+    /// Explains what limits the loop so far, what to change, and the gain.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where fewer than two batches were handed out.
+    /// [`Error::Config`] if fewer than two batches were handed out.
     pub fn report(&self) -> Result<Report> {
         self.check_process()?;
         Ok(explain(&self.profile(), &Options::default())?)

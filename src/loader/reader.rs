@@ -17,13 +17,13 @@ use crate::transform::FullDecoder;
 
 use super::cache::{Caches, Kept};
 
-/// A page whose bytes can be looked at.
+/// A page whose bytes can be read back.
 pub(super) trait Filled: Page {
     /// The bytes of the sample.
     fn bytes(&self) -> &[u8];
-    /// Bytes of ordinary host memory that it holds.
+    /// Bytes of ordinary host memory that the page holds.
     fn host_bytes(&self) -> u64;
-    /// Gives them back.
+    /// Frees its memory.
     fn release(&mut self);
 }
 
@@ -41,18 +41,18 @@ impl Filled for HostPage {
     }
 }
 
-/// Where the bytes of a sample are.
+/// Location of the bytes of a sample.
 pub(super) enum Content {
     /// A file, in the page.
     File,
-    /// A decoded image, in the cache.
+    /// A decoded image in the cache.
     Kept(Bytes),
-    /// A decoded image that no cache holds.
+    /// A decoded image that is not cached.
     Whole(Vec<u8>),
 }
 
 impl Content {
-    /// The bytes, where `page` is the one that was read into.
+    /// The bytes; `page` is the page that was read into.
     pub fn bytes<'a>(&'a self, page: &'a impl Filled) -> &'a [u8] {
         match self {
             Content::File => page.bytes(),
@@ -62,29 +62,29 @@ impl Content {
     }
 }
 
-/// What was found of a sample.
+/// Result of a lookup.
 pub(super) enum Found {
-    /// A decoded image, in a cache.
+    /// A decoded image from a cache.
     Kept(Bytes),
-    /// A file, in the page; whether a cache has it.
+    /// A file, in the page.
     File {
-        /// It came from a cache.
+        /// Whether it came from a cache.
         kept: bool,
     },
 }
 
-/// Reads samples through the caches. One per thread; its buffers are the worker's, who makes room for them.
+/// Reads samples through the caches. One per thread; its buffers are part of the worker's budget.
 pub(super) struct Reader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
     meter: Arc<ThreadMeter>,
     caches: Arc<Caches>,
     full_decoder: FullDecoder,
-    /// The processor's clock of the sample at hand, where it is taken.
+    /// The CPU clock of the current sample, if it is measured.
     pub clock: Option<CpuClock>,
-    /// What parsing its header took.
+    /// Time for parsing its header.
     pub parsed: Duration,
-    /// The damage that was passed over where it was decoded whole.
+    /// The damage that was accepted when it was decoded whole.
     pub tolerated: Option<Tolerated>,
 }
 
@@ -101,8 +101,8 @@ impl Reader {
         Self { source, plan, meter, caches, full_decoder, clock, parsed, tolerated }
     }
 
-    /// Reads a sample, into the page where it is not kept decoded, and says what it is. A file of more than `most` bytes is
-    /// read once `larger` has made room for more, of which it tells how many.
+    /// Reads a sample, into the page unless it is in the decoded cache, and returns its header. A file of more than
+    /// `most` bytes is read after `larger` has reserved more memory; `larger` returns the new limit in bytes.
     pub fn find(
         &mut self,
         key: SampleKey,
@@ -143,7 +143,7 @@ impl Reader {
                         page.release();
                         let most = larger()?.min(limit);
                         let read = self.source.read(key.index, page, most);
-                        read.map_err(|fault| no_room_for_file(fault, most, limit))?;
+                        read.map_err(|error| no_room_for_file(error, most, limit))?;
                     }
                     read => read?,
                 }
@@ -161,7 +161,7 @@ impl Reader {
         Ok((header, Found::File { kept: kept.is_some() }))
     }
 
-    /// Whether an image is to be decoded whole before anything else, and whether it must be.
+    /// Whether an image should be decoded whole before anything else, and whether it must be.
     pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
         let Some(store) = &self.caches.decoded else { return (false, false) };
         let original = self.source.original(key.index);
@@ -170,7 +170,7 @@ impl Reader {
         (resizes || store.has_room(original, pixels), resizes)
     }
 
-    /// Decodes a file whole where that is wanted, and keeps what caches have room for.
+    /// Decodes a file whole if requested, and caches it if there is space.
     pub fn keep(
         &mut self,
         key: SampleKey,
@@ -191,7 +191,7 @@ impl Reader {
         Ok(made.unwrap_or((header, Content::File)))
     }
 
-    /// Gives all memory back.
+    /// Frees all buffers.
     pub fn release(&mut self) {
         self.full_decoder.release();
     }
@@ -203,7 +203,7 @@ impl Reader {
         }
     }
 
-    /// Decodes an image whole, which is to be kept or resized first, and keeps it where there is room.
+    /// Decodes an image whole, for the cache or for resizing first, and caches it if there is space.
     fn decode_whole(
         &mut self,
         original: u64,
@@ -221,8 +221,8 @@ impl Reader {
         }
         let (orientation, pixels) = match decoded_whole {
             Ok(made) => made,
-            Err(fault) if resizes => return Err(fault),
-            // What is damaged outside of its window can be used all the same.
+            Err(error) if resizes => return Err(error),
+            // The window may still be decodable.
             Err(_) => return Ok(None),
         };
         self.tolerated = decoder.tolerated();
@@ -237,19 +237,19 @@ impl Reader {
     }
 }
 
-/// The fault of a file for which there is less room than `limits.max_file_bytes`; those that there is room for are `most`.
-fn no_room_for_file(fault: DataError, most: u64, limit: u64) -> DataError {
-    if fault.reason != Reason::Oversized || most >= limit {
-        return fault;
+/// The error for a file for which there is less memory than `limits.max_file_bytes`; files of at most `most` bytes fit.
+fn no_room_for_file(error: DataError, most: u64, limit: u64) -> DataError {
+    if error.reason != Reason::Oversized || most >= limit {
+        return error;
     }
     let problem = format!(
-        "the file is larger than the {most} bytes of host memory that there are for one; raise limits.large_image_memory to \
-         take such files"
+        "the file is larger than the {most} bytes of host memory for one file; raise limits.large_image_memory to \
+         accept such files"
     );
     DataError::new(Reason::Oversized, problem)
 }
 
-/// The header of an image that is decoded already.
+/// The header of an image that is already decoded.
 fn decoded(size: Size, orientation: Orientation) -> Header {
     Header { format: Format::Pixels, size, orientation, jpeg: None }
 }

@@ -1,40 +1,40 @@
-//! What is known of each sample in a batch.
+//! The record of each sample in a batch.
 
 use crate::error::Tolerated;
 use crate::geometry::{Orientation, Roi, Size, View};
 use crate::op::Trace;
 use crate::plan::Route;
 
-/// What happened at one place of a batch.
+/// Record of one sample of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampleRecord {
-    /// Index in the source of the sample that stands here.
+    /// Index in the source of this sample.
     pub index: u64,
-    /// Its label; `None` where it has none.
+    /// Label of the sample; `None` if it has none.
     pub label: Option<i64>,
-    /// Size of the upright image.
+    /// Size of the upright image, in pixels.
     pub size: Size,
-    /// How the stored image was turned.
+    /// How the stored image was rotated and mirrored.
     pub orientation: Orientation,
-    /// What the chain did to it.
+    /// What the operators did to the image.
     pub trace: Trace,
-    /// How its pixels came about.
+    /// How the pixels were made.
     pub outcome: Outcome,
-    /// Why all its operators ran on the CPU although the plan has some on the device, where that is so: no route took
-    /// it, or it did not fit into a page. The bits are those that the CPU makes without a device.
+    /// Why all operators ran on the CPU although the plan has some on the device: no route supported the image, or it did
+    /// not fit into a page. The pixels are the same as without a device. `None` if there was no fallback.
     pub cpu_fallback: Option<&'static str>,
-    /// The damage that `decode.strict = false` passed over; of several sorts one. Damage outside of the decoded window may go
-    /// unseen.
+    /// Damage that `decode.strict = false` accepted; one kind if there are several. Damage outside of the decoded window
+    /// may go undetected.
     pub tolerated: Option<Tolerated>,
-    /// Index of the sample that should stand here and could not be used.
+    /// Index of the sample that failed and that this one replaces.
     pub replaces: Option<u64>,
-    /// It only fills up the last batch and must not be counted again.
+    /// Whether the sample only pads the last batch and must not be counted again.
     pub padding: bool,
 }
 
 impl SampleRecord {
-    /// Zeros, of no sample yet.
+    /// A record before its sample is filled in.
     pub(super) const SUBSTITUTED: Self = Self {
         index: 0,
         label: None,
@@ -55,18 +55,18 @@ impl SampleRecord {
     };
 }
 
-/// How the pixels of a sample came about.
+/// How the pixels of a sample were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// Decoded by this route. Without a device that is [`Route::Cpu`].
     Decoded(Route),
-    /// The sample could not be used; zeros stand here.
+    /// The sample failed and was replaced with zeros.
     Substituted,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub fn all() -> impl Iterator<Item = Self> {
         Route::ALL.into_iter().map(Outcome::Decoded).chain([Outcome::Substituted])
     }

@@ -1,4 +1,4 @@
-//! What a builder becomes before anything is started: the device, and the plan for it.
+//! Resolves a builder before anything is started: finds the device and makes the plan for it.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -12,7 +12,7 @@ use super::builder::{DeviceChoice, LoaderBuilder};
 use super::device::offered_routes;
 use super::look::Looks;
 
-/// What a builder becomes before anything is started.
+/// Result of resolving a builder, before anything is started.
 pub(super) struct Resolved {
     pub plan: Plan,
     pub line: String,
@@ -20,12 +20,12 @@ pub(super) struct Resolved {
 }
 
 impl LoaderBuilder {
-    /// The plan, one line that says where it runs and why, and the device.
+    /// Resolves the plan, one line on where it runs and why, and the device.
     pub(super) fn resolve(&self) -> Result<Resolved> {
         let (device, facts, line) = self.find_device()?;
         let plan = self.make_plan(facts)?;
         let line = match (&device, plan.uses_gpu()) {
-            (Some(_), false) => format!("cpu (every operator is placed there; there is {line})"),
+            (Some(_), false) => format!("cpu (every operator is placed on the cpu; found {line})"),
             _ => line,
         };
         Ok(Resolved { plan, line, device })
@@ -64,7 +64,7 @@ impl LoaderBuilder {
         Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict)
     }
 
-    /// Files that have samples, where the order depends on them.
+    /// Number of files that have samples, if the order depends on it, else 0.
     fn files(&self) -> u64 {
         if self.settings.loader.shuffle_window.is_none() {
             return 0;
@@ -74,7 +74,7 @@ impl LoaderBuilder {
         ends.iter().filter(|&&end| end > 0).count() as u64
     }
 
-    /// Looks for the device that was chosen. `auto` takes the CPU where anything is missing, and says what.
+    /// Finds the chosen device. `auto` falls back to the CPU if anything is missing, and returns the reason.
     pub(super) fn find_device(&self) -> Result<(Option<Arc<Device>>, DeviceFacts, String)> {
         let none =
             |why: String, line: String| Ok((None, DeviceFacts::None(why), format!("cpu ({line})")));
@@ -87,7 +87,7 @@ impl LoaderBuilder {
             (Ok(device), _) => device,
             (Err(error), DeviceChoice::Auto) => {
                 let line = match &error {
-                    // Where it was looked for, and how to get it, is a long story.
+                    // The full error, with the searched paths and the remedy, is too long for a line.
                     Error::Unavailable { what, .. } => {
                         format!("{what} is not available, see feedwater doctor")
                     }
@@ -104,7 +104,7 @@ impl LoaderBuilder {
     }
 }
 
-/// Opens a device that kernels can be compiled for.
+/// Opens a device for which kernels can be compiled.
 fn open_device(ordinal: usize, runtime: &Runtime) -> Result<Arc<Device>> {
     let device = Device::open_with(ordinal, runtime)?;
     gpu::compiler(&device)?;

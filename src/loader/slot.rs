@@ -1,4 +1,4 @@
-//! Slots of the ring of batches: what those on the host and on a device have in common.
+//! Slots of the ring of batches: the common part of those on the host and on a device.
 
 use bytes::BytesMut;
 
@@ -9,7 +9,7 @@ use crate::ring::Slot;
 
 use super::record::SampleRecord;
 
-/// What a slot carries besides its tensor; the memory stays with the slot.
+/// Data of a slot besides its tensor; the memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct BatchInfo {
     pub epoch: u32,
@@ -35,7 +35,7 @@ const _: () = assert!(
 );
 
 impl BatchInfo {
-    /// Allocates room for batches of at most `samples`.
+    /// Allocates memory for batches of at most `samples` samples.
     pub fn with_room(samples: usize) -> Result<Self> {
         let mut info = Self::default();
         let records = reserve::reserve(&mut info.records, samples);
@@ -44,7 +44,7 @@ impl BatchInfo {
         Ok(info)
     }
 
-    /// Makes room for a batch of `len` samples.
+    /// Prepares for a batch of `len` samples.
     pub fn start(&mut self, epoch: u32, number: u64, len: usize) {
         self.epoch = epoch;
         self.number = number;
@@ -56,19 +56,19 @@ impl BatchInfo {
     }
 }
 
-/// A slot of the ring that holds one batch, split into cells of one sample each while it is filled.
+/// Slot of the ring that holds one batch, split into cells of one sample each while it is filled.
 pub(super) trait BatchSlot: Slot {
-    /// What is handed to the thread that fills one sample.
+    /// Memory of one sample, passed to the thread that fills it.
     type Cell: Send;
-    /// Whether filling must begin before cells are handed out. On a device it begins as late as can be, since
-    /// the wait for the slot's last use would hold up the batches before it.
+    /// Whether filling must begin before cells are handed out. On a device it begins as late as possible, because
+    /// waiting for the slot's last use would delay the batches before it.
     const BEGIN_BEFORE_CELLS: bool;
-    /// What the slot carries besides its tensor.
+    /// Data besides the tensor.
     fn info(&self) -> &BatchInfo;
-    /// What the slot carries besides its tensor.
+    /// Data besides the tensor.
     fn info_mut(&mut self) -> &mut BatchInfo;
     /// Hands out the memory of a sample.
     fn take_cell(&mut self, place: usize) -> Self::Cell;
-    /// Takes it back, filled.
+    /// Takes back a filled cell.
     fn return_cell(&mut self, place: usize, cell: Self::Cell);
 }

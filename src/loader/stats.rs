@@ -1,4 +1,4 @@
-//! What a loader has done so far.
+//! Counts of a loader's work.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ use super::balance::RouteReport;
 use super::record::Outcome;
 use super::slot::BatchInfo;
 
-/// What a loader has done since it was built. Samples are counted when their batch is handed out, so that the
-/// counts are those of the batches that were seen, whatever is being prepared ahead.
+/// Counts since the loader was built. Samples are counted when their batch is handed out, so prefetched batches are not
+/// included unless noted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
@@ -23,75 +23,73 @@ pub struct Stats {
     pub images: u64,
     /// Batches handed out.
     pub batches: u64,
-    /// Samples that only filled up a batch.
+    /// Samples that only pad a batch.
     pub padding: u64,
     /// Seconds since the loader was built.
     pub seconds: f64,
-    /// Busy seconds of all threads together, stage by stage.
+    /// Busy seconds of all threads together, by stage.
     pub stages: StageSeconds,
-    /// Samples by what became of them: the route that decoded them (`hardware`, `cuda`, `host`, `cpu`),
-    /// `substituted`, and `skipped` (those whose place another sample took).
+    /// Samples by outcome: the route that decoded them, `substituted`, and `skipped` (replaced by another sample).
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples whose operators all ran on the CPU although the plan has some on the device, by reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
-    /// Samples that could not be used, by reason.
+    /// Samples that failed, by reason.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Samples that were used although they are damaged, which needs `decode.strict = false`, by the sort of damage. Each is
-    /// an image among `outcomes` as well.
+    /// Damaged samples that were accepted because of `decode.strict = false`, by kind of damage. Each is also counted in
+    /// `outcomes`.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// The same counts for each of the latest epochs of which a batch was handed out, at most [`Stats::EPOCHS`] of them.
-    /// Earlier epochs are in the counts above only.
+    /// Counts for each of the latest [`Stats::EPOCHS`] epochs of which a batch was handed out. Earlier epochs are only in
+    /// the totals above.
     pub epochs: Vec<EpochStats>,
-    /// What each route has done so far, images that are being prepared ahead included; empty where nothing is
-    /// decoded for a device.
+    /// Work of each decode route, including prefetched images; empty if nothing is decoded for a device.
     pub routes: Vec<RouteReport>,
-    /// What each cache has done so far, samples that are being prepared ahead included; empty without caches.
+    /// Counts of each cache, including prefetched samples; empty without caches.
     pub caches: Vec<CacheStats>,
-    /// Bytes, predicted and measured.
+    /// Memory in bytes, predicted and measured.
     pub memory: MemoryStats,
-    /// What the source met and left out of its samples, with the reason, such as the keys of an archive without an image.
+    /// Entries that the source skipped, with the reason, such as the keys of an archive without an image.
     pub left_out: Vec<LeftOut>,
-    /// What was asked of servers, and found on the disk that stands for them, through the handles with which the source was
-    /// opened: what opening it took is included, and so are other loaders that share a handle.
+    /// Requests to servers, and hits in their disk cache, through the handles with which the source was opened. Includes
+    /// opening the source, and other loaders that share a handle.
     pub storage: StorageStats,
 }
 
-/// What a cache holds, and how often it had what was asked for.
+/// Contents, hits and misses of one cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheStats {
     /// `encoded` or `decoded`.
     pub cache: &'static str,
-    /// The most that it may take: its row of the footprint.
+    /// Most bytes that the cache may allocate: its row of the footprint.
     pub limit_bytes: u64,
-    /// What it has taken, the table and room that is not filled yet included.
+    /// Allocated bytes, including the table and blocks that are not full yet.
     pub taken_bytes: u64,
-    /// Bytes of the samples in it.
+    /// Bytes of the cached samples.
     pub kept_bytes: u64,
-    /// Samples in it.
+    /// Cached samples.
     pub samples: u64,
-    /// Samples that were asked for and were there.
+    /// Lookups that found the sample.
     pub hits: u64,
-    /// Samples that were asked for and were not there.
+    /// Lookups that did not find the sample.
     pub misses: u64,
-    /// The same for each of the latest epochs, at most [`Stats::EPOCHS`] of them. Those of the last may still grow. Earlier
-    /// epochs are in `hits` and `misses` only.
+    /// Hits and misses of each of the latest [`Stats::EPOCHS`] epochs. Those of the last may still grow. Earlier epochs
+    /// are only in `hits` and `misses`.
     pub epochs: Vec<CacheEpoch>,
 }
 
-/// The counts of [`CacheStats`] for one epoch.
+/// Counts of [`CacheStats`] for one epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheEpoch {
     /// The epoch, from 0.
     pub epoch: u32,
-    /// Samples that were asked for and were there.
+    /// Lookups that found the sample.
     pub hits: u64,
-    /// Samples that were asked for and were not there.
+    /// Lookups that did not find the sample.
     pub misses: u64,
 }
 
-/// The counts of [`Stats`] for one epoch.
+/// Counts of [`Stats`] for one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EpochStats {
@@ -99,36 +97,36 @@ pub struct EpochStats {
     pub epoch: u32,
     /// Samples handed out, padding not counted.
     pub images: u64,
-    /// Samples by what became of them.
+    /// Samples by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Samples that the CPU made, by reason.
+    /// Samples that fell back to the CPU, by reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
-    /// Samples that could not be used, by reason.
+    /// Samples that failed, by reason.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Damaged samples that were used all the same, by the sort of damage.
+    /// Damaged samples that were accepted, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
 }
 
-/// Memory that was predicted by the plan, and what was measured.
+/// Memory in bytes: predicted by the plan, and measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Host memory, predicted. What the process has is the system's to say.
+    /// Host memory, predicted. The operating system reports the process's actual use.
     pub host_bytes_predicted: u64,
     /// Page-locked memory, predicted.
     pub pinned_bytes_predicted: u64,
-    /// Page-locked memory, the most in use at one time.
+    /// Page-locked memory, peak.
     pub pinned_bytes_peak: u64,
     /// Device memory, predicted.
     pub device_bytes_predicted: u64,
-    /// Device memory, the most in use at one time.
+    /// Device memory, peak.
     pub device_bytes_peak: u64,
-    /// Device memory of the driver, the context and the libraries, which nobody can predict: what the device
-    /// had less of after start than the plan takes.
+    /// Device memory of the driver, the context and the libraries, which cannot be predicted: how much more the free
+    /// memory of the device shrank at the start than the plan allocates.
     pub device_bytes_of_driver: u64,
 }
 
-/// Where the time went: seconds of all threads together.
+/// Seconds by stage, summed over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StageSeconds {
@@ -138,30 +136,31 @@ pub struct StageSeconds {
     pub decode: f64,
     /// The operators and the output conversion.
     pub transform: f64,
-    /// Workers waited for a free slot: the consumer is the bottleneck.
+    /// Workers waited for a free slot; the consumer is the bottleneck.
     pub waiting_for_consumer: f64,
-    /// Threads waited for a processor, and for whom: in the stages above, and between them. `None` where the system does not tell.
+    /// Threads waited for a processor, by what used it, in the stages above and between them. `None` if the system does
+    /// not report it.
     pub waiting_for_processor: Option<Waits>,
-    /// The consumer waited for a batch: the loader is the bottleneck.
+    /// The consumer waited for a batch; the loader is the bottleneck.
     pub consumer_waiting: f64,
-    /// The device decoded: of its streams, by its own clock, and estimated from the spans that were measured. 0 where nothing
-    /// is decoded there.
+    /// The device decoded: the sum over its streams, by the device's clock, extrapolated from the timed spans. 0 if
+    /// nothing is decoded there.
     pub device_decode: f64,
-    /// The same of the kernel.
+    /// The kernel ran on the device, measured like `device_decode`.
     pub device_kernel: f64,
-    /// The same of the consumer's stream waiting for batches that the host had already.
+    /// The consumer's stream waited for batches that were already ready on the host, measured like `device_decode`.
     pub device_waiting: f64,
 }
 
 impl Stats {
-    /// Most epochs of which a loader, and each of its caches, keeps the counts.
+    /// Most epochs with separate counts, for a loader and for each of its caches.
     pub const EPOCHS: usize = 100;
 }
 
-/// Most decisions that are kept: of tuning, and of reading ahead.
+/// Most decisions that are stored, for tuning and for the prefetch depth.
 pub(super) const DECISIONS: usize = 100;
 
-/// Adds an item to a list that keeps the latest `most`.
+/// Appends an item to a list of the latest `most`.
 pub(super) fn push_latest<T>(kept: &mut Vec<T>, most: usize, item: T) {
     if kept.len() >= most {
         kept.drain(..=kept.len() - most);
@@ -221,8 +220,8 @@ impl Counters {
                 of(&mut stats.tolerated, &mut epoch.tolerated, damage.name(), 1);
             }
         }
-        for fault in &info.faults {
-            of(&mut stats.faults, &mut epoch.faults, fault.reason.name(), 1);
+        for error in &info.faults {
+            of(&mut stats.faults, &mut epoch.faults, error.reason.name(), 1);
         }
         let skipped = info.faults.len() as u64 - substituted;
         of(&mut stats.outcomes, &mut epoch.outcomes, SKIPPED, skipped);
@@ -260,7 +259,7 @@ mod tests {
     use crate::plan::Route;
 
     #[test]
-    fn the_latest_epochs_are_kept_and_all_are_counted() {
+    fn totals_count_all_epochs_and_the_latest_are_listed() {
         let meters = Arc::new(Meters::watched(1, Watching::default()));
         let counters = Counters::new(meters);
         let epochs = 5000;
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_keeps_its_latest_items() {
+    fn push_latest_drops_the_oldest() {
         let mut kept = Vec::new();
         for item in 0..10 {
             push_latest(&mut kept, 3, item);

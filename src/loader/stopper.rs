@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Ends a loader from any thread, also while the consumer waits for a batch: for a handler of signals, a watchdog, a
-/// button. Made by [`Loader::stopper`](super::Loader::stopper); it does not keep the loader's memory.
+/// Handle that ends a loader from any thread, even while the consumer waits for a batch: for signal handlers, watchdogs
+/// or a button. Created by [`Loader::stopper`](super::Loader::stopper); does not keep the loader's memory alive.
 #[derive(Clone)]
 pub struct Stopper(pub(super) Arc<dyn Fn() + Send + Sync>);
 
 impl Stopper {
-    /// Ends the loader: after the batches that are ready the consumer gets [`Error::Stopped`](crate::Error::Stopped),
-    /// without waiting for reads that are under way. Does nothing where the loader has ended already.
+    /// Ends the loader: after the batches that are ready the consumer gets [`Error::Stopped`](crate::Error::Stopped).
+    /// Does not wait for running reads. Does nothing if the loader has already ended.
     pub fn stop(&self) {
         (self.0)();
     }

@@ -1,9 +1,9 @@
-//! A loader that chooses for itself: batches are measured in windows, and a thread of its own decides.
+//! Autotuning of a running loader: batches are measured in windows, and a separate thread decides.
 //!
-//! * Batches that were begun under another choice are not measured.
-//! * The consumer only counts batches and takes what was measured; it never waits for a decision.
+//! * Batches that were begun under another configuration are not measured.
+//! * The consumer only counts batches and takes snapshots; it never waits for a decision.
 //! * A window has the tuner's number of batches, and lasts at least [`SHORTEST`].
-//! * A choice that is made by hand stays. Any thread may make one at any time (`tests/choose.rs`).
+//! * A choice by the user is never changed. Any thread may make one at any time (`tests/choose.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,58 +19,59 @@ use crate::tune::{Choice, Decision, Space, Tuner};
 use super::stats::{DECISIONS, push_latest};
 use super::{Loader, PrefetcherReport};
 
-/// What is shorter says nothing.
+/// Shortest window: shorter measurements are too noisy.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// Batches at the very beginning that are not measured: threads and caches begin with them.
+/// First batches that are not measured, because threads and caches warm up.
 const START: u64 = 2;
 
-/// What a loader of this plan may choose.
+/// The configurations that a loader with this plan may choose.
 pub(super) fn space(plan: &Plan) -> Space {
     let offload = plan.offloads.clone();
     let space = Space { workers: plan.workers, prefetch: plan.ahead_batches, offload };
     if plan.settings.loader.tune { space } else { space.of_one() }
 }
 
-/// Makes a choice the loader's.
+/// Applies a choice to the loader.
 pub(super) type Apply = Box<dyn Fn(Choice) + Send>;
 
 impl Loader {
-    /// How many workers work now, how many batches are ahead, and what is on the device.
+    /// Current number of active workers and of prefetched batches, and what runs on the device.
     pub fn choice(&self) -> Choice {
         self.own_tuning().map_or(self.fixed, Tuning::choice)
     }
 
-    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set. The latest 100 are
-    /// kept. Of what was chosen by hand the last choice is there.
+    /// Tuning decisions so far, with their reasons, in order; empty if nothing is tuned. Only the latest 100 are stored,
+    /// and of choices by the user only the last.
     pub fn decisions(&self) -> Vec<Decision> {
         self.own_tuning().map(|it| lock(&it.shared.decisions).clone()).unwrap_or_default()
     }
 
-    /// The tuning, where there is one and this process built the loader.
+    /// The tuning, if it is on and this process built the loader.
     fn own_tuning(&self) -> Option<&Tuning> {
         self.check_process().ok()?;
         self.tuning.as_ref()
     }
 
-    /// How many samples are fetched ahead now, and why; `None` where the source is not remote. The most follow from
-    /// `storage.read_ahead` and `storage.connections`, and memory is taken for so many; fewer are chosen where they are as good
+    /// Current number of samples to prefetch, and why; `None` if the source is not remote. The maximum, for which memory
+    /// is allocated, follows from `storage.read_ahead` and `storage.connections`. Fewer are prefetched if that is as fast
     /// ([`PrefetchDepth`](crate::tune::PrefetchDepth)), unless `loader.tune` is false.
     pub fn read_ahead(&self) -> Option<PrefetcherReport> {
         self.check_process().ok()?;
         self.ahead.as_ref().map(|ahead| ahead.report())
     }
 
-    /// Whether nothing is being tried out: the choice is to stay, or all is set.
+    /// Whether tuning has ended or is off.
     pub fn is_settled(&self) -> bool {
         self.tuning.is_none() || self.decisions().last().is_some_and(|it| it.settled)
     }
 
-    /// Chooses by hand, while the loader runs, what it would choose by itself; from then on it chooses nothing any more. No byte
-    /// of a batch changes. Batches that are begun already are still as they were chosen before. Any thread may call it, at any time.
+    /// Sets the configuration while the loader runs, and ends tuning. No byte of a batch changes. Batches that are
+    /// already begun keep the configuration they were begun with. Any thread may call it, at any time.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for what the plan has no threads, memory or kernel for, and for what is set and not left to choose.
+    /// [`Error::Config`] if the plan has no threads, memory or kernel for the choice, or if the value is fixed by the
+    /// settings.
     pub fn choose(&self, choice: Choice) -> Result<()> {
         self.check_process()?;
         match &self.tuning {
@@ -87,12 +88,12 @@ pub(super) struct Tuning {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Whoever has the phase may ask for what is chosen, as a profile does, and not the other way round.
+/// Lock order: a holder of `phase` may lock `chosen`, as a profile does, but not the reverse.
 struct Shared {
     phase: Mutex<Phase>,
-    /// Batches of a window.
+    /// Batches per window.
     window: AtomicU64,
-    /// Batches that the consumer had.
+    /// Batches that the consumer has received.
     batches: AtomicU64,
     chosen: Mutex<Chosen>,
     decisions: Mutex<Vec<Decision>>,
@@ -104,16 +105,16 @@ struct Chosen {
 }
 
 enum Phase {
-    /// So many batches are not measured, at least one.
+    /// Skip this number of batches, at least one.
     Skip(u64),
-    /// Since then, so many.
+    /// Measure since the snapshot; number of batches so far.
     Measure { since: Box<Snapshot>, began: Instant, batches: u64 },
-    /// The thread decides.
+    /// The thread is deciding.
     Decide,
 }
 
 impl Tuning {
-    /// Starts with the first choice, which `apply` has been told.
+    /// Starts with the first choice, which the caller has already applied.
     pub fn start(space: Space, meters: Arc<Meters>, apply: Apply) -> Result<Self> {
         let tuner = Tuner::new(space.clone());
         let shared = Arc::new(Shared {
@@ -133,12 +134,12 @@ impl Tuning {
         Ok(Self { shared, space, profiles: Some(profiles), thread: Some(thread) })
     }
 
-    /// What is chosen now.
+    /// The current choice.
     pub fn choice(&self) -> Choice {
         lock(&self.shared.chosen).choice
     }
 
-    /// Makes a choice by hand.
+    /// Makes a choice for the user.
     fn choose(&self, choice: Choice, apply: &Apply) -> Result<()> {
         self.space.check(choice)?;
         let batch = self.shared.batches.load(Ordering::Relaxed);
@@ -157,7 +158,7 @@ impl Tuning {
         Ok(())
     }
 
-    /// The consumer has a further batch. What was chosen by hand is not measured.
+    /// Counts a batch that the consumer has received. After a choice by the user nothing is measured.
     pub fn batch_taken(&self, loader: &Loader) {
         let mut phase = lock(&self.shared.phase);
         let all = self.shared.batches.fetch_add(1, Ordering::Relaxed) + 1;
@@ -175,7 +176,7 @@ impl Tuning {
                     let profile = loader.profile_since(since);
                     *phase = Phase::Decide;
                     if let Some(profiles) = &self.profiles {
-                        // Where nobody listens any more, nothing is decided any more.
+                        // If the thread has ended, there is nothing to decide.
                         let _ = profiles.send((profile, all));
                     }
                 }
@@ -185,7 +186,7 @@ impl Tuning {
 }
 
 impl Shared {
-    /// Decides about every window, until there are no more.
+    /// Decides after each window, until the channel closes.
     fn decide(
         &self,
         mut tuner: Tuner,
@@ -195,7 +196,7 @@ impl Shared {
     ) {
         for (profile, batches) in profiles {
             let before = tuner.choice();
-            // Without anything measured the next window will tell.
+            // If nothing was measured, wait for the next window.
             let decision = tuner.observe(&profile, batches).ok().flatten();
             let mut chosen = lock(&self.chosen);
             if chosen.by_hand {
@@ -224,7 +225,7 @@ impl Drop for Tuning {
     fn drop(&mut self) {
         self.profiles = None;
         if let Some(thread) = self.thread.take() {
-            // What it chose counts no more.
+            // A panic of the thread changes nothing now.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A batch as a slice of its element type, and its shape for crates that hold arrays.
+//! A batch as a slice of its element type, and its shape for array crates.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -6,27 +6,27 @@ use half::{bf16, f16};
 use super::Batch;
 use crate::tensor::DType;
 
-/// Typed slices. Each is `None` where the batch is on a device or has another element type.
+/// Typed slices. Each is `None` if the batch is on a device or has another element type.
 ///
 /// With [`Batch::array_shape`] they fit every crate that takes a slice and a shape, without a copy:
 /// `ndarray::ArrayView4::from_shape(batch.array_shape(), batch.as_f32().unwrap())`.
 impl Batch {
-    /// The tensor as bytes, where its element type is [`DType::U8`] and it lives in host memory.
+    /// The tensor as bytes, if its element type is [`DType::U8`] and it is in host memory.
     pub fn as_u8(&self) -> Option<&[u8]> {
         self.view(DType::U8)
     }
 
-    /// The tensor as f32, where that is its element type ([`DType::F32`]) and it lives in host memory.
+    /// The tensor as f32, if that is its element type ([`DType::F32`]) and it is in host memory.
     pub fn as_f32(&self) -> Option<&[f32]> {
         self.view(DType::F32)
     }
 
-    /// The tensor as [`struct@f16`], where that is its element type ([`DType::F16`]) and it lives in host memory.
+    /// The tensor as [`struct@f16`], if that is its element type ([`DType::F16`]) and it is in host memory.
     pub fn as_f16(&self) -> Option<&[f16]> {
         self.view(DType::F16)
     }
 
-    /// The tensor as [`bf16`], where that is its element type ([`DType::BF16`]) and it lives in host memory.
+    /// The tensor as [`bf16`], if that is its element type ([`DType::BF16`]) and it is in host memory.
     pub fn as_bf16(&self) -> Option<&[bf16]> {
         self.view(DType::BF16)
     }

@@ -1,4 +1,4 @@
-//! A thread that looks at the device now and then.
+//! A thread that samples the utilization of the device.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -9,14 +9,14 @@ use crate::gpu::Device;
 use crate::gpu::nvml::Nvml;
 use crate::measure::Meters;
 
-/// Looks at the device until it is dropped.
+/// Device monitor; it stops when it is dropped.
 pub(super) struct Watch {
     over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Looks at once, and then after each `period`. A reading that fails is counted, and the next one comes all the same.
+    /// Reads at once, and then after each `period`. A failed reading is counted and does not end the thread.
     pub fn new(device: &Arc<Device>, period: Duration, meters: Arc<Meters>) -> Result<Self> {
         let monitor = Nvml::open(device.runtime())?.monitor(device)?;
         let over = Arc::new((Mutex::new(false), Condvar::new()));
@@ -46,7 +46,7 @@ impl Drop for Watch {
         *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic in it was printed; there is nothing to add.
+            // The panic handler has already printed a panic.
             let _ = thread.join();
         }
     }

@@ -1,18 +1,18 @@
-//! Where workers waited for a processor, and for whom.
+//! Attribution of processor waits: in which stages workers waited, and who used the processors.
 
 use super::{Meters, Profile, Snapshot, Stage, StageProfile, ThreadTime, Waits};
 
-/// Stages that do nothing but compute: what they take beyond a processor's time is waiting for one. Others may wait for a disk or a
-/// device as well.
+/// Stages that only compute: their time beyond CPU time is waiting for a processor. Other stages may also wait for a disk
+/// or a device.
 const COMPUTES: [Stage; 3] = [Stage::Header, Stage::Decode, Stage::Transform];
-/// Of no worker: the list is of who builds the loader, the kernel of the launcher.
+/// Stages that are not the workers': `List` runs in the builder's thread, `Kernel` in the launcher.
 const OF_OTHERS: [Stage; 2] = [Stage::List, Stage::Kernel];
 
-/// Says where the workers waited for a processor, and for whom, where the kernel tells how long they did.
+/// Attributes the workers' processor waits to stages and causes, if the kernel reports the waits.
 ///
-/// A thread that is taken off its processor is so anywhere in a sample, and most often at a system call: between its stages
-/// too. So of all waiting first that is told which stages that only compute took beyond their processor time, then what
-/// threads took between their stages beyond theirs; what is left was within reads and other waits, by their lengths.
+/// A thread can lose its processor anywhere in a sample, most often at a system call, also between its stages. So the
+/// total wait is attributed in this order: first to stages that only compute, by their time beyond CPU time; then to the
+/// time between stages beyond its CPU time; the rest to reads and other waits, in proportion to their lengths.
 pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
     let seconds = profile.seconds.max(1e-9);
     let (mut all, mut ran, mut told) = (0.0, 0.0, false);
@@ -62,9 +62,9 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
 }
 
 impl Snapshot {
-    /// How long the loader's threads waited for a processor, and for whom; `None` where the system does not tell.
+    /// Time that the loader's threads waited for a processor, by cause; `None` if the system does not report it.
     pub fn waits_for_processor(&self) -> Option<Waits> {
-        // The consumer's thread is in the same queues.
+        // The consumer's thread is in the same run queues.
         let threads: Vec<ThreadTime> =
             self.threads.iter().copied().flatten().chain(self.steps.thread).collect();
         let sum = |of: fn(&ThreadTime) -> u64| threads.iter().map(of).sum::<u64>() as f64 * 1e-9;
@@ -78,7 +78,7 @@ impl Snapshot {
 }
 
 impl Meters {
-    /// Seconds that the loader's threads waited for a processor so far; `None` where the system does not tell.
+    /// Seconds that the loader's threads waited for a processor so far; `None` if the system does not report it.
     pub(super) fn waited_for_processor(&self) -> Option<f64> {
         let by_thread = self.by_thread().clone();
         let told: Vec<ThreadTime> =

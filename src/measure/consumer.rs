@@ -1,4 +1,4 @@
-//! The consumer: how long it waits, and what it does with its time.
+//! Measurements of the consumer: its waits and its steps.
 
 use std::collections::BTreeMap;
 use std::thread::ThreadId;
@@ -9,20 +9,20 @@ use super::histogram::{Counts, Histogram};
 use super::processor::{ThreadClock, ThreadTime};
 use super::thread_meter::thread_time;
 
-/// Names of spans that are kept apart; further ones are counted as `other`.
+/// Most distinguished names of spans; further ones are counted as `other`.
 const SPANS: usize = 32;
 
-/// What the consumer does between batches. A step is the time from getting a batch to asking for the next one of the same
-/// epoch, unless the consumer says itself where its steps begin and end.
+/// Meter of the consumer between batches. A step is the time from receiving a batch to asking for the next one of the
+/// same epoch, unless the consumer reports begin and end of its steps.
 #[derive(Debug, Default)]
 pub struct Consumer {
-    /// When it got a batch; the thread, and that thread's processor time.
+    /// When it received a batch, on which thread, and the CPU time of that thread.
     has_since: Option<(Instant, ThreadId, u64)>,
-    /// Of which epoch.
+    /// Epoch of the last request.
     epoch: Option<u32>,
-    /// The step that it says that it is in.
+    /// Begin of the reported step that is running.
     in_step: Option<Instant>,
-    /// It says where its steps are.
+    /// Whether the consumer reports its steps.
     says: bool,
     step: Histogram,
     wait: Histogram,
@@ -36,49 +36,49 @@ enum Thread {
     #[default]
     Unknown,
     One(ThreadId, ThreadClock),
-    /// More than one: none of them stands for all.
+    /// More than one thread, so no single time is meaningful.
     Several,
 }
 
-/// The counts of a [`Consumer`] at one moment; times in nanoseconds.
+/// Counts of a [`Consumer`] at one moment; times in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Batches that it got.
+    /// Batches received.
     pub batches: u64,
     /// Samples in them.
     pub samples: u64,
-    /// Batches that were there when it asked.
+    /// Batches that were ready when it asked.
     pub ready: u64,
-    /// It waited for batches.
+    /// Time waiting for batches.
     pub waited: u64,
-    /// Its stream waited for batches, by the device's clock; nothing where batches are made on the host.
+    /// Time its stream waited for batches, by the device's clock; empty if batches are made on the host.
     pub waited_on_device: DeviceCounts,
-    /// It was in its steps.
+    /// Time in its steps.
     pub stepped: u64,
-    /// Its thread's processor worked, in the steps that were clocked.
+    /// CPU time of its thread in the clocked steps.
     pub cpu: u64,
-    /// The steps that were clocked: those that began and ended on the same thread.
+    /// Time in the clocked steps: those that began and ended on the same thread.
     pub clocked: u64,
-    /// Between epochs: from its last batch of one to asking for the first of the next.
+    /// Time between epochs: from its last batch of one to asking for the first of the next.
     pub between_epochs: u64,
-    /// How many times, and how long, parts of its steps took that it has named.
+    /// Count and time of each named part of its steps.
     pub spans: BTreeMap<String, (u64, u64)>,
-    /// How long its thread ran and waited for a processor, since it got its first batch; `None` where several threads take batches
-    /// and where the kernel does not tell.
+    /// Time that its thread ran and waited for a processor since its first batch; `None` if several threads take batches
+    /// or the kernel does not report it.
     pub thread: Option<ThreadTime>,
-    /// How long it waited for each batch.
+    /// Wait per batch.
     pub wait: Counts,
-    /// How long each step took.
+    /// Duration per step.
     pub step: Counts,
 }
 
 impl Consumer {
-    /// What was counted so far.
+    /// Counts so far.
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
 
-    /// It asks for a batch; gives when the step began that ends with that.
+    /// Records a request for a batch; returns the begin of the step that ends with it.
     pub(super) fn asks(&mut self, epoch: u32, now: Instant) -> Option<Instant> {
         let Some((since, thread, cpu)) = self.has_since.take() else {
             self.epoch = Some(epoch);
@@ -118,7 +118,7 @@ impl Consumer {
         }
     }
 
-    /// A part of a step is over; gives the name under which it is counted.
+    /// Records a part of a step that is over; returns the name under which it is counted.
     pub(super) fn span<'a>(&mut self, name: &'a str, took: Duration) -> &'a str {
         let spans = &mut self.steps.spans;
         let known = spans.contains_key(name) || spans.len() < SPANS;
@@ -129,7 +129,7 @@ impl Consumer {
         name
     }
 
-    /// It says that a step begins, or ends; gives when that one began.
+    /// Records that a step begins or ends; returns its begin when it ends.
     pub(super) fn step(&mut self, begins: bool, now: Instant) -> Option<Instant> {
         self.says = true;
         let since = self.in_step.take();
@@ -141,7 +141,7 @@ impl Consumer {
         since
     }
 
-    /// The counts with their histograms.
+    /// Counts with their histograms.
     pub(super) fn all(&self) -> Steps {
         let thread = match &self.thread {
             Thread::One(_, clock) => clock.read(),
@@ -158,7 +158,7 @@ impl Consumer {
 }
 
 impl Steps {
-    /// What was counted after `earlier`.
+    /// Counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let spans = self.spans.iter().map(|(name, &(count, took))| {
             let (before, taken) = earlier.spans.get(name).copied().unwrap_or_default();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_the_time_between_having_and_asking_within_an_epoch() {
+    fn a_step_lasts_from_receiving_a_batch_to_the_next_request() {
         let start = Instant::now();
         let at = |many| start + Duration::from_millis(many);
         let mut consumer = Consumer::default();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_that_says_its_steps_is_believed() {
+    fn reported_steps_replace_the_default_ones() {
         let start = Instant::now();
         let at = |many| start + Duration::from_millis(many);
         let mut consumer = Consumer::default();

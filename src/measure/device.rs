@@ -1,4 +1,4 @@
-//! What the device does, by its own clock.
+//! Device time, by the device's own clock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::DeviceTime;
 use super::histogram::{Counts, Histogram};
 
-/// Counts spans of streams: launches of a kernel, images or groups of them that are decoded, copies, waits. Not each is
-/// measured; all are counted.
+/// Counts spans of streams: kernel launches, decoded images or groups of them, copies, waits. All spans are counted; only
+/// some are timed.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
     all_items: AtomicU64,
@@ -23,31 +23,31 @@ pub struct DeviceMeter {
 pub struct DeviceCounts {
     /// Samples in all spans.
     pub all_items: u64,
-    /// Samples in the spans that were measured.
+    /// Samples in the timed spans.
     pub items: u64,
-    /// Nanoseconds of the device in the spans that were measured.
+    /// Device nanoseconds of the timed spans.
     pub busy: u64,
-    /// Spans that should have been measured and were not: the measurements before were not over yet.
+    /// Spans that could not be timed because earlier measurements were still running.
     pub dropped: u64,
-    /// How long each span took that was measured.
+    /// Durations of the timed spans.
     pub latency: Counts,
 }
 
-/// The counts of one decode route at one moment, as far as its balancer has them.
+/// Counts of one decode route at one moment, from its balancer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteCounts {
-    /// `hardware`, `cuda`, `host` or `cpu`.
+    /// Name of the route.
     pub route: &'static str,
-    /// Images that were finished.
+    /// Finished images.
     pub images: u64,
-    /// Seconds in which its places were taken, all places together.
+    /// Seconds in which its places were occupied, summed over all places.
     pub busy: f64,
-    /// Seconds in which there were places, all places together.
+    /// Seconds in which its places existed, summed over all places.
     pub places: f64,
 }
 
 impl RouteCounts {
-    /// What was counted after `earlier`.
+    /// Counts since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             images: self.images - earlier.images,
@@ -59,12 +59,12 @@ impl RouteCounts {
 }
 
 impl DeviceMeter {
-    /// A span of so many samples is on its way, measured or not.
+    /// Counts a span of `items` samples, timed or not.
     pub fn seen(&self, items: u64) {
         self.all_items.fetch_add(items, Relaxed);
     }
 
-    /// A span of so many samples took this long.
+    /// Records the duration of a span of `items` samples.
     pub fn add(&self, items: u64, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.items.fetch_add(items, Relaxed);
@@ -72,12 +72,12 @@ impl DeviceMeter {
         self.latency.get_or_init(Histogram::default).add(took);
     }
 
-    /// A span could not be measured.
+    /// Counts a span that could not be timed.
     pub fn drop_one(&self) {
         self.dropped.fetch_add(1, Relaxed);
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn counts(&self) -> DeviceCounts {
         DeviceCounts {
             all_items: self.all_items.load(Relaxed),
@@ -90,7 +90,7 @@ impl DeviceMeter {
 }
 
 impl DeviceCounts {
-    /// What was counted after `earlier`.
+    /// Counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             all_items: self.all_items - earlier.all_items,
@@ -101,7 +101,7 @@ impl DeviceCounts {
         }
     }
 
-    /// These and others together.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         self.all_items += other.all_items;
         self.items += other.items;
@@ -110,7 +110,7 @@ impl DeviceCounts {
         self.latency.add(&other.latency);
     }
 
-    /// A summary; `None` where nothing was met.
+    /// Summary of the counts; `None` if there were no spans.
     pub fn time(&self) -> Option<DeviceTime> {
         let seconds = self.busy as f64 * 1e-9;
         (self.all_items > 0).then(|| DeviceTime {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_taken_to_be_like_the_rest() {
+    fn untimed_spans_are_extrapolated_from_timed_ones() {
         let meter = DeviceMeter::default();
         assert_eq!(meter.counts().time(), None);
         meter.seen(4);

@@ -1,26 +1,26 @@
-//! How long something took, over and over.
+//! Histograms of durations.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Latency;
 
-/// Buckets in each doubling of the time: a value is known to a thirty-second part.
+/// Buckets per doubling: the relative error of a value is at most 1/32.
 const PARTS: u64 = 16;
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Values below 2^6 nanoseconds are told apart by 4 ns, those of 2^40 and more (18 minutes) are one bucket.
+/// Values below 2^6 nanoseconds have buckets of 4 ns; those of 2^40 and more (18 minutes) share one bucket.
 const LEAST: u32 = 6;
 const MOST: u32 = 40;
 const BUCKETS: usize = ((MOST - LEAST + 1) * PARTS as u32 + 1) as usize;
 
-/// A histogram of durations that many threads may add to: logarithmic buckets with linear parts, as HdrHistogram's
-/// (hdrhistogram.org), of constant size.
+/// A concurrent histogram of durations: logarithmic buckets with linear parts, as in HdrHistogram (hdrhistogram.org), of
+/// constant size.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: Box<[AtomicU32]>,
     max: AtomicU64,
 }
 
-/// The counts of a histogram at one moment.
+/// Counts of a histogram at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     buckets: Vec<u32>,
@@ -39,7 +39,7 @@ impl Histogram {
         self.add_many(nanoseconds, 1);
     }
 
-    /// Counts so many of the same duration.
+    /// Counts the same duration `many` times.
     pub fn add_many(&self, nanoseconds: u64, many: u64) {
         self.buckets[bucket(nanoseconds)].fetch_add(many as u32, Relaxed);
         if nanoseconds > self.max.load(Relaxed) {
@@ -47,7 +47,7 @@ impl Histogram {
         }
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn counts(&self) -> Counts {
         let buckets = self.buckets.iter().map(|it| it.load(Relaxed)).collect();
         Counts { buckets, max: self.max.load(Relaxed) }
@@ -55,14 +55,14 @@ impl Histogram {
 }
 
 impl Counts {
-    /// What was counted after `earlier`. The longest stays that of all time.
+    /// Counts since `earlier`. The maximum remains that of all time.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.wrapping_sub(then));
         Counts { buckets: buckets.collect(), max: self.max }
     }
 
-    /// These and others together.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Counts) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -73,13 +73,13 @@ impl Counts {
         self.max = self.max.max(other.max);
     }
 
-    /// How many durations there are.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|&it| u64::from(it)).sum()
     }
 
-    /// How many durations are no longer than each of these, in seconds, which rise; one in a bucket that a bound divides is
-    /// counted as the bucket's middle.
+    /// Number of durations up to each bound, in seconds; bounds must rise. A bucket that a bound divides is counted by
+    /// its middle.
     pub fn below(&self, bounds: &[f64]) -> Vec<u64> {
         let mut below = vec![0; bounds.len()];
         for (at, &many) in self.buckets.iter().enumerate().filter(|(_, many)| **many > 0) {
@@ -89,7 +89,7 @@ impl Counts {
         below
     }
 
-    /// A summary; `seconds` is the sum of the durations, which is known better than by buckets.
+    /// Summary of the durations; `seconds` is their exact sum.
     pub fn latency(&self, seconds: f64) -> Latency {
         let count = self.count();
         if count == 0 {
@@ -113,7 +113,7 @@ impl Counts {
         }
     }
 
-    /// So many equally probable values, as multiples of their mean, rising; empty where nothing was counted.
+    /// `many` equally probable values, as multiples of their mean, rising; empty if nothing was counted.
     pub fn quantiles(&self, many: usize) -> Vec<f64> {
         if self.count() == 0 {
             return Vec::new();
@@ -127,7 +127,7 @@ impl Counts {
         }
     }
 
-    /// The duration, in seconds, that this part of all do not exceed: the middle of its bucket.
+    /// Quantile in seconds: the middle of its bucket.
     fn quantile(&self, part: f64) -> f64 {
         let wanted = part * self.count() as f64;
         let mut below = 0.0;
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_is_known_to_a_thirty_second_part(value in 64u64..1 << 40) {
+        fn the_relative_error_of_a_value_is_at_most_one_in_32(value in 64u64..1 << 40) {
             let middle = centre(bucket(value)) * 1e9;
             prop_assert!((middle - value as f64).abs() <= value as f64 / 32.0 + 1e-3);
         }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_power_begins_a_bucket_and_the_ends_are_inside() {
+    fn every_power_of_two_begins_a_bucket() {
         for octave in LEAST..MOST {
             assert_ne!(bucket((1 << octave) - 1), bucket(1 << octave), "2^{octave}");
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_that_of_the_values() {
+    fn a_summary_matches_the_values() {
         let histogram = Histogram::default();
         for micros in 1..=1000u64 {
             histogram.add(micros * 1000);
@@ -212,7 +212,7 @@ mod tests {
             (p50 / 500e-6 - 1.0).abs() < 0.04 && (p99 / 990e-6 - 1.0).abs() < 0.04,
             "{p50} {p99}"
         );
-        // Of a uniform distribution: 1 / sqrt(3).
+        // For a uniform distribution: 1 / sqrt(3).
         assert!((cv - 0.577).abs() < 0.01, "{cv}");
         let quantiles = all.quantiles(64);
         assert!(quantiles.is_sorted() && (quantiles.iter().sum::<f64>() / 64.0 - 1.0).abs() < 1e-9);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_part_and_a_sum_count_what_they_should() {
+    fn since_and_add_are_inverse() {
         let histogram = Histogram::default();
         histogram.add(1000);
         let before = histogram.counts();

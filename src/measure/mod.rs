@@ -1,17 +1,19 @@
-//! What a loader's threads and rings do, measured all the time.
+//! Always-on measurement of a loader's threads and rings.
 //!
-//! * Each thread has a [`ThreadMeter`] of its own: for every [`Stage`] how many items it did, their bytes, how long it was busy, how
-//!   long it waited for input and for room for its output. Threads never wait for one another to count.
-//! * Of samples that take no more than some microseconds one in about [`TIMED`] is timed for all; every one is counted.
-//! * Processor time is asked of the system for one sample in [`CLOCKED`] where samples are short, else for each: the
-//!   difference between the time that a stage takes and the processor's tells waiting for a disk, or for a processor.
-//! * How long threads waited for a processor, and who had it, is asked of the system by who takes a [`Snapshot`] (`processor`).
-//! * The device's time is taken by events in its streams, and counted by a [`DeviceMeter`] for each stage and route.
-//! * What happens once a batch (the ring, the consumer, the time line) is behind a lock.
-//! * Memory is constant: histograms have fixed buckets, and the time line halves its resolution when it is full.
-//! * A [`Snapshot`] is everything at one moment; what was done between two of them is their difference.
+//! * Each thread has its own [`ThreadMeter`]: per [`Stage`] the number of items, their bytes, busy time, and time waiting
+//!   for input and for room for output. Threads never wait for each other to count.
+//! * Of samples that take at most a few microseconds, about one in [`TIMED`] is timed and represents the others; every
+//!   one is counted.
+//! * CPU time is read from the system for one sample in [`CLOCKED`] if samples are short, else for each. The difference
+//!   between elapsed and CPU time of a stage is waiting for a disk or for a processor.
+//! * The time that threads waited for a processor, and who used it, is read from the system when a [`Snapshot`] is taken
+//!   (`processor`).
+//! * Device time is measured by events in its streams, and counted by a [`DeviceMeter`] per stage and route.
+//! * Per-batch measurements (the ring, the consumer, the timeline) are behind a lock.
+//! * Memory is constant: histograms have fixed buckets, and the timeline halves its resolution when it is full.
+//! * A [`Snapshot`] holds all counts at one moment; an interval is the difference of two.
 //!
-//! `benches/measure.rs` shows what it costs.
+//! `benches/measure.rs` measures the overhead.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,28 +57,28 @@ mod trace;
 mod utilisation;
 mod watch;
 
-/// Most moments of the time line.
+/// Most moments in the timeline.
 const MOMENTS: usize = 512;
 
-/// Everything that is measured of one loader.
+/// All meters of one loader.
 #[derive(Debug)]
 pub struct Meters {
     begin: Instant,
     watching: Watching,
     by_thread: Mutex<Vec<Arc<ThreadMeter>>>,
     read_contention: Arc<ReadContention>,
-    /// What the device does, by stage and route.
+    /// Device work, by stage and route.
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
-    /// How long the consumer's stream waits.
+    /// Waits of the consumer's stream.
     waits: Arc<DeviceMeter>,
-    /// Who has the processors.
+    /// Use of the machine's processors.
     machine: Mutex<MachineMeter>,
-    /// How much of the device is in use.
+    /// Utilization of the device.
     readings: Mutex<DeviceReadings>,
     batches: Mutex<Batches>,
 }
 
-/// What happens once a batch.
+/// Per-batch measurements.
 #[derive(Debug)]
 struct Batches {
     ring: Ring,
@@ -85,52 +87,52 @@ struct Batches {
     trace: Option<BatchTrace>,
 }
 
-/// Everything at one moment.
+/// All counts of a loader at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Seconds since the loader was built.
     pub seconds: f64,
-    /// By thread: its name, and each stage.
+    /// Per thread: its name, and the counts of each stage.
     pub by_thread: Vec<(String, [StageCounts; STAGES])>,
-    /// By thread, as above: how long it ran, and waited for a processor; `None` where that is not known.
+    /// Per thread, in the same order: the time it ran and waited for a processor; `None` if unknown.
     pub threads: Vec<Option<ThreadTime>>,
-    /// By thread, as above: how long it was not there.
+    /// Per thread, in the same order: the time before it began and after it ended.
     pub absences: Vec<Absence>,
-    /// Who had the processors.
+    /// Use of the machine's processors.
     pub machine: Machine,
-    /// By stage and route: what the device did.
+    /// Device work, by stage and route.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
-    /// What each decode route has done, where images are decoded for a device.
+    /// Counts of each decode route, if images are decoded for a device.
     pub routes: Vec<RouteCounts>,
-    /// How much of the device was in use, where it is watched.
+    /// Utilization of the device, if it is watched.
     pub readings: DeviceReadings,
-    /// The ring of batches.
+    /// Counts of the ring of batches.
     pub ring: RingCounts,
-    /// Batches that are ready.
+    /// Number of ready batches.
     pub ready: usize,
-    /// Batches that are being filled.
+    /// Number of batches that are being filled.
     pub filling: usize,
-    /// The consumer.
+    /// Counts of the consumer.
     pub steps: Steps,
-    /// Reads that were in flight at the same time.
+    /// Concurrent reads.
     pub reads: Reads,
-    /// How all of this came to be.
+    /// Development over time.
     pub timeline: Vec<Moment>,
-    /// Some of the images that were met since the loader was built.
+    /// A sample of the images since the loader was built.
     pub images: Vec<Seen>,
     /// Pixels of all images.
     pub pixels: u64,
-    /// Pixels of their windows, which were decoded.
+    /// Pixels of their decoded windows.
     pub window_pixels: u64,
 }
 
 impl Meters {
-    /// Nothing yet, for a ring of so many slots.
+    /// Creates meters for a ring of `slots` slots.
     pub fn new(slots: usize) -> Self {
         Self::watched(slots, Watching::default())
     }
 
-    /// The same, where more than counts is asked for.
+    /// Creates meters that also record traces or markers, as `watching` says.
     pub fn watched(slots: usize, watching: Watching) -> Self {
         let begin = Instant::now();
         let batches = Batches {
@@ -152,12 +154,12 @@ impl Meters {
         }
     }
 
-    /// Spans that each thread keeps; 0 where no trace is made.
+    /// Number of spans that each thread stores; 0 without a trace.
     pub fn spans(&self) -> usize {
         self.watching.spans
     }
 
-    /// The meter of a new thread.
+    /// Creates the meter of a new thread.
     pub fn thread(&self, name: impl Into<String>) -> Arc<ThreadMeter> {
         let watch = self.watching.watch(self.begin);
         let meter = Arc::new(ThreadMeter::new(
@@ -170,7 +172,7 @@ impl Meters {
         meter
     }
 
-    /// The meter of what the device does in a stage for a route, or for what else has a name; one for all threads.
+    /// The meter of device work in a stage for a route or another name; shared by all threads.
     pub fn device(&self, stage: Stage, route: &'static str) -> Arc<DeviceMeter> {
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., meter)) = device.iter().find(|it| (it.0, it.1) == (stage, route)) {
@@ -181,7 +183,7 @@ impl Meters {
         meter
     }
 
-    /// A reading of how much of the device is in use, or why there is none.
+    /// Records a reading of the device's utilization, or its failure.
     pub fn device_reading<E>(&self, reading: &Result<DeviceReading, E>) {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         match reading {
@@ -190,7 +192,7 @@ impl Meters {
         }
     }
 
-    /// The meter of how long the consumer's stream waits for batches.
+    /// The meter of the consumer's stream waits.
     pub fn device_waits(&self) -> Arc<DeviceMeter> {
         self.waits.clone()
     }
@@ -200,14 +202,14 @@ impl Meters {
         self.begin.elapsed().as_secs_f64()
     }
 
-    /// The first place of a batch is handed out.
+    /// Records that the first cell of a batch is handed out.
     pub fn batch_begun(&self, sequence: u64) {
         let (mut batches, now) = self.batches_now();
         batches.ring.begun(sequence, now);
         batches.level(now);
     }
 
-    /// A batch is ready for the consumer, or was given up.
+    /// Records that a batch is ready for the consumer, or was discarded.
     pub fn batch_done(&self, sequence: u64, published: bool) {
         let (mut batches, now) = self.batches_now();
         batches.ring.done(sequence, published, now);
@@ -216,7 +218,7 @@ impl Meters {
         tracing::debug!(target: "feedwater::batch", batch = sequence, published, "made");
     }
 
-    /// The consumer asks for a batch.
+    /// Records that the consumer asks for a batch.
     pub fn consumer_asks(&self, epoch: u32, now: Instant) {
         let mut batches = self.batches();
         if let Some(since) = batches.consumer.asks(epoch, now)
@@ -226,7 +228,8 @@ impl Meters {
         }
     }
 
-    /// The consumer has a batch of so many samples, which it asked for at `asked`; `ready` says that it was there then.
+    /// Records that the consumer received a batch of `samples` samples, which it asked for at `asked`; `ready` if it was
+    /// ready then.
     pub fn consumer_has(&self, asked: Instant, ready: bool, samples: u64) {
         let busy = self.busy();
         let waited = if self.spans() > 0 { self.waited_for_processor() } else { None };
@@ -257,14 +260,14 @@ impl Meters {
         batches.level(now);
     }
 
-    /// A batch that was ready is given up: its epoch was left early.
+    /// Records that a ready batch is discarded, because its epoch was left early.
     pub fn batch_dropped(&self) {
         let (mut batches, now) = self.batches_now();
         batches.ring.taken(false, now);
         batches.level(now);
     }
 
-    /// A part of the consumer's step that is not the model's own (logging, metrics, a checkpoint) took this long.
+    /// Records a named part of the consumer's step that is not the model's own (logging, metrics, a checkpoint).
     pub fn consumer_span(&self, name: &str, took: Duration) {
         let (mut batches, now) = self.batches_now();
         let name = batches.consumer.span(name, took);
@@ -273,7 +276,7 @@ impl Meters {
         }
     }
 
-    /// The consumer's step begins, or ends: what is outside is neither step nor waiting.
+    /// Records that the consumer's step begins or ends: time outside of steps is neither step nor waiting.
     pub fn consumer_step(&self, begins: bool) {
         let (mut batches, now) = self.batches_now();
         if let Some(since) = batches.consumer.step(begins, now)
@@ -283,13 +286,13 @@ impl Meters {
         }
     }
 
-    /// Batches that are ready, and those that are being filled.
+    /// Number of ready batches, and of batches that are being filled.
     pub fn batches_ahead(&self) -> (usize, usize) {
         let batches = self.batches();
         (batches.ring.ready(), batches.ring.filling())
     }
 
-    /// Everything as of now, without the routes: those are the loader's to say.
+    /// All counts as of now, except those of the routes, which the loader adds.
     pub fn snapshot(&self) -> Snapshot {
         let by_thread = self.by_thread().clone();
         let now = self.begin.elapsed();
@@ -318,10 +321,10 @@ impl Meters {
         }
     }
 
-    /// Busy seconds of all threads in each stage.
+    /// Busy seconds of all threads, per stage.
     pub fn busy(&self) -> [f64; STAGES] {
         let by_thread = self.by_thread();
-        // Whole microseconds, and divided rather than multiplied: so a time line has short numbers.
+        // Rounded to microseconds by division, so that the numbers in a timeline are short.
         std::array::from_fn(|stage| {
             (by_thread.iter().map(|meter| meter.busy(stage)).sum::<u64>() / 1000) as f64 / 1e6
         })
@@ -345,7 +348,7 @@ impl Meters {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The batches, and the moment. The clock is read once they are ours: what several threads write there is in order.
+    /// Locks the batches and then reads the clock, so that entries of several threads are in order.
     fn batches_now(&self) -> (MutexGuard<'_, Batches>, Instant) {
         let batches = self.batches();
         (batches, Instant::now())
@@ -353,7 +356,7 @@ impl Meters {
 }
 
 impl Batches {
-    /// The ring has changed.
+    /// Records the new fill level of the ring.
     fn level(&mut self, now: Instant) {
         if let Some(trace) = &mut self.trace {
             trace.level(now, self.ring.ready(), self.ring.filling());
@@ -362,7 +365,7 @@ impl Batches {
 }
 
 impl Snapshot {
-    /// What happened after `earlier`, which is of the same loader.
+    /// Counts since `earlier`, which is of the same loader.
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let by_thread = self.by_thread.iter().enumerate().map(|(number, (name, now))| {
             let then = earlier.by_thread.get(number);
@@ -411,7 +414,7 @@ impl Snapshot {
         }
     }
 
-    /// What all threads did in a stage.
+    /// Counts of a stage, summed over all threads.
     pub fn stage(&self, stage: Stage) -> StageCounts {
         let mut sum = StageCounts::default();
         for (_, stages) in &self.by_thread {
@@ -420,12 +423,12 @@ impl Snapshot {
         sum
     }
 
-    /// What the device did in a stage for a route, or for what else has a name.
+    /// Device work in a stage for a route or another name.
     pub fn device_of(&self, stage: Stage, route: &str) -> Option<&DeviceCounts> {
         self.device.iter().find(|it| it.0 == stage && it.1 == route).map(|it| &it.2)
     }
 
-    /// What the device did in a stage, by all routes.
+    /// Device work in a stage, summed over all routes.
     pub fn device(&self, stage: Stage) -> DeviceCounts {
         let mut sum = DeviceCounts::default();
         for (_, _, counts) in self.device.iter().filter(|it| it.0 == stage) {

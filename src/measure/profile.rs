@@ -1,4 +1,4 @@
-//! From counts to the plain data of a [`Profile`].
+//! Converts counts to the plain data of a [`Profile`].
 
 use feedwater_insight::model::slots;
 
@@ -7,11 +7,11 @@ use super::{
     RouteProfile, Setup, Snapshot, SpanProfile, Stage, StageProfile, ThreadProfile, blame::blame,
 };
 
-/// Equally probable values that stand for a distribution.
+/// Number of equally probable values that represent a distribution.
 const QUANTILES: usize = 64;
 
 impl Snapshot {
-    /// What a snapshot, or the difference of two, says.
+    /// The profile of a snapshot, or of the difference of two.
     pub fn profile(&self, setup: Setup, data: Data) -> Profile {
         let measured = self;
         let steps = &measured.steps;

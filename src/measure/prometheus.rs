@@ -1,16 +1,17 @@
 //! Metrics in Prometheus's text format, version 0.0.4.
 //!
-//! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; what only grows ends in `_total`.
+//! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; counters end in `_total`.
 //! * A family is written once, with `# HELP` and `# TYPE` before its samples. Label values are escaped.
-//! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so that series of several runs
-//!   and ranks can be added. The counts behind them have finer buckets: one that a bound divides is counted by its middle.
+//! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so that series of several
+//!   runs and ranks can be added. The underlying counts have finer buckets; a bucket that a bound divides is counted by
+//!   its middle.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{Counts, Snapshot, Stage, StageCounts};
 
-/// The bounds of buckets, in seconds, as they are written.
+/// Bucket bounds, in seconds, as number and text.
 const BOUNDS: [(f64, &str); 13] = [
     (1e-5, "1e-05"),
     (3e-5, "3e-05"),
@@ -33,43 +34,43 @@ pub struct Exposition {
     text: String,
 }
 
-/// Name and value of a sample's labels.
+/// Name and value of each label of a sample.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Exposition {
-    /// Nothing yet.
+    /// Creates an empty exposition.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The text, which ends with a line feed.
+    /// The text; it ends with a line feed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// A family of counters: `name` ends in `_total`. It is left out where there are no samples.
+    /// Adds a family of counters: `name` ends in `_total`. Skipped if there are no samples.
     pub fn counters(&mut self, name: &str, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, "counter", help, label, values);
     }
 
-    /// A counter without labels.
+    /// Adds a counter without labels.
     pub fn counter(&mut self, name: &str, help: &str, value: f64) {
         self.head(name, "counter", help);
         self.sample(name, &[], value);
     }
 
-    /// A family of gauges. It is left out where there are no samples.
+    /// Adds a family of gauges. Skipped if there are no samples.
     pub fn gauges(&mut self, name: &str, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, "gauge", help, label, values);
     }
 
-    /// A gauge without labels.
+    /// Adds a gauge without labels.
     pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.head(name, "gauge", help);
         self.sample(name, &[], value);
     }
 
-    /// A family of histograms of seconds: label values, counts, and the sum of seconds.
+    /// Adds a family of histograms of seconds: label values, counts, and the sum of seconds.
     pub fn histograms(
         &mut self,
         name: &str,
@@ -87,7 +88,7 @@ impl Exposition {
         }
     }
 
-    /// Everything that a loader's meters say; `slots` is the size of the ring.
+    /// Adds all metrics of a loader's meters; `slots` is the size of the ring.
     pub fn add_snapshot(&mut self, measured: &Snapshot, slots: u64) {
         self.add_stages(measured);
         self.add_processors(measured);
@@ -98,15 +99,15 @@ impl Exposition {
             "Batches that became ready.",
             ring.published as f64,
         );
-        self.gauge("feedwater_ring_slots", "Batches that the ring holds.", slots as f64);
+        self.gauge("feedwater_ring_slots", "Slots of the ring of batches.", slots as f64);
         let ready = measured.ready as f64;
-        self.gauge("feedwater_ring_ready_batches", "Batches that are ready now.", ready);
+        self.gauge("feedwater_ring_ready_batches", "Batches that are ready.", ready);
         let filling = measured.filling as f64;
-        self.gauge("feedwater_ring_filling_batches", "Batches that are being filled now.", filling);
+        self.gauge("feedwater_ring_filling_batches", "Batches that are being filled.", filling);
         let made = ring.made as f64 * 1e-9;
         self.histograms(
             "feedwater_batch_making_seconds",
-            "From the first place of a batch that is handed out to the batch being ready.",
+            "Time from the start of a batch until it is ready.",
             "",
             &[("", &ring.making, made)],
         );
@@ -126,8 +127,7 @@ impl Exposition {
             "stage",
             &of(|it| it.busy as f64 * 1e-9),
         );
-        let items =
-            "Samples, or for threads that work on groups, groups, that went through a stage.";
+        let items = "Samples that went through a stage, or groups for threads that work on groups.";
         self.counters("feedwater_stage_items_total", items, "stage", &of(|it| it.count as f64));
         let bytes = "Bytes that went into a stage.";
         self.counters("feedwater_stage_bytes_total", bytes, "stage", &of(|it| it.bytes as f64));
@@ -141,36 +141,35 @@ impl Exposition {
         }
         let latency: Vec<_> =
             met.iter().map(|(name, it)| (*name, &it.latency, it.busy as f64 * 1e-9)).collect();
-        let help = "How long an item was in a stage.";
+        let help = "Time of an item in a stage.";
         self.histograms("feedwater_stage_latency_seconds", help, "stage", &latency);
     }
 
-    /// What the system does not tell is left out. Sums as they are counted: who was in the way of whom is a matter of their
-    /// differences, and no counter.
+    /// Values that the system does not report are skipped. Only raw sums are exported; causes follow from their
+    /// differences and are not counters.
     fn add_processors(&mut self, measured: &Snapshot) {
         let machine = &measured.machine;
         let threads: Vec<_> = measured.threads.iter().flatten().collect();
         if !threads.is_empty() {
             let waited: u64 = threads.iter().map(|it| it.waited).sum();
             let ran: u64 = threads.iter().map(|it| it.ran).sum();
-            let help = "Seconds that the loader's threads could have run and had no processor.";
+            let help = "Seconds that the loader's threads waited for a processor.";
             let name = "feedwater_processor_wait_seconds_total";
             self.counter(name, help, waited as f64 * 1e-9);
-            let help = "Seconds that processors worked for the loader's threads.";
+            let help = "CPU seconds of the loader's threads.";
             self.counter("feedwater_processor_seconds_total", help, ran as f64 * 1e-9);
         }
-        let help =
-            "Seconds that processors which this process may use worked, for whatever program.";
+        let help = "Busy seconds of the processors that this process may use, for all programs.";
         let sums = [
             ("feedwater_machine_busy_seconds_total", help, machine.busy),
             (
                 "feedwater_machine_stolen_seconds_total",
-                "Seconds of these processors that the hypervisor gave to other machines.",
+                "Seconds of these processors that the hypervisor used for other machines.",
                 machine.stolen,
             ),
             (
                 "feedwater_quota_throttled_seconds_total",
-                "Seconds of processors that were withheld since the container's CPU quota was used up.",
+                "Processor seconds withheld because the container's CPU quota was exhausted.",
                 machine.throttled,
             ),
         ];
@@ -180,7 +179,7 @@ impl Exposition {
             }
         }
         if let Some(quota) = machine.quota {
-            let help = "Processors' worth that the container's CPU quota lets this process use.";
+            let help = "Number of processors that the container's CPU quota allows.";
             self.gauge("feedwater_quota_processors", help, quota);
         }
     }
@@ -190,24 +189,25 @@ impl Exposition {
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
         let help = "Seconds since the loader was built.";
         self.counter("feedwater_running_seconds_total", help, measured.seconds);
-        let help = "Batches that the consumer got.";
+        let help = "Batches that the consumer received.";
         self.counter("feedwater_batches_total", help, steps.batches as f64);
-        let help = "Batches that were there when the consumer asked.";
+        let help = "Batches that were ready when the consumer asked.";
         self.counter("feedwater_ready_batches_total", help, steps.ready as f64);
-        let help = "The share of batches that were there when the consumer asked, since the loader was built.";
+        let help =
+            "Share of batches that were ready when the consumer asked, since the loader was built.";
         let readiness =
             if steps.batches > 0 { steps.ready as f64 / steps.batches as f64 } else { 0.0 };
         self.gauge("feedwater_readiness_ratio", help, readiness);
-        let help = "How long the consumer waited for a batch.";
+        let help = "Time that the consumer waited for a batch.";
         let wait = [("", &steps.wait, seconds(steps.waited))];
         self.histograms("feedwater_consumer_wait_seconds", help, "", &wait);
-        let help = "How long a step of the consumer took.";
+        let help = "Duration of a step of the consumer.";
         let step = [("", &steps.step, seconds(steps.stepped))];
         self.histograms("feedwater_consumer_step_seconds", help, "", &step);
         let spans: &BTreeMap<_, _> = &steps.spans;
         let spans: Vec<_> =
             spans.iter().map(|(name, &(_, took))| (name.as_str(), seconds(took))).collect();
-        let help = "Seconds in parts of its steps that the consumer has named.";
+        let help = "Seconds in named parts of the consumer's steps.";
         self.counters("feedwater_consumer_part_seconds_total", help, "part", &spans);
     }
 
@@ -254,7 +254,7 @@ impl Exposition {
     }
 }
 
-/// Backslashes and line feeds, and in label values quotes, as the format asks.
+/// Escapes backslashes and line feeds, and quotes in label values, as the format requires.
 fn escaped(text: &str, quotes: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
     if quotes { text.replace('"', "\\\"") } else { text }

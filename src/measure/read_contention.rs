@@ -1,10 +1,10 @@
-//! Whether reads that are made at the same time hold each other up.
+//! Detects whether concurrent reads slow each other down.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Reads that are in flight, and how long they took by how many there were: the sums of a straight line's fit. Of all
-/// threads of a loader.
+/// Meter of the reads of all threads of a loader: the sums for a linear fit of their duration to the number of concurrent
+/// reads.
 #[derive(Debug, Default)]
 pub struct ReadContention {
     in_flight: AtomicUsize,
@@ -18,19 +18,19 @@ pub struct ReadContention {
 /// The sums of [`ReadContention`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// The sum of the numbers of other reads that were in flight when each began.
+    /// Sum of the numbers of other reads in flight when each began.
     pub others: u64,
-    /// The sum of their squares.
+    /// Sum of the squares of those numbers.
     pub others_squared: u64,
-    /// The sum of how long each took, in microseconds.
+    /// Sum of the durations, in microseconds.
     pub micros: u64,
-    /// The sum of that times the number of others.
+    /// Sum of duration times number of others.
     pub micros_by_others: u64,
 }
 
-/// A read that is in flight.
+/// Guard of a read in flight.
 #[derive(Debug)]
 pub struct InFlight<'a> {
     read_contention: &'a ReadContention,
@@ -39,7 +39,7 @@ pub struct InFlight<'a> {
 }
 
 impl ReadContention {
-    /// A read begins. It is over when what this gives is dropped.
+    /// Begins a read; it ends when the guard is dropped.
     pub fn begin(&self) -> InFlight<'_> {
         let others = self.in_flight.fetch_add(1, Relaxed) as u64;
         InFlight { read_contention: self, others, begin: Instant::now() }
@@ -71,7 +71,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Reads {
-    /// What was counted after `earlier`.
+    /// Sums since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             reads: self.reads - earlier.reads,
@@ -82,9 +82,8 @@ impl Reads {
         }
     }
 
-    /// How much longer a read takes for each other read that is in flight, as a part of what it takes alone: 0 where they
-    /// do not hold each other up, 1 where they are served one after another. `None` where that cannot be told, since
-    /// there were nearly always as many.
+    /// Relative slowdown of a read per other read in flight, from 0 (independent) to 1 (served one after another). `None`
+    /// if it cannot be determined, because the number in flight hardly varied or there were fewer than 100 reads.
     pub fn slowdown(self) -> Option<f64> {
         let Self { reads, others, others_squared, micros, micros_by_others } = self;
         let [n, x, xx, y, xy] =
@@ -103,7 +102,7 @@ impl Reads {
 mod tests {
     use super::*;
 
-    /// Reads of which each takes this long with so many others in flight.
+    /// Sums of reads whose duration is a function of the number of others in flight.
     fn reads(time: impl Fn(u64) -> u64, others: impl Iterator<Item = u64>) -> Reads {
         let mut sums = Reads::default();
         for it in others {
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_queue_are_told_from_those_that_do_not() {
+    fn queued_reads_are_distinguished_from_independent_ones() {
         let some = || (0..400).map(|it| it % 4);
         let queued = reads(|others| 500 * (1 + others), some()).slowdown().unwrap();
         let free = reads(|_| 500, some()).slowdown().unwrap();
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_knows_how_many_others_there_were() {
+    fn a_read_counts_the_others_in_flight() {
         let together = ReadContention::default();
         let first = together.begin();
         drop(together.begin());

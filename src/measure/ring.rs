@@ -1,48 +1,48 @@
-//! The ring of batches over time.
+//! Measurements of the ring of batches over time.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::histogram::{Counts, Histogram};
 
-/// How many batches are ready, for how long, and how long a batch takes from its first place to being ready.
+/// Meter of the ring: how long each number of batches is ready, and how long it takes to make a batch.
 #[derive(Debug)]
 pub struct Ring {
-    /// Nanoseconds with so many batches ready, from 0 to the number of slots.
+    /// Nanoseconds with each number of ready batches, from 0 to the number of slots.
     levels: Vec<u64>,
     since: Option<Instant>,
-    /// Batches that are being filled, with when that began.
+    /// Batches that are being filled, with their begin.
     filling: VecDeque<(u64, Instant)>,
-    /// Those that are ready.
+    /// Ready batches.
     waiting: VecDeque<u64>,
     published: u64,
     making: Histogram,
     made: u64,
-    /// When the batch was published that came last to an empty ring.
+    /// When the last batch was published to an empty ring.
     newest: Option<Instant>,
     delivered: u64,
     delivery: u64,
 }
 
-/// The counts of a [`Ring`] at one moment.
+/// Counts of a [`Ring`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingCounts {
-    /// Nanoseconds with so many batches ready, from 0 on.
+    /// Nanoseconds with each number of ready batches, from 0.
     pub levels: Vec<u64>,
     /// Batches that became ready.
     pub published: u64,
-    /// How long a batch took from its first place to being ready.
+    /// Time from a batch's first cell to the batch being ready.
     pub making: Counts,
-    /// The sum of that, in nanoseconds.
+    /// Sum of those times, in nanoseconds.
     pub made: u64,
-    /// Batches for which the consumer was waiting when they became ready.
+    /// Batches that became ready while the consumer waited.
     pub delivered: u64,
-    /// How long these took from being ready to being with the consumer, in nanoseconds read_contention: waking it up.
+    /// Nanoseconds from ready to received, summed over `delivered`: the time to wake the consumer.
     pub delivery: u64,
 }
 
 impl Ring {
-    /// A ring of so many slots.
+    /// Creates a meter for a ring of `slots` slots.
     pub fn new(slots: usize) -> Self {
         Self {
             levels: vec![0; slots + 1],
@@ -58,12 +58,12 @@ impl Ring {
         }
     }
 
-    /// Batches that are ready.
+    /// Number of ready batches.
     pub fn ready(&self) -> usize {
         self.waiting.len().min(self.levels.len() - 1)
     }
 
-    /// Batches that are being filled.
+    /// Number of batches that are being filled.
     pub fn filling(&self) -> usize {
         self.filling.len()
     }
@@ -86,8 +86,7 @@ impl Ring {
         }
     }
 
-    /// The batch that was ready first is not ready any more; gives its sequence number. `waited`: the consumer has it, and
-    /// waited for it.
+    /// Removes the oldest ready batch; returns its sequence number. `waited`: the consumer waited for it and received it.
     pub(super) fn taken(&mut self, waited: bool, now: Instant) -> Option<u64> {
         if let (Some(published), true) = (self.newest.take(), waited) {
             self.delivered += 1;
@@ -112,7 +111,7 @@ impl Ring {
         }
     }
 
-    /// Time passes at the level of now. It begins to count with the first batch.
+    /// Adds the time since the last change to the current level. Counting begins with the first batch.
     fn pass(&mut self, now: Instant) {
         let ready = self.ready();
         if let Some(since) = self.since.replace(now) {
@@ -122,7 +121,7 @@ impl Ring {
 }
 
 impl RingCounts {
-    /// What was counted after `earlier`.
+    /// Counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.levels.iter().copied().chain(std::iter::repeat(0));
         Self {
@@ -135,7 +134,7 @@ impl RingCounts {
         }
     }
 
-    /// The share of the time with so many batches ready, from 0 on; empty before the first batch.
+    /// Share of the time with each number of ready batches, from 0; empty before the first batch.
     pub fn occupancy(&self) -> Vec<f64> {
         let all: u64 = self.levels.iter().sum();
         match all {
@@ -151,7 +150,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn time_is_counted_at_the_level_that_held() {
+    fn time_is_counted_at_the_level_before_each_change() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut ring = Ring::new(2);
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn waking_the_consumer_up_is_what_passes_between_ready_and_taken() {
+    fn delivery_is_the_time_from_ready_to_received() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut ring = Ring::new(2);
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_given_up_is_never_ready() {
+    fn a_discarded_batch_is_never_ready() {
         let now = Instant::now();
         let mut ring = Ring::new(2);
         ring.begun(7, now);

@@ -1,10 +1,10 @@
-//! A few of many things, spread over the whole run.
+//! A bounded, evenly spread sample of a stream of items.
 
-/// Of all things that come some: all, or every second, fourth, ... so that there are never more than `MOST`.
+/// Keeps every item, or every second, fourth, ... so that there are never more than `MOST`.
 #[derive(Clone, Debug)]
 pub struct Spread<T, const MOST: usize> {
     kept: Vec<T>,
-    /// One in `2^stride` is kept.
+    /// One item in `2^stride` is kept.
     stride: u32,
     seen: u64,
 }
@@ -16,12 +16,12 @@ impl<T, const MOST: usize> Default for Spread<T, MOST> {
 }
 
 impl<T, const MOST: usize> Spread<T, MOST> {
-    /// Those that were kept, in order.
+    /// The kept items, in order.
     pub fn kept(&self) -> &[T] {
         &self.kept
     }
 
-    /// Another one comes; it is made only where it is kept.
+    /// Adds an item; it is created only if it is kept.
     pub fn add(&mut self, make: impl FnOnce() -> T) {
         let number = self.seen;
         self.seen += 1;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_bounded_and_evenly_spread() {
+    fn kept_items_are_bounded_and_evenly_spread() {
         for all in [1u64, 511, 512, 513, 5000, 100_000] {
             let mut spread = Spread::<u64, 512>::default();
             for number in 0..all {

@@ -1,9 +1,9 @@
-//! What a snapshot says, and what came after an earlier one.
+//! Tests of snapshots and of their differences.
 
 use super::*;
 
 #[test]
-fn a_lane_adds_up_and_a_difference_is_what_came_after() {
+fn stage_counts_add_up_and_since_subtracts_the_earlier_snapshot() {
     let meters = Meters::new(3);
     let meter = meters.thread("a");
     meter.add_time(Stage::Read, Duration::from_millis(2), 100);
@@ -26,7 +26,7 @@ fn a_lane_adds_up_and_a_difference_is_what_came_after() {
 }
 
 #[test]
-fn the_device_is_counted_by_stage_and_route_for_all_threads_together() {
+fn device_time_is_counted_by_stage_and_route_over_all_threads() {
     let meters = Meters::new(3);
     let cuda = meters.device(Stage::DeviceDecode, "cuda");
     cuda.add(1, Duration::from_micros(5));
@@ -44,7 +44,7 @@ fn the_device_is_counted_by_stage_and_route_for_all_threads_together() {
 }
 
 #[test]
-fn the_ring_is_in_the_order_of_time_whichever_thread_changes_it() {
+fn ring_events_of_several_threads_are_in_chronological_order() {
     let meters = Meters::watched(9, Watching { spans: 16_000, marker: None });
     std::thread::scope(|scope| {
         for thread in 0..4 {

@@ -1,4 +1,4 @@
-//! What one thread does.
+//! Measurements of one thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,57 +16,58 @@ use super::{STAGES, Seen, Stage};
 #[cfg(test)]
 mod tests;
 
-/// Of short samples one in so many has its processor time taken.
+/// Of short samples, one in this many has its CPU time read.
 pub const CLOCKED: u64 = 16;
-/// A sample that takes no longer is short: asking for processor time twice takes about a microsecond.
+/// Longest duration of a short sample: reading the CPU time twice takes about a microsecond.
 const SHORT: Duration = Duration::from_micros(200);
 
-/// Of tiny samples one in so many is timed, on average.
+/// Of tiny samples, one in this many is timed, on average.
 pub const TIMED: u64 = 64;
-/// A sample that takes no longer is tiny: reading the clock for each of its stages would be a tenth of its time.
+/// Longest duration of a tiny sample: reading the clock in each of its stages would take a tenth of its time.
 const TINY: Duration = Duration::from_micros(50);
-/// So many samples of a thread are timed, whatever they take.
+/// Number of first samples of a thread that are always timed.
 const FIRST: u64 = 1024;
 
-/// The time of what has not happened.
+/// Marks the time of an event that has not happened.
 const NEVER: u64 = u64::MAX;
 
-/// Most images that a thread remembers.
+/// Most images that a thread stores.
 const IMAGES: usize = 64;
 
-/// What one thread measures of itself. No other one writes to it.
+/// Measurements of one thread, written by that thread only.
 ///
-/// Where a thread tells when its samples begin and end and they are tiny, one in about [`TIMED`] of them, chosen at random, is
-/// timed, and stands for those since the one before it. What is counted (samples, bytes, pixels) and waiting is always exact.
+/// If a thread reports begin and end of its samples and they are tiny, about one in [`TIMED`] of them, chosen at random,
+/// is timed and represents those since the previous one. Counts (samples, bytes, pixels) and waiting times are always
+/// exact.
 #[derive(Debug)]
 pub struct ThreadMeter {
     pub(super) name: String,
     thread: ThreadClock,
     read_contention: Arc<ReadContention>,
     meters: [Meter; STAGES],
-    /// Samples that were begun, of those that are timed.
+    /// Number of timed samples that were begun.
     begun: AtomicU64,
-    /// How long the last sample that was timed took, in nanoseconds.
+    /// Duration of the last timed sample, in nanoseconds.
     last: AtomicU64,
-    /// The longest of the last ones, less a sixteenth for each since.
+    /// Decaying maximum of recent durations: decreases by a sixteenth per sample.
     recent: AtomicU64,
-    /// So many samples that come are not timed.
+    /// Number of coming samples that are not timed.
     skipped: AtomicU64,
-    /// Those since the last one that was timed, and it itself; 0 while one is at hand that is not timed.
+    /// Number of samples that the current one represents, itself included; 0 if it is not timed.
     weight: AtomicU64,
-    /// Those of them that are not timed.
+    /// Number of untimed samples since the last timed one.
     owed: AtomicU64,
-    /// The state of the choice.
+    /// State of the random generator.
     chance: AtomicU64,
-    /// When measuring began; stands for now where the clock is not read.
+    /// When measuring began; returned as the time if the clock is not read.
     base: Instant,
-    /// Nanoseconds from then until the thread began, and until it was over; [`NEVER`] before.
+    /// Nanoseconds from `base` until the thread began and until it ended; [`NEVER`] before.
     began: AtomicU64,
     over: AtomicU64,
     pub(super) pixels: AtomicU64,
     pub(super) window_pixels: AtomicU64,
     images: Mutex<Spread<Seen, IMAGES>>,
-    /// Who else is told; nobody by default.
+    /// Trace and markers of this thread; none by default.
     watch: Option<Box<Watch>>,
 }
 
@@ -82,13 +83,13 @@ struct Meter {
     latency: OnceLock<Histogram>,
 }
 
-/// The processor's clock of one thread, read at the beginning of a sample and at each of its stages.
+/// CPU clock of one thread, read at the beginning of a sample and at each of its stages.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock(u64);
 
-/// A thread that measures; it is over when this is dropped.
+/// Guard of a measuring thread, which counts as ended when this is dropped.
 #[derive(Debug)]
-#[must_use = "the thread counts as over when this is dropped"]
+#[must_use = "the thread counts as ended when this is dropped"]
 pub struct AtWork<'a> {
     meter: &'a ThreadMeter,
     _clocked: Clocked<'a>,
@@ -100,26 +101,26 @@ impl Drop for AtWork<'_> {
     }
 }
 
-/// How long a thread was not there. Nanoseconds.
+/// Time before a thread began and after it ended, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Absence {
-    /// Before it began: the loader was still being built.
+    /// Before it began, while the loader was being built.
     pub starting: u64,
-    /// After it was over: nothing was left to do.
+    /// After it ended, when nothing was left to do.
     pub finished: u64,
 }
 
 impl Absence {
-    /// What came after `earlier`, `seconds` long, thread by thread.
+    /// Absences since `earlier`, in an interval of `seconds`, per thread.
     pub(super) fn all_since(now: &[Self], earlier: &[Self], seconds: f64) -> Vec<Self> {
         let earlier = earlier.iter().copied().chain(std::iter::repeat(Self::default()));
         now.iter().zip(earlier).map(|(now, then)| now.since(then, seconds)).collect()
     }
 
-    /// That of one thread.
+    /// Absence of one thread.
     fn since(self, earlier: Self, seconds: f64) -> Self {
         let most = (seconds * 1e9) as u64;
-        // A thread that has not begun is not known to be missing, so what came before `earlier` may be counted only now.
+        // A thread that has not begun has no absence yet, so time before `earlier` may be counted only now.
         Self {
             starting: self.starting.saturating_sub(earlier.starting).min(most),
             finished: self.finished.saturating_sub(earlier.finished).min(most),
@@ -127,29 +128,29 @@ impl Absence {
     }
 }
 
-/// What a thread did in one stage.
+/// Counts of one thread in one stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageCounts {
-    /// Samples, or for a thread that works on groups, groups.
+    /// Samples, or groups for a thread that works on groups.
     pub count: u64,
-    /// Bytes that came in.
+    /// Input bytes.
     pub bytes: u64,
     /// Nanoseconds in the stage.
     pub busy: u64,
-    /// Nanoseconds of a processor, of those that were clocked.
+    /// CPU nanoseconds of the clocked items.
     pub cpu: u64,
-    /// Nanoseconds in the stage, of those that were clocked.
+    /// Nanoseconds in the stage of the clocked items.
     pub clocked: u64,
-    /// Nanoseconds that the thread waited for something to do.
+    /// Nanoseconds that the thread waited for input.
     pub input: u64,
-    /// Nanoseconds that the thread waited for room for what it did.
+    /// Nanoseconds that the thread waited for room for its output.
     pub output: u64,
-    /// How long each took.
+    /// Duration per item.
     pub latency: Counts,
 }
 
 impl ThreadMeter {
-    /// `base` is when measuring began.
+    /// `base` is the time when measuring began.
     pub(super) fn new(
         name: String,
         read_contention: Arc<ReadContention>,
@@ -178,51 +179,52 @@ impl ThreadMeter {
         }
     }
 
-    /// This thread is the one that measures here, until what this gives is dropped: so it is known how long it waits for a
-    /// processor, and since when there is nothing left for it to do.
+    /// Makes the calling thread the measured one until the guard is dropped: its waits for a processor and its end become
+    /// known.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
         AtWork { meter: self, _clocked: self.thread.start_guarded() }
     }
 
-    /// The thread begins so long after measuring began.
+    /// Records that the thread began at `time` after `base`.
     fn began_at(&self, time: Duration) {
         self.began.store(nanoseconds(time), Relaxed);
         self.over.store(NEVER, Relaxed);
     }
 
-    /// The thread is over so long after measuring began.
+    /// Records that the thread ended at `time` after `base`.
     fn over_at(&self, time: Duration) {
         self.over.store(nanoseconds(time), Relaxed);
     }
 
-    /// How long the thread was not there, so long after measuring began. One that has not begun may never do so.
+    /// Absence of the thread up to `now`, which is measured from `base`. A thread that has not begun has none, because it
+    /// may never begin.
     pub(super) fn absence(&self, now: Duration) -> Absence {
         let (now, began) = (nanoseconds(now), self.began.load(Relaxed));
         let starting = if began == NEVER { 0 } else { began.min(now) };
         Absence { starting, finished: now.saturating_sub(self.over.load(Relaxed)) }
     }
 
-    /// How long the thread ran, and waited for a processor; `None` where that is not known.
+    /// Time that the thread ran and waited for a processor; `None` if unknown.
     pub(super) fn thread_time(&self) -> Option<ThreadTime> {
         self.thread.read()
     }
 
-    /// What follows is of this batch.
+    /// Sets the batch of the following measurements.
     pub fn batch(&self, sequence: u64) {
         if let Some(watch) = &self.watch {
             watch.batch(sequence);
         }
     }
 
-    /// What follows is of the sample of this index.
+    /// Sets the sample index of the following measurements.
     pub fn index(&self, index: u64) {
         if let Some(watch) = &self.watch {
             watch.index(index);
         }
     }
 
-    /// A sample begins: what follows is of it. Gives now for [`sample_ends`](Self::sample_ends).
+    /// Begins a sample; returns the time for [`sample_ends`](Self::sample_ends).
     #[inline]
     pub fn sample_begins(&self) -> Instant {
         let skipped = self.skipped.load(Relaxed);
@@ -236,7 +238,7 @@ impl ThreadMeter {
         Instant::now()
     }
 
-    /// The sample is over that began then, but for what belongs to handing it over.
+    /// Ends the sample that began at `began`, except for its hand-over.
     #[inline]
     pub fn sample_ends(&self, began: Instant) {
         if self.is_timed() {
@@ -248,19 +250,19 @@ impl ThreadMeter {
         }
     }
 
-    /// Whether the sample at hand is timed.
+    /// Whether the current sample is timed.
     #[inline]
     pub fn is_timed(&self) -> bool {
         self.weight.load(Relaxed) > 0
     }
 
-    /// How long it is since then, where the sample at hand is timed; else nothing.
+    /// Time since `begin` if the current sample is timed, else zero.
     #[inline]
     pub fn since(&self, begin: Instant) -> Duration {
         if self.is_timed() { begin.elapsed() } else { Duration::ZERO }
     }
 
-    /// A stage begins: now.
+    /// Begins a stage; returns the time.
     #[inline]
     pub fn begin(&self, stage: Stage) -> Instant {
         if let Some(watch) = &self.watch {
@@ -269,7 +271,7 @@ impl ThreadMeter {
         if self.is_timed() { Instant::now() } else { self.base }
     }
 
-    /// A stage of one item is over that began then; gives what it took.
+    /// Ends a stage of one item that began at `begin`; returns its duration.
     #[inline]
     pub fn add(&self, stage: Stage, begin: Instant, bytes: u64) -> Duration {
         let took = self.since(begin);
@@ -277,7 +279,7 @@ impl ThreadMeter {
         took
     }
 
-    /// A stage of one item began then and took this long.
+    /// Records a stage of one item with its begin and duration.
     #[inline]
     pub fn add_from(&self, stage: Stage, begin: Instant, took: Duration, bytes: u64) {
         self.count(stage, took, bytes);
@@ -286,7 +288,7 @@ impl ThreadMeter {
         }
     }
 
-    /// A stage of one item took this long, up to now.
+    /// Records a stage of one item that ends now.
     pub fn add_time(&self, stage: Stage, took: Duration, bytes: u64) {
         self.count(stage, took, bytes);
         if let Some(watch) = &self.watch {
@@ -308,20 +310,20 @@ impl ThreadMeter {
         }
     }
 
-    /// The thread waited this long, up to now, for something to do in this stage.
+    /// Records a wait for input of a stage that ends now.
     pub fn waited_for_input(&self, stage: Stage, waited: Duration) {
         bump(&self.meters[stage as usize].input, nanoseconds(waited));
         self.waited(stage, Kind::Input, waited);
     }
 
-    /// The thread waited this long, up to now, for room for what this stage gives.
+    /// Records a wait for room for a stage's output that ends now.
     #[inline]
     pub fn waited_for_room(&self, stage: Stage, waited: Duration) {
         bump(&self.meters[stage as usize].output, nanoseconds(waited));
         self.waited(stage, Kind::Room, waited);
     }
 
-    /// A sample begins; gives its processor clock where that is taken.
+    /// Begins the CPU time of a sample; `None` if it is not measured.
     #[inline]
     pub fn clock(&self) -> Option<CpuClock> {
         if !self.is_timed() {
@@ -332,7 +334,7 @@ impl ThreadMeter {
         (!short || number.is_multiple_of(CLOCKED)).then(|| CpuClock(thread_time()))
     }
 
-    /// Stages took this long, and the processor's time since the clock was read last is theirs, in proportion.
+    /// Attributes the CPU time since the clock was last read to these stages, in proportion to their durations.
     pub fn clocked(&self, stages: &[(Stage, Duration)], clock: &mut CpuClock) {
         let now = thread_time();
         let cpu = now.saturating_sub(std::mem::replace(&mut clock.0, now)) as f64;
@@ -345,13 +347,13 @@ impl ThreadMeter {
         }
     }
 
-    /// A read of the source begins; it is over when what this gives is dropped.
+    /// Begins a read of the source; it ends when the guard is dropped.
     #[inline]
     pub fn read(&self) -> Option<InFlight<'_>> {
         self.is_timed().then(|| self.read_contention.begin())
     }
 
-    /// An image of which so many pixels will be decoded.
+    /// Records an image of which `window_pixels` pixels will be decoded.
     #[inline]
     pub fn saw(&self, image: Seen, window_pixels: u64) {
         bump(&self.pixels, u64::from(image.width) * u64::from(image.height));
@@ -361,7 +363,7 @@ impl ThreadMeter {
         }
     }
 
-    /// The whole sample took this long.
+    /// Records the duration of a whole sample.
     pub fn sample_took(&self, took: Duration) {
         let (took, recent) = (nanoseconds(took), self.recent.load(Relaxed));
         self.last.store(took, Relaxed);
@@ -371,7 +373,7 @@ impl ThreadMeter {
         }
     }
 
-    /// Marsaglia's xorshift (Xorshift RNGs, 2003): a number that has nothing to do with samples.
+    /// Marsaglia's xorshift (Xorshift RNGs, 2003): a random number independent of the samples.
     fn draw(&self) -> u64 {
         let mut chance = self.chance.load(Relaxed);
         chance ^= chance << 13;
@@ -381,7 +383,7 @@ impl ThreadMeter {
         chance
     }
 
-    /// The spans that are kept, the one that ended first first, and how many older ones are lost.
+    /// The stored spans, ordered by their end, and the number of older ones that were dropped.
     pub(super) fn spans(&self) -> (Vec<Span>, u64) {
         self.watch.as_ref().map(|it| it.spans()).unwrap_or_default()
     }
@@ -443,7 +445,7 @@ impl StageCounts {
         }
     }
 
-    /// These and another thread's together.
+    /// Adds the counts of another thread.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.bytes += other.bytes;
@@ -455,7 +457,7 @@ impl StageCounts {
         self.latency.add(&other.latency);
     }
 
-    /// The processor's share of the time in the stage; 1 where none was clocked.
+    /// CPU time as a share of the time in the stage, from 0 to 1; 1 if no item was clocked.
     pub fn cpu_share(&self) -> f64 {
         match self.clocked {
             0 => 1.0,
@@ -464,13 +466,13 @@ impl StageCounts {
     }
 }
 
-/// Nanoseconds that a processor has worked for this thread.
+/// CPU nanoseconds of this thread.
 pub(super) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Adds to what no other thread writes, which needs no lock of the processor's; gives what was there.
+/// Adds to a value that only this thread writes, without an atomic read-modify-write; returns the old value.
 #[inline]
 fn bump(to: &AtomicU64, more: u64) -> u64 {
     let before = to.load(Relaxed);

@@ -2,16 +2,17 @@
 //!
 //! Format: Chrome's "Trace Event Format", JSON. Times are microseconds since the earliest event.
 //!
-//! * One track per thread: its stages, and where it waited for input or for room (waits under 20 microseconds are left out).
-//!   Spans of a track never overlap but by lying within one another.
-//! * Rows are decoded and transformed by turns; in the trace a sample's `transform` stands after its `decode`, each as long as
-//!   its rows took together.
-//! * The consumer has a track of its waits and steps, and one of the parts of its steps that it has named.
+//! * One track per thread: its stages, and its waits for input or for room (waits under 20 microseconds are not
+//!   recorded). Spans of a track are disjoint or nested.
+//! * Rows are decoded and transformed alternately. In the trace a sample's `transform` follows its `decode`, each as long
+//!   as its rows took together.
+//! * The consumer has a track of its waits and steps, and one of the named parts of its steps.
 //! * The ring has two counters: batches that are ready, and batches that are being filled.
-//! * A third counter says how many threads of the loader waited for a processor, on average from one batch to the next, where
-//!   the system tells.
-//! * An arrow leads from the last span that belongs to a batch to the moment when the consumer got it.
-//! * Memory is constant: each track keeps its latest spans. `otherData.lost_events` says how many older ones are not there.
+//! * A third counter is the number of threads that waited for a processor, averaged from one batch to the next, if the
+//!   system reports it.
+//! * An arrow leads from the last span of a batch to the moment when the consumer received it.
+//! * Memory is constant: each track stores its latest spans. `otherData.lost_events` is the number of older ones that
+//!   were dropped.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -21,17 +22,17 @@ use std::time::{Duration, Instant};
 use super::Meters;
 use super::watch::{Kind, Latest, Span, nanoseconds_since};
 
-/// Most names of the consumer's own spans: those that are kept apart, and `other`.
+/// Most names of the consumer's own spans: the distinguished ones, and `other`.
 const NAMES: usize = 33;
-/// Tracks of the consumer and the ring; those of threads come after them.
+/// Track numbers of the consumer and its parts; those of threads follow.
 const CONSUMER: u64 = 1;
 const PARTS: u64 = 2;
 const FIRST_THREAD: u64 = 10;
 
-/// Tracks beside those of the threads, each of as many spans: the consumer's two, and the ring.
+/// Tracks besides those of the threads, each with as many spans: the consumer's two, and the ring.
 pub const OTHER_TRACKS: u64 = 3;
 
-/// What is kept of single batches.
+/// Trace of batches.
 #[derive(Clone, Debug)]
 pub(super) struct BatchTrace {
     base: Instant,
@@ -47,11 +48,11 @@ pub(super) struct BatchTrace {
 struct Turn {
     start: i64,
     took: u64,
-    /// Of a wait: the batch that ended it.
+    /// For a wait: the batch that ended it.
     got: Option<u64>,
 }
 
-/// A part of a step, by the number of its name.
+/// A part of a step, by the index of its name.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     start: i64,
@@ -59,7 +60,7 @@ struct Part {
     name: usize,
 }
 
-/// The ring from then on.
+/// Fill level of the ring from a time on.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     at: i64,
@@ -67,14 +68,14 @@ struct Level {
     filling: usize,
 }
 
-/// How long threads had waited for a processor by then, in seconds.
+/// Seconds that threads had waited for a processor up to a time.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
     at: i64,
     seconds: f64,
 }
 
-/// Bytes of a trace with so many spans to a track and so many threads.
+/// Bytes of a trace with `spans` spans per track and `threads` threads.
 pub fn trace_bytes(spans: u64, threads: u64) -> u64 {
     let batches = size_of::<Turn>() + size_of::<Part>() + size_of::<Level>() + size_of::<Waited>();
     spans * (threads * super::SPAN_BYTES + batches as u64)
@@ -97,7 +98,7 @@ impl BatchTrace {
         self.consumer.push(Turn { start, took: (now - since).as_nanos() as u64, got: None });
     }
 
-    /// A part of the step that has just ended.
+    /// Records a part of a step that ends now.
     pub fn part(&mut self, name: &str, took: Duration, now: Instant) {
         let number = match self.names.iter().position(|it| it == name) {
             Some(number) => number,
@@ -112,7 +113,7 @@ impl BatchTrace {
         self.parts.push(Part { start, took, name: number });
     }
 
-    /// How long threads have waited for a processor; nothing where the system does not tell.
+    /// Records how long threads have waited for a processor, if the system reports it.
     pub fn processor(&mut self, now: Instant, waited: Option<f64>) {
         if let Some(seconds) = waited {
             self.waits.push(Waited { at: nanoseconds_since(self.base, now), seconds });
@@ -128,7 +129,7 @@ impl BatchTrace {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     start: i64,
-    /// The longest first, so that what lies within comes after.
+    /// Longest first, so that nested events come after.
     took: Reverse<u64>,
     name: String,
     category: &'static str,
@@ -136,20 +137,20 @@ struct Event {
     args: Vec<(&'static str, u64)>,
 }
 
-/// A batch on its way: where it ended on its thread, and when and where the consumer got it.
+/// Path of a batch: the end on its thread, and when the consumer received it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     /// End, start and track of the last span of the batch.
     from: Option<(i64, i64, u64)>,
-    /// When the consumer got it.
+    /// When the consumer received it.
     to: Option<i64>,
 }
 
 impl Meters {
-    /// Writes everything that is kept of single spans; `rank` of `world` names the process. While it is read a thread that
-    /// ends a span waits for as long as copying its spans takes.
+    /// Writes the trace; `rank` of `world` names the process. A thread that ends a span blocks only while its spans are
+    /// copied.
     pub fn write_trace(&self, rank: u64, world: u64, out: &mut dyn Write) -> io::Result<()> {
-        // Locks are held for as long as copying takes.
+        // Locks are held only while copying.
         let kept = self.batches().trace.clone();
         let by_thread = self.by_thread().clone();
         let mut tracks = Vec::new();
@@ -265,8 +266,8 @@ impl Event {
     }
 }
 
-/// The events in order, each within another or apart from it: what begins within one and ends after it begins where that
-/// one ends.
+/// Sorts the events and makes them disjoint or nested: an event that begins within another and ends after it is moved to
+/// begin at the other's end.
 fn nested(events: Vec<Event>) -> Vec<Event> {
     let mut waiting: BinaryHeap<_> = events.into_iter().map(Reverse).collect();
     let mut around: Vec<i64> = Vec::new();
@@ -290,7 +291,7 @@ fn nested(events: Vec<Event>) -> Vec<Event> {
     done
 }
 
-/// Writes events.
+/// Writer of trace events.
 struct Json<'a> {
     out: &'a mut dyn Write,
     pid: u64,
@@ -368,7 +369,7 @@ impl Json<'_> {
     }
 }
 
-/// Nanoseconds, written as microseconds.
+/// Nanoseconds, displayed as microseconds.
 #[derive(Clone, Copy)]
 struct Micros(u64);
 
@@ -393,7 +394,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_lie_apart_or_within(spans in prop::collection::vec((0i64..60, 0u64..40), 0..30)) {
+        fn events_are_disjoint_or_nested(spans in prop::collection::vec((0i64..60, 0u64..40), 0..30)) {
             let events = spans.iter().map(|&(start, took)| event(start, took)).collect();
             let done = nested(events);
             prop_assert_eq!(done.len(), spans.len());
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_apart_or_within_stays_as_it_is() {
+    fn disjoint_and_nested_events_are_unchanged() {
         let events = vec![event(10, 5), event(0, 10), event(2, 3), event(2, 1), event(20, 0)];
         let mut sorted = events.clone();
         sorted.sort();
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn microseconds_have_three_places() {
+    fn microseconds_have_three_decimals() {
         assert_eq!(Micros(1_234_007).to_string(), "1234.007");
         assert_eq!(Micros(5).to_string(), "0.005");
     }

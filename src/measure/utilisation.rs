@@ -1,8 +1,8 @@
-//! How much of the device is in use, as its driver tells.
+//! Utilization of the device, as its driver reports it.
 
 use super::{DeviceProfile, DeviceReading};
 
-/// Several readings together.
+/// Aggregate of several readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReadings {
     count: u64,
@@ -23,7 +23,7 @@ struct Mean {
 }
 
 impl DeviceReadings {
-    /// Another reading.
+    /// Adds a reading.
     pub fn add(&mut self, reading: &DeviceReading) {
         self.count += 1;
         self.gpu.add(reading.gpu);
@@ -35,12 +35,12 @@ impl DeviceReadings {
         self.memory_total = self.memory_total.max(reading.memory_total);
     }
 
-    /// A reading failed.
+    /// Counts a failed reading.
     pub fn add_failure(&mut self) {
         self.failed += 1;
     }
 
-    /// Those after `earlier`. The most memory stays that of all time.
+    /// Readings since `earlier`. The peak memory remains that of all time.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             count: self.count - earlier.count,
@@ -55,7 +55,7 @@ impl DeviceReadings {
         }
     }
 
-    /// A summary; `None` without a reading.
+    /// Summary of the readings; `None` without any.
     pub fn profile(&self) -> Option<DeviceProfile> {
         (self.count + self.failed > 0).then(|| DeviceProfile {
             readings: self.count,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_are_of_what_was_told() {
+    fn means_cover_only_reported_values() {
         let mut readings = DeviceReadings::default();
         assert_eq!(readings.profile(), None);
         let reading = |gpu, memory_used| DeviceReading {

@@ -1,4 +1,4 @@
-//! What is kept of single spans, and who is told of them, beside the counts.
+//! Records single spans and calls profiler markers, in addition to the counts.
 
 use std::cmp::Ordering::Less;
 use std::ffi::CStr;
@@ -9,55 +9,55 @@ use std::time::{Duration, Instant};
 
 use super::Stage;
 
-/// Waits that are shorter are not kept as spans: a thread that finds its place free has waited a few hundred nanoseconds.
+/// Shortest wait that is recorded as a span: a thread that finds a free slot waits a few hundred nanoseconds.
 pub const SHORTEST_WAIT: Duration = Duration::from_micros(20);
 
-/// Bytes of one span that is kept.
+/// Bytes per recorded span.
 pub const SPAN_BYTES: u64 = size_of::<Span>() as u64;
 
-/// Stands for a batch or a sample that is not known.
+/// Marks an unknown batch or sample.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Is told where a thread's stages begin and end, on that thread: for the markers of a profiler. Every `begin` is followed by
-/// an `end` on the same thread before the next `begin`, unless the thread ends within a stage.
+/// Receiver of the begin and end of a thread's stages, called on that thread: for the markers of a profiler. Every
+/// `begin` is followed by an `end` on the same thread before the next `begin`, unless the thread ends within a stage.
 pub trait Marker: Send + Sync {
-    /// A stage of this name begins on this thread.
+    /// Called when a stage of this name begins on this thread.
     fn begin(&self, name: &'static CStr);
-    /// The stage that began last on this thread ends.
+    /// Called when the stage that began last on this thread ends.
     fn end(&self);
 }
 
-/// What is watched beside the counts; nothing by default.
+/// What to record besides the counts; nothing by default.
 #[derive(Clone, Default)]
 pub struct Watching {
-    /// The spans that each thread, the consumer and the ring keep, the latest; 0 keeps none.
+    /// Number of latest spans that each thread, the consumer and the ring record; 0 for none.
     pub spans: usize,
-    /// Who is told of stages.
+    /// Receiver of stage markers.
     pub marker: Option<Arc<dyn Marker>>,
 }
 
-/// The latest of many things, in constant memory.
+/// The latest items of a stream, in constant memory.
 #[derive(Clone, Debug)]
 pub(super) struct Latest<T> {
     kept: Vec<T>,
     most: usize,
-    /// Where the oldest is, once there are as many as may be.
+    /// Index of the oldest item once the buffer is full.
     oldest: usize,
     lost: u64,
 }
 
-/// Why a thread was where it was.
+/// Kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It worked in a stage.
+    /// The thread worked in the stage.
     Busy,
-    /// It waited for something to do in it.
+    /// The thread waited for input of the stage.
     Input,
-    /// It waited for room for what it did in it.
+    /// The thread waited for room for the stage's output.
     Room,
 }
 
-/// A time that a thread spent in one way. Times are nanoseconds, since the loader was built.
+/// A time span of one thread. Times are nanoseconds since the loader was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub start: i64,
@@ -68,19 +68,19 @@ pub(super) struct Span {
     index: u64,
 }
 
-/// What watches one thread.
+/// Recorder of one thread.
 pub(super) struct Watch {
     base: Instant,
     spans: Option<Mutex<Latest<Span>>>,
     marker: Option<Arc<dyn Marker>>,
-    /// The marker was told of a stage's begin and not of its end.
+    /// Whether the marker received a begin without its end.
     open: AtomicBool,
     batch: AtomicU64,
     index: AtomicU64,
 }
 
 impl Watching {
-    /// The watch of a new thread, where anything is watched.
+    /// Creates the recorder of a new thread, if anything is recorded.
     pub(super) fn watch(&self, base: Instant) -> Option<Box<Watch>> {
         let told = self.marker.is_some() || cfg!(feature = "tracing");
         (self.spans > 0 || told).then(|| {
@@ -114,14 +114,14 @@ impl Watch {
 
     pub fn begin(&self, stage: Stage) {
         if let Some(marker) = &self.marker {
-            // What an error left open ends here.
+            // Ends a stage that an error left open.
             self.close();
             marker.begin(stage.c_name());
             self.open.store(true, Relaxed);
         }
     }
 
-    /// The marker's range ends, where one is open.
+    /// Ends the marker's range, if one is open.
     pub fn close(&self) {
         if let Some(marker) = &self.marker
             && self.open.swap(false, Relaxed)
@@ -130,19 +130,19 @@ impl Watch {
         }
     }
 
-    /// A stage began then and took this long.
+    /// Records a stage with its begin and duration.
     pub fn add(&self, stage: Stage, begin: Instant, took: Duration) {
         self.close();
         self.note(stage, Kind::Busy, nanoseconds_since(self.base, begin), took);
     }
 
-    /// What has just ended took this long.
+    /// Records a span that ends now.
     pub fn ended(&self, stage: Stage, kind: Kind, took: Duration) {
         let end = nanoseconds_since(self.base, Instant::now());
         self.note(stage, kind, end.saturating_sub_unsigned(took.as_nanos() as u64), took);
     }
 
-    /// The spans, the one that ended first first, and how many older ones are lost.
+    /// The recorded spans, ordered by their end, and the number of older ones that were dropped.
     pub fn spans(&self) -> (Vec<Span>, u64) {
         match &self.spans {
             Some(spans) => {
@@ -171,12 +171,12 @@ impl fmt::Debug for Watch {
 }
 
 impl Span {
-    /// Sequence number of the batch, where it is known.
+    /// Sequence number of the batch, if known.
     pub fn batch(&self) -> Option<u64> {
         Some(self.batch).filter(|it| *it != UNKNOWN)
     }
 
-    /// Index of the sample in its source, where it is known.
+    /// Index of the sample in its source, if known.
     pub fn index(&self) -> Option<u64> {
         Some(self.index).filter(|it| *it != UNKNOWN)
     }
@@ -197,19 +197,19 @@ impl<T: Copy> Latest<T> {
         }
     }
 
-    /// Those that are kept, the oldest first.
+    /// The stored items, oldest first.
     pub fn in_order(&self) -> Vec<T> {
         let (newer, older) = self.kept.split_at(self.oldest);
         [older, newer].concat()
     }
 
-    /// How many older ones are not kept any more.
+    /// Number of older items that were dropped.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// Nanoseconds from `base` to `at`, which may lie before it.
+/// Nanoseconds from `base` to `at`; negative if `at` is earlier.
 pub(super) fn nanoseconds_since(base: Instant, at: Instant) -> i64 {
     match at.cmp(&base) {
         Less => -((base - at).as_nanos() as i64),
@@ -217,7 +217,7 @@ pub(super) fn nanoseconds_since(base: Instant, at: Instant) -> i64 {
     }
 }
 
-/// An event of the `tracing` crate.
+/// Emits a span as an event of the `tracing` crate.
 #[cfg(feature = "tracing")]
 fn tell(span: &Span) {
     let what = match span.kind {
@@ -245,7 +245,7 @@ mod tests {
     use crate::measure::Meters;
 
     #[test]
-    fn the_latest_are_kept_in_order() {
+    fn the_latest_items_are_kept_in_order() {
         let mut latest = Latest::new(3);
         for number in 0..8 {
             latest.push(number);
@@ -257,12 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_watched_unless_it_is_asked_for() {
+    fn nothing_is_recorded_by_default() {
         let watch = Watching::default().watch(Instant::now());
         assert_eq!(watch.is_some(), cfg!(feature = "tracing"));
     }
 
-    /// What the marker was told, as names and `-` for ends.
+    /// A marker that records names, and `-` for ends.
     #[derive(Default)]
     struct Told(Mutex<Vec<&'static str>>);
 
@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_is_told_of_every_begin_and_as_many_ends() {
+    fn a_marker_receives_every_begin_and_as_many_ends() {
         let told = Arc::new(Told::default());
         let meters = Meters::watched(1, Watching { spans: 0, marker: Some(told.clone()) });
         let meter = meters.thread("a");
         let begin = meter.begin(Stage::Read);
         meter.add(Stage::Read, begin, 1);
-        // An error ended this one early; then the next begins.
+        // An error ended this stage early; then the next begins.
         meter.begin(Stage::Header);
         let begin = meter.begin(Stage::Decode);
         meter.add_from(Stage::Decode, begin, Duration::ZERO, 0);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn short_waits_are_counted_and_not_kept() {
+    fn short_waits_are_counted_and_not_recorded() {
         let meters = Meters::watched(1, Watching { spans: 8, marker: None });
         let meter = meters.thread("a");
         meter.waited_for_room(Stage::HandOver, SHORTEST_WAIT / 2);

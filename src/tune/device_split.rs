@@ -1,11 +1,11 @@
-//! Which split of the work between CPU and device is tried next.
+//! Choice of the next split of the work between CPU and device.
 
 use crate::plan::Offload;
 use feedwater_insight::model::{Limit, On};
 
 use super::{NEGLIGIBLE_WAIT_SHARE, Trial};
 
-/// The split to try next, with the question that it answers; `all` are those that there are, the least on the device first.
+/// The split to try next, with the question that it answers; `all` lists the possible splits, least device work first.
 pub(super) fn next(trials: &[Trial], all: &[Offload]) -> Option<(Offload, &'static str)> {
     let tried = |number: &usize| trials.iter().any(|it| it.choice.offload == all[*number]);
     let place = |trial: &Trial| all.iter().position(|it| *it == trial.choice.offload);
@@ -13,18 +13,18 @@ pub(super) fn next(trials: &[Trial], all: &[Offload]) -> Option<(Offload, &'stat
     let content =
         trials.iter().filter(|it| it.waits < NEGLIGIBLE_WAIT_SHARE).filter_map(place).min();
     if let Some(enough) = content {
-        // What is below the least that does was too little.
+        // Every tried split below the smallest sufficient one was insufficient.
         let below = (0..enough).rev().find(tried);
         let (next, question) = match below {
-            None => (middle(0, enough.min(1)), "can the CPU do all of it?"),
-            Some(short) => (middle(short + 1, enough), "can the CPU do more of it?"),
+            None => (middle(0, enough.min(1)), "can the CPU do everything?"),
+            Some(short) => (middle(short + 1, enough), "can the CPU do more?"),
         };
         return next.map(|number| (all[number], question));
     }
     let corners = [
         (all.len().checked_sub(1), "is it better to decode on the device?"),
         (all.iter().rposition(|it| !it.decode), "is it better to decode on the CPU?"),
-        (Some(0), "can the CPU do all of it?"),
+        (Some(0), "can the CPU do everything?"),
     ];
     let corner = corners
         .into_iter()

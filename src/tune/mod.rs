@@ -1,22 +1,24 @@
-//! Chooses workers, prefetch and placement by itself, from what was measured.
+//! Autotuning of workers, prefetch and placement from measurements.
 //!
-//! Behaviour, each sentence with a test in `tests/tune.rs`, where machines are simulated:
+//! Behaviour, each point with a test in `tests/tune.rs` on simulated machines:
 //!
-//! * What was measured in a window of batches is fitted by the model of [`explain`](crate::explain); what the model says is
-//!   best is tried, and measured. So a promise that is not kept costs one window.
-//! * No choice is tried twice, and there are at most [`TRIALS`]; then the cheapest of those is taken that were nearly as
-//!   fast as the fastest: of two that are, the one that leaves more to the CPU (the device belongs to the model), then
-//!   the one with fewer workers, then the one with the shorter ring.
-//! * Where batches vary so much that a few of them say little, more are measured, as many as for [`TRIALS`] choices, and the model
-//!   decides from all of them.
-//! * Placement, operator by operator ([`Offload`]): where the consumer does not wait, the least on the device is looked for with
-//!   which it still does not, by halves. Where it waits, all, none and all operators alone are tried, and then what lies
-//!   beside the best of them: less where the device is scarce, else more.
+//! * The measurements of a window of batches are fitted with the model of [`explain`](crate::explain). The model's best
+//!   configuration is tried and measured, so a wrong prediction costs one window.
+//! * At most [`TRIALS`] configurations are tried, none twice. Then the cheapest within 2 % of the fastest is kept: first
+//!   the one with less work on the device (which belongs to the model), then with fewer workers, then with the shorter
+//!   ring.
+//! * If batches vary too much for short windows, more are measured, at most as many as for [`TRIALS`] trials, and the
+//!   model decides from all of them.
+//! * Placement, operator by operator ([`Offload`]): if the consumer does not wait, a binary search finds the least device
+//!   work with which it still does not wait. If it waits, three placements are tried (everything, nothing, and all
+//!   operators without decoding on the device), then neighbours of the best one: with less device work if the device is
+//!   the bottleneck, else with more.
 //! * No choice is outside the bounds.
-//! * It is settled within [`WITHIN`] batches, those that are not measured among them; within a second where batches take less than
-//!   a twentieth of one.
-//! * Afterwards nothing changes as long as the loop does not, and the choice is as good as in its trial. Another loop is another speed, or more waiting, by a
-//!   seventh and by more than chance, in two windows that follow one another; then all begins anew, each time after twice as many windows.
+//! * Tuning ends within [`WITHIN`] batches, including those that are not measured; within a second if batches take less
+//!   than a twentieth of a second.
+//! * After that the configuration stays as long as the loop does not change, and performs as in its trial. The loop
+//!   counts as changed if speed or waiting differ by more than a seventh, and by more than chance, in two consecutive
+//!   windows. Then tuning restarts, each time only after twice as many windows.
 
 use std::fmt;
 
@@ -36,109 +38,111 @@ mod device_split;
 mod prefetch_depth;
 mod search;
 
-/// Most choices that are tried before one is taken.
+/// Most configurations that are tried.
 pub const TRIALS: usize = 7;
-/// Batches that are measured for a choice.
+/// Batches per trial.
 pub const WINDOW: u64 = 5;
-/// Batches until all is settled.
+/// Batches until tuning ends.
 pub const WITHIN: u64 = 50;
-/// Seconds in which it may be settled, whatever number of batches that is.
+/// Seconds within which tuning may end regardless of the number of batches.
 const SECONDS: f64 = 1.0;
-/// What is slower by less is as fast.
+/// Minimum speed, relative to the fastest, that counts as equally fast.
 const AS_FAST: f64 = 0.98;
-/// A consumer that waits for less of its time does not wait.
+/// Share of its time below which a consumer's waiting is negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
-/// A speed with such an error says little.
+/// Largest relative error of a meaningful speed.
 const MAX_RELATIVE_ERROR: f64 = 0.1;
-/// Another speed by so much is another loop, where batches do not vary by more.
+/// Relative change of speed that counts as a changed loop, if batches do not vary by more.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
-/// Windows until the first new beginning.
+/// Windows before the first restart.
 const PATIENCE: u32 = 4;
 
-/// What is chosen.
+/// A configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Threads that make samples.
+    /// Number of active workers.
     pub workers: usize,
-    /// Batches ahead of the consumer.
+    /// Number of prefetched batches.
     pub prefetch: usize,
-    /// What is on the device.
+    /// Work on the device.
     pub offload: Offload,
 }
 
-/// What there is to choose from.
+/// The configurations to choose from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
-    /// Threads that make samples.
+    /// Range of the number of active workers.
     pub workers: Bounds,
-    /// Batches ahead of the consumer.
+    /// Range of the number of prefetched batches.
     pub prefetch: Bounds,
-    /// What may be on the device, the least first; the first choice is the last of them. At least one.
+    /// Possible work on the device, least first, at least one entry; tuning starts with the last.
     pub offload: Vec<Offload>,
 }
 
 /// A choice with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Batches that the consumer had before.
+    /// Batches that the consumer had received before.
     pub batch: u64,
-    /// What is chosen.
+    /// The chosen configuration.
     pub choice: Choice,
-    /// Whether it is to stay.
+    /// Whether it is final.
     pub settled: bool,
-    /// Why, for people.
+    /// The reason, as text for people.
     pub why: String,
 }
 
-/// Makes choices; see the module's text. There is no clock and no chance in it.
+/// Autotuner; see the module's documentation. It reads no clock and draws no random numbers.
 #[derive(Debug)]
 pub struct Tuner {
     space: Space,
     now: Choice,
     trials: Vec<Trial>,
     watch: Option<Watch>,
-    /// Windows until the next new beginning may come.
+    /// Windows before the next restart.
     patience: u32,
-    /// Batches that the consumer had.
+    /// Batches that the consumer has received.
     batches: u64,
-    /// Batches, and seconds, for the trials so far.
+    /// Batches and seconds used for trials so far.
     spent: (u64, f64),
 }
 
-/// A choice that was measured.
+/// A measured configuration.
 #[derive(Debug)]
 struct Trial {
     choice: Choice,
-    /// Samples a second.
+    /// Samples per second.
     rate: f64,
-    /// The share of its time in which the consumer waited.
+    /// Share of its time in which the consumer waited, from 0 to 1.
     waits: f64,
-    /// The rate's standard error, by the rate.
+    /// Relative standard error of the rate.
     error: f64,
     model: Model,
 }
 
-/// The loop as it was when a choice was taken.
+/// The loop when tuning ended.
 #[derive(Debug)]
 struct Watch {
     rate: f64,
     waits: f64,
     windows: u32,
-    /// Windows, one after another, with another speed.
+    /// Consecutive windows with a different speed.
     others: u32,
 }
 
 impl Space {
-    /// Whether there is anything to choose.
+    /// Whether there is more than one configuration.
     pub fn is_free(&self) -> bool {
         self.workers.least < self.workers.most
             || self.prefetch.least < self.prefetch.most
             || self.offload.len() > 1
     }
 
+    /// Checks that a choice is within the space.
+    ///
     /// # Errors
     ///
-    /// [`Error::Config`] where a choice is outside.
+    /// [`Error::Config`] if it is outside.
     pub fn check(&self, choice: Choice) -> Result<()> {
         let numbers = [
             ("loader.workers", choice.workers, self.workers),
@@ -146,28 +150,32 @@ impl Space {
         ];
         for (key, number, Bounds { least, most, .. }) in numbers {
             if !(least..=most).contains(&number) {
-                let problem =
-                    format!("{number} is not from {least} to {most}, which there is room for here");
+                let problem = format!(
+                    "{number} is outside the range {least} to {most} of this loader's plan"
+                );
                 return Err(Error::config(key, problem));
             }
         }
         if !self.offload.contains(&choice.offload) {
             let may: Vec<_> = self.offload.iter().map(Offload::to_string).collect();
-            let problem =
-                format!("{} cannot be on the device here, but {}", choice.offload, may.join(", "));
+            let problem = format!(
+                "{} cannot run on the device here; possible: {}",
+                choice.offload,
+                may.join(", ")
+            );
             return Err(Error::config("chain", problem));
         }
         Ok(())
     }
 
-    /// The first choice alone.
+    /// A space that contains only the first choice.
     pub fn of_one(&self) -> Self {
         let Choice { workers, prefetch, offload } = self.first();
         let (workers, prefetch) = (Bounds::fixed(workers), Bounds::fixed(prefetch));
         Self { workers, prefetch, offload: vec![offload] }
     }
 
-    /// What is chosen before anything is measured: of numbers the first, and all that may be on the device.
+    /// The choice before any measurement: the start values, and all possible work on the device.
     pub fn first(&self) -> Choice {
         Choice {
             workers: self.workers.start,
@@ -178,35 +186,35 @@ impl Space {
 }
 
 impl Tuner {
-    /// Begins with the space's first choice.
+    /// Creates a tuner that starts with the space's first choice.
     pub fn new(space: Space) -> Self {
         let now = space.first();
         let (trials, watch, spent) = (Vec::new(), None, (0, 0.0));
         Self { space, now, trials, watch, patience: PATIENCE, batches: 0, spent }
     }
 
-    /// What is chosen now.
+    /// The current choice.
     pub fn choice(&self) -> Choice {
         self.now
     }
 
-    /// Whether the choice is to stay.
+    /// Whether tuning has ended.
     pub fn is_settled(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// How many batches are to be measured for the next [`observe`](Self::observe).
+    /// Number of batches to measure for the next [`observe`](Self::observe).
     pub fn window(&self) -> u64 {
-        // Where nothing presses, more tell more.
+        // After tuning there is no hurry, so longer windows are used.
         if self.is_settled() { 4 * WINDOW } else { WINDOW }
     }
 
-    /// What was measured of the present choice, in a window in which there was no other, when the consumer had had so many
-    /// `batches`. Gives the next choice, where it is another one or is to stay from now on.
+    /// Evaluates a window with the current choice. `batches` is the total number of batches that the consumer has
+    /// received. Returns the next choice, if it differs or becomes final.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Config`] where nothing was measured.
+    /// [`crate::Error::Config`] if nothing was measured.
     pub fn observe(&mut self, profile: &Profile, batches: u64) -> Result<Option<Decision>> {
         let passed = batches.saturating_sub(std::mem::replace(&mut self.batches, batches));
         let (rate, waits) = (profile.images_per_second(), waits(profile));
@@ -237,8 +245,8 @@ impl Tuner {
         self.settle().map(Some)
     }
 
-    /// Whether another choice can be tried, where a batch takes so many seconds. Before it is measured those batches pass
-    /// that are ready or begun.
+    /// Whether another trial fits, if a batch takes `each` seconds. The ready and begun batches pass before it is
+    /// measured.
     fn has_time(&self, each: f64) -> bool {
         let (batches, seconds) = self.spent;
         let next = WINDOW + self.now.slots() as u64;
@@ -246,18 +254,18 @@ impl Tuner {
         in_time && self.trials.len() < TRIALS
     }
 
-    /// Whether all trials together say little.
+    /// Whether all trials together are too inaccurate.
     fn is_vague(&self) -> bool {
         self.error() > MAX_RELATIVE_ERROR
     }
 
-    /// The standard error of what all trials together say.
+    /// Relative standard error of all trials together.
     fn error(&self) -> f64 {
         let largest = self.trials.iter().map(|it| it.error).fold(0.0, f64::max);
         largest / (self.trials.len().max(1) as f64).sqrt()
     }
 
-    /// What to try next, and why.
+    /// The next configuration to try, and why.
     fn next(&self) -> Result<Option<(Choice, String)>> {
         let Some(last) = self.trials.last() else { return Ok(None) };
         let found = search(&self.pooled(last), last.choice, &self.space)?;
@@ -267,14 +275,14 @@ impl Tuner {
             return Ok(Some((found.choice, why)));
         }
         Ok(device_split::next(&self.trials, &self.space.offload).map(|(offload, question)| {
-            // What the CPU can do is seen with all of it.
+            // All workers, so that the capability of the CPU is visible.
             let workers = last.choice.workers.max(self.space.workers.start);
             let why = format!("{}; {question}", last.words());
             (Choice { workers, offload, ..last.choice }, why)
         }))
     }
 
-    /// Takes the cheapest of the fastest, or of trials that say little what the model makes of all of them.
+    /// Takes the cheapest of the fastest trials; if trials are inaccurate, what the model derives from all of them.
     fn settle(&mut self) -> Result<Decision> {
         let best = self.trials.iter().map(|it| it.rate).fold(0.0, f64::max);
         let fast = self.trials.iter().filter(|it| it.rate >= AS_FAST * best);
@@ -287,11 +295,15 @@ impl Tuner {
         let (choice, why) = match tried {
             _ if taken.error > MAX_RELATIVE_ERROR => {
                 let found = search(&self.pooled(taken), choice, &self.space)?;
-                (found.choice, "batches vary: what the model makes of all of them".to_string())
+                (found.choice, "batches vary, so the model decides from all of them".to_string())
             }
-            1 => (choice, format!("nothing promises more; {}", taken.words())),
+            1 => (
+                choice,
+                format!("no other configuration is predicted to be faster; {}", taken.words()),
+            ),
             _ => {
-                let why = format!("the least of {tried} that were tried and nearly the fastest");
+                let why =
+                    format!("the cheapest of {tried} trials that is nearly as fast as the fastest");
                 (choice, format!("{why}; {}", taken.words()))
             }
         };
@@ -299,8 +311,8 @@ impl Tuner {
         Ok(self.decide(choice, why, true))
     }
 
-    /// The model of a trial with the times of all trials that had the same on the device. The consumer is taken to be as fast
-    /// as it may be by what is known of it: a worker too many costs less than one too few.
+    /// The model of a trial with the times of all trials with the same device work. The consumer is assumed to be as fast
+    /// as the error allows: one worker too many costs less than one too few.
     fn pooled(&self, trial: &Trial) -> Model {
         let same = self.trials.iter().filter(|it| it.choice.offload == trial.choice.offload);
         let models: Vec<&Model> = same.map(|it| &it.model).collect();
@@ -321,7 +333,7 @@ impl Tuner {
     }
 }
 
-/// The times of all of them, each as often as the others.
+/// Pools several distributions with equal weights.
 fn pool<'a>(services: impl Iterator<Item = &'a Service>) -> Service {
     let mut values = Vec::new();
     for service in services {
@@ -337,18 +349,18 @@ fn pool<'a>(services: impl Iterator<Item = &'a Service>) -> Service {
 }
 
 impl Watch {
-    /// Whether what was chosen for this loop must be chosen anew.
+    /// Whether the loop has changed, so that tuning must restart.
     fn is_over(&mut self, profile: &Profile, patience: u32) -> bool {
         let rate = profile.images_per_second();
         self.windows += 1;
-        // Four standard errors, those of the trial among them.
+        // Four standard errors, including the trial's own.
         let error = error(profile);
         let of_trial = error * (profile.batches as f64 / WINDOW as f64).sqrt();
         let error = 4.0 * error.hypot(of_trial);
-        // A consumer that has become faster than the loader changes its waiting, and maybe not the speed.
+        // If the consumer becomes faster than the loader, its waiting changes and possibly not the speed.
         let change = (rate / self.rate.max(1e-9) - 1.0).abs().max(waits(profile) - self.waits);
         let other = change > MIN_SPEED_CHANGE.max(error);
-        // What was measured longer than the trial is the better figure, where it is of the same loop.
+        // A window longer than the trial is more accurate, if the loop is unchanged.
         if self.windows == 1 && !other {
             (self.rate, self.waits) = (rate, waits(profile));
         }
@@ -363,14 +375,14 @@ impl Trial {
             format!("{:.0} images/s, the consumer waits {:.0} %", self.rate, 100.0 * self.waits);
         match self.model.capacity().first() {
             Some((limit, _)) if self.waits >= NEGLIGIBLE_WAIT_SHARE => {
-                format!("{seen}, scarce: {}", limit.name(&self.model))
+                format!("{seen}, limited by {}", limit.name(&self.model))
             }
             _ => seen,
         }
     }
 }
 
-/// The standard error of a speed, by it: of batches, or samples, that take very different times a few say little.
+/// Relative standard error of a speed: batches or samples with very different times need a longer window.
 fn error(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
     let steps = consumer.step.cv.max(consumer.wait.cv * consumer.waiting_share);
@@ -381,7 +393,7 @@ fn error(profile: &Profile) -> f64 {
     of(steps, profile.batches).hypot(of(samples, profile.images))
 }
 
-/// The share of its time in which the consumer waits: its host for batches, or its stream for what is in them.
+/// Share of its time in which the consumer waits: the host for batches, or its stream for their content.
 fn waits(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
     let seconds = consumer.waited + consumer.stepped;
@@ -390,7 +402,7 @@ fn waits(profile: &Profile) -> f64 {
 }
 
 impl Choice {
-    /// Slots in use in the ring of batches: those ahead of the consumer, and the one that it has.
+    /// Slots of the ring in use: the prefetched batches, and the consumer's.
     pub fn slots(&self) -> usize {
         slots(self.prefetch)
     }

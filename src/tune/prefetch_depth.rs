@@ -1,25 +1,24 @@
-//! Chooses how many samples are fetched ahead over a network, from what was measured of requests and of those who wait
-//! for them.
+//! Tunes the number of samples to prefetch over a network, from measured requests and waits.
 //!
-//! Behaviour, each sentence with a test in `tests/read_ahead/`, where storages are simulated:
+//! Behaviour, each point with a test in `tests/read_ahead/` on simulated storage:
 //!
-//! * It begins with the most that there is room for, so that the start costs nothing. No window is longer than that, or shorter
-//!   than the workers are many.
-//! * Late samples cost something only where workers wait for them and the consumer waits for workers. As long as they
-//!   cost nothing, the window is what requests need: by Little's law the rate at which samples are taken, times how long
-//!   before it is taken a sample must be asked for. That is as long that what still comes later keeps workers from a
-//!   hundredth of their work; so it is long where a few requests are very late.
-//! * Where they cost something, other windows are tried, longer ones first, and the shortest is taken that was nearly as
-//!   fast as the fastest. So where a storage serves no more than it does, more in flight is not kept.
-//! * Where rates vary so much that a few batches say little, more are measured; where those say little too, the window is the
-//!   most there is room for.
-//! * What was asked for under another window, or while another number of workers worked, is not measured, nor is a pause
-//!   of the consumer.
-//! * While something else is being tried out no shorter window is tried.
-//! * Where nothing tells when samples came, nothing changes.
-//! * A window stays as long as the loop does. It is chosen anew where late samples begin to cost something, and where they
-//!   cost something and the rate is another by a seventh in two measurements that follow one another. Now and then a longer window
-//!   is tried. A shorter one that was not enough, and each new beginning, double the time until the next.
+//! * The window starts at the maximum, so that the start is not slowed down. It is never above the maximum or below the
+//!   number of workers.
+//! * Late samples have a cost only if workers wait for them and the consumer waits for workers. While they have none, the
+//!   window is what requests need, by Little's law: the rate of samples times the necessary lead time. The lead time is
+//!   chosen such that requests which take longer cost workers at most a hundredth of their time; so it is long if a few
+//!   requests are very late.
+//! * If late samples have a cost, other windows are tried, longer ones first, and the shortest that is nearly as fast as
+//!   the fastest is kept. So there are no more requests in flight than the storage can serve.
+//! * If rates vary too much for short measurements, longer ones are made. If those vary too much as well, the window is
+//!   the maximum.
+//! * Samples requested under another window or another number of workers are not measured, and neither are pauses of the
+//!   consumer.
+//! * While something else is being tuned, no shorter window is tried.
+//! * If arrival times of samples are unknown, the window does not change.
+//! * A window stays as long as the loop does not change. It is tuned again if late samples begin to have a cost, and, if
+//!   they already have one, if the rate differs by a seventh in two consecutive measurements. From time to time a longer
+//!   window is tried. A shorter window that was insufficient, and each restart, double the time until the next attempt.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,95 +31,95 @@ use measured::{Measured, Seen, Watch};
 
 mod measured;
 
-/// Measurements whose requests are remembered.
+/// Number of latest measurements whose requests are used.
 const MEMORY: usize = 4;
-/// The share of their time that workers may lose where the window is what requests need.
+/// Share of their time that workers may lose to late samples if the window follows from requests.
 const LATE: f64 = 0.01;
-/// Less of their time that workers, or the consumer, wait is nothing.
+/// Share of their time below which waits of workers or consumer are negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
-/// By so much the window is longer than the mean rate asks for, since rates vary.
+/// Factor on the window beyond the mean rate, because rates vary.
 const MARGIN: f64 = 1.25;
-/// A window that is shorter by less is not worth a change.
+/// Largest relative length of a shorter window that is worth a change.
 const SHORTER: f64 = 0.75;
-/// The first shorter window that is tried: a storage that is merely far away is as much slower then.
+/// Relative length of the first shorter window that is tried: if the limit is latency, the rate falls by as much.
 const CAREFUL: f64 = 0.7;
-/// Those that are tried after it: the rate did not depend on it then.
+/// Relative length of further shorter windows: the rate did not depend on the first.
 const BOLD: f64 = 0.4;
-/// What is slower by less is as fast.
+/// Minimum rate, relative to the fastest, that counts as equally fast.
 const AS_FAST: f64 = 0.97;
-/// The same for those after the first shorter one: below what a storage serves, rates fall as windows do.
+/// Minimum relative rate after the first shorter window: below what a storage serves, rates fall with the window.
 const ABOUT_AS_FAST: f64 = 0.95;
-/// A rate with such a standard error says little.
+/// Largest relative standard error of a meaningful rate.
 const MAX_RELATIVE_ERROR: f64 = 0.05;
 /// Measurements until a longer window is tried again.
 const PATIENCE: u32 = 4;
 
-/// A window with its reason.
+/// A chosen window with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrefetchDecision {
-    /// Batches that the consumer had taken.
+    /// Batches that the consumer had received.
     pub batch: u64,
-    /// Samples that are fetched ahead.
+    /// Samples to prefetch.
     pub window: usize,
-    /// Whether it is to stay.
+    /// Whether it is final.
     pub settled: bool,
-    /// Why, for people.
+    /// The reason, as text for people.
     pub why: String,
 }
 
-/// Chooses the window; see the module's text. Time is an argument, and there is no chance in it.
+/// Tuner of the window; see the module's documentation. Time is an argument, and there is no randomness.
 #[derive(Debug)]
 pub struct PrefetchDepth {
     most: usize,
     window: usize,
-    /// Places that are handed out before anything is measured.
+    /// Positions to hand out before anything is measured.
     skip: usize,
-    /// Batches that were begun before then, as far as the consumer does not have them.
+    /// Batches begun before that and not yet received by the consumer.
     begun: Option<u64>,
     batches: u64,
     seen: Option<Seen>,
-    /// How long requests took in the measurements before, the oldest first.
+    /// Durations of requests in earlier measurements, oldest first.
     requests: VecDeque<Counts>,
-    /// Measurements so far.
+    /// Number of measurements so far.
     measurements: usize,
-    /// The workers that work.
+    /// Number of active workers.
     workers: usize,
     settled: bool,
-    /// Windows that were tried since late samples have cost something.
+    /// Windows tried since late samples have a cost.
     trials: Vec<Trial>,
-    /// No shorter one is tried with these.
+    /// Shortest window to try in these trials.
     floor: usize,
     watch: Option<Watch>,
-    /// The last decision.
+    /// Window of the last decision, and whether it was final.
     said: Option<(usize, bool)>,
-    /// Measurements until a longer window is tried, or all begins anew.
+    /// Measurements until a longer window is tried, or tuning restarts.
     patience: u32,
-    /// Measurements, one after another, in which a shorter window would have done, and how many there must be.
+    /// Consecutive measurements in which a shorter window would suffice, and how many are required.
     calm: (u32, u32),
-    /// The same for those in which late samples cost something.
+    /// Consecutive measurements in which late samples have a cost, and how many are required.
     late: (u32, u32),
-    /// A shorter window was taken, and nothing has spoken against it.
+    /// Whether the last change was to a shorter window that still seems sufficient.
     shortened: bool,
 }
 
-/// A batch that the consumer has taken.
+/// A batch that the consumer has received.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenBatch {
-    /// Its samples.
+    /// Number of samples.
     pub samples: u64,
-    /// When, in seconds from any time on.
+    /// Time of receipt, in seconds from an arbitrary origin.
     pub now: f64,
-    /// Seconds for which the consumer has waited for it.
+    /// Seconds for which the consumer waited.
     pub waited: f64,
-    /// Batches that are ready or being made.
+    /// Batches that are ready or being filled.
     pub begun: u64,
-    /// Workers that may work.
+    /// Number of active workers.
     pub workers: usize,
-    /// Whether nothing but the window is being tried out.
+    /// Whether nothing else is being tuned.
     pub alone: bool,
 }
 
-/// A window that was measured.
+/// A measured window.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     window: usize,
@@ -128,7 +127,7 @@ struct Trial {
 }
 
 impl PrefetchDepth {
-    /// Begins with the most, of which there is at least one.
+    /// Creates a tuner that starts with the maximum, at least 1.
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
         Self {
@@ -153,30 +152,30 @@ impl PrefetchDepth {
         }
     }
 
-    /// Samples that are fetched ahead now.
+    /// Current number of samples to prefetch.
     pub fn window(&self) -> usize {
         self.window
     }
 
-    /// A further place was handed out to a worker.
+    /// Records that a position was handed out to a worker.
     pub fn handed_out(&mut self) {
         self.skip = self.skip.saturating_sub(1);
     }
 
-    /// A worker has a sample that was asked for: how long the request took, where that is known, and how long the worker
-    /// waited for it; in seconds.
+    /// Records that a worker has read a prefetched sample: the duration of the request, if known, and how long the worker
+    /// waited; in seconds.
     pub fn read(&mut self, request: Option<f64>, waited: f64) {
         if let Some(seen) = &mut self.seen {
             seen.read(request, waited);
         }
     }
 
-    /// The consumer has a further batch. Gives the next window, where it is another one or is to stay from now on.
+    /// Records that the consumer received a batch. Returns the next window, if it differs or becomes final.
     pub fn batch(&mut self, taken: &TakenBatch) -> Option<PrefetchDecision> {
         let TakenBatch { samples, now, waited, begun, workers, alone } = *taken;
         self.batches += 1;
         if self.workers != workers {
-            // What was measured of others says nothing of these.
+            // Measurements with another number of workers do not apply.
             (self.workers, self.seen, self.watch) = (workers, None, None);
             self.trials.clear();
             if self.window < self.least() {
@@ -213,7 +212,7 @@ impl PrefetchDepth {
         self.decide(&measured, alone)
     }
 
-    /// A sample for each worker, as far as there is room.
+    /// One sample per worker, up to the maximum.
     fn least(&self) -> usize {
         self.workers.clamp(1, self.most)
     }
@@ -237,27 +236,27 @@ impl PrefetchDepth {
         }
     }
 
-    /// Late samples cost nothing.
+    /// Handles a measurement in which late samples have no cost.
     fn enough(&mut self, needed: usize, age: f64, seen: &str) -> Option<PrefetchDecision> {
         self.trials.clear();
         (self.watch, self.late.0) = (None, 0);
         let shorter = (needed as f64) < SHORTER * self.window as f64;
         self.calm.0 = if shorter { self.calm.0 + 1 } else { 0 };
         if self.calm.0 >= self.calm.1 {
-            let why = format!("enough: {seen}, and nearly all are there within {}", time(age));
+            let why = format!("sufficient: {seen}, and nearly all arrive within {}", time(age));
             self.shortened = true;
             return self.change(needed, true, why);
         }
-        // The first requests, all at once, may have taken longer than those that follow.
+        // The first requests, all at once, may have taken longer than later ones.
         if shorter || self.measurements <= MEMORY {
             return None;
         }
-        // One that was tried may have been lucky.
+        // A tried window may have been fast by chance.
         let window = if self.settled { self.window } else { self.window.max(needed) };
-        self.change(window, true, format!("as many as are needed: {seen}"))
+        self.change(window, true, format!("as many as needed: {seen}"))
     }
 
-    /// Late samples cost something.
+    /// Handles a measurement in which late samples have a cost.
     fn late(
         &mut self,
         measured: &Measured,
@@ -270,22 +269,22 @@ impl PrefetchDepth {
             self.calm.1 = self.calm.1.saturating_mul(2);
         }
         let trial = Trial { window: self.window, rate: measured.rate };
-        let seen = format!("{seen}, and cost {:.0} % of the time", 100.0 * measured.lost);
+        let seen = format!("{seen}, late samples cost {:.0} % of the time", 100.0 * measured.lost);
         if let Some(watch) = &mut self.watch {
             let other = watch.is_over(measured);
             let again = watch.measurements >= self.patience && self.window < self.most;
             if !other && !again {
                 return None;
             }
-            // A longer window costs nothing, a shorter one does.
+            // A longer window has no cost, a shorter one may.
             self.floor = if other { self.least() } else { self.window };
             self.patience = self.patience.saturating_mul(2);
             self.watch = None;
         } else if self.settled {
-            // What was measured is partly of the loop as it was before.
+            // The measurement is partly of the earlier loop.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
-            let why = format!("{seen}; are more in flight enough?");
+            let why = format!("{seen}; is a longer window sufficient?");
             return (longer > self.window).then(|| self.change(longer, false, why)).flatten();
         }
         self.late.0 += 1;
@@ -295,17 +294,13 @@ impl PrefetchDepth {
         if measured.error > MAX_RELATIVE_ERROR {
             self.trials.clear();
             self.watch = Some(Watch::new(measured));
-            return self.change(
-                self.most,
-                true,
-                format!("{seen}; that varies, so as many as there is room for"),
-            );
+            return self.change(self.most, true, format!("{seen}; that varies, so the maximum"));
         }
         self.trials.push(trial);
         let tried = |window: usize| self.trials.iter().any(|it| it.window == window);
         if let Some((window, why)) = self.next(needed).filter(|next| !tried(next.0)) {
             if window < self.window && !alone {
-                // Measured again, until it is known what it is measured with.
+                // Measured again until nothing else is being tuned.
                 self.trials.clear();
                 return None;
             }
@@ -320,13 +315,13 @@ impl PrefetchDepth {
         let tried = self.trials.len();
         self.trials.clear();
         let why = format!(
-            "the shortest of {tried} that were tried and nearly the fastest: {:.0} samples/s",
+            "the shortest of {tried} trials that is nearly as fast as the fastest: {:.0} samples/s",
             taken.rate
         );
         self.change(taken.window, true, why)
     }
 
-    /// What to try next, and why.
+    /// The next window to try, and why.
     fn next(&self, needed: usize) -> Option<(usize, String)> {
         let by_window = |trial: &&Trial| trial.window;
         let longest = self.trials.iter().max_by_key(by_window)?;
@@ -335,7 +330,7 @@ impl PrefetchDepth {
         let gains = others.map(|it| it.rate).fold(0.0, f64::max) < AS_FAST * longest.rate;
         if longest.window < self.most && gains {
             let window = needed.max(2 * longest.window).min(self.most);
-            return Some((window, "are more in flight faster?".into()));
+            return Some((window, "is a longer window faster?".into()));
         }
         let best = self.best();
         let fast = shortest.rate >= self.as_fast() * best;
@@ -344,17 +339,17 @@ impl PrefetchDepth {
             let window = (share * shortest.window as f64).ceil() as usize;
             return Some((
                 window.max(self.floor).max(self.least()),
-                "are fewer in flight as fast?".into(),
+                "is a shorter window as fast?".into(),
             ));
         }
-        // Below the knee the rate is the window by the time of a request.
+        // Below the knee the rate is the window divided by the duration of a request.
         let knee = MARGIN * shortest.window as f64 * best / shortest.rate.max(1e-9);
         let taken = self.nearly_best(best).window as f64;
         let between = !fast && knee < SHORTER * taken && knee > shortest.window as f64 / SHORTER;
-        between.then(|| (knee.ceil() as usize, "as many as are served at a time?".into()))
+        between.then(|| (knee.ceil() as usize, "is the number served at a time sufficient?".into()))
     }
 
-    /// What is slower by less than the rest is as fast.
+    /// The minimum relative rate that counts as equally fast.
     fn as_fast(&self) -> f64 {
         if self.trials.len() > 2 { ABOUT_AS_FAST } else { AS_FAST }
     }
@@ -371,17 +366,16 @@ impl PrefetchDepth {
         fast.copied().min_by_key(|it| it.window).unwrap_or(now)
     }
 
-    /// How long before it is taken a sample must be asked for, so that those that come later, together, cost workers no
-    /// more than [`LATE`] of their time.
+    /// Lead time in seconds such that samples that take longer cost workers together at most [`LATE`] of their time.
     fn age(&self, requests: &Counts, rate: f64) -> f64 {
         let allowed = LATE * self.workers.max(1) as f64 / rate.max(1e-9);
-        // From a microsecond to an hour.
+        // From a microsecond to over an hour.
         let times: Vec<f64> = (0..460).map(|step| 1e-6 * 1.05_f64.powi(step)).collect();
         let count = requests.count() as f64;
         let late = requests.below(&times);
         let mut after = 0.0;
         for step in (1..times.len()).rev() {
-            // The mean time after the earlier of the two: the integral of the share that comes later.
+            // Mean time beyond the earlier of the two: the integral of the share that comes later.
             let share = 1.0 - (late[step - 1] + late[step]) as f64 / (2.0 * count);
             after += share * (times[step] - times[step - 1]);
             if after > allowed {
@@ -393,7 +387,7 @@ impl PrefetchDepth {
 
     fn change(&mut self, window: usize, settled: bool, why: String) -> Option<PrefetchDecision> {
         if window != self.window {
-            // Whatever was asked for before is gone then.
+            // Requests under the old window are excluded.
             (self.skip, self.begun) = (window.max(self.window), None);
             self.seen = None;
             self.calm.0 = 0;
@@ -409,10 +403,10 @@ impl PrefetchDepth {
     }
 }
 
-/// The median of times, and what one in a hundred exceeds.
+/// The median and the 99th percentile of durations, as text.
 fn times(requests: &Counts) -> String {
     let latency = requests.latency(0.0);
-    format!("{}, one in a hundred more than {}", time(latency.p50), time(latency.p99))
+    format!("{} (p50), {} (p99)", time(latency.p50), time(latency.p99))
 }
 
 fn time(seconds: f64) -> String {
@@ -426,6 +420,6 @@ impl fmt::Display for PrefetchDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { batch, window, settled, why } = self;
         let word = if *settled { "chosen" } else { "tried" };
-        write!(f, "batch {batch}: {window} samples ahead {word}: {why}")
+        write!(f, "batch {batch}: prefetch of {window} samples {word}: {why}")
     }
 }

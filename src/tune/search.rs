@@ -1,21 +1,21 @@
-//! The best of what the model can tell.
+//! Search for the best configuration in the model.
 
 use crate::error::Result;
 use feedwater_insight::model::{Model, Options};
 
 use super::{AS_FAST, Choice, Space};
 
-/// What is slower by less is not worth a worker or a slot.
+/// Minimum relative speed for which a worker or a slot can be saved.
 const NEARLY_AS_FAST: f64 = 0.99;
 
-/// A choice with what the model says of it.
+/// A choice with the model's prediction.
 pub struct Found {
     pub choice: Choice,
-    /// By which it is faster than the present one; 0.5 is half as fast again.
+    /// Relative gain over the current choice; 0.5 is 50 % faster.
     pub gain: f64,
 }
 
-/// The cheapest of the choices with the same work on the device that are nearly as fast as the fastest: first the number of
+/// Finds the cheapest choice that is nearly as fast as the fastest, with the current device work: first the number of
 /// workers, with the longest ring, then the ring's length.
 pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
     let rate = |choice: Choice| -> Result<f64> {
@@ -30,17 +30,17 @@ pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
     let workers = numbers(space.workers.least, space.workers.most);
     let workers = cheapest(workers, |workers| rate(Choice { workers, ..longest }))?;
     let chosen = Choice { workers, ..now };
-    // The memory is there: a ring that is shorter than at first would save nothing.
+    // The memory is already allocated: a ring shorter than the start value would save nothing.
     let prefetch = numbers(space.prefetch.start, space.prefetch.most);
     let prefetch = cheapest(prefetch, |prefetch| rate(Choice { prefetch, ..chosen }))?;
     let choice = Choice { prefetch, ..chosen };
     Ok(Found { choice, gain: rate(choice)? / rate(now)?.max(1e-9) - 1.0 })
 }
 
-/// Samples of a simulation, about.
+/// Approximate number of samples per simulation.
 const SAMPLES: u32 = 6_000;
 
-/// From the least to the most: all up to 8, and from there on each larger by a quarter.
+/// Candidates from least to most: all up to 8, then increasing by a quarter.
 fn numbers(least: usize, most: usize) -> Vec<usize> {
     let next = |number: &usize| Some(if *number < 8 { number + 1 } else { number + number / 4 });
     let mut numbers: Vec<usize> =
@@ -49,7 +49,7 @@ fn numbers(least: usize, most: usize) -> Vec<usize> {
     numbers
 }
 
-/// The first that does nearly as much as the best.
+/// The first candidate that is nearly as fast as the best.
 fn cheapest(numbers: Vec<usize>, rate: impl Fn(usize) -> Result<f64>) -> Result<usize> {
     if let [only] = numbers[..] {
         return Ok(only);
@@ -61,13 +61,13 @@ fn cheapest(numbers: Vec<usize>, rate: impl Fn(usize) -> Result<f64>) -> Result<
 }
 
 impl Found {
-    /// Whether it is so much faster, or so much cheaper and as fast.
+    /// Whether it is clearly faster, or clearly cheaper and as fast.
     pub fn is_worth_a_trial(&self, now: Choice) -> bool {
         let cheaper = 8 * self.choice.workers <= 7 * now.workers;
         self.gain > 1.0 - AS_FAST || (cheaper && self.gain > AS_FAST - 1.0)
     }
 
-    /// What is changed, and what that promises.
+    /// The changed settings and the predicted gain, as text.
     pub fn words(&self, now: Choice) -> String {
         let mut words = Vec::new();
         if self.choice.workers != now.workers {
@@ -77,9 +77,9 @@ impl Found {
             words.push(format!("prefetch {} instead of {}", self.choice.prefetch, now.prefetch));
         }
         let gain = match 100.0 * self.gain {
-            gain if gain.abs() < 0.5 => "are as fast".to_string(),
-            gain => format!("promise {gain:+.0} %"),
+            gain if gain.abs() < 0.5 => "predicted to be as fast".to_string(),
+            gain => format!("predicted gain {gain:+.0} %"),
         };
-        format!("{} {gain}", words.join(" and "))
+        format!("{}: {gain}", words.join(" and "))
     }
 }

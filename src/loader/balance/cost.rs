@@ -1,34 +1,34 @@
-//! What an image costs an engine, learnt while running.
+//! Cost of an image on an engine, learnt from measurements.
 //!
-//! An image takes one of an engine's places for `fixed + size` seconds. How bytes and pixels make up `size` is
-//! assumed once for each route; how large both terms are is learnt. What can be measured is only an upper bound: a
-//! completion is seen late, and an engine that is thought busy may long be idle. The bound is tight where the
-//! engine had more to do than it could all the time, so such spans count in full and others little.
+//! An image occupies one place of an engine for `fixed + size` seconds. How bytes and pixels contribute to `size` is
+//! assumed once per route; the scale of both terms is learnt. A measurement is only an upper bound: a completion is
+//! observed late, and an engine that seems busy may have been idle for long. The bound is tight while the engine was
+//! always saturated, so such spans count in full and others little.
 
 use crate::plan::{AssumedCost, Route};
 
 use super::ImageWork;
 
-/// Images that end a span: few at first, so that a wrong assumption does not last.
+/// Number of images in the first, second, ... span: small at first, so that a wrong assumption is corrected soon.
 const SPAN_IMAGES: [u32; 4] = [4, 8, 16, 32];
-/// Share of a span in which more images than places were there, from which on the engine cannot have idled.
+/// Minimum share of a span with more images than places from which the engine cannot have idled.
 const SATURATED: f64 = 0.8;
-/// Share of the old evidence that is kept after a span of full weight.
+/// Factor on the old evidence after a span of full weight.
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
-/// How strongly both terms are held together: without it, images of one size would leave their ratio undecided.
+/// Regularization that holds both terms together: with images of one size their ratio would be undetermined.
 const RIDGE: f64 = 0.2;
-/// Either term stays within this factor of the common scale.
+/// Largest factor between either term and the common scale.
 const SPREAD: f64 = 8.0;
-/// A span counts at most so many times as much as a typical one.
+/// Largest weight of a span, relative to a typical one.
 const LARGEST_SPAN: f64 = 4.0;
-/// Weight of the newest span in what is typical.
+/// Weight of the newest span in the running mean.
 const NEWEST_SPAN: f64 = 0.2;
-/// Spans in a row that are far slower than expected before they are believed: one may have held a sick image.
+/// Consecutive spans far slower than expected before they count in full: one may contain a single slow image.
 const BELIEVED_AFTER: u32 = 3;
 
-/// Seconds of the two terms of an image, as assumed before anything was measured.
+/// Assumed seconds of the two terms of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Terms {
     pub fixed: f64,
@@ -42,7 +42,7 @@ impl Terms {
     }
 }
 
-/// What an image costs on a route before anything was measured.
+/// Cost of an image on a route before anything was measured.
 pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
     let AssumedCost { image, byte, pixel, window_pixel } = route.assumed_cost();
     let ImageWork { pixels, window_pixels, bytes } = work;
@@ -50,18 +50,18 @@ pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
     Terms { fixed: image, size }
 }
 
-/// What was seen of an engine from one completion to a later one.
+/// Measurement of an engine from one completion to a later one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Of all images that were finished.
+    /// Sum over all finished images.
     pub terms: Terms,
-    /// Seconds in which places were taken, summed over the places.
+    /// Seconds in which places were occupied, summed over the places.
     pub busy: f64,
-    /// The engine had more images than places for nearly all of the time.
+    /// Whether the engine had more images than places nearly all the time.
     pub saturated: bool,
 }
 
-/// The span that is being measured, up to now and up to its last completion.
+/// The running measurement, up to now and up to its last completion.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measuring {
     terms: Terms,
@@ -71,10 +71,10 @@ pub(super) struct Measuring {
     completed_at: f64,
 }
 
-/// Seconds.
+/// Accumulated times, in seconds.
 #[derive(Clone, Copy, Default)]
 struct Times {
-    /// Summed over the places that are taken.
+    /// Summed over the occupied places.
     busy: f64,
     /// With any image.
     working: f64,
@@ -83,21 +83,21 @@ struct Times {
 }
 
 impl Measuring {
-    /// So many seconds went by with so many places taken; `full` where more images than places were there.
+    /// Adds `seconds` with `taken` occupied places; `full` if there were more images than places.
     pub fn add(&mut self, seconds: f64, taken: usize, full: bool) {
         self.now.busy += seconds * taken as f64;
         self.now.working += if taken > 0 { seconds } else { 0.0 };
         self.now.full += if full { seconds } else { 0.0 };
     }
 
-    /// An image is over.
+    /// Records a finished image.
     pub fn complete(&mut self, terms: Terms, now: f64) {
         self.terms.add(terms);
         self.images += 1;
         (self.completed, self.completed_at) = (self.now, now);
     }
 
-    /// The span, where it has enough images and the burst that completed them is over. The next one begins with its
+    /// Returns the span if it has enough images and the burst that completed them is over. The next span begins at its
     /// last completion.
     pub fn end(&mut self, spans: u32, now: f64) -> Option<Span> {
         let enough = SPAN_IMAGES[(spans as usize).min(SPAN_IMAGES.len() - 1)];
@@ -116,11 +116,11 @@ impl Measuring {
     }
 }
 
-/// Least squares over spans with fading memory; `scale * assumed` for each of the two terms.
+/// Least squares over spans with exponential forgetting; the result is a factor on each of the two assumed terms.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     scale: [f64; 2],
-    /// The normal equations: the matrix by its upper triangle, and the right side.
+    /// The normal equations: the upper triangle of the matrix, and the right side.
     matrix: [f64; 3],
     right: [f64; 2],
     /// Running mean of a span's expected seconds.
@@ -141,18 +141,18 @@ impl Cost {
         }
     }
 
-    /// Seconds that images of these terms take, of one place of the engine.
+    /// Seconds of one place of the engine for images with these terms.
     pub fn seconds(&self, terms: Terms) -> f64 {
         self.scale[0] * terms.fixed + self.scale[1] * terms.size
     }
 
-    /// Spans that were learnt from.
+    /// Number of spans so far.
     pub fn spans(&self) -> u32 {
         self.spans
     }
 
-    /// Learns from a span. One far slower than expected moves the estimate as little as one twice as slow as expected
-    /// would, until some in a row say the same.
+    /// Learns from a span. A span that is far slower than expected counts only as much as one twice as slow, until
+    /// several in a row agree.
     pub fn learn(&mut self, span: Span) {
         let expected = self.seconds(span.terms);
         if span.busy <= 0.0 || expected <= 0.0 {
@@ -168,7 +168,7 @@ impl Cost {
             weight /= slower;
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
-        // A large image makes the span that it ends look fast and those before it slow: only sums are right.
+        // A large image makes the span that it ends look fast and earlier ones slow: only their sum is right.
         let typical = if self.typical > 0.0 { self.typical } else { expected };
         weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
         self.typical = typical + NEWEST_SPAN * (expected - typical);
@@ -187,7 +187,7 @@ impl Cost {
         if whole <= 0.0 {
             return;
         }
-        // Both terms scaled alike: what one unknown would give.
+        // The solution if both terms had one common scale.
         let common = (xm + ym) / whole;
         let [hold_x, hold_y] = [xx, yy].map(|own| RIDGE * own + 1e-9 * whole);
         let (xx, yy) = (xx + hold_x, yy + hold_y);

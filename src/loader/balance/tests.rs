@@ -1,5 +1,4 @@
-//! The balancer against engines whose speeds are given: what it reaches, beside the best share that could have been
-//! fixed beforehand.
+//! Tests of the balancer with simulated engines of given speeds: its throughput against the best fixed shares.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use simulation::{
 mod simulation;
 
 #[test]
-fn the_reached_rate_is_near_that_of_the_best_fixed_share() {
+fn the_throughput_is_near_that_of_the_best_fixed_shares() {
     for (name, engines) in mixes() {
         let images = images(5000, 1);
         let (best, shares) = best_fixed(&engines, &images, USUAL);
@@ -30,11 +29,11 @@ fn the_reached_rate_is_near_that_of_the_best_fixed_share() {
 fn no_engine_idles_while_another_has_a_queue() {
     for (name, engines) in mixes() {
         let idle = simulate(&engines, &images(6000, 2), &mut Balanced::new(&engines), USUAL).idle;
-        assert!(idle < 0.01, "{name}: {idle:.4} of the time");
+        assert!(idle < 0.01, "{name}: idle for {idle:.4} of the time");
     }
 }
 
-/// Where an engine takes images at all, it has neither twice its part of the largest, nor less than a third of it.
+/// An engine that takes images at all has at most twice its share of the largest images, and at least a third.
 #[test]
 fn the_largest_images_are_spread() {
     for (name, engines) in mixes() {
@@ -57,15 +56,15 @@ fn the_largest_images_are_spread() {
     }
 }
 
-/// Images of one size, so that what one of them does to the others can be seen.
+/// Images of one size, so that the effect of one on the others is visible.
 fn equal_images(count: usize) -> Vec<Image> {
     let work = ImageWork { pixels: 187_500, window_pixels: 90_000, bytes: 105_000 };
     vec![Image { work, trouble: 1.0 }; count]
 }
 
 #[test]
-fn an_image_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() {
-    // Short has_queue, so that what is behind the sick image is there because it was sent there.
+fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
+    // Short queues, so that images behind the slow one were sent there knowingly.
     let around = Surroundings { pages: 28, ..USUAL };
     let engines = [
         Engine::new(1, 100e-6, 0.0, 3e-9),
@@ -84,10 +83,10 @@ fn an_image_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() {
         let held: Vec<usize> =
             (0..4000).filter(|&it| it != at && outcome.latencies[it] > 2.0 * slowest).collect();
         let own = engines[queue].seconds(&sick[at], 0.0);
-        // Those that were behind it before it could be known to be sick, and no others.
+        // Only images that were behind it before its slowness was observable.
         assert!(held.len() <= 8 && held.iter().all(|&it| it < at + 2 * around.pages), "{held:?}");
         assert!(held.iter().all(|&it| outcome.latencies[it] < own + 2.0 * slowest), "{held:?}");
-        // What is lost is at most what the engine that it holds would have done.
+        // At most the work of the engine that it blocks is lost.
         assert!(outcome.rate > 0.9 * usual.rate, "{} of {}", outcome.rate, usual.rate);
     }
 }
@@ -125,7 +124,7 @@ fn the_same_calls_give_the_same_choices() {
 }
 
 #[test]
-fn the_speed_that_is_learnt_is_the_engines_own_although_completions_are_seen_late() {
+fn the_learnt_speed_is_right_although_completions_are_observed_late() {
     let engines = [
         Engine::new(4, 100e-6, 0.0, 4e-9),
         Engine::new(2, 400e-6, 0.0, 16e-9),
@@ -150,7 +149,7 @@ fn the_speed_that_is_learnt_is_the_engines_own_although_completions_are_seen_lat
 }
 
 #[test]
-fn an_engine_that_becomes_faster_or_slower_is_found_out() {
+fn a_change_of_an_engines_speed_is_noticed() {
     let steady = Engine::new(4, 100e-6, 0.0, 4e-9);
     for factor in [0.05, 20.0] {
         let changing = Engine { later: (0.3, factor), ..Engine::new(4, 400e-6, 0.0, 16e-9) };
@@ -192,7 +191,7 @@ fn the_report_adds_up() {
 }
 
 #[test]
-fn a_lane_is_busy_up_to_the_moment_of_the_report() {
+fn a_queue_counts_as_busy_up_to_the_moment_of_the_report() {
     let queue = |route| RouteQueue { route, parallel: 2, capacity: 4 };
     let balancer = Balancer::new(&[queue(Route::NvjpegHybrid), queue(Route::Cpu)]);
     let begin = Instant::now();
@@ -201,7 +200,7 @@ fn a_lane_is_busy_up_to_the_moment_of_the_report() {
     let long = choose(Route::NvjpegHybrid, at(0)).unwrap();
     let other = choose(Route::Cpu, at(3)).unwrap();
     balancer.finish(other, at(4));
-    // One of two places of the first queue, of which nothing was heard since; and a second of the other.
+    // One of two places of the first queue, without any event since; and a second of the other.
     let busy = |it: &RouteReport| (it.busy * it.place_seconds, it.place_seconds);
     assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
     balancer.finish(long, at(4));

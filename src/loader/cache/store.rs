@@ -1,7 +1,7 @@
-//! Bytes by number, under a limit: what is in stays in.
+//! A map from number to bytes with a limit and no eviction.
 //!
-//! Bytes lie one after another in blocks, of which each is one allocation. A part of a block is filled outside of the
-//! lock, so that threads copy at once, and is read without it.
+//! Bytes are stored one after another in blocks, each of which is one allocation. A part of a block is filled outside of
+//! the lock, so that threads copy concurrently, and is read without the lock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -11,29 +11,29 @@ use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::loader::stats::{CacheEpoch, CacheStats, Stats, push_latest};
 
-/// Bytes of a block: a part of the limit, within these.
+/// Block size: this fraction of the limit, clamped to the range below, in bytes.
 const BLOCK_PART: u64 = 16;
 const LEAST_BLOCK_BYTES: u64 = 64 << 10;
 const MOST_BLOCK_BYTES: u64 = 16 << 20;
-/// Blocks that still have room; the fullest gives way to a new one.
+/// Most blocks with free space; beyond that a new block replaces the fullest.
 const MOST_OPEN: usize = 8;
-/// Entries that are taken at a time.
+/// Entries that are allocated at a time.
 const SEGMENT: usize = 64;
-/// Bytes of the limit for each bucket of the table, of 4 bytes: a thousandth.
+/// Bytes of the limit per bucket of the table; a bucket is 4 bytes, a thousandth.
 const BYTES_PER_BUCKET: u64 = 4096;
-/// The system gives memory in pages of this size, and the allocator puts a few words before it.
+/// The system allocates memory in pages of this size; the allocator adds a small header.
 const PAGE_BYTES: u64 = 4096;
 const HEADER_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
 
-/// Samples under a limit of bytes, for many threads.
+/// A cache of samples with a limit in bytes, for many threads.
 pub(in crate::loader) struct Store {
     limit: u64,
     state: RwLock<State>,
     asked: Mutex<Asked>,
 }
 
-/// How often samples were asked for.
+/// Hits and misses.
 #[derive(Default)]
 struct Asked {
     hits: u64,
@@ -42,23 +42,23 @@ struct Asked {
     epochs: Vec<CacheEpoch>,
 }
 
-/// What is kept of a sample.
+/// A cached sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::loader) struct Kept {
-    /// Size of the image.
+    /// Size of the image, in pixels.
     pub size: Size,
-    /// How it must be turned.
+    /// Orientation that is still to be applied.
     pub orientation: Orientation,
-    /// The damage that was passed over when it was decoded.
+    /// The damage that was accepted when the image was decoded.
     pub tolerated: Option<Tolerated>,
     pub bytes: Bytes,
 }
 
 struct State {
-    /// For each bucket one more than the number of its newest entry; 0 for none.
+    /// For each bucket, the index of its newest entry plus one; 0 if it is empty.
     buckets: Vec<u32>,
     segments: Vec<Vec<Entry>>,
-    /// The room that is left in blocks.
+    /// The free space in blocks.
     open: Vec<BytesMut>,
     taken: u64,
     kept: u64,
@@ -67,19 +67,19 @@ struct State {
 
 struct Entry {
     number: u64,
-    /// The next older entry of the bucket, as in `buckets`.
+    /// The next older entry of the bucket, encoded as in `buckets`.
     older: u32,
-    /// Its bytes are empty while they are being copied.
+    /// The sample; its bytes are empty while they are being copied.
     kept: Kept,
 }
 
 impl Store {
-    /// An empty store for at most `limit` bytes, of numbers below `numbers`.
+    /// Creates an empty store for at most `limit` bytes and for numbers below `numbers`.
     pub fn new(limit: u64, numbers: u64) -> Self {
         let buckets = (limit / BYTES_PER_BUCKET).min(numbers).clamp(1, 1 << 27);
         let taken = block_cost(4 * buckets);
         let mut table = Vec::new();
-        // Without memory for its table a cache keeps nothing.
+        // If the table cannot be allocated, the cache stays empty.
         let _ = reserve::resize(&mut table, if taken <= limit { buckets as usize } else { 0 });
         let buckets = table;
         let taken = if buckets.is_empty() { 0 } else { taken };
@@ -88,7 +88,7 @@ impl Store {
         Self { limit, state: RwLock::new(state), asked: Mutex::default() }
     }
 
-    /// What is kept under a number; counts a hit or a miss.
+    /// Looks up a number; counts a hit or a miss.
     pub fn get(&self, number: u64, epoch: u32) -> Option<Kept> {
         let kept = self.read().find(number).map(|entry| entry.kept.clone());
         let kept = kept.filter(|kept| !kept.bytes.is_empty());
@@ -96,18 +96,18 @@ impl Store {
         kept
     }
 
-    /// Whether something is kept of a sample; counts as neither hit nor miss.
+    /// Whether a number is cached; not counted as a hit or a miss.
     pub fn holds(&self, number: u64) -> bool {
         self.read().find(number).is_some_and(|entry| !entry.kept.bytes.is_empty())
     }
 
-    /// Whether so many bytes would be kept under a number, as of now.
+    /// Whether `bytes` bytes could be stored now under a number.
     pub fn has_room(&self, number: u64, bytes: u64) -> bool {
         let state = self.read();
         bytes > 0 && state.find(number).is_none() && state.room(self.limit, bytes).is_some()
     }
 
-    /// Keeps a copy of the bytes, and gives it; `None` where there is no room, or something is kept already.
+    /// Stores a copy of the bytes and returns it; `None` if there is no space or the number is already cached.
     pub fn keep(
         &self,
         number: u64,
@@ -116,7 +116,7 @@ impl Store {
         tolerated: Option<Tolerated>,
         bytes: &[u8],
     ) -> Option<Bytes> {
-        // Most often there is no room any more: that needs no lock for writing.
+        // A full cache is the usual case and needs no write lock.
         if !self.has_room(number, bytes.len() as u64) {
             return None;
         }
@@ -137,7 +137,7 @@ impl Store {
         Some(copy)
     }
 
-    /// What it holds and has done; the name is the caller's to give.
+    /// Size and counts; the caller sets the name.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses, mut epochs) = {
             let asked = self.asked();
@@ -200,14 +200,14 @@ impl State {
         None
     }
 
-    /// A number's bucket: Fibonacci hashing.
+    /// Bucket of a number, by Fibonacci hashing.
     fn bucket(&self, number: u64) -> usize {
         let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
     }
 
-    /// What must be taken for so many bytes and their entry: for entries, and for a block. `None` where that is beyond
-    /// the limit.
+    /// Bytes to allocate for `bytes` bytes and their entry: for entries, and for a block. `None` if that exceeds the
+    /// limit.
     fn room(&self, limit: u64, bytes: u64) -> Option<(u64, u64)> {
         if self.buckets.is_empty() || self.entries() >= u32::MAX as usize - 1 {
             return None;
@@ -218,11 +218,11 @@ impl State {
         if self.open.iter().any(|block| block.capacity() as u64 >= bytes) {
             return Some((segment, 0));
         }
-        // A large sample has its own block, so that the rest of another is not lost for it.
+        // A large sample gets its own block, so that the rest of another block is not wasted.
         let usual = (limit / BLOCK_PART).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
         let wanted = if bytes > usual / 4 { bytes } else { usual };
         let most = |left: u64| (left / PAGE_BYTES * PAGE_BYTES).saturating_sub(HEADER_BYTES);
-        // The last block leaves room for the entries of what will be in it, if that is like what is there.
+        // The last block leaves space for the entries of its samples, assuming their mean size.
         let mean = (self.kept + bytes) / (self.samples + 1);
         let entries = u128::from(left) * u128::from(ENTRY_BYTES) / u128::from(mean + ENTRY_BYTES);
         let spared = most(left.saturating_sub(entries as u64 + segment_cost()));
@@ -230,10 +230,10 @@ impl State {
         (block >= bytes).then_some((segment, block))
     }
 
-    /// Takes a part of a block, with room for so many bytes.
+    /// Returns a part of a block, with space for `bytes` bytes.
     fn cell(&mut self, limit: u64, bytes: usize) -> Option<BytesMut> {
         let (segment, block) = self.room(limit, bytes as u64)?;
-        // A failed allocation counts as no room.
+        // A failed allocation counts as a full cache.
         let mut entries = Vec::new();
         if segment > 0 {
             reserve::reserve(&mut entries, SEGMENT).ok()?;
@@ -252,7 +252,7 @@ impl State {
             self.open.push(new);
         }
         self.taken += segment + if block > 0 { block_cost(block) } else { 0 };
-        // The first that has room: older blocks are filled up before newer ones.
+        // The first block with space: older blocks are filled before newer ones.
         let at = self.open.iter().position(|block| block.capacity() >= bytes)?;
         let rest = self.open[at].split_off(bytes);
         let cell = std::mem::replace(&mut self.open[at], rest);
@@ -262,7 +262,7 @@ impl State {
         Some(cell)
     }
 
-    /// Adds an entry to the last segment; gives its place.
+    /// Adds an entry to the last segment; returns its index.
     fn add(&mut self, number: u64, kept: Kept) -> usize {
         let place = self.entries();
         let bucket = self.bucket(number);
@@ -280,12 +280,12 @@ impl State {
     }
 }
 
-/// What an allocation of so many bytes takes of the system.
+/// Bytes of system memory for an allocation of `bytes` bytes.
 fn block_cost(bytes: u64) -> u64 {
     (bytes + HEADER_BYTES).next_multiple_of(PAGE_BYTES)
 }
 
-/// Entries, and their place in the list of segments, whose memory doubles when it is full.
+/// Bytes of a segment of entries and of its element in the list of segments, which doubles when it is full.
 const fn segment_cost() -> u64 {
     (SEGMENT * size_of::<Entry>() + 4 * size_of::<Vec<Entry>>()) as u64
 }
@@ -298,7 +298,7 @@ mod tests {
 
     const SIZE: Size = Size::new(1, 1);
 
-    /// The bytes of a number: as many and such as follow from it.
+    /// Test bytes of a number; their count and values follow from it.
     fn content(number: u64, most: u64) -> Vec<u8> {
         let len = 1 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most;
         (0..len).map(|at| (number + at) as u8).collect()
@@ -353,20 +353,20 @@ mod tests {
             let bytes: u64 = there.iter().map(|(_, kept)| kept.bytes.len() as u64).sum();
             assert_eq!(bytes, stats.kept_bytes);
             assert!(there.iter().all(|(number, kept)| kept.bytes == content(*number, most)));
-            // Besides the table, what is lost is less than the largest sample and a few per cent.
+            // Besides the table, less than the largest sample plus a few percent is wasted.
             let used = stats.kept_bytes + stats.samples * ENTRY_BYTES;
             assert!(used + most + limit / 16 + 16_384 >= limit, "{stats:?}");
         }
     }
 
     #[test]
-    fn what_is_in_stays_in_and_what_does_not_fit_stays_out() {
+    fn nothing_is_evicted_and_what_does_not_fit_is_not_stored() {
         let store = Store::new(64 << 10, 100);
         let put = |number: u64, len: usize| {
             store.keep(number, SIZE, Orientation::UPRIGHT, None, &vec![number as u8; len]).is_some()
         };
         assert!(!put(0, 0) && !put(1, 70_000) && put(2, 30_000));
-        assert!(!put(2, 10), "it is there already");
+        assert!(!put(2, 10), "already cached");
         assert!(!put(3, 40_000) && store.has_room(3, 10_000) && put(3, 10_000));
         let kept = |number| store.get(number, 7).map(|kept| kept.bytes.len());
         assert_eq!([kept(2), kept(3), kept(1)], [Some(30_000), Some(10_000), None]);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_epochs_are_kept_and_all_are_counted() {
+    fn totals_count_all_epochs_and_the_latest_are_listed() {
         let store = Store::new(64 << 10, 100);
         store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a");
         let epochs = 5000;
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_too_small_for_a_table_keeps_nothing() {
+    fn a_limit_too_small_for_the_table_caches_nothing() {
         let store = Store::new(100, 1 << 40);
         assert!(store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a").is_none());
         assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));

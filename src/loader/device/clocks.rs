@@ -1,4 +1,4 @@
-//! What the device's time goes into, thread by thread.
+//! Timing of device work by kind.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,19 +7,19 @@ use crate::gpu::{Device, Stopwatch};
 use crate::measure::{Meters, Stage};
 use crate::plan::Route;
 
-/// All stopwatches of a loader: each thread has its own for each sort of span, which all of a sort count in one place.
+/// All stopwatches of a loader: each thread has its own per kind of span, and those of a kind are summed.
 pub(in crate::loader) struct Clocks {
     device: Arc<Device>,
     meters: Arc<Meters>,
     all: Mutex<Vec<Arc<Stopwatch>>>,
 }
 
-/// Spans of one sort that a thread may have under way. A worker that is further ahead measures none, which changes no
-/// figure but how many there are.
+/// Running spans of one kind per thread. A worker that is further ahead measures no more spans, which changes only the
+/// number of measurements.
 const SPANS: usize = 4;
 
-/// Of the consumer for each slot of the ring: it gets that far ahead of its stream, and more. When it gives up measuring,
-/// its stream is busy and waits for nothing, so the figure would be too large.
+/// Running spans of the consumer per slot of the ring: it gets that far ahead of its stream, and more. Skipping spans
+/// would bias this figure upwards, because skipped spans are those of a busy stream that waits for nothing.
 const SPANS_PER_SLOT: usize = 4;
 
 impl Clocks {
@@ -27,7 +27,7 @@ impl Clocks {
         Self { device, meters, all: Mutex::default() }
     }
 
-    /// Of a worker's stream, for each of these routes that it drives: decoding, and of the route `cpu` copies.
+    /// Stopwatches for a worker's stream, one per route that it drives: decoding, or copies for the route `cpu`.
     pub fn worker(
         &self,
         routes: impl Iterator<Item = Route>,
@@ -39,31 +39,31 @@ impl Clocks {
         routes.filter(|route| !route.batches()).map(watch).collect()
     }
 
-    /// Of decoding by a route.
+    /// A stopwatch for decoding by a route.
     pub fn decode(&self, route: Route) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device(Stage::DeviceDecode, route.name());
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
     }
 
-    /// Of copies to the device.
+    /// A stopwatch for copies to the device.
     pub fn upload(&self) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device(Stage::Upload, "copy");
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
     }
 
-    /// Of the kernel.
+    /// A stopwatch for the kernel.
     pub fn kernel(&self) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device(Stage::Kernel, "kernel");
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
     }
 
-    /// Of the consumer's waits, for a ring of so many slots.
+    /// A stopwatch for the consumer's waits, for a ring of `slots` slots.
     pub fn waits(&self, slots: usize) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device_waits();
         self.keep(Stopwatch::new(&self.device, SPANS_PER_SLOT * slots, meter)?)
     }
 
-    /// Counts what is over by now; does not wait. What goes wrong with the device is told by those who use it.
+    /// Collects finished spans without waiting. Device errors are reported by the threads that use the device.
     pub fn harvest(&self) {
         for watch in self.all.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = watch.harvest();

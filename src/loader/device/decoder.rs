@@ -1,4 +1,4 @@
-//! The device's half of a route: what decodes images into pages. The plan's half is [`Route`].
+//! The device's half of a route: the decoder that writes images into pages. The plan's half is [`Route`].
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::plan::{DevicePlan, DeviceSplit, Route, RoutePlan, SamplePlan};
 use super::router::{CpuThreads, Router, Submitted};
 use super::{Gathered, ObjectPool, Pixels, Waiting};
 
-/// Decodes images by one route. All workers of a loader share it.
+/// Decoder of one route, shared by all workers of a loader.
 pub(super) trait DeviceDecoder: Send + Sync {
-    /// What the balancer must know: the route, how many images are worked on at once, and how many may be submitted.
+    /// The queue for the balancer: the route, the images decoded at once, and the most that may be submitted.
     fn queue(&self) -> RouteQueue;
 
-    /// Bytes that an image's pixels take in a page, or why it is not decoded here.
+    /// Bytes of an image's pixels in a page, or why this decoder rejects it.
     fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str>;
 
-    /// Submits an image that was accepted and planned by the worker's pipeline. `submitted` is its place on the route.
+    /// Submits an image that was accepted and planned by the worker's pipeline. `submitted` is its slot on the route.
     ///
     /// # Errors
-    /// [`ProduceError`] where the sample is at fault or the loader ends; a refusal of this decoder is a [`Submission::Refused`].
+    /// [`ProduceError`] if the sample fails or the loader ends; a rejection by this decoder is a [`Submission::Refused`].
     fn submit(
         &self,
         image: &Request<'_>,
@@ -34,22 +34,22 @@ pub(super) trait DeviceDecoder: Send + Sync {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError>;
 
-    /// What is known to be wrong with the library that decodes, with the way out, for people.
+    /// Known problems of the decoding library, each with a remedy, as text for people.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Decodes many images in one call; the other part of the decoder of a route that [batches](Route::batches). It belongs to
-/// the thread that gathers them.
+/// Decodes many images in one call; the second part of the decoder of a route that [batches](Route::batches). Owned by
+/// the thread that gathers images.
 pub(in crate::loader) trait GroupDecoder: Send {
-    /// Waits on the host until the next call would not wait.
+    /// Blocks until the next call would not block.
     fn wait(&mut self) -> Result<()>;
 
-    /// Puts decoding of these images into the stream, as a span of `clock`. [`wait`](Self::wait) comes first.
+    /// Puts decoding of these images into the stream, as a span of `clock`. Call [`wait`](Self::wait) first.
     ///
     /// # Errors
-    /// They hold for the whole group: nothing of it is in the stream.
+    /// They apply to the whole group: nothing of it is in the stream.
     fn decode(
         &mut self,
         stream: &Stream,
@@ -58,42 +58,42 @@ pub(in crate::loader) trait GroupDecoder: Send {
     ) -> Result<(), DecodeError>;
 }
 
-/// An image that is to be decoded.
+/// An image to decode.
 pub(super) struct Request<'a> {
     pub header: &'a Header,
     /// The file.
     pub bytes: &'a [u8],
-    /// Whether it lies in the page, where the device may read it.
+    /// Whether the file is in the page, where the device may read it.
     pub in_page: bool,
-    /// Where its sample goes over to the device.
+    /// The split at which its sample moves to the device.
     pub split: &'a DeviceSplit,
 }
 
 impl Request<'_> {
-    /// For decoders that read the file from the device, or let a library do so.
+    /// Checks that the file is in the page, for decoders that read it from the device or through a library.
     pub fn must_be_in_page(&self) -> Result<(), &'static str> {
         if self.in_page { Ok(()) } else { Err("its file does not fit into a page") }
     }
 }
 
-/// What a worker lends a decoder for an image.
+/// The worker's parts that a decoder uses for an image.
 pub(super) struct WorkerParts<'a> {
     pub stream: &'a Stream,
     pub meter: &'a ThreadMeter,
     pub router: &'a Router,
     pub uploads: &'a ObjectPool<Upload>,
-    /// Has planned the sample.
+    /// The pipeline that has planned the sample.
     pub pipeline: &'a mut SamplePipeline,
-    /// What spans of the stream are timed by; `None` on a route that batches.
+    /// Stopwatch for spans of the stream; `None` on a route that batches.
     pub watch: Option<&'a Stopwatch>,
     pub target: Target<'a>,
 }
 
 impl<'a> WorkerParts<'a> {
-    /// What spans of the stream are timed by.
+    /// The stopwatch for spans of the stream.
     ///
     /// # Errors
-    /// [`Error::Internal`] where the route is none that workers drive.
+    /// [`Error::Internal`] if workers do not drive this route.
     pub fn watch(&self, route: Route) -> Result<&'a Stopwatch> {
         self.watch.ok_or_else(|| Error::Internal {
             problem: format!("the route {} is not in the plan", route.name()),
@@ -103,30 +103,30 @@ impl<'a> WorkerParts<'a> {
 
 /// The parts of a page that a decoder needs.
 pub(super) struct Target<'a> {
-    /// Where the pixels go, once `read` is reached.
+    /// Destination of the pixels, writable once `read` is reached.
     pub pixels: &'a DeviceBuffer,
-    /// To be recorded behind what writes them.
+    /// To be recorded after the pixels are written.
     pub decoded: &'a Event,
-    /// Reached when the kernel has read those that were there before.
+    /// Reached when the kernel has read the previous pixels.
     pub read: &'a Event,
 }
 
-/// What became of an image that was submitted.
+/// Result of submitting an image.
 pub(super) enum Submission {
-    /// Its pixels are there when the page's `decoded` is reached.
+    /// Its pixels are ready when the page's `decoded` is reached.
     Running(Pixels),
-    /// Its page goes to the thread that gathers groups, and these will be its pixels.
+    /// Its page goes to the thread that gathers groups; these will be its pixels.
     Gathered(Pixels, Gathered),
-    /// The decoder refuses it, for this reason: it goes to the CPU.
+    /// Rejected for this reason: it falls back to the CPU.
     Refused(&'static str),
-    /// The launcher is gone, and the loader ends.
+    /// The launcher has ended, and the loader ends.
     Stopped,
 }
 
-/// What a decoder is opened with.
+/// Arguments for opening a decoder.
 pub(super) struct Opening<'a> {
     pub device: &'a Arc<Device>,
-    /// The memory that the footprint names, of which the route's row is the decoder's.
+    /// The memory pools of the footprint; the decoder uses the route's row.
     pub device_pool: &'a DevicePool,
     pub pinned_pool: &'a PinnedPool,
     pub on_device: &'a DevicePlan,
@@ -134,10 +134,10 @@ pub(super) struct Opening<'a> {
     pub cpu_threads: CpuThreads,
 }
 
-/// A decoder that is open.
+/// An open decoder.
 pub(super) struct Opened {
     pub decoder: Box<dyn DeviceDecoder>,
-    /// Of a route that batches.
+    /// The group decoder, for a route that batches.
     pub group: Option<Box<dyn GroupDecoder>>,
 }
 
@@ -148,12 +148,12 @@ pub(in crate::loader) type GroupDecoders = Vec<(Route, Box<dyn GroupDecoder>)>;
 pub(in crate::loader) struct Decoders(pub(super) Vec<Box<dyn DeviceDecoder>>);
 
 impl Decoders {
-    /// That of a route, where the plan has it.
+    /// The decoder of a route, if the plan has it.
     pub(super) fn get(&self, route: Route) -> Option<&dyn DeviceDecoder> {
         self.0.iter().find(|it| it.queue().route == route).map(|it| &**it)
     }
 
-    /// What is known to be wrong with the libraries that decode, each line once: routes may share a library.
+    /// Known problems of the decoding libraries, without duplicates: routes may share a library.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for warning in self.0.iter().flat_map(|it| it.warnings()) {

@@ -1,10 +1,10 @@
-//! Where workers of a device read files to.
+//! The buffer into which workers of a device read files.
 
 use crate::error::DataError;
 use crate::loader::reader::Filled;
 use crate::source::{HostPage, Page, Sealed};
 
-/// Where a source puts a file: into the page where it fits, else into ordinary memory.
+/// The buffer for a file: the page if it fits, else ordinary memory.
 pub(super) struct Encoded<'a> {
     page: &'a mut [u8],
     large: &'a mut HostPage,
@@ -13,7 +13,7 @@ pub(super) struct Encoded<'a> {
 }
 
 impl<'a> Encoded<'a> {
-    /// Nothing has been read yet.
+    /// Creates an empty buffer.
     pub fn new(page: &'a mut [u8], large: &'a mut HostPage) -> Self {
         Self { page, large, in_page: false, len: 0 }
     }

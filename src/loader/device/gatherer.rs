@@ -1,4 +1,4 @@
-//! The thread of a route that batches: it hands many images at a time to their decoder.
+//! The thread of a route that batches: it passes many images at a time to the decoder.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -19,7 +19,7 @@ use super::decoder::GroupDecoder;
 use super::parts::Parts;
 use super::{DevicePage, Gathered, Payload, Waiting};
 
-/// Decodes pages in groups, as many as wait. A group is gathered only when the decoder is idle, so that groups grow while it is
+/// Decodes waiting pages in groups. A group is gathered only when the decoder is idle, so that groups grow while it is
 /// busy.
 pub(in crate::loader) struct Gatherer {
     parts: Parts,
@@ -27,12 +27,12 @@ pub(in crate::loader) struct Gatherer {
     decoder: Box<dyn GroupDecoder>,
     group: usize,
     clock: Arc<Stopwatch>,
-    /// Makes the samples anew that the decoder refused.
+    /// Makes samples on the CPU that the decoder rejected.
     pipeline: SamplePipeline,
 }
 
 impl Gatherer {
-    /// Gathers up to `group` images for the decoder of a route.
+    /// Creates a thread that gathers up to `group` images for the decoder of a route.
     pub fn new(
         parts: Parts,
         stream: Stream,
@@ -45,8 +45,8 @@ impl Gatherer {
         Ok(Self { parts, stream, decoder, group, clock, pipeline })
     }
 
-    /// Decodes until all workers are gone; `pages` is held so that the launcher stays for what is on the way. The stream
-    /// is empty afterwards.
+    /// Decodes until all workers have ended. Holds `pages` so that the launcher waits for pages on the way. The stream is
+    /// empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
         self.stream.device().work_beside_captures();
         let decoded = self.decode_all(waiting);
@@ -74,8 +74,8 @@ impl Gatherer {
         }
     }
 
-    /// Decodes a group, or, where the decoder refuses it, each of its images alone, so that only those at fault
-    /// go to the CPU. False where the loader ends.
+    /// Decodes a group. If the decoder rejects it, decodes each of its images alone, so that only the rejected ones fall
+    /// back to the CPU. False if the loader ends.
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
         let begin = self.parts.meter.begin(Stage::DeviceDecode);
         let decoded = self.decoder.decode(&self.stream, group, &self.clock);
@@ -92,8 +92,8 @@ impl Gatherer {
                 self.parts.router.track(submitted, &self.stream)?;
                 Ok(true)
             }
-            Err(fault) => {
-                let why = fault.refusal()?;
+            Err(error) => {
+                let why = error.refusal()?;
                 if group.len() == 1 {
                     return self.make_anew(group, why);
                 }
@@ -108,7 +108,7 @@ impl Gatherer {
         }
     }
 
-    /// Makes on the CPU what the decoder refuses; where that is the file's fault, the policy decides.
+    /// Makes a rejected image on the CPU; if the file is damaged, the policy decides.
     fn make_anew(&mut self, group: &mut Vec<Waiting>, why: &'static str) -> Result<bool> {
         let Some(Waiting { mut page, gathered }) = group.pop() else { return Ok(true) };
         let Gathered { submitted, .. } = gathered;
@@ -119,7 +119,7 @@ impl Gatherer {
         let Job { epoch, index, padding, .. } = work.job;
         let wanted = SampleKey { seed: plan.settings.loader.seed, epoch, index };
         let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
-        // The faults of samples whose place it takes are known already and come up again.
+        // Errors of samples that it replaces are known already and occur again.
         work.faults.clear();
         let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
             let record = self.pipeline.finish(key, out)?;

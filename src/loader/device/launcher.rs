@@ -1,4 +1,4 @@
-//! The launcher: one thread that makes tensors of pixels.
+//! The launcher: one thread that turns pixels into tensors.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,14 +15,14 @@ use super::parts::Parts;
 use super::worker::device_tables;
 use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
 
-/// Puts the kernel, and what else fills the batches, into the producer's stream.
+/// Puts the kernels, and the other work that fills batches, into the producer's stream.
 ///
-/// Pages whose pixels are there come first: an image that takes long holds up those behind it in the stream by no more
-/// than its own decoding, and only when there is nothing else to launch.
+/// Pages whose pixels are ready come first. A slow image delays those behind it in the stream at most by its own decoding
+/// time, and only if there is nothing else to launch.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
-    /// Of each of the plan's splits.
+    /// The kernel of each of the plan's splits.
     kernels: Vec<Kernel>,
     blocks: Vec<Staged>,
     launches: Arc<Stopwatch>,
@@ -32,7 +32,7 @@ pub(in crate::loader) struct Launcher {
 /// A page that waits for its launch.
 struct Held {
     page: Using<DevicePage>,
-    /// It was passed over already.
+    /// Whether it was skipped before.
     passed: bool,
 }
 
@@ -47,8 +47,8 @@ impl Launcher {
         Ok(Self { parts, stream, kernels, blocks, launches, copies })
     }
 
-    /// Launches until all who publish pages are gone. The stream is empty afterwards, whatever went wrong: nothing that
-    /// the device may still use is given back.
+    /// Launches until all threads that publish pages have ended. The stream is empty afterwards, even after an error, so
+    /// that no memory in use by the device is freed.
     pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
         self.stream.device().work_beside_captures();
         let launched = self.launch_all(feed, pages);
@@ -76,7 +76,7 @@ impl Launcher {
             }
             self.choose(device.group, &mut held, &mut ready)?;
             let begin = self.parts.meter.begin(Stage::Kernel);
-            // A change of what is on the device is seen in few of the groups.
+            // The pages of a group rarely have different splits.
             ready.sort_by_key(|page| cut_of(device, page));
             for pages in ready.chunk_by_mut(|a, b| cut_of(device, a) == cut_of(device, b)) {
                 self.launch(device, feed, pages)?;
@@ -86,7 +86,7 @@ impl Launcher {
         }
     }
 
-    /// Takes the pages whose pixels are there.
+    /// Selects the pages whose pixels are ready.
     fn choose(
         &self,
         group: usize,
@@ -114,7 +114,7 @@ impl Launcher {
         feed: &Feed<DeviceSlot>,
         pages: &mut [Using<DevicePage>],
     ) -> Result<()> {
-        // The block that was used longest ago: its upload is over.
+        // The block that was used longest ago: its upload is finished.
         self.blocks.rotate_left(1);
         let mut count = 0;
         let cut = pages.first().map_or(0, |page| cut_of(device, page));
@@ -148,7 +148,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Puts what a page brings into the stream, or its parameters into the block.
+    /// Puts the content of a page into the stream, or its parameters into the block.
     fn fill(
         &mut self,
         (device, cut): (&DevicePlan, usize),
@@ -215,7 +215,7 @@ impl Launcher {
     }
 }
 
-/// The number of the plan's cut where a page's sample goes over; of what needs no kernel the first.
+/// The index of the split at which a page's sample moves to the device; 0 if it needs no kernel.
 fn cut_of(device: &DevicePlan, page: &DevicePage) -> usize {
     let first = match &page.work {
         Some(Work { payload: Payload::Pixels(pixels), .. }) => pixels.first,
@@ -224,8 +224,8 @@ fn cut_of(device: &DevicePlan, page: &DevicePage) -> usize {
     device.splits.iter().position(|cut| cut.first == first).unwrap_or(0)
 }
 
-/// Which of the pages are launched, at most `group`: those whose pixels are there or that were passed over before, or the
-/// first ones where that is none, since the stream can wait for them as well as the host.
+/// Selects at most `group` pages to launch: those whose pixels are ready or that were skipped before. If there are none,
+/// the first pages, because the stream can wait for them as well as the host.
 fn chosen(there: &[bool], group: usize) -> Vec<bool> {
     let none = !there.contains(&true);
     let mut room = group;
@@ -242,20 +242,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_image_is_passed_over_once_and_holds_up_nobody() {
+    fn a_slow_image_is_skipped_once_and_delays_no_other() {
         assert_eq!(chosen(&[false, true, true], 8), [false, true, true]);
-        // Now it was passed over, and others have come.
+        // Now it was skipped, and others have come.
         assert_eq!(chosen(&[true, false, true], 8), [true, false, true]);
     }
 
     #[test]
-    fn where_nothing_is_there_the_stream_waits() {
+    fn if_nothing_is_ready_the_stream_waits() {
         assert_eq!(chosen(&[false, false], 8), [true, true]);
         assert_eq!(chosen(&[], 8), [false; 0]);
     }
 
     #[test]
-    fn no_more_are_launched_than_a_group() {
+    fn at_most_one_group_is_launched() {
         assert_eq!(chosen(&[true, true, true], 2), [true, true, false]);
         assert_eq!(chosen(&[false, false, false], 2), [true, true, false]);
     }

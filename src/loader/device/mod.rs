@@ -1,28 +1,28 @@
-//! Batches on the device: workers read, and bring pixels onto the device by one of several routes; one thread
-//! launches the kernel that makes tensors of them.
+//! Batches on the device: workers read files and bring pixels onto the device by one of several routes; one thread
+//! launches the kernel that turns them into tensors.
 //!
 //! ```text
-//! worker      page, place, read, header, plan, route, and one of
+//! worker      page, cell, read, header, plan, route, and one of
 //!               a decoder on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
 //! gatherer    for a route that batches: gathers pages and decodes them in one call
-//! launcher    for a group of pages whose pixels are there: one launch of the fused kernel
+//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel
 //! ```
 //!
-//! Each sentence with a test in `tests/loader_gpu.rs`:
+//! Each point has a test in `tests/loader_gpu.rs`:
 //!
-//! * A worker takes a page first and a place second, so every place that was taken has a page and will arrive: that is
-//!   what keeps the two rings from waiting on each other.
-//! * The balancer gives each image to the route on which it is expected to be over first, among those that its header
-//!   and the settings allow. The route changes when a sample arrives and never where it stands.
-//! * What no route takes, what a route refuses, and what does not fit into a page is made on the CPU to the same bits
-//!   as without a device and uploaded as a finished sample, with the reason. What looks damaged never reaches the device:
-//!   the CPU judges it. Damage inside the coded data that leaves every marker right is seen only by a decoder that tells.
-//! * What the device does is timed by marks in its streams, of some spans of each sort, all of whose events are made at
-//!   start; no stream and no thread ever waits for one of them.
-//! * While another thread of the process captures a graph, these threads go on and do not end the capture.
-//! * The host waits for the device only where it must: for a page, a decoder or an upload that is still in use,
-//!   and before an image goes to the hardware engine, which on Hopper writes when it is called and not in the order
-//!   of its stream.
+//! * A worker acquires a page first and a cell second. So every cell that was handed out has a page and will be filled,
+//!   and the two rings cannot deadlock.
+//! * The balancer sends each image to the route on which it is expected to finish first, among those that its header and
+//!   the settings allow. The route affects when a sample arrives, never its position.
+//! * An image that no route accepts, that a route rejects or that does not fit into a page is made on the CPU, with the
+//!   same bits as without a device, and uploaded as a finished sample; the reason is recorded. Files that look damaged
+//!   are never decoded on the device. Damage inside the coded data that leaves every marker valid is detected only by
+//!   decoders that report it.
+//! * Device work is timed by events in its streams, for some spans of each kind. All events are created at the start; no
+//!   stream and no thread ever waits for one.
+//! * While another thread of the process captures a graph, these threads continue and do not end the capture.
+//! * The host waits for the device only for a page, decoder or upload that is still in use, and before an image goes to
+//!   the hardware engine, which on Hopper writes when it is called and not in stream order.
 
 use std::sync::Arc;
 
@@ -69,11 +69,11 @@ pub(super) struct DeviceSlot {
     pub tensor: TensorSlot,
     sample_bytes: usize,
     info: BatchInfo,
-    /// How long the consumer's stream waits; one for all slots.
+    /// Timer of the consumer's stream waits; shared by all slots.
     waits: Arc<Stopwatch>,
 }
 
-/// A sample's part of it.
+/// A sample's part of a batch's memory.
 pub(super) struct Cell {
     buffer: Arc<DeviceBuffer>,
     offset: usize,
@@ -93,7 +93,7 @@ impl Slot for DeviceSlot {
     fn end_fill(&mut self) -> Result<()> {
         self.tensor.end_fill()
     }
-    /// From the mark before the wait to the one behind it is what the consumer's stream waits.
+    /// Times the wait of the consumer's stream, between an event before it and one after it.
     fn begin_use(&mut self) -> Result<()> {
         let waits = self.waits.clone();
         let mut lap = waits.lap()?;
@@ -122,16 +122,15 @@ impl BatchSlot for DeviceSlot {
     fn return_cell(&mut self, _: usize, _: Cell) {}
 }
 
-/// One sample between a worker and the launcher.
+/// One sample on its way from a worker to the launcher.
 pub(super) struct DevicePage {
-    /// The file, where nvJPEG may read it. The hardware engine does until `decoded`, the other routes while they are
-    /// called.
+    /// The file, readable by nvJPEG. The hardware engine reads it until `decoded`, the other routes during their call.
     encoded: Option<PinnedBuffer>,
     /// The decoded window.
     pixels: DeviceBuffer,
-    /// Reached when `pixels` are there.
+    /// Reached when `pixels` are written.
     decoded: Event,
-    /// Reached when the kernel has read them.
+    /// Reached when the kernel has read `pixels`.
     read: Event,
     sample: SamplePlan,
     work: Option<Work>,
@@ -145,8 +144,8 @@ impl DevicePage {
     }
 }
 
-/// Who fills a page waits for what it needs: the host for `decoded` before it reads a file into it, the stream
-/// that writes the pixels for `read`.
+/// The thread that fills a page waits for what it needs: the host for `decoded` before it reads a file into it, the
+/// stream that writes the pixels for `read`.
 impl Slot for DevicePage {
     fn begin_fill(&mut self) -> Result<()> {
         Ok(())
@@ -162,7 +161,7 @@ impl Slot for DevicePage {
     }
 }
 
-/// A place with what shall be put there.
+/// A cell with its content.
 struct Work {
     job: Job<Cell>,
     payload: Payload,
@@ -170,27 +169,27 @@ struct Work {
     faults: Vec<SampleError>,
 }
 
-/// What a page brings.
+/// The content that a page carries.
 enum Payload {
-    /// Nothing: the place failed.
+    /// Nothing: the sample failed.
     Nothing,
-    /// Zeros are put there.
+    /// Zeros.
     Zeros,
-    /// `pixels` will be there when `decoded` is reached.
+    /// The page's `pixels`, valid when `decoded` is reached.
     Pixels(Pixels),
-    /// The whole tensor, on its way to the device.
+    /// The whole tensor, in host memory, still to be uploaded.
     Finished(Upload),
 }
 
-/// What lies in a page's `pixels`.
+/// Description of a page's `pixels`.
 #[derive(Clone, Copy)]
 struct Pixels {
-    /// The window, in the coordinates of the image as stored.
+    /// The window, in the coordinates of the stored image.
     window: Roi,
-    /// Size of the whole image as stored.
+    /// Size of the whole stored image.
     stored: Size,
     orientation: Orientation,
-    /// The first operator that is left to do.
+    /// Index of the first operator that is left to do.
     first: usize,
 }
 
@@ -200,7 +199,7 @@ pub(super) struct Waiting {
     gathered: Gathered,
 }
 
-/// What the decoder of a group must know of a page's image.
+/// What the decoder of a group needs of a page's image.
 struct Gathered {
     submitted: Submitted,
     /// Bytes of the file.

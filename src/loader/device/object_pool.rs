@@ -1,10 +1,10 @@
-//! Things that go round between threads: whoever needs one takes it and puts it back.
+//! A pool of objects shared by threads: a thread takes one and puts it back.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A fixed number of interchangeable things. What was put back longest ago is taken first, so that the device is most
-/// likely to be done with it.
+/// A fixed number of interchangeable objects. The one that was returned longest ago is taken first, because the device is
+/// most likely to have finished with it.
 pub(in crate::loader) struct ObjectPool<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
@@ -21,7 +21,7 @@ impl<T> ObjectPool<T> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits for one; `None` when the pool is closed, since nobody may be left who puts one back.
+    /// Waits for an object; `None` when the pool is closed, because then none may come back.
     pub fn take(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -35,7 +35,7 @@ impl<T> ObjectPool<T> {
         }
     }
 
-    /// The first that suits, or else the one that was put back longest ago; does not wait.
+    /// Takes the first suitable object, or else the one that was returned longest ago; does not wait.
     pub fn take_suited(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
         let mut state = self.lock();
         let suited = state.things.iter().position(suits).unwrap_or(0);
@@ -47,7 +47,7 @@ impl<T> ObjectPool<T> {
         self.changed.notify_one();
     }
 
-    /// Wakes who waits; nothing is given out any more.
+    /// Wakes all waiting threads; later calls of `take` return `None`.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
@@ -63,28 +63,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_back_longest_ago_is_taken_first() {
-        let depot = ObjectPool::new([1, 2, 3]);
-        let first = depot.take().unwrap();
-        depot.put_back(first);
-        assert_eq!([depot.take(), depot.take(), depot.take()], [Some(2), Some(3), Some(1)]);
+    fn the_object_returned_longest_ago_is_taken_first() {
+        let pool = ObjectPool::new([1, 2, 3]);
+        let first = pool.take().unwrap();
+        pool.put_back(first);
+        assert_eq!([pool.take(), pool.take(), pool.take()], [Some(2), Some(3), Some(1)]);
     }
 
     #[test]
-    fn what_suits_is_preferred() {
-        let depot = ObjectPool::new([1, 2, 3]);
-        assert_eq!(depot.take_suited(|&it| it == 2), Some(2));
-        assert_eq!(depot.take_suited(|_| false), Some(1));
-        assert_eq!(depot.take_suited(|_| true), Some(3));
-        assert_eq!(depot.take_suited(|_| true), None);
+    fn a_suitable_object_is_preferred() {
+        let pool = ObjectPool::new([1, 2, 3]);
+        assert_eq!(pool.take_suited(|&it| it == 2), Some(2));
+        assert_eq!(pool.take_suited(|_| false), Some(1));
+        assert_eq!(pool.take_suited(|_| true), Some(3));
+        assert_eq!(pool.take_suited(|_| true), None);
     }
 
     #[test]
-    fn closing_wakes_who_waits() {
-        let depot = ObjectPool::<u8>::new([]);
+    fn closing_wakes_waiting_threads() {
+        let pool = ObjectPool::<u8>::new([]);
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| depot.take());
-            depot.close();
+            let waiter = scope.spawn(|| pool.take());
+            pool.close();
             assert_eq!(waiter.join().unwrap(), None);
         });
     }

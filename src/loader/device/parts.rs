@@ -1,4 +1,4 @@
-//! What the threads of a loader on a device share.
+//! The shared state of a loader's threads on a device.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::source::Source;
 use super::decoder::Decoders;
 use super::{Clocks, ObjectPool, Router};
 
-/// What all threads of a loader on a device share.
+/// The shared state of a loader's threads on a device, and the thread's own meter.
 #[derive(Clone)]
 pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,
     pub plan: Arc<Plan>,
-    /// What the thread that has this copy measures.
+    /// Meter of the thread that has this copy.
     pub meter: Arc<ThreadMeter>,
     pub caches: Arc<Caches>,
     pub controls: Arc<Controls>,

@@ -1,4 +1,4 @@
-//! The routes of one loader: what is running on them, and who gets the next image.
+//! The routes of one loader: their running images, and the choice of the route for the next image.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub(in crate::loader) struct Router {
     /// Most threads that decode on the CPU at a time.
     cpu_threads: CpuThreads,
     state: Mutex<State>,
-    /// Something was finished or given up.
+    /// Notified when an image is finished or cancelled.
     changed: Condvar,
 }
 
@@ -28,17 +28,17 @@ pub(in crate::loader) struct CpuThreads {
 }
 
 struct State {
-    /// All marks; one that nobody else holds is free.
+    /// All events; one that nobody else holds is free.
     marks: Vec<Arc<Event>>,
     running: Vec<(Ticket, Arc<Event>)>,
-    /// Threads that decode on the CPU.
+    /// Number of threads that decode on the CPU now.
     cpu_threads: usize,
-    /// Counts changes, for whoever waits for one.
+    /// Number of changes, for threads that wait for one.
     changes: u64,
 }
 
 impl Router {
-    /// `queues` says how much each route takes at a time; `workers` submit images.
+    /// Creates the queues of the routes; at most `workers` threads submit images.
     pub fn new(
         device: &Arc<Device>,
         queues: &[RouteQueue],
@@ -46,7 +46,7 @@ impl Router {
         workers: usize,
     ) -> Result<Self> {
         let capacity = queues.iter().map(|queue| queue.capacity).sum();
-        // A worker that waits for room holds the mark that it waits for, even when that is reached.
+        // A worker that waits for room holds the event that it waits for, even after it is reached.
         let marks = (0..capacity + workers).map(|_| Event::new(device).map(Arc::new));
         let marks = marks.collect::<Result<_>>()?;
         let running = Vec::with_capacity(capacity);
@@ -55,8 +55,8 @@ impl Router {
         Ok(Self { balancer, cpu_threads, state, changed: Condvar::new() })
     }
 
-    /// Gives an image to one of the routes in `allowed`, which holds at least one; waits until one has room. Whether the device
-    /// `decodes` says how many threads may decode on the CPU.
+    /// Submits an image to one of the routes in `allowed`, at least one; waits until one has room. Whether the device
+    /// `decodes` determines how many threads may decode on the CPU.
     pub fn submit(
         self: &Arc<Self>,
         allowed: &[Route],
@@ -94,7 +94,7 @@ impl Router {
         }
     }
 
-    /// Marks images of one call as running: they are over when the stream gets here.
+    /// Registers the images of one call as running: they are finished when the stream reaches this point.
     pub fn track(
         &self,
         images: impl IntoIterator<Item = Submitted>,
@@ -103,7 +103,7 @@ impl Router {
         let mut state = self.lock();
         let free = state.marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
         let mark = free.ok_or_else(|| Error::Internal {
-            problem: "more images are running than the routes take".into(),
+            problem: "more images are running than the routes allow".into(),
         })?;
         mark.record(stream)?;
         for mut image in images {
@@ -116,16 +116,16 @@ impl Router {
         Ok(())
     }
 
-    /// The shares that the routes have reached.
+    /// Counts of each route.
     pub fn report(&self) -> Vec<RouteReport> {
         self.balancer.report()
     }
 
-    /// Tells the balancer what the device has finished.
+    /// Reports finished device work to the balancer.
     fn observe(&self, state: &mut State) -> Result<()> {
         let now = Instant::now();
         let mut at = 0;
-        // Images of one call share a mark, side by side: it is asked once.
+        // Images of one call share an event and are adjacent: it is queried once.
         let mut last = None;
         while let Some((_, mark)) = state.running.get(at) {
             let reached = match &last {
@@ -154,7 +154,7 @@ impl Router {
     }
 }
 
-/// An image that a route has. Dropping it takes it back.
+/// An image submitted to a route. Dropping it cancels it.
 pub(in crate::loader) struct Submitted {
     queues: Arc<Router>,
     ticket: Option<Ticket>,
@@ -162,12 +162,12 @@ pub(in crate::loader) struct Submitted {
 }
 
 impl Submitted {
-    /// The route.
+    /// The chosen route.
     pub fn route(&self) -> Route {
         self.ticket.as_ref().map_or(Route::Cpu, Ticket::route)
     }
 
-    /// The image is over: the CPU has decoded it.
+    /// Records that the CPU has decoded the image.
     pub fn finish(mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.queues.balancer.finish(ticket, Instant::now());
@@ -181,7 +181,7 @@ impl Submitted {
 
 impl Drop for Submitted {
     fn drop(&mut self) {
-        // What was tracked has nothing left to take back.
+        // A tracked image has nothing to cancel.
         if self.ticket.is_none() && !self.on_cpu {
             return;
         }

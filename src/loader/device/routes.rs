@@ -1,4 +1,4 @@
-//! The decoder of each route. The plan's half of the list is `plan/route.rs`.
+//! The decoder of each route. The plan's half of the list is in `plan/route.rs`.
 
 use std::sync::Arc;
 
@@ -30,31 +30,31 @@ decoders! {
     Cpu = cpu,
 }
 
-/// How the decoder of a route is found and opened.
+/// How the decoder of a route is detected and opened.
 struct Entry {
-    /// Whether a device has what it needs, or why not.
+    /// Whether a device supports the decoder, or why not.
     offered: fn(&Arc<Device>) -> Result<Result<(), String>>,
     open: fn(&Opening<'_>) -> Result<Opened>,
 }
 
-/// Opens the decoder of a route with the memory that the plan has for it.
+/// Opens the decoder of a route with the memory that the plan provides.
 pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
     (entry(opening.route.route).open)(opening)
 }
 
-/// Whether a device has what the decoder of a route needs, or why not.
+/// Whether a device supports the decoder of a route, or why not.
 ///
 /// # Errors
-/// [`Error::Unavailable`](crate::Error::Unavailable) where a library is not installed,
-/// [`Error::Device`](crate::Error::Device) where the device is lost.
+/// [`Error::Unavailable`](crate::Error::Unavailable) if a library is not installed,
+/// [`Error::Device`](crate::Error::Device) if the device is lost.
 pub fn offered(device: &Arc<Device>, route: Route) -> Result<Result<(), String>> {
     (entry(route).offered)(device)
 }
 
-/// The routes whose decoders a device has.
+/// The routes whose decoders a device supports.
 ///
 /// # Errors
-/// Those of [`offered`], where it has none.
+/// Those of [`offered`], if there are none.
 pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Route>> {
     let (mut routes, mut missing) = (Vec::new(), None);
     for route in Route::all_on_device() {
@@ -73,5 +73,5 @@ pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Rout
 /// Whether nvJPEG has a backend on a device, or why not.
 fn has_backend(device: &Arc<Device>, backend: Backend) -> Result<Result<(), String>> {
     let found = nvjpeg::known_backends(device)?.into_iter().find(|(it, _)| *it == backend);
-    Ok(found.map_or(Err("nvJPEG does not have it".into()), |(_, found)| found))
+    Ok(found.map_or(Err("nvJPEG does not support it".into()), |(_, found)| found))
 }

@@ -1,4 +1,4 @@
-//! What a loader on a device takes at start: after it nothing is made and nothing is allocated.
+//! Allocation of device resources at the start of a loader: nothing is created or allocated later.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
 use super::router::CpuThreads;
 use super::{Clocks, DevicePage, DeviceSlot, ObjectPool, Router, routes};
 
-/// Buffers, decoders, streams and kernels.
+/// Buffers, decoders, streams and kernels of a loader on a device.
 pub(in crate::loader) struct Taken {
     pub memory: DeviceMemory,
     pub stream: Arc<Stream>,
-    /// Of each of the plan's splits.
+    /// The kernel of each of the plan's splits.
     pub kernels: Vec<Kernel>,
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
@@ -28,16 +28,16 @@ pub(in crate::loader) struct Taken {
     pub groups: GroupDecoders,
 }
 
-/// The pools, for their figures.
+/// The memory pools, for their statistics.
 pub(in crate::loader) struct DeviceMemory {
     pub device: DevicePool,
     pub pinned: PinnedPool,
-    /// Device memory that the driver, the context, the kernel and nvJPEG's library took besides.
+    /// Device memory allocated besides the pools by the driver, the context, the kernel and nvJPEG.
     pub driver_bytes: u64,
 }
 
 impl Taken {
-    /// Takes all memory that the plan names, and nothing else of it.
+    /// Allocates all memory of the plan, and nothing else.
     pub fn new(
         plan: &Plan,
         device: &Arc<Device>,
@@ -123,7 +123,7 @@ impl Pools {
         DevicePage::new(encoded, self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?)
     }
 
-    /// The decoders of the plan's routes, and those for the threads of routes that batch.
+    /// Opens the decoders of the plan's routes, and the group decoders of routes that batch.
     fn decoders(
         &self,
         device: &Arc<Device>,
@@ -148,8 +148,8 @@ impl Pools {
     }
 }
 
-/// Most workers that decode on the CPU at a time. While the GPU decodes too, one of several workers is left to read
-/// for it, unless the settings say otherwise.
+/// Most workers that decode on the CPU at a time. While the GPU decodes too, one of several workers is reserved for
+/// reading, unless the settings say otherwise.
 fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> CpuThreads {
     let workers = plan.workers.most;
     let gpu = on_device.has_any(|route| !route.uses_worker_cpu());

@@ -1,4 +1,4 @@
-//! Workers: from the file to pixels on the device, or on their way there.
+//! Workers that read files and put decoding or uploads onto the device.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -25,24 +25,24 @@ use super::parts::Parts;
 use super::router::Submitted;
 use super::{Cell, DevicePage, DeviceSlot, Gathered, Payload, Pixels, Waiting, Work};
 
-/// Fills pages until there are no places left.
+/// Fills pages until there are no more jobs.
 pub(in crate::loader) struct PageWorker {
     parts: Parts,
     stream: Stream,
-    /// The threads of the routes that batch.
+    /// Channels to the threads of the routes that batch.
     gatherers: Vec<(Route, Sender<Waiting>)>,
     pipeline: SamplePipeline,
-    /// By route, what its spans of the stream are timed by.
+    /// Stopwatches for spans of the stream, by route.
     watches: Vec<(Route, Arc<Stopwatch>)>,
-    /// Files that are larger than a page's part for them.
+    /// Buffer for files that do not fit into a page.
     large: HostPage,
-    /// Ordinary memory that the file at hand has.
+    /// Bytes of ordinary memory of the current file.
     file: u64,
-    /// The routes that may take the image at hand.
+    /// The routes that accept the current image.
     routes: Vec<Route>,
-    /// The image at hand goes to the thread of its route.
+    /// Set if the current image goes to the thread of its route.
     gathered: Option<Gathered>,
-    /// The loader ends.
+    /// Whether the loader ends.
     stopped: bool,
 }
 
@@ -70,7 +70,8 @@ impl PageWorker {
         })
     }
 
-    /// Fills pages until there are no places left, while the worker of this number may. The stream is empty afterwards.
+    /// Fills pages until there are no more jobs, whenever the gate lets worker `number` run. The stream is empty
+    /// afterwards.
     pub fn run(
         mut self,
         feed: &Feed<DeviceSlot>,
@@ -95,7 +96,7 @@ impl PageWorker {
         while !self.stopped && controls.gate.pass(number) {
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
-            // The hardware engine may still read the file of the image before.
+            // The hardware engine may still read the previous image's file.
             page.decoded.synchronize()?;
             meter.waited_for_room(Stage::Upload, begin.elapsed());
             let Some(job) = feed.take() else { break };
@@ -133,14 +134,14 @@ impl PageWorker {
         let route = gathered.submitted.route();
         let gatherer = self.gatherers.iter().find(|it| it.0 == route);
         let (_, gatherer) = gatherer.ok_or_else(|| Error::Internal {
-            problem: format!("nobody gathers the images of the route {}", route.name()),
+            problem: format!("no thread gathers the images of the route {}", route.name()),
         })?;
-        // Where nobody listens any more, the loader ends.
+        // A closed channel means that the loader ends.
         self.stopped = gatherer.send(Waiting { page, gathered }).is_err();
         Ok(())
     }
 
-    /// Brings a sample onto its way to the device.
+    /// Starts to bring a sample to the device.
     fn attempt(
         &mut self,
         page: &mut DevicePage,
@@ -170,13 +171,13 @@ impl PageWorker {
                 self.pipeline.give_back(content);
                 made
             }
-            Err(fault) => Err(fault.into()),
+            Err(error) => Err(error.into()),
         };
         self.pipeline.end(&mut file);
         made
     }
 
-    /// Brings a sample whose bytes are there onto its way to the device.
+    /// Starts to bring a sample, whose bytes are in memory, to the device.
     fn send(
         &mut self,
         target: Target<'_>,
@@ -206,8 +207,8 @@ impl PageWorker {
             Err(why) => why,
         };
         if self.routes.iter().any(|it| !it.on_device()) && !self.pipeline.fits_share() {
-            // Other routes need none of this memory. Room is made before a place on the route is taken, for which others wait
-            // who have room.
+            // Other routes need none of this memory. Memory is reserved before a slot on the route is taken, because
+            // others may wait for the slot while they hold memory.
             match self.routes.len() {
                 1 => self.pipeline.admit(header, self.file)?,
                 _ => self.routes.retain(|it| it.on_device()),
@@ -235,7 +236,7 @@ impl PageWorker {
         self.finish(key, header, bytes, why)
     }
 
-    /// Finds the routes that may take the image that was planned last; without any, tells why.
+    /// Collects the routes that accept the last planned image; returns the reason of the last rejection.
     fn find_routes(&mut self, image: &Request<'_>, offload: Offload) -> &'static str {
         let Parts { plan, decoders, .. } = &self.parts;
         let sample = &self.pipeline.sample;
@@ -262,14 +263,14 @@ impl PageWorker {
         }
         let on_device = self.routes.iter().any(|it| it.on_device());
         if on_device && image.header.verify(image.bytes).is_err() {
-            // Nothing that looks damaged reaches the device; the CPU's decoder is the judge.
+            // Files that look damaged are decoded on the CPU only.
             self.routes.retain(|it| !it.on_device());
             why = "it looks damaged";
         }
         why
     }
 
-    /// Submits an image to a route; gives its pixels, or why the route refuses it.
+    /// Submits an image to a route; returns its pixels, or the reason of a rejection.
     fn submit(
         &mut self,
         image: &Request<'_>,
@@ -293,7 +294,8 @@ impl PageWorker {
         }
     }
 
-    /// The whole sample on the CPU, since the CPU keeps up: by no more workers than `decode.max_cpu_threads`, where that is set.
+    /// Makes the whole sample on the CPU by choice, because the CPU is fast enough; by at most `decode.max_cpu_threads`
+    /// workers, if set.
     fn finish_by_choice(
         &mut self,
         key: SampleKey,
@@ -302,7 +304,7 @@ impl PageWorker {
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, meter, .. } = self.parts.clone();
         self.pipeline.admit(header, self.file)?;
-        // It is given back without a word: a route's speed is that of decoding alone.
+        // Dropped without `finish`: a route's speed is that of decoding alone.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();
@@ -316,7 +318,7 @@ impl PageWorker {
         self.finish(key, header, bytes, BY_CHOICE)
     }
 
-    /// The whole sample on the CPU.
+    /// Makes the whole sample on the CPU.
     fn finish(
         &mut self,
         key: SampleKey,
@@ -332,27 +334,27 @@ impl PageWorker {
                 let record = SampleRecord { cpu_fallback: Some(why), ..record };
                 Ok((Payload::Finished(upload), record))
             }
-            Err(fault) => {
+            Err(error) => {
                 self.parts.uploads.put_back(upload);
-                Err(fault.into())
+                Err(error.into())
             }
         }
     }
 
-    /// The launcher is gone: so is this worker, and the launcher's error is what counts.
+    /// Ends this worker after the launcher; the launcher's error is the one that is reported.
     fn stop(&mut self) -> ProduceError {
         self.stopped = true;
-        Error::Internal { problem: "the launcher is gone".into() }.into()
+        Error::Internal { problem: "the launcher has ended".into() }.into()
     }
 }
 
-/// Why an image was made on the CPU that others would have taken.
+/// Reason for making an image on the CPU although a route would accept it.
 const BY_CHOICE: &str = "the CPU keeps up";
 
-/// What the balancer must know of an image.
+/// Size of an image's work, for the balancer.
 fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> ImageWork {
     let window_pixels = sample.stored_window.size().pixels();
-    // What is decoded already is only copied.
+    // A decoded image is only copied.
     let (pixels, bytes) = match header.format {
         Format::Pixels => (0, 0),
         _ => (header.size.pixels(), bytes.len() as u64),
@@ -360,7 +362,7 @@ fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> ImageWork {
     ImageWork { pixels, window_pixels, bytes }
 }
 
-/// The tables of the operators from number `first` on. A sample is planned backwards, so theirs come first.
+/// The tables of the operators from index `first` on. Samples are planned backwards, so theirs come first.
 pub(super) fn device_tables(sample: &SamplePlan, first: usize) -> &[i32] {
     let end = sample.steps.get(first).map_or(0, |first| first.table.end);
     &sample.table[..end]

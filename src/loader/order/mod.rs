@@ -1,4 +1,4 @@
-//! Which sample stands at which place of an epoch.
+//! The order of samples in each epoch.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ mod windows;
 /// The order of every epoch, for one shard of the set.
 ///
 /// * The epoch's order is a permutation of all indices (the identity without shuffling), the same for all shards. Of the
-///   positions that are left, number `p` belongs to rank `p % world`, so all shards together hold every sample exactly
-///   once, and the global order does not depend on the number of shards.
-/// * In the epoch with which a resumed loader begins, the positions that were consumed before are left out, so what is left
-///   is the same whatever the number of shards was and is.
-/// * With `drop` and `pad` all shards have equally many batches, also in an epoch that is begun in its middle. With
+///   remaining positions, number `p` belongs to rank `p % world`. So all shards together hold every sample exactly once,
+///   and the global order does not depend on the number of shards.
+/// * In the first epoch of a resumed loader the consumed positions are skipped, so the remaining ones are the same for
+///   any number of shards before and after.
+/// * With `drop` and `pad` all shards have the same number of batches, also in an epoch that starts in its middle. With
 ///   `partial` every sample comes exactly once, and shards may differ by one batch.
 /// * `loader.shuffle` alone permutes the whole set, position by position, without a table: about 100 bytes, and some tens
-///   of nanoseconds for a sample, for ten samples as for a billion.
-/// * `loader.shuffle_window` puts the source's files into a random order and permutes blocks of so many samples twice, the
-///   second time displaced by half a block. Any run of `window` positions, wherever it begins, is read from at most three
-///   windows that follow one another, so from as many files as lie there: one or two where files are longer than
-///   three windows. A sample can come up to one and a half windows before or after its place.
-/// * The order is a function of (seed, epoch, number of samples) and, with windows, of the window and of where the files
-///   end; of nothing else. It is part of the public contract: a change is a breaking change.
+///   of nanoseconds per sample, for ten samples as for a billion.
+/// * `loader.shuffle_window` puts the source's files into a random order and permutes blocks of that many samples twice,
+///   the second time displaced by half a block. Any run of `window` positions is read from at most three consecutive
+///   windows, so from the files in them: one or two if files are longer than three windows. A sample moves by at most one
+///   and a half windows.
+/// * The order is a function of (seed, epoch, number of samples) and, with windows, of the window and of the ends of the
+///   files; of nothing else. It is part of the public contract: a change is a breaking change.
 ///
-/// For one billion samples: the whole set shuffled takes no memory that depends on it, `2 ceil(log2(N) / 2) = 30` bits are
-/// permuted, and of `2^30` values a position walks through 1.07 on average (at most 4 for any `N`). With windows, `F` files
-/// take `40 F` bytes, 4 MB for 100 000 files of 10 000 samples, `O(F)` time at the start of each epoch, and a search in
-/// `log2(F) = 17` steps for a sample. Resuming computes one position: `O(1)`, or `O(F)` with windows.
+/// For one billion samples: shuffling the whole set takes no memory that depends on it; `2 ceil(log2(N) / 2) = 30` bits
+/// are permuted, and of `2^30` values a position walks through 1.07 on average (at most 4 for any `N`). With windows, `F`
+/// files take `40 F` bytes, 4 MB for 100 000 files of 10 000 samples, `O(F)` time at the start of each epoch, and a
+/// search in `log2(F) = 17` steps per sample. Resuming computes one position: `O(1)`, or `O(F)` with windows.
 #[derive(Clone, Debug)]
 pub struct Order {
     samples: u64,
     settings: OrderSettings,
-    /// Where the order depends on them.
+    /// The files, if the order depends on them.
     files: Option<Arc<Files>>,
-    /// The epoch that is begun in its middle, and at which position.
+    /// The epoch that starts in its middle, and its first position.
     begin: (u32, u64),
 }
 
@@ -53,16 +53,16 @@ struct OrderSettings {
     world: u64,
 }
 
-/// What stands at one place.
+/// The sample at one position of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Index of the sample in its source.
     pub index: u64,
-    /// It only fills up the last batch.
+    /// Whether the sample only pads the last batch.
     pub padding: bool,
 }
 
-/// How many samples and batches one shard has of one epoch.
+/// Number of samples and batches of one shard in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     settings: OrderSettings,
@@ -78,7 +78,7 @@ pub struct EpochOrder {
     visit: Visit,
 }
 
-/// How positions become indices.
+/// How positions map to indices.
 #[derive(Clone, Debug)]
 enum Visit {
     Source,
@@ -87,13 +87,13 @@ enum Visit {
 }
 
 impl Order {
-    /// The order of a set of `samples`, at least 1, for one of its shards. `file_ends` counts with `loader.shuffle_window`
-    /// only.
+    /// Creates the order of a set of `samples`, at least 1, for one of its shards. `file_ends` is used with
+    /// `loader.shuffle_window` only.
     ///
     /// # Errors
     ///
-    /// [`Error::Internal`](crate::Error::Internal) where there are windows, and `file_ends` is not what
-    /// [`Source::file_ends`](crate::source::Source::file_ends) says it is.
+    /// [`Error::Internal`](crate::Error::Internal) if there are windows and `file_ends` does not satisfy
+    /// [`Source::file_ends`](crate::source::Source::file_ends).
     pub fn new(
         samples: u64,
         loader: &LoaderSettings,
@@ -110,12 +110,12 @@ impl Order {
         Ok(Self { samples, settings, files, begin: (0, 0) })
     }
 
-    /// The same order, but that `epoch` begins at `position`, below or equal to the number of samples.
+    /// The same order, but `epoch` begins at `position`, which is at most the number of samples.
     pub fn begin_at(self, epoch: u32, position: u64) -> Self {
         Self { begin: (epoch, position.min(self.samples)), ..self }
     }
 
-    /// The order of one epoch. With windows it takes time for the files.
+    /// The order of one epoch. With windows this takes time proportional to the number of files.
     pub fn epoch(&self, epoch: u32) -> EpochOrder {
         let OrderSettings { seed, shuffle, .. } = self.settings;
         let visit = match &self.files {
@@ -126,38 +126,38 @@ impl Order {
         EpochOrder { extent: self.extent(epoch), visit }
     }
 
-    /// What this shard has of one epoch, in constant time.
+    /// Size of one epoch of this shard, in constant time.
     pub fn extent(&self, epoch: u32) -> Extent {
         let begin = if self.begin.0 == epoch { self.begin.1 } else { 0 };
         Extent { settings: self.settings, samples: self.samples, begin }
     }
 
-    /// What this shard has of an epoch that begins at its beginning.
+    /// Size of an epoch of this shard that is not resumed in its middle.
     pub fn whole(&self) -> Extent {
         Extent { settings: self.settings, samples: self.samples, begin: 0 }
     }
 
-    /// The position up to which all shards together have consumed an epoch when each has had this many batches of it.
+    /// Position up to which all shards together have consumed an epoch after `batches` batches each.
     pub fn consumed(&self, epoch: u32, batches: u64) -> u64 {
         let OrderSettings { batch, world, .. } = self.settings;
         let Extent { begin, samples, .. } = self.extent(epoch);
         begin.saturating_add(batches.saturating_mul(batch).saturating_mul(world)).min(samples)
     }
 
-    /// CRC-32C of where the source's files end, where the order depends on it.
+    /// CRC-32C of the ends of the source's files, if the order depends on them.
     pub fn files(&self) -> Option<u32> {
         self.files.as_ref().map(|files| files.checksum())
     }
 }
 
 impl Extent {
-    /// Samples that this shard holds of what is left, padding not counted.
+    /// Remaining samples of this shard, without padding.
     pub fn own(&self) -> u64 {
         let OrderSettings { rank, world, .. } = self.settings;
         self.left().saturating_sub(rank).div_ceil(world)
     }
 
-    /// Places of this shard, padding counted.
+    /// Samples of this shard, including padding.
     pub fn places(&self) -> u64 {
         let OrderSettings { batch, last, world, .. } = self.settings;
         match last {
@@ -192,14 +192,14 @@ impl Deref for EpochOrder {
 }
 
 impl EpochOrder {
-    /// What stands at place number `place` of batch number `batch`.
+    /// The sample at index `place` of batch number `batch`.
     pub fn at(&self, batch: u64, place: usize) -> Position {
         let Extent { settings, samples, begin } = self.extent;
         let OrderSettings { rank, world, .. } = settings;
         let place = batch * settings.batch + place as u64;
         let own = self.own();
         let padding = place >= own;
-        // A shard without a single sample of its own pads with the set's last one.
+        // A shard without a sample of its own pads with the last sample of the set.
         let global = match (padding, own) {
             (false, _) => begin + place * world + rank,
             (true, 0) => samples - 1,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn padded_and_dropped_shards_have_equally_many_batches() {
+    fn shards_with_pad_or_drop_have_the_same_number_of_batches() {
         for last in [Last::Pad, Last::Drop] {
             let batches = |rank| order(103, 8, last, rank, 4).whole().batches();
             assert!((1..4).all(|rank| batches(rank) == batches(0)));
@@ -272,9 +272,9 @@ mod tests {
         }
     }
 
-    /// However often an epoch is interrupted, and however many shards go on: every sample once, in the global order.
+    /// After any number of interruptions and for any number of resuming shards: every sample once, in the global order.
     #[test]
-    fn what_is_left_of_an_epoch_is_the_same_for_any_number_of_shards() {
+    fn remaining_samples_do_not_depend_on_the_number_of_shards() {
         let whole = order(97, 4, Last::Partial, 0, 1).epoch(5);
         let all: Vec<u64> = (0..97).map(|place| whole.at(0, place).index).collect();
         for (first, second) in [(1, 1), (3, 2), (2, 5), (4, 1)] {

@@ -10,44 +10,44 @@ const FILES: u16 = u16::MAX - 1;
 const FIRST_PASS: u16 = u16::MAX - 2;
 const SECOND_PASS: u16 = u16::MAX - 3;
 
-/// The files of a source, and how wide windows are.
+/// The files of a source, and the window size.
 #[derive(Debug)]
 pub struct Files {
-    /// The first sample after each file that has any.
+    /// Index after the last sample of each file that has any.
     ends: Vec<u64>,
     window: u64,
 }
 
 /// One epoch's order.
 ///
-/// The files are put into a random order. Of what then stands one behind the other, blocks of `window` samples are
-/// permuted, and once more blocks that are displaced by half a window, so that samples cross the borders of blocks.
+/// The files are put into a random order and concatenated. Blocks of `window` samples are permuted, and then blocks that
+/// are displaced by half a window, so that samples cross the borders of blocks.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    /// For each file, in the epoch's order: where it ends in the epoch, and its first sample.
+    /// For each file, in the epoch's order: its end in the epoch, and its first sample.
     files: Arc<[(u64, u64)]>,
     first: Blocks,
     second: Blocks,
 }
 
-/// Blocks that are permuted each on its own.
+/// Blocks that are permuted independently.
 #[derive(Clone, Debug)]
 struct Blocks {
     permutation: Permutation,
-    /// Samples in the first block; 0 where it is like the others.
+    /// Samples in the first block; 0 if it is like the others.
     begin: u64,
     window: u64,
     samples: u64,
 }
 
 impl Files {
-    /// Of a source whose files end there.
+    /// Creates the files of a source from their ends.
     pub fn new(samples: u64, file_ends: &[u64], window: u64) -> Result<Self> {
         let mut ends = file_ends.to_vec();
         let rising = ends.windows(2).all(|pair| pair[0] <= pair[1]);
         if !rising || ends.last() != Some(&samples) {
             let problem = format!(
-                "the source has {samples} samples, but its files do not end there one after another: its \
+                "the source has {samples} samples, but its file ends do not rise to that number: its \
                  file_ends is wrong"
             );
             return Err(Error::Internal { problem });
@@ -57,7 +57,7 @@ impl Files {
         Ok(Self { ends, window })
     }
 
-    /// CRC-32C of the ends: another number, other files.
+    /// CRC-32C of the ends; it changes if the files change.
     pub fn checksum(&self) -> u32 {
         self.ends.iter().fold(0, |crc, end| crc32c::crc32c_append(crc, &end.to_le_bytes()))
     }
@@ -92,7 +92,7 @@ impl Files {
 }
 
 impl Windows {
-    /// The sample at `position`, in the time of a search among the files.
+    /// The sample at `position`, by a binary search among the files.
     pub fn at(&self, position: u64) -> u64 {
         let place = self.first.at(self.second.at(position));
         let number = self.files.partition_point(|&(end, _)| end <= place);

@@ -1,27 +1,27 @@
-//! The quota of processor time of the control groups that the process is in.
+//! CPU quota of the control groups of this process.
 //!
-//! Version 2 has `cpu.max` and `throttled_usec` in `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst), version 1
-//! `cpu.cfs_quota_us`, `cpu.cfs_period_us` and `throttled_time` in nanoseconds (Documentation/scheduler/sched-bwc.rst). Groups
-//! above the process's own bind too, as far as the container shows them.
+//! Version 2 has `cpu.max` and `throttled_usec` in `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst); version 1 has
+//! `cpu.cfs_quota_us`, `cpu.cfs_period_us` and `throttled_time` in nanoseconds (Documentation/scheduler/sched-bwc.rst).
+//! Parent groups apply too, as far as they are visible in the container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most groups above one another that are looked at.
+/// Most nested groups that are inspected.
 const DEEPEST: usize = 64;
 
-/// The folders of the groups that may have a quota, the process's own first.
+/// Folders of the groups that may have a quota, the process's own first.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     folders: Vec<PathBuf>,
 }
 
-/// What the groups say.
+/// Limits of the groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Limits {
-    /// Processors' worth, of the tightest quota.
+    /// Number of processors of the tightest quota.
     pub quota: Option<f64>,
-    /// Processor seconds withheld, by all groups that have a quota.
+    /// Processor seconds withheld, summed over all groups that have a quota.
     pub throttled: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ impl Cgroups {
     }
 }
 
-/// The folders, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// Finds the folders from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     // hierarchy:controllers:path; version 2 has no controllers.
     let parts = cgroup.lines().filter_map(|line| {
@@ -62,7 +62,7 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         let Some((root, mount)) = mount(mountinfo, kind, option) else { continue };
-        // The mount shows the groups below its root: in a container its own.
+        // The mount shows the groups below its root; in a container, its own.
         let below = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
         let above = below.ancestors().filter(|it| !it.is_absolute()).take(DEEPEST);
         found.extend(above.map(|it| mount.join(it)));
@@ -70,7 +70,7 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Root and place of the first mount of a kind that has this option.
+/// Root and mount point of the first mount of this kind with this option.
 fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)> {
     // number parent device root place options [tags] - kind source options
     mountinfo.lines().find_map(|line| {
@@ -84,20 +84,20 @@ fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)
     })
 }
 
-/// Blanks, tabs, line feeds and backslashes are written as `\040`.
+/// Decodes blanks, tabs, line feeds and backslashes, which are written as `\040`.
 fn unescaped(text: &str) -> PathBuf {
     let known = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     let text = known.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to));
     text.into()
 }
 
-/// Processors' worth, from the text of `cpu.max`: `150000 100000`, or `max 100000` for none.
+/// Number of processors from the text of `cpu.max`: `150000 100000`, or `max 100000` for no quota.
 fn quota_2(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     ratio(words.next()?, words.next().unwrap_or("100000"))
 }
 
-/// The same from the texts of `cpu.cfs_quota_us`, which is -1 for none, and `cpu.cfs_period_us`.
+/// Number of processors from the texts of `cpu.cfs_quota_us`, which is -1 for no quota, and `cpu.cfs_period_us`.
 fn quota_1(quota: &str, period: &str) -> Option<f64> {
     ratio(quota.trim(), period.trim())
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_are_processors() {
+    fn quotas_are_numbers_of_processors() {
         assert_eq!(quota_2("150000 100000\n"), Some(1.5));
         assert_eq!(quota_2("max 100000\n"), None);
         assert_eq!(quota_1("50000\n", "100000\n"), Some(0.5));
@@ -149,7 +149,7 @@ mod tests {
             paths("0::/a/b\n", second),
             ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
         );
-        // In a container with a namespace of its own, and in one without.
+        // In a container with its own namespace, and in one without.
         assert_eq!(paths("0::/\n", second), ["/sys/fs/cgroup"]);
         let bound = "29 23 0:26 /docker/1 /sys/fs/c\\040g ro - cgroup2 cgroup2 rw\n";
         assert_eq!(paths("0::/docker/1\n", bound), ["/sys/fs/c g"]);

@@ -1,15 +1,16 @@
-//! Who had the processors: how long threads waited for one, and what this process, other programs, a quota and the hypervisor took.
+//! Use of the processors: how long threads waited for one, and what this process, other programs, a quota and the
+//! hypervisor used.
 //!
-//! * Of a thread the kernel counts, to the nanosecond, how long it ran and how long it could have run and did not
-//!   (`/proc/PID/task/TID/schedstat`, Documentation/scheduler/sched-stats.rst). Nobody reads that while a sample is made: only who
-//!   asks for a [`Snapshot`](super::Snapshot) does, and a thread for the last time at its end.
-//! * Of the machine `/proc/stat` says what all programs took, in hundredths of a second for each processor, and what the
-//!   hypervisor took; only the processors that this process may run on count. It is read at most every quarter of a second,
-//!   since on large machines the kernel works for a millisecond on it.
-//! * Of a container its cgroup says the quota, and how long processors were withheld for it (`cgroup`).
-//! * What the system does not tell is `None`: no Linux, no `/proc`, or a kernel without `CONFIG_SCHED_INFO`.
+//! * For a thread the kernel counts, in nanoseconds, how long it ran and how long it was runnable without running
+//!   (`/proc/PID/task/TID/schedstat`, Documentation/scheduler/sched-stats.rst). It is read only when a
+//!   [`Snapshot`](super::Snapshot) is taken, and at the end of a thread; never while a sample is made.
+//! * For the machine `/proc/stat` has the time of all programs, in hundredths of a second per processor, and of the
+//!   hypervisor; only the processors that this process may run on count. It is read at most every quarter of a second,
+//!   because on large machines the kernel works for a millisecond on it.
+//! * For a container its cgroup has the quota, and how long processors were withheld for it (`cgroup`).
+//! * Values that the system does not report are `None`: no Linux, no `/proc`, or a kernel without `CONFIG_SCHED_INFO`.
 //!
-//! [`Waits::split`] says who is to blame for waiting. Texts are parsed by functions of their own, which are tested with texts.
+//! [`Waits::split`] attributes the waits to causes. Parsers are separate functions, which are tested with texts.
 
 mod cgroup;
 
@@ -23,58 +24,58 @@ use rustix::time::{ClockId, clock_gettime};
 
 use cgroup::Cgroups;
 
-/// `/proc/stat` is not read again sooner.
+/// Shortest interval between two reads of `/proc/stat`.
 const LEAST_APART: Duration = Duration::from_millis(250);
-/// `/proc/stat` counts in steps of this length, in seconds (`USER_HZ`).
+/// Resolution of `/proc/stat`, in seconds (`USER_HZ`).
 const TICK: f64 = 0.01;
 
-/// How long a thread ran, and how long it waited for a processor. Nanoseconds.
+/// Time that a thread ran and waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTime {
-    /// A processor worked for it.
+    /// Time that it ran.
     pub ran: u64,
-    /// It could have run, and other threads had the processors.
+    /// Time that it was runnable while other threads had the processors.
     pub waited: u64,
 }
 
-/// The times of one thread, which any thread may ask for.
+/// Times of one thread, readable from any thread.
 #[derive(Debug, Default)]
 pub struct ThreadClock(Mutex<Clock>);
 
 #[derive(Debug, Default)]
 struct Clock {
-    /// Where the kernel tells of it, while the thread lives.
+    /// The kernel's file about the thread, while it lives.
     path: Option<PathBuf>,
-    /// When it was started.
+    /// Times when the clock was started.
     base: ThreadTime,
     last: Option<ThreadTime>,
 }
 
-/// A thread that has a clock; at its end the clock is read for the last time.
+/// Guard of a clocked thread; dropping it reads the clock for the last time.
 #[derive(Debug)]
 pub struct Clocked<'a>(&'a ThreadClock);
 
-/// Processor seconds since a loader was built, as sums. Of processors that the process may run on.
+/// Processor seconds since a loader was built, as sums over the processors that the process may run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
-    /// Seconds until this was read.
+    /// Seconds since the loader was built.
     pub seconds: f64,
-    /// Processors that the process may run on; 0 where the system does not tell.
+    /// Processors that the process may run on; 0 if the system does not report it.
     pub processors: u32,
-    /// By all programs, this one included.
+    /// Used by all programs, including this one.
     pub busy: Option<f64>,
-    /// By the hypervisor for other machines.
+    /// Used by the hypervisor for other machines.
     pub stolen: Option<f64>,
-    /// By this process.
+    /// Used by this process.
     pub used: f64,
-    /// Processors' worth that the process may use in the long run; `None` without a quota.
+    /// Number of processors that the process may use in the long run; `None` without a quota.
     pub quota: Option<f64>,
-    /// Withheld for the quota, although there was work.
+    /// Withheld because of the quota, although there was work.
     pub throttled: Option<f64>,
 }
 
 impl ThreadClock {
-    /// Becomes the clock of the thread that calls, from now on.
+    /// Starts the clock for the calling thread.
     pub fn start(&self) {
         let path = fs::read_link("/proc/thread-self").ok();
         let path = path.map(|it| PathBuf::from("/proc").join(it).join("schedstat"));
@@ -82,13 +83,13 @@ impl ThreadClock {
         *self.lock() = Clock { path, base, last: None };
     }
 
-    /// The same until what this gives is dropped.
+    /// Starts the clock for the calling thread until the guard is dropped.
     pub fn start_guarded(&self) -> Clocked<'_> {
         self.start();
         Clocked(self)
     }
 
-    /// The thread's times since the start; `None` where the kernel does not tell.
+    /// Times of the thread since the start; `None` if the kernel does not report them.
     pub fn read(&self) -> Option<ThreadTime> {
         let mut clock = self.lock();
         if let Some(now) = clock.path.as_ref().and_then(|path| times(path)) {
@@ -105,20 +106,20 @@ impl ThreadClock {
 impl Drop for Clocked<'_> {
     fn drop(&mut self) {
         self.0.read();
-        // Its number may be another thread's from now on.
+        // Its number may be reused for another thread.
         self.0.lock().path = None;
     }
 }
 
 impl ThreadTime {
-    /// What came after `earlier`.
+    /// Times since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         let Self { ran, waited } = earlier;
         Self { ran: self.ran.saturating_sub(ran), waited: self.waited.saturating_sub(waited) }
     }
 }
 
-/// What is read of the machine, as sums since it was made.
+/// Reader of the machine's sums since its creation.
 #[derive(Debug)]
 pub(super) struct MachineMeter {
     begin: Instant,
@@ -134,7 +135,7 @@ impl MachineMeter {
         Self { begin, cgroups, base, last: None }
     }
 
-    /// Up to now, or up to a quarter of a second ago.
+    /// The sums as of now, or as of at most a quarter of a second ago.
     pub fn read(&mut self) -> Machine {
         if let Some((at, machine)) = self.last
             && at.elapsed() < LEAST_APART
@@ -149,7 +150,7 @@ impl MachineMeter {
     }
 }
 
-/// Everything since some time before; the seconds are not known.
+/// Reads all sums from an arbitrary origin; `seconds` is not set.
 fn sums(cgroups: &Cgroups) -> Machine {
     let allowed = fs::read_to_string("/proc/self/status").ok();
     let allowed = allowed.as_deref().and_then(allowed_processors);
@@ -169,7 +170,7 @@ fn sums(cgroups: &Cgroups) -> Machine {
 }
 
 impl Machine {
-    /// What came after `earlier`.
+    /// Sums since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let after = |now: Option<f64>, then: Option<f64>| Some(now? - then.unwrap_or(0.0));
         Self {
@@ -182,11 +183,11 @@ impl Machine {
         }
     }
 
-    /// Without the workers' waits.
+    /// Summary of the sums, without the workers' waits.
     pub(super) fn profile(&self) -> ProcessorProfile {
         let Self { seconds, processors, quota, .. } = *self;
         let told = seconds >= 0.8 * LEAST_APART.as_secs_f64();
-        // Less than the steps in which it is counted says nothing.
+        // Values below the counting step are not significant.
         let sure = |it: f64| (it - TICK * f64::from(processors)).max(0.0) / seconds;
         ProcessorProfile {
             allowed: processors,
@@ -204,15 +205,16 @@ fn times(path: &Path) -> Option<ThreadTime> {
     schedstat(&fs::read_to_string(path).ok()?)
 }
 
-/// Nanoseconds run and waited, from the text of a `schedstat`: `ran waited turns`.
+/// Parses a `schedstat`, `ran waited turns`, in nanoseconds.
 fn schedstat(text: &str) -> Option<ThreadTime> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    // Without `CONFIG_SCHED_INFO` all is 0, the number of turns too; a thread that asks has had one.
+    // Without `CONFIG_SCHED_INFO` everything is 0, including the number of turns, which is at least 1 for a running
+    // thread.
     (numbers.next()?.ok()? > 0).then_some(ThreadTime { ran, waited })
 }
 
-/// The processors in `Cpus_allowed_list` of a `/proc/PID/status`: `0-3,8`.
+/// Parses the processors in `Cpus_allowed_list` of a `/proc/PID/status`: `0-3,8`.
 fn allowed_processors(status: &str) -> Option<Vec<(u32, u32)>> {
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let range = |text: &str| {
@@ -222,7 +224,7 @@ fn allowed_processors(status: &str) -> Option<Vec<(u32, u32)>> {
     line.trim().split(',').map(range).collect()
 }
 
-/// Seconds in `/proc/stat`.
+/// Sums of `/proc/stat`, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     processors: u32,
@@ -230,7 +232,7 @@ struct Stat {
     stolen: f64,
 }
 
-/// The sums of the processors that are allowed; `None` without any.
+/// Sums over the allowed processors; `None` without any.
 fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
     let mut stat = Stat { processors: 0, busy: 0.0, stolen: 0.0 };
     for line in text.lines() {
@@ -240,7 +242,7 @@ fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
         if allowed.is_some_and(|ranges| ranges.iter().all(|it| !(it.0..=it.1).contains(&number))) {
             continue;
         }
-        // user nice system idle iowait irq softirq steal; guests are in user already.
+        // user nice system idle iowait irq softirq steal; guests are included in user.
         let ticks: Vec<u64> = words.map_while(|it| it.parse().ok()).take(8).collect();
         let [user, nice, system, _, _, irq, softirq, steal] = ticks[..] else { return None };
         stat.processors += 1;
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schedstat_is_what_ran_and_what_waited() {
+    fn schedstat_has_times_run_and_waited() {
         let time = |ran, waited| Some(ThreadTime { ran, waited });
         assert_eq!(schedstat("12 2653171 1\n"), time(12, 2_653_171));
         assert_eq!(schedstat("0 0 0\n"), None);
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_in_steps_is_no_more_than_it_is_for_sure() {
+    fn the_counting_step_is_subtracted_from_coarse_sums() {
         let machine = Machine {
             seconds: 2.0,
             processors: 2,
@@ -296,13 +298,13 @@ mod tests {
         assert_eq!((profile.allowed, profile.quota, profile.used), (2, Some(1.5), Some(0.5)));
         assert!((profile.others.unwrap() - 1.0).abs() < 1e-9);
         assert_eq!((profile.stolen, profile.throttled), (Some(0.0), None));
-        // Two readings that are the same one.
+        // Two identical readings.
         let profile = machine.since(&machine).profile();
         assert_eq!((profile.used, profile.others, profile.quota), (None, None, Some(1.5)));
     }
 
     #[test]
-    fn a_clock_keeps_what_its_thread_did() {
+    fn a_clock_keeps_the_times_of_an_ended_thread() {
         let clock = ThreadClock::default();
         assert_eq!(clock.read(), None);
         std::thread::scope(|scope| {
@@ -311,7 +313,7 @@ mod tests {
                 std::thread::yield_now();
             });
         });
-        // Of a thread that is gone; where the kernel does not tell, of none.
+        // The thread has ended; `None` if the kernel does not report it.
         let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
         assert_eq!(clock.read().is_some(), told.as_deref().and_then(schedstat).is_some());
         assert_eq!(clock.lock().path, None);

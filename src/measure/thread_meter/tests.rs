@@ -1,15 +1,15 @@
-//! What a meter counts, at invented times where it can.
+//! Tests of the thread meter, with simulated times where possible.
 
 use super::*;
 
 #[test]
-fn a_thread_is_absent_before_it_begins_and_after_it_is_over() {
+fn a_thread_is_absent_before_it_begins_and_after_it_ends() {
     let meter = ThreadMeter::new("a".into(), Arc::default(), None, Instant::now());
     let at = |ms: u64| {
         let Absence { starting, finished } = meter.absence(Duration::from_millis(ms));
         (starting / 1_000_000, finished / 1_000_000)
     };
-    assert_eq!(at(70), (0, 0), "it may be no thread");
+    assert_eq!(at(70), (0, 0), "a thread that has not begun has no absence");
     meter.began_at(Duration::from_millis(100));
     assert_eq!([at(70), at(100), at(400)], [(70, 0), (100, 0), (100, 0)]);
     meter.over_at(Duration::from_millis(300));
@@ -17,7 +17,7 @@ fn a_thread_is_absent_before_it_begins_and_after_it_is_over() {
     let [early, late] = [150, 400].map(|ms| meter.absence(Duration::from_millis(ms)));
     let after = late.since(early, 0.25);
     assert_eq!((after.starting, after.finished), (0, 100_000_000));
-    // The first look came before the thread did.
+    // The first snapshot came before the thread began.
     assert_eq!(late.since(Absence::default(), 0.05).starting, 50_000_000);
     let over = meter.on_this_thread();
     assert_eq!(meter.absence(Duration::from_secs(5)).finished, 0);
@@ -26,7 +26,7 @@ fn a_thread_is_absent_before_it_begins_and_after_it_is_over() {
 }
 
 #[test]
-fn processor_time_is_taken_of_every_long_sample_and_of_few_short_ones() {
+fn cpu_time_is_read_for_every_long_sample_and_for_few_short_ones() {
     let meter = ThreadMeter::new("a".into(), Arc::default(), None, Instant::now());
     meter.sample_took(Duration::from_millis(1));
     assert!((0..32).all(|_| meter.clock().is_some()));
@@ -34,7 +34,7 @@ fn processor_time_is_taken_of_every_long_sample_and_of_few_short_ones() {
     assert_eq!((0..160).filter(|_| meter.clock().is_some()).count(), 10);
 }
 
-/// Samples that take so many nanoseconds by turns; gives how many were timed.
+/// Runs samples of these two durations in turn, in nanoseconds; returns how many were timed.
 fn tiny(meter: &ThreadMeter, samples: u64, took: [u64; 2]) -> u64 {
     let mut timed = 0;
     for number in 0..samples {
@@ -48,7 +48,7 @@ fn tiny(meter: &ThreadMeter, samples: u64, took: [u64; 2]) -> u64 {
 }
 
 #[test]
-fn of_tiny_samples_few_are_timed_for_all_and_every_one_is_counted() {
+fn few_tiny_samples_are_timed_and_all_are_counted() {
     let meter = ThreadMeter::new("a".into(), Arc::default(), None, Instant::now());
     assert_eq!(tiny(&meter, FIRST, [10; 2]), FIRST);
     let before = meter.counts()[Stage::Read as usize].clone();
@@ -63,7 +63,7 @@ fn of_tiny_samples_few_are_timed_for_all_and_every_one_is_counted() {
 }
 
 #[test]
-fn long_samples_are_all_timed_and_those_that_follow_one_for_a_while() {
+fn all_long_samples_are_timed_and_some_after_each() {
     let meter = ThreadMeter::new("a".into(), Arc::default(), None, Instant::now());
     tiny(&meter, 20 * FIRST, [10; 2]);
     let skips = |meter: &ThreadMeter| {
@@ -82,9 +82,9 @@ fn long_samples_are_all_timed_and_those_that_follow_one_for_a_while() {
     assert!(skips(&meter));
 }
 
-/// A thread that sleeps has time and no processor's time; one that works has both.
+/// Sleep counts as elapsed time and not as CPU time; work counts as both.
 #[test]
-fn processor_time_is_that_of_work() {
+fn cpu_time_counts_work_and_not_sleep() {
     let meter = ThreadMeter::new("a".into(), Arc::default(), None, Instant::now());
     meter.sample_took(Duration::from_secs(1));
     let mut clock = meter.clock().unwrap();

@@ -1,61 +1,61 @@
-//! What is measured of a loop whose samples are fetched ahead.
+//! Measurements of a loop whose samples are prefetched.
 
 use crate::measure::{Counts, Histogram};
 
 use super::{MAX_RELATIVE_ERROR, NEGLIGIBLE_WAIT_SHARE};
 
-/// Batches of a measurement.
+/// Batches per measurement.
 const BATCHES: u64 = 5;
-/// Batches of a measurement where nothing presses.
+/// Batches per measurement if there is no hurry.
 const CALM_BATCHES: u64 = 4 * BATCHES;
-/// Seconds that a measurement has at least.
+/// Minimum seconds per measurement.
 const SECONDS: f64 = 0.05;
-/// Samples that a measurement has at least.
+/// Minimum samples per measurement.
 const SAMPLES: u64 = 32;
-/// Where late samples cost so much, a long measurement is not waited for.
+/// Share of time lost to late samples from which a long measurement is cut short.
 const PRESSING: f64 = 0.1;
-/// Another rate by so much is another loop, where rates do not vary by more.
+/// Relative change of the rate that counts as a changed loop, if rates do not vary by more.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
 
-/// A measurement that is under way.
+/// A running measurement.
 #[derive(Debug)]
 pub struct Seen {
-    /// When it began, and when the last batch was taken.
+    /// When it began, and when the last batch was received.
     began: f64,
     last: f64,
     batches: u64,
     samples: u64,
-    /// The longest time between two batches, and the sum of the squares of these times.
+    /// Longest time between two batches, and the sum of the squares of these times.
     longest: f64,
     squares: f64,
-    /// Seconds in which the consumer, and workers, waited.
+    /// Seconds that the consumer and the workers waited.
     consumer_waited: f64,
     worker_waited: f64,
     requests: Histogram,
 }
 
-/// What was measured.
+/// Result of a measurement.
 pub struct Measured {
-    /// Samples a second.
+    /// Samples per second.
     pub rate: f64,
-    /// Its standard error, by it.
+    /// Relative standard error of the rate.
     pub error: f64,
-    /// The share of their time that late samples cost workers and consumer both.
+    /// Share of time that late samples cost both workers and consumer.
     pub lost: f64,
 }
 
-/// The loop as it was when a window was taken although late samples cost something.
+/// The loop when a window was chosen although late samples have a cost.
 #[derive(Debug)]
 pub struct Watch {
     rate: f64,
     error: f64,
     pub measurements: u32,
-    /// Measurements, one after another, with another rate.
+    /// Consecutive measurements with a different rate.
     others: u32,
 }
 
 impl Seen {
-    /// Begins at this time.
+    /// Begins a measurement at `now`.
     pub fn new(now: f64) -> Self {
         let (batches, samples, requests) = (0, 0, Histogram::default());
         let (longest, squares, consumer_waited, worker_waited) = (0.0, 0.0, 0.0, 0.0);
@@ -73,7 +73,7 @@ impl Seen {
         }
     }
 
-    /// A worker has a sample.
+    /// Records that a worker has read a sample.
     pub fn read(&mut self, request: Option<f64>, waited: f64) {
         self.worker_waited += waited;
         if let Some(seconds) = request {
@@ -81,7 +81,7 @@ impl Seen {
         }
     }
 
-    /// The consumer has a batch.
+    /// Records that the consumer received a batch.
     pub fn batch(&mut self, samples: u64, now: f64, waited: f64) {
         let passed = now - self.last;
         self.last = now;
@@ -92,13 +92,13 @@ impl Seen {
         self.consumer_waited += waited;
     }
 
-    /// How long requests took.
+    /// Durations of requests.
     pub fn requests(&self) -> Counts {
         self.requests.counts()
     }
 
-    /// What was measured, where that is enough: more is where the window is to stay (`settled`), and where it is known that
-    /// late samples cost something then.
+    /// The result, if there is enough data. More is required while the window is final (`settled`), unless late samples
+    /// cost much and that is news: `known` says that their cost is known.
     pub fn measured(&self, workers: usize, settled: bool, known: bool) -> Option<Measured> {
         let seconds = self.last - self.began;
         if self.batches < BATCHES || seconds < SECONDS || self.samples < SAMPLES {
@@ -117,7 +117,7 @@ impl Seen {
         Some(Measured { rate: self.samples as f64 / seconds, error, lost })
     }
 
-    /// Whether the consumer did something else for most of the time.
+    /// Whether the consumer paused for most of the time.
     pub fn is_of_a_pause(&self) -> bool {
         2.0 * self.longest > self.last - self.began
     }
@@ -129,7 +129,7 @@ impl Watch {
         Self { rate, error, measurements: 0, others: 0 }
     }
 
-    /// Whether the loop is another one.
+    /// Whether the loop has changed.
     pub fn is_over(&mut self, measured: &Measured) -> bool {
         self.measurements += 1;
         let chance = 4.0 * self.error.hypot(measured.error);

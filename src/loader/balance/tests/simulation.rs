@@ -1,5 +1,5 @@
-//! Engines of given speeds, in virtual time, with what is around them: images of many sizes, few pages, and
-//! completions that are seen late.
+//! Simulated engines of given speeds in virtual time, with a simulated loader around them: images of many sizes, few
+//! pages, and completions that are observed late.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use super::super::{Balancer, ImageWork, RouteQueue, Ticket};
 
 pub const ROUTES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
-/// An engine of known speed: so many seconds an image, a byte and a pixel, in each of its places.
+/// An engine of known speed: seconds per image, per byte and per pixel, in each of its places.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     pub places: usize,
     pub image: f64,
     pub byte: f64,
     pub pixel: f64,
-    /// Images that are taken and end together in one call, and what a call costs besides. 1 where each is alone.
+    /// Images that one call decodes together, and the fixed seconds per call. 1 if each is decoded alone.
     pub group: usize,
     pub call: f64,
     pub capacity: usize,
-    /// From the given second on, all of it takes so many times as long.
+    /// A time in seconds, and the factor on all durations from then on.
     pub later: (f64, f64),
 }
 
@@ -55,7 +55,7 @@ impl Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     pub work: ImageWork,
-    /// How many times longer than others of its size it takes.
+    /// Factor on its duration, compared with others of its size.
     pub trouble: f64,
 }
 
@@ -73,7 +73,7 @@ pub fn images(count: usize, seed: u64) -> Vec<Image> {
     (0..count).map(image).collect()
 }
 
-/// Who says where the next image goes.
+/// A policy that chooses the queue of the next image.
 pub trait Choice {
     fn choose(&mut self, free: &[bool], image: &Image, now: f64)
     -> Option<(usize, Option<Ticket>)>;
@@ -122,7 +122,7 @@ impl Choice for Balanced {
     }
 }
 
-/// Shares that are fixed beforehand: each image goes to the queue that is most behind its share.
+/// Fixed shares: each image goes to the queue that is furthest behind its share.
 struct Fixed {
     shares: Vec<f64>,
     given: Vec<f64>,
@@ -141,14 +141,14 @@ impl Choice for Fixed {
     }
 }
 
-/// How the loader around the engines behaves.
+/// Behaviour of the loader around the engines.
 #[derive(Clone, Copy)]
 pub struct Surroundings {
-    /// Images that may be in flight.
+    /// Most images in flight.
     pub pages: usize,
-    /// Seconds from one image's being read to the next one's.
+    /// Seconds between reading two images.
     pub read: f64,
-    /// Seconds between two looks at what is over.
+    /// Seconds between two observations of completions.
     pub look: f64,
 }
 
@@ -156,25 +156,24 @@ pub const USUAL: Surroundings = Surroundings { pages: 128, read: 15e-6, look: 40
 
 #[derive(Default)]
 pub struct Outcome {
-    /// Images a second, until all but the last 200 were over: the rest is over when its slowest is.
+    /// Images per second until all but the last 200 were finished; the last ones depend on the slowest.
     pub rate: f64,
-    /// RouteQueue of each image.
+    /// Queue of each image.
     pub queues: Vec<usize>,
-    /// Seconds from the choice until it was over, of each image.
+    /// Seconds from the choice until completion, of each image.
     pub latencies: Vec<f64>,
-    /// Share of the time in which an engine had a free place while another had more images waiting than it works on at
-    /// once twice over.
+    /// Share of the time in which an engine had a free place while another had more than two rounds of images waiting.
     pub idle: f64,
 }
 
-/// An image on its way.
+/// An image in flight.
 struct Running {
     image: usize,
     begun: f64,
     ticket: Option<Ticket>,
 }
 
-/// An engine at work, in its own time: what is over is seen by nobody until somebody looks.
+/// A running engine in its own time; completions are visible only when they are observed.
 struct Working<'a> {
     engine: Engine,
     images: &'a [Image],
@@ -182,7 +181,7 @@ struct Working<'a> {
     /// End and images of each call.
     calls: Vec<(f64, Vec<Running>)>,
     over: Vec<(f64, Running)>,
-    /// Images that nobody has seen to be over.
+    /// Completed images that are not observed yet.
     taken: usize,
 }
 
@@ -192,7 +191,7 @@ impl<'a> Working<'a> {
         Self { engine, images, waiting, calls, over, taken: 0 }
     }
 
-    /// Ends and begins calls in the order of their times, up to now.
+    /// Ends and begins calls in chronological order, up to now.
     fn run(&mut self, now: f64) {
         self.begin(0.0);
         loop {
@@ -270,7 +269,7 @@ pub fn simulate(
     outcome
 }
 
-/// The rate of the best fixed share, and the share.
+/// The throughput of the best fixed shares, and the shares.
 pub fn best_fixed(engines: &[Engine], images: &[Image], around: Surroundings) -> (f64, Vec<f64>) {
     let rate = |shares: &[f64]| {
         let mut fixed = Fixed { shares: shares.to_vec(), given: vec![0.0; shares.len()] };

@@ -1,4 +1,4 @@
-//! The route `cpu`: decoding and the first operators by the worker, and an upload of what they give.
+//! The route `cpu`: the worker decodes and runs the first operators, and uploads the result.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::plan::{Route, SamplePlan};
 
 use super::Entry;
 
-/// The workers' own decoders, by so many workers at one time.
+/// The workers' own decoders, used by at most `threads` workers at a time.
 struct Cpu {
     threads: usize,
 }
@@ -68,7 +68,7 @@ impl DeviceDecoder for Cpu {
     }
 }
 
-/// What operator number `first` reads, in the image that those before it leave.
+/// The window that operator `first` reads, in the image that the operators before it produce.
 fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
     sample.steps.get(first).map_or(sample.window, |step| step.input)
 }

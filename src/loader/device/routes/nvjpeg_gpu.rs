@@ -1,4 +1,4 @@
-//! nvJPEG's kernels, entropy decoding included.
+//! nvJPEG with entropy decoding on the GPU.
 
 use crate::gpu::nvjpeg::Backend;
 

@@ -1,4 +1,4 @@
-//! nvJPEG's hardware route: many images in one call of the GPU's JPEG engines.
+//! nvJPEG's hardware route: many images per call of the GPU's JPEG engines.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use crate::plan::SamplePlan;
 use super::nvjpeg_page::{open_backend, pixels};
 use super::{Entry, has_backend};
 
-/// What workers have of the engines.
+/// The workers' side of the engines.
 struct NvjpegHardware {
     queue: RouteQueue,
     jpeg: Arc<Jpeg>,
 }
 
-/// The engines' decoders, which take turns: one group is decoded while the next one is gathered. Before an image goes to the
-/// engines the host has seen that the kernel has read the page's last pixels.
+/// The engines' decoders, used in turn: one group is decoded while the next is gathered. Before an image goes to the
+/// engines, the host has observed that the kernel has read the page's previous pixels.
 struct Engines(Vec<BatchDecoder>);
 
 pub(super) const ENTRY: Entry =
     Entry { offered: |device| has_backend(device, Backend::Hardware), open };
 
-/// Opens the engines with the plan's decoders.
+/// Opens the engines with the plan's number of decoders.
 fn open(opening: &Opening<'_>) -> Result<Opened> {
     let (planned, group) = (opening.route, opening.on_device.hardware_group);
     let jpeg = open_backend(opening, Backend::Hardware)?;
@@ -82,7 +82,7 @@ impl DeviceDecoder for NvjpegHardware {
 
 impl GroupDecoder for Engines {
     fn wait(&mut self) -> Result<()> {
-        // The one that was used longest ago.
+        // The decoder that was used longest ago.
         self.0.rotate_left(1);
         self.0.first().map_or(Ok(()), |decoder| decoder.done().synchronize())
     }

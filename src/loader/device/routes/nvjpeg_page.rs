@@ -14,7 +14,7 @@ use crate::loader::policy::ProduceError;
 use crate::measure::Stage;
 use crate::plan::{Route, SamplePlan, rows};
 
-/// One of nvJPEG's backends with its decode states, of which each image takes one until the device is done with it.
+/// One of nvJPEG's backends with its decode states; each image uses one until the device has finished it.
 struct NvjpegPage {
     route: Route,
     parallel: usize,
@@ -23,7 +23,7 @@ struct NvjpegPage {
     decoders: ObjectPool<PageDecoder>,
 }
 
-/// Opens a backend with the plan's decode states.
+/// Opens a backend with the plan's number of decode states.
 pub(super) fn open(opening: &Opening<'_>, backend: Backend) -> Result<Opened> {
     let planned = opening.route;
     let jpeg = open_backend(opening, backend)?;
@@ -45,14 +45,14 @@ pub(super) fn open(opening: &Opening<'_>, backend: Backend) -> Result<Opened> {
     Ok(Opened { decoder: Box::new(decoder), group: None })
 }
 
-/// nvJPEG on one of its backends, with its own row of the pools.
+/// Opens nvJPEG with a backend and its own row of the pools.
 pub(super) fn open_backend(opening: &Opening<'_>, backend: Backend) -> Result<Arc<Jpeg>> {
     let (device, pinned) = (opening.device_pool.clone(), opening.pinned_pool.clone());
     let row = rows::nvjpeg(opening.route.route).into();
     Jpeg::open(opening.device, backend, &nvjpeg::Memory { device, pinned, row })
 }
 
-/// What nvJPEG leaves in a page.
+/// Description of the pixels that nvJPEG writes into a page.
 pub(super) fn pixels(window: Window, sample: &SamplePlan) -> Pixels {
     let SamplePlan { stored, orientation, .. } = *sample;
     Pixels { window: window.decoded, stored, orientation, first: 0 }
@@ -96,7 +96,7 @@ impl DeviceDecoder for NvjpegPage {
                 worker.router.track([submitted], stream)?;
                 Ok(Submission::Running(pixels(window, sample)))
             }
-            Err(fault) => Ok(Submission::Refused(fault.refusal()?)),
+            Err(error) => Ok(Submission::Refused(error.refusal()?)),
         }
     }
 

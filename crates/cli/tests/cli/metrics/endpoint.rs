@@ -43,7 +43,7 @@ fn the_endpoint_answers_get_metrics_and_rejects_everything_else() {
         );
     }
     let error = loader.serve_metrics(LOCAL).unwrap_err().to_string();
-    assert!(error.contains(&format!("metrics: are served at {address} already")), "{error}");
+    assert!(error.contains(&format!("metrics: are already served at {address}")), "{error}");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn the_endpoint_is_for_loopback_only() {
     let taken = builder().build().unwrap();
     let address = taken.serve_metrics(LOCAL).unwrap();
     let error = loader.serve_metrics(address).unwrap_err().to_string();
-    assert!(error.contains("take another port"), "{error}");
+    assert!(error.contains("choose another port"), "{error}");
 }
 
 /// Clients that send slowly, send nothing, send without end or read nothing must not block other clients or the loader's end.
