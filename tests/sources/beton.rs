@@ -227,10 +227,10 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
     }
     assert_eq!(labels(open_with(root.path(), None, Some("")).unwrap()), [-1; 5]);
 
-    let beyond = "is beyond the numbers that labels may be";
+    let beyond = "is out of range";
     for (value, why) in [
         (0.5, "0.5 in the field \"label\" (FloatField), which has a fraction"),
-        (f64::NAN, "NaN in the field \"label\" (FloatField), which is no number"),
+        (f64::NAN, "NaN in the field \"label\" (FloatField), which is not a number"),
         (f64::INFINITY, &format!("inf in the field \"label\" (FloatField), which {beyond}")),
         (1e300, &format!("1e300 in the field \"label\" (FloatField), which {beyond}")),
     ] {

@@ -117,14 +117,14 @@ fn what_is_wrong_is_told_with_its_key() {
         ),
         (
             "[source]\ndirectory = \"animals\"\nfilter = {}",
-            "source.filter: says nothing; write labels, classes or location",
+            "source.filter: is empty; write labels, classes or location",
         ),
         (
             "[source]\ndirectory = \"animals\"\nfilter = { classes = [\"cat\", \"cow\"] }",
-            "source.filter.classes[1]: is cow, which is none of the 2 classes of the source",
+            "source.filter.classes[1]: is cow, which is not among the 2 classes",
         ),
         ("[source]\nmixture = 3", "source.mixture: must be a list: [[source.mixture]], is integer"),
-        ("[source]\nmixture = []", "source.mixture: has no sources; name at least one"),
+        ("[source]\nmixture = []", "source.mixture: is empty; list at least one source"),
         (
             "[source]\nmixture = [{ directory = \"animals\", weight = 0 }]",
             "source.mixture[0].weight: must be above 0 and at most 1e9, is 0",
@@ -135,7 +135,7 @@ fn what_is_wrong_is_told_with_its_key() {
         ),
         (
             "[source]\nconcat = [{ directory = \"animals\" }, { directory = \"more\", skip = 3 }]",
-            "source.concat[1].skip: is 3, the source has 3 samples: none is left",
+            "source.concat[1].skip: is 3, but the source has 3 samples: none is left",
         ),
         (
             "[source]\nconcat = [{ directory = \"animals\", weight = 1 }]",
