@@ -142,12 +142,12 @@ fn fields_are_chosen_by_type_where_there_is_one_and_by_name_where_there_are_seve
     assert!(several.ends_with("\"epoch\" (IntField); name one as source.label"), "{several}");
     let absent = words(Some("label"), None);
     assert!(
-        absent.contains("no RGBImageField of the name \"label\" (source.image), there are"),
+        absent.contains("no RGBImageField named \"label\" (source.image); the file has"),
         "{absent}"
     );
     assert!(absent.contains("\"a name longer th\" (FloatField)"), "{absent}");
     let absent = words(Some("image"), Some("id"));
-    assert!(absent.contains("no IntField and no FloatField of the name \"id\""), "{absent}");
+    assert!(absent.contains("no IntField and no FloatField named \"id\""), "{absent}");
     for (label, expected) in
         [("label", [7, 0, -3, 1 << 40]), ("epoch", [100, 101, 102, 103]), ("", [-1; 4])]
     {
@@ -187,7 +187,7 @@ fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_an_image_is_re
     assert_eq!(open(root.path()).unwrap().label(0), -1);
     let words = refused(&with(&whole, 24, &[3]));
     assert!(
-        words.starts_with("byte 24: there is no RGBImageField, there are \"image\" (BytesField)"),
+        words.starts_with("byte 24: there is no RGBImageField; the file has \"image\" (BytesField)"),
         "{words}"
     );
     for kind in [7, 100, 255] {
@@ -262,7 +262,7 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     let pointer = TABLE + 5;
     let changed = |at: usize, number: u64| refused(&with(&whole, at, &number.to_le_bytes()));
     let cases = [
-        (refused(&with(&whole, 0, &[3, 0])), "byte 0: version 3 of the format, read is 2".into()),
+        (refused(&with(&whole, 0, &[3, 0])), "byte 0: version 3 of the format, supported is 2".into()),
         (refused(&with(&whole, 4, &[0; 4])), "byte 4: pages of 0 bytes, which is no power".into()),
         (refused(&with(&whole, 4, &[1, 2, 0, 0])), "byte 4: pages of 513 bytes".into()),
         // Absurd counts.
@@ -276,7 +276,7 @@ fn a_hostile_number_is_an_error_with_its_byte() {
         (refused(&with(&whole, 2, &[0xff; 2])), "byte 4188: the field \"".into()),
         (
             refused(&with(&whole, 2, &[0; 2])),
-            "byte 24: there is no RGBImageField, there are no fields".into(),
+            "byte 24: there is no RGBImageField; the file has no fields".into(),
         ),
         // The allocation table.
         (

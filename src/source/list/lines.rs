@@ -1,4 +1,4 @@
-//! JSON lines.
+//! Lists in JSON lines.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ pub fn read(
     samples: &mut Samples,
 ) -> Result<(), LineError> {
     let names = settings.images();
-    // What the first line has, all lines must have.
+    // All lines must have the same keys as the first.
     let mut labelled = None;
     let mut line = 0;
     while let Some(lines) = blocks.lines() {
@@ -56,7 +56,7 @@ fn written<'a>(name: &str, value: Option<&'a Value>, labelled: bool) -> Result<W
     match value {
         None if !labelled => Ok(Written::None),
         None => Err(format!("has no {name:?}")),
-        Some(_) if !labelled => Err(format!("has {name:?}, and the lines before have none")),
+        Some(_) if !labelled => Err(format!("has {name:?}, but earlier lines have none")),
         Some(Value::String(text)) if text.is_empty() => Err("the label is empty".into()),
         Some(Value::String(text)) => Ok(Written::Text(text)),
         Some(Value::Number(number)) => match label::of_json(number) {
