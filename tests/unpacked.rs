@@ -468,7 +468,7 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
     );
     let cut = golden("train-000000.tar")[..5000].to_vec();
     let words = refused(&gzip(&cut));
-    assert!(words.contains("the file ends at 5000: it is cut or damaged"), "{words}");
+    assert!(words.contains("the file ends at 5000: it is truncated or damaged"), "{words}");
 }
 
 /// The table is there, and the file is damaged afterwards with its length and time unchanged.

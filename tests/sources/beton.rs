@@ -266,8 +266,8 @@ fn a_hostile_number_is_an_error_with_its_byte() {
         (refused(&with(&whole, 4, &[0; 4])), "byte 4: pages of 0 bytes, which is no power".into()),
         (refused(&with(&whole, 4, &[1, 2, 0, 0])), "byte 4: pages of 513 bytes".into()),
         // Absurd counts.
-        (changed(8, 1 << 40), format!("byte {TABLE}: 26388279066624 bytes should be here")),
-        (changed(8, u64::MAX), format!("byte {TABLE}: 18446744073709551615 bytes should be here")),
+        (changed(8, 1 << 40), format!("byte {TABLE}: expected 26388279066624 bytes")),
+        (changed(8, u64::MAX), format!("byte {TABLE}: expected 18446744073709551615 bytes")),
         (
             changed(8, 4),
             format!("byte {}: the allocation table names sample 4 of 4", table + 4 * 24),

@@ -242,7 +242,7 @@ fn a_column_that_is_not_there_or_does_not_fit_is_refused_with_the_columns() {
     let problem = "has no column \"image\"; choose another one: pixels, kind";
     assert_eq!(words, format!("source.image: {} {problem}", file("texts").display()));
     let words = refused(file("snappy"), &settings("image", "class"));
-    let problem = "name another one or none (\"\"), there are image.bytes, image.path, label";
+    let problem = "choose another one or none (\"\"): image.bytes, image.path, label";
     assert!(words.starts_with("source.label: ") && words.ends_with(problem), "{words}");
     let words = refused(file("snappy"), &settings("label", ""));
     assert!(words.contains("\"label\" in") && words.contains("is no column of bytes"), "{words}");

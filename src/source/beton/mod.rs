@@ -188,7 +188,7 @@ impl Samples {
         if allocations < end || whole.is_none_or(|bytes| !bytes.is_multiple_of(ALLOCATION_BYTES)) {
             let problem = format!(
                 "the allocation table should begin at byte {allocations}, behind byte {end}, and have \
-                 {ALLOCATION_BYTES} bytes an entry; the file ends at {}: it is cut or damaged, or its writer was \
+                 {ALLOCATION_BYTES} bytes per entry, but the file ends at {}: it is truncated or damaged, or its writer was \
                  stopped; write it again",
                 window.file_len()
             );
