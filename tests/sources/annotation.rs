@@ -362,7 +362,7 @@ fn an_image_that_is_not_what_was_annotated_cannot_be_used() {
     says(words(Frame::Upright, Some(stored), true), "write source.coordinates = \"stored\"");
     says(
         words(Frame::Stored, Some(Size::new(32, 24)), true),
-        "for an image of 32x24, and it is 64x48",
+        "for 32x24, but it is 64x48",
     );
     says(words(Frame::Upright, upright, false), "set decode.orientation to true");
 

@@ -101,7 +101,7 @@ fn a_pipeline_file_mixes_sources_and_is_written_again() {
 fn what_is_wrong_is_told_with_its_key() {
     let root = folders();
     for (text, words) in [
-        ("[source]\ntake = 3", "source: says nothing; write directory"),
+        ("[source]\ntake = 3", "source: is empty; write directory"),
         (
             "[source]\ndirectory = \"animals\"\ntake = -1",
             "source.take: must be an integer from 0 up",
@@ -139,7 +139,7 @@ fn what_is_wrong_is_told_with_its_key() {
         ),
         (
             "[source]\nconcat = [{ directory = \"animals\", weight = 1 }]",
-            "source.concat[0].weight: only the sources of a mixture have one; leave it out",
+            "source.concat[0].weight: only the sources of a mixture have a weight; remove it",
         ),
         (
             "[source]\nsample = 3\nmixture = [{ directory = \"animals\" }]",
@@ -147,7 +147,7 @@ fn what_is_wrong_is_told_with_its_key() {
         ),
         (
             "[source]\ndirectory = \"a\"\nconcat = [{ directory = \"animals\" }]",
-            "source: has both directory and concat; leave one of them out",
+            "source: has both directory and concat; remove one of them",
         ),
         (
             "[source]\nmixture = [{ concat = [{ direktory = \"animals\" }] }]",
