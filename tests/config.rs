@@ -254,7 +254,7 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         (
             "[limits]\nmax_file_bytes = \"1 mile\"",
-            "limits.max_file_bytes: is 1 mile, and mile is no unit of bytes; choose one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
+            "limits.max_file_bytes: is 1 mile, but mile is not a unit of bytes; choose one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
         ),
         (
             "[limits]\nmax_file_bytes = \"-5 GiB\"",
@@ -282,7 +282,7 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         (
             "[limits]\ndevice_memory = \"1 mile\"",
-            "limits.device_memory: is 1 mile, and mile is no unit of bytes; choose one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
+            "limits.device_memory: is 1 mile, but mile is not a unit of bytes; choose one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
         ),
         (
             "[decode]\nroutes = [\"cpu\", \"nvjpeg-hardwre\"]",

@@ -187,13 +187,16 @@ fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_an_image_is_re
     assert_eq!(open(root.path()).unwrap().label(0), -1);
     let words = refused(&with(&whole, 24, &[3]));
     assert!(
-        words.starts_with("byte 24: there is no RGBImageField; the file has \"image\" (BytesField)"),
+        words
+            .starts_with("byte 24: there is no RGBImageField; the file has \"image\" (BytesField)"),
         "{words}"
     );
     for kind in [7, 100, 255] {
         let words = refused(&with(&whole, 24 + FIELD, &[kind]));
         assert!(
-            words.starts_with(&format!("byte 1065: the field \"label\" has type {kind}, of which")),
+            words.starts_with(&format!(
+                "byte 1065: the field \"label\" has type {kind}, whose size is unknown"
+            )),
             "{words}"
         );
     }
@@ -262,7 +265,10 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     let pointer = TABLE + 5;
     let changed = |at: usize, number: u64| refused(&with(&whole, at, &number.to_le_bytes()));
     let cases = [
-        (refused(&with(&whole, 0, &[3, 0])), "byte 0: version 3 of the format, supported is 2".into()),
+        (
+            refused(&with(&whole, 0, &[3, 0])),
+            "byte 0: version 3 of the format, supported is 2".into(),
+        ),
         (refused(&with(&whole, 4, &[0; 4])), "byte 4: pages of 0 bytes, which is no power".into()),
         (refused(&with(&whole, 4, &[1, 2, 0, 0])), "byte 4: pages of 513 bytes".into()),
         // Absurd counts.

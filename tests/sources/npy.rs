@@ -281,7 +281,10 @@ fn headers_that_python_reads_alike_are_read_and_others_are_errors_with_the_byte(
 fn absurd_shapes_are_errors_and_take_no_memory() {
     for (shape, words) in [
         ("(3, 1, 5)", "expected 15 bytes, but the file ends at 83"),
-        ("(1, 1, 5)", "byte 78: 5 bytes after an array of shape (1, 1, 5): only one array per file"),
+        (
+            "(1, 1, 5)",
+            "byte 78: 5 bytes after an array of shape (1, 1, 5): only one array per file",
+        ),
         ("(18446744073709551615, 3, 5, 3)", "expected 18446744073709551615 bytes"),
         ("(4294967296, 4294967296, 5, 3)", "expected 18446744073709551615 bytes"),
         ("(18446744073709551615, 1, 1, 1)", "expected 18446744073709551615 bytes"),
@@ -295,10 +298,14 @@ fn absurd_shapes_are_errors_and_take_no_memory() {
     }
     let mut long = golden("rgb-2.npy");
     long[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(refused(&long).starts_with("byte 8: a header of 4294967295 bytes; the maximum is 65536"));
+    assert!(
+        refused(&long).starts_with("byte 8: a header of 4294967295 bytes; the maximum is 65536")
+    );
     let mut newer = golden("rgb-2.npy");
     newer[6] = 4;
-    assert!(refused(&newer).starts_with("byte 6: version 4.0 of .npy; supported are 1.0, 2.0 and 3.0"));
+    assert!(
+        refused(&newer).starts_with("byte 6: version 4.0 of .npy; supported are 1.0, 2.0 and 3.0")
+    );
 }
 
 /// One read where the planes fit into the buffer, and three for each piece of them where they do not.

@@ -172,7 +172,8 @@ fn what_is_no_record_is_an_error_with_its_byte() {
     }
     for sort in [2, 3] {
         assert!(
-            after(&part(sort, &[0; 24])).contains("byte 36: the parts of a record are out of order")
+            after(&part(sort, &[0; 24]))
+                .contains("byte 36: the parts of a record are out of order")
         );
     }
     let unfinished = [part(1, &[0; 24]), good.clone()].concat();

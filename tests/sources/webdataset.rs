@@ -371,7 +371,10 @@ fn what_is_wrong_with_a_sample_is_an_error_with_the_byte_and_the_way_out() {
 #[test]
 fn what_is_no_archive_is_refused_with_the_way_out() {
     let words = refused(b"BZh and so on");
-    assert!(words.contains("a.tar, byte 0: the compression of the archive is unsupported"), "{words}");
+    assert!(
+        words.contains("a.tar, byte 0: the compression of the archive is unsupported"),
+        "{words}"
+    );
     assert!(words.ends_with("unpack it (bunzip2)"), "{words}");
     let words = refused(&[b'x'; 600]);
     assert!(words.ends_with("the file is no tar archive, or is damaged"), "{words}");

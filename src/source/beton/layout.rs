@@ -109,7 +109,7 @@ impl Field {
             let name = String::from_utf8_lossy(&name[..len]).into_owned();
             let kind = Kind::of(type_id).ok_or_else(|| {
                 let problem = format!(
-                    "the field {name:?} has type {type_id}of unknown size; write the file \
+                    "the field {name:?} has type {type_id}, whose size is unknown; write the file \
                      with FFCV's own fields (type 255 is a class of your own)"
                 );
                 FileError::new(place, problem)

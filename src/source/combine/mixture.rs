@@ -141,9 +141,8 @@ impl Period {
                 waiting.pop();
                 ready.push(Reverse((end(part, drawn[part]), at, part)));
             }
-            let Reverse((.., part)) = ready.pop().expect(
-                "some window is open, because the shares add up to one",
-            );
+            let Reverse((.., part)) =
+                ready.pop().expect("some window is open, because the shares add up to one");
             parts.push(part as u16);
             ranks.push(drawn[part]);
             drawn[part] += 1;

@@ -142,9 +142,7 @@ fn classes_are_shared_joined_by_name_or_refused() {
     let refused = Concat::new(vec![numbered("a", 0, 1), classed(0, 1, &["a"])]);
     let text = refusal(refused);
     assert!(
-        text.starts_with(
-            "source.concat: source 1 has class names and source 0 has none"
-        ),
+        text.starts_with("source.concat: source 1 has class names and source 0 has none"),
         "{text}"
     );
 }
@@ -166,7 +164,10 @@ fn a_subset_is_a_list_a_range_the_first_or_all_but_the_first() {
             "source.subset: is samples 8 to 11, but the source has 10",
         ),
         (Subset::take(source(), 0), "source.take: must be at least 1, is 0"),
-        (Subset::skip(source(), 10), "source.skip: is 10, but the source has 10 samples: none is left"),
+        (
+            Subset::skip(source(), 10),
+            "source.skip: is 10, but the source has 10 samples: none is left",
+        ),
     ] {
         assert_eq!(refusal(refused), words);
     }

@@ -171,18 +171,12 @@ fn pages_that_two_values_share_are_an_error() {
         pages.file(root)
     };
     assert_eq!(open(&build(5, 5000), &settings).unwrap().1.len(), 2);
-    assert!(
-        refused(&build(4, 5000), &settings)
-            .contains("page 4 has two uses")
-    );
+    assert!(refused(&build(4, 5000), &settings).contains("page 4 has two uses"));
     assert!(refused(&build(3, 10), &settings).contains("page 3 has two uses"));
     // A value over the page of its own key: the page says that it is a value's, to the walk it is one of keys.
     let mut pages = Pages::new(4096, 16);
     let node = pages.node(b"a", 5000, 1, &2u64.to_le_bytes());
     pages.page(4, &[]);
     let root = pages.leaf(&[node]);
-    assert!(
-        refused(&pages.file(root), &settings)
-            .contains("page 3 has two uses")
-    );
+    assert!(refused(&pages.file(root), &settings).contains("page 3 has two uses"));
 }

@@ -251,7 +251,9 @@ fn large_datums_of_pixels_are_turned_in_pieces() {
     assert!(words.contains(expected), "{words}");
     let words = refused(&environment(&datum(2)), &LmdbSettings::default());
     assert!(
-        words.contains("has 2 planes of 301x177 pixels, supported are 1 or 3 of at most 32767x32767"),
+        words.contains(
+            "has 2 planes of 301x177 pixels, supported are 1 or 3 of at most 32767x32767"
+        ),
         "{words}"
     );
 }
@@ -336,7 +338,10 @@ fn what_is_not_read_is_refused_with_the_way_out() {
             &[(12, &magic.to_le_bytes()), (16, &[1, 0, 0, 0])],
             "byte 0: the environment is from a 32-bit program",
         ),
-        (&[(20, &[2])], "byte 0: version 2 of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0)"),
+        (
+            &[(20, &[2])],
+            "byte 0: version 2 of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0)",
+        ),
         (&[(16, &[0])], "byte 0: the file is no LMDB environment, or is damaged"),
         (&[(16 + 29, &[0x20])], "byte 0: the environment is encrypted; "),
         (&[(16 + 24, &[1])], "byte 0: a page size of 4097 bytes"),
