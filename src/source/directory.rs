@@ -9,10 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed, Source, WhyLeftOut,
+    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page,
+    RemoteReads, Sealed, Source, WhyLeftOut,
 };
 use super::{file, left_out, settings};
-use crate::error::{Error, DataError, Redacted, Result};
+use crate::error::{DataError, Error, Redacted, Result};
 use crate::storage::{self, Stamp, Storage};
 
 pub use classes::DirectorySettings;

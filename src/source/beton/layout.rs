@@ -1,6 +1,6 @@
 //! Header and fields of a `.beton` file.
 
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
 /// Size of the header: version, fields, page size, samples, pointer to the allocation table.
 pub const HEAD_BYTES: u64 = 24;

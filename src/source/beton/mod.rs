@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{Entry, Format, Records, Window, FileError};
+use super::records::{Entry, FileError, Format, Records, Window};
 use super::{LeftOuts, label};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -215,7 +215,10 @@ impl Samples {
         let label = label.map_or(Ok(-1), |field| {
             let stored = layout::bytes(bytes, field.start);
             label_of(field, stored).map_err(|problem| {
-                FileError::new(place + field.start, format!("sample {number} has the label {problem}"))
+                FileError::new(
+                    place + field.start,
+                    format!("sample {number} has the label {problem}"),
+                )
             })
         })?;
         let [mode] = layout::bytes(bytes, image.start);

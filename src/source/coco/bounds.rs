@@ -155,7 +155,9 @@ mod tests {
         assert!(pass(&[b"[", &[&short[..], b", "].concat().repeat(100_000), b"\"a\""]).is_ok());
         assert!(pass(&[b"{\"a\\", b"\"", &long, b"1\""]).is_err(), "the quote is escaped");
         assert!(pass(&[b"{\"a\\\\\"", b":", &short]).is_ok());
-        for (before, after) in [(&b"["[..], &b"11]"[..]), (b"[\"", b"1\"]"), (b"[3, \"a\", -", b"1")] {
+        for (before, after) in
+            [(&b"["[..], &b"11]"[..]), (b"[\"", b"1\"]"), (b"[3, \"a\", -", b"1")]
+        {
             assert_eq!(pass(&[before, &long, after]).unwrap_err().kind(), ErrorKind::InvalidData);
             assert!(pass(&[before, &short, after, b","]).unwrap() < 110);
         }

@@ -27,12 +27,12 @@ pub fn read(json: &Path, settings: &CocoSettings, storage: &Storage) -> Result<C
     let file = Cursor { file: storage.open(json).map_err(io)?, at: 0, tokens: Tokens::default() };
     let mut document = Document::default();
     let mut stream = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
-    stream.deserialize_map(&mut document).and_then(|()| stream.end()).map_err(|error| {
-        match error.io_error_kind() {
+    stream.deserialize_map(&mut document).and_then(|()| stream.end()).map_err(
+        |error| match error.io_error_kind() {
             Some(ErrorKind::InvalidData) | None => wrong(json, error),
             Some(_) => io(error.into()),
-        }
-    })?;
+        },
+    )?;
     document.finish(json, settings, storage).map_err(|problem| wrong(json, problem))
 }
 
@@ -159,7 +159,9 @@ impl Document {
         let number = self.annotations.len();
         let id = entry.id.ok_or(format!("annotation number {number} (from 0) has no id"))?;
         let lacks = |key: &str| {
-            format!("annotation {id} has no {key}; only object detection is supported, as in instances_*.json")
+            format!(
+                "annotation {id} has no {key}; only object detection is supported, as in instances_*.json"
+            )
         };
         let image = entry.image_id.ok_or_else(|| lacks("image_id"))?;
         let category = entry.category_id.ok_or_else(|| lacks("category_id"))?;
@@ -207,7 +209,9 @@ impl Document {
             };
             if Coco::label(&self.categories, head.category).is_none() {
                 let category = head.category;
-                return Err(format!("annotation {id} has category {category}, which does not exist"));
+                return Err(format!(
+                    "annotation {id} has category {category}, which does not exist"
+                ));
             }
             let place = places[at].1;
             let size = self.images[place as usize].size;
@@ -305,7 +309,9 @@ impl Outline {
                     let (points, odd) = numbers.as_chunks();
                     if !odd.is_empty() {
                         let len = numbers.len();
-                        return Err(format!("a polygon of {len} numbers, must be pairs of x and y"));
+                        return Err(format!(
+                            "a polygon of {len} numbers, must be pairs of x and y"
+                        ));
                     }
                     if points.len() >= 3 {
                         kept.push(points.to_vec());

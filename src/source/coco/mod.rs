@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page, RemoteReads, Sealed, Source, file,
-    settings,
+    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page,
+    RemoteReads, Sealed, Source, file, settings,
 };
 use crate::annotation::{Canvas, Frame, Object};
-use crate::error::{Error, DataError, Redacted, Result};
+use crate::error::{DataError, Error, Redacted, Result};
 use crate::geometry::Size;
 use crate::storage::{self, Storage};
 
@@ -129,7 +129,8 @@ impl Coco {
         let set = !settings.images.as_os_str().is_empty();
         if set && this.largest_bytes == 0 && !storage::is_url(&first) && !first.exists() {
             let (folder, first) = (this.folder.display(), first.display());
-            let problem = format!("no image of {} is in {folder}: {first} does not exist", json.display());
+            let problem =
+                format!("no image of {} is in {folder}: {first} does not exist", json.display());
             return Err(Error::config("source.images", problem));
         }
         Ok(this)

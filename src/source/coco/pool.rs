@@ -133,8 +133,8 @@ impl Reader<'_> {
     fn head(&mut self) -> (Head, u64) {
         let (id, category) = (self.signed(), self.signed());
         let kind = self.unsigned();
-        let size = (kind & RUNS != 0)
-            .then(|| Size::new(self.unsigned() as u32, self.unsigned() as u32));
+        let size =
+            (kind & RUNS != 0).then(|| Size::new(self.unsigned() as u32, self.unsigned() as u32));
         (Head { id, category, size }, kind)
     }
 

@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, beginning};
 
 /// torchvision's `IMG_EXTENSIONS`.
-const EXTENSIONS: [&str; 9] =
-    ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
+const EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
 /// Largest label in `class_to_index`: every label below it takes memory for a name.
 const MOST_INDEX: i64 = (1 << 20) - 1;
 /// Number of classes listed in a message.

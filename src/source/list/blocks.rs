@@ -226,9 +226,8 @@ mod tests {
         let (_root, path) = file(bytes);
         let whole = str::from_utf8(bytes);
         let file = |block| Blocks::open(&Storage::default(), &path, block).unwrap();
-        let memory = |block| {
-            Blocks::new(&path, bytes.len() as u64, Place::Memory(bytes.to_vec()), block)
-        };
+        let memory =
+            |block| Blocks::new(&path, bytes.len() as u64, Place::Memory(bytes.to_vec()), block);
         for block in 1..=bytes.len() + 1 {
             let mut again = String::new();
             file(block).read_to_string(&mut again).unwrap();
@@ -315,9 +314,33 @@ mod tests {
 
     /// Fragments of lists; some are not UTF-8.
     const PARTS: &[&[u8]] = &[
-        b"a.jpg", b"b", b" ", b"\t", b"\t7", b"\t-3", b" 12", b"\tcat", b"\n", b"\n", b"\n", b"\r\n", b"\r\n",
-        b"\r", b"\"", b",", b"path,label\n", b"path\tlabel\r\n", b"a,1\n", b"{\"path\": \"c\"}\n", MARK,
-        "é".as_bytes(), "日本".as_bytes(), "😀".as_bytes(), "\u{85}".as_bytes(), b"\xff", b"\xe2\x82",
+        b"a.jpg",
+        b"b",
+        b" ",
+        b"\t",
+        b"\t7",
+        b"\t-3",
+        b" 12",
+        b"\tcat",
+        b"\n",
+        b"\n",
+        b"\n",
+        b"\r\n",
+        b"\r\n",
+        b"\r",
+        b"\"",
+        b",",
+        b"path,label\n",
+        b"path\tlabel\r\n",
+        b"a,1\n",
+        b"{\"path\": \"c\"}\n",
+        MARK,
+        "é".as_bytes(),
+        "日本".as_bytes(),
+        "😀".as_bytes(),
+        "\u{85}".as_bytes(),
+        b"\xff",
+        b"\xe2\x82",
     ];
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, Samples, LineError, Written, label};
+use super::{FileListSettings, LineError, Samples, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,
@@ -20,13 +20,16 @@ pub fn read(
             if text.trim().is_empty() {
                 continue;
             }
-            let object: Map<String, Value> =
-                serde_json::from_str(text).map_err(|error| LineError::new(line, error.to_string()))?;
+            let object: Map<String, Value> = serde_json::from_str(text)
+                .map_err(|error| LineError::new(line, error.to_string()))?;
             let path = names.iter().find_map(|name| object.get(*name).map(|value| (name, value)));
             let path = match path {
                 Some((_, Value::String(path))) => path,
                 Some((name, other)) => {
-                    return Err(LineError::new(line, format!("{name:?} must be a path, is {other}")));
+                    return Err(LineError::new(
+                        line,
+                        format!("{name:?} must be a path, is {other}"),
+                    ));
                 }
                 None => {
                     let problem = format!(
@@ -42,7 +45,8 @@ pub fn read(
                 Some((name, must)) => {
                     let value = object.get(name);
                     let labelled = *labelled.get_or_insert(must || value.is_some());
-                    written(name, value, labelled).map_err(|problem| LineError::new(line, problem))?
+                    written(name, value, labelled)
+                        .map_err(|problem| LineError::new(line, problem))?
                 }
             };
             samples.push(line, path, label, settings.labels)?;
@@ -52,7 +56,11 @@ pub fn read(
     Ok(())
 }
 
-fn written<'a>(name: &str, value: Option<&'a Value>, labelled: bool) -> Result<Written<'a>, String> {
+fn written<'a>(
+    name: &str,
+    value: Option<&'a Value>,
+    labelled: bool,
+) -> Result<Written<'a>, String> {
     match value {
         None if !labelled => Ok(Written::None),
         None => Err(format!("has no {name:?}")),

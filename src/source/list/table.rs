@@ -7,7 +7,7 @@ use std::rc::Rc;
 use csv::{ReaderBuilder, StringRecord};
 
 use super::blocks::{Blocks, MOST_LINE_BYTES};
-use super::{FileListSettings, PATHS, Samples, LineError, Written};
+use super::{FileListSettings, LineError, PATHS, Samples, Written};
 
 /// Whether the first line of a TSV names a column of paths.
 pub fn has_header(first: &str) -> bool {
@@ -23,10 +23,8 @@ pub fn read(
     let separator = settings.separator.unwrap_or(separator);
     let row_bytes = Rc::new(Cell::new(0));
     let blocks = Rows { blocks, row_bytes: row_bytes.clone() };
-    let mut rows = ReaderBuilder::new()
-        .delimiter(separator as u8)
-        .has_headers(false)
-        .from_reader(blocks);
+    let mut rows =
+        ReaderBuilder::new().delimiter(separator as u8).has_headers(false).from_reader(blocks);
     let mut row = StringRecord::new();
     let mut next = |row: &mut StringRecord| {
         row_bytes.set(0);
@@ -61,7 +59,8 @@ struct Rows<'a, 'b> {
 impl Read for Rows<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.row_bytes.get() > MOST_LINE_BYTES {
-            let problem = format!("a row of more than {MOST_LINE_BYTES} bytes; check for an unclosed quote");
+            let problem =
+                format!("a row of more than {MOST_LINE_BYTES} bytes; check for an unclosed quote");
             return Err(io::Error::other(problem));
         }
         let count = self.blocks.read(out)?;
@@ -104,7 +103,8 @@ impl Columns {
             None => None,
             Some((name, must)) => match find(name)? {
                 None if must => {
-                    let problem = format!("source.label is {name:?}, but the columns are {}", has());
+                    let problem =
+                        format!("source.label is {name:?}, but the columns are {}", has());
                     return Err(LineError::new(1, problem));
                 }
                 found => found,

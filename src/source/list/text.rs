@@ -3,7 +3,7 @@
 use memchr::{memchr, memchr_iter};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, LabelSort, Samples, LineError, Written, label};
+use super::{FileListSettings, LabelSort, LineError, Samples, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{Entry, Window, FileError};
+use crate::source::records::{Entry, FileError, Window};
 use crate::storage::File;
 use crate::tensor::CHANNELS;
 
@@ -116,7 +116,9 @@ pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result
         }
         let (blue, rest) = planes.split_at(count);
         let (green, red) = rest.split_at(count);
-        for (((pixel, red), green), blue) in pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue) {
+        for (((pixel, red), green), blue) in
+            pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue)
+        {
             pixel.copy_from_slice(&[*red, *green, *blue]);
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, Format, Records, Window, FileError, matches};
+use super::records::{Entry, FileError, Format, Records, Window, matches};
 use super::{LeftOuts, WhyLeftOut};
 use crate::geometry::Size;
 use crate::header::PnmHead;

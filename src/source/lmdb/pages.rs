@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
 const MAGIC: [u8; 4] = 0xbeef_c0de_u32.to_le_bytes();
 /// `CURSOR_STACK`, the deepest level of the library.
@@ -114,7 +114,14 @@ impl Environment {
         let pages = newest.last_page.saturating_add(1).min(window.file_len() / page_bytes);
         let main = newest.main;
         window.read_ahead(page_bytes.max(4096));
-        Ok(Self { layout, page_bytes, pages, main, tree_pages: HashSet::new(), overflow: Vec::new() })
+        Ok(Self {
+            layout,
+            page_bytes,
+            pages,
+            main,
+            tree_pages: HashSet::new(),
+            overflow: Vec::new(),
+        })
     }
 
     /// Returns the unnamed database.
@@ -138,7 +145,8 @@ impl Environment {
         if root == NO_PAGE && database.entries == 0 {
             return Ok(());
         }
-        let mut walk = Walk { environment: self, window, database, entries: 0, last: Vec::new(), found };
+        let mut walk =
+            Walk { environment: self, window, database, entries: 0, last: Vec::new(), found };
         walk.page(root, 0, 1)?;
         let entries = walk.entries;
         if entries != database.entries {
@@ -155,7 +163,10 @@ impl Environment {
     fn check_overlaps(&mut self) -> Result<(), FileError> {
         self.overflow.sort_unstable_by_key(|run| run.pages.start);
         let twice = |page: u64, node| {
-            FileError::new(node, format!("page {page} has two uses, one of them this value: the file is damaged"))
+            FileError::new(
+                node,
+                format!("page {page} has two uses, one of them this value: the file is damaged"),
+            )
         };
         for pair in self.overflow.windows(2) {
             if pair[0].pages.end > pair[1].pages.start {
@@ -192,11 +203,15 @@ impl Walk<'_, '_> {
         }
         let offset = number * page_bytes;
         if level > MOST_LEVELS {
-            let problem = format!("the tree has more than {MOST_LEVELS} levels: the file is damaged");
+            let problem =
+                format!("the tree has more than {MOST_LEVELS} levels: the file is damaged");
             return Err(FileError::new(offset, problem));
         }
         if !self.environment.tree_pages.insert(number) {
-            return Err(FileError::new(from, format!("page {number} occurs twice: the file is damaged")));
+            return Err(FileError::new(
+                from,
+                format!("page {number} occurs twice: the file is damaged"),
+            ));
         }
         let bytes = self.window.at(offset, page_bytes)?.to_vec();
         let page = Page { offset, layout, bytes: &bytes };
@@ -210,12 +225,15 @@ impl Walk<'_, '_> {
                 for node in page.nodes()? {
                     let node = node?;
                     // Six bytes: both halves of the size field of a leaf, and its flags.
-                    let child = u64::from(u32(page.bytes, node.start)) | u64::from(u16(page.bytes, node.start + 4)) << 32;
+                    let child = u64::from(u32(page.bytes, node.start))
+                        | u64::from(u16(page.bytes, node.start + 4)) << 32;
                     self.page(child, offset + node.start as u64, level + 1)?;
                 }
             }
             sort => {
-                let problem = format!("expected a page of keys, found the flags {sort:#x}: the file is damaged");
+                let problem = format!(
+                    "expected a page of keys, found the flags {sort:#x}: the file is damaged"
+                );
                 return Err(FileError::new(offset, problem));
             }
         }
@@ -238,7 +256,10 @@ impl Walk<'_, '_> {
         let (size, flags) = (u32(page.bytes, node.start), u16(page.bytes, node.start + 4));
         let here = |len: usize| page.bytes.get(start..).and_then(|data| data.get(..len));
         let value = if flags & DUPLICATES != 0 {
-            return wrong("a key with several values in a database that has one per key: the file is damaged".into());
+            return wrong(
+                "a key with several values in a database that has one per key: the file is damaged"
+                    .into(),
+            );
         } else if flags & SUB_DATA != 0 {
             let Some(record) = here(48) else { return wrong(leaves("a database")) };
             Value::Database(Database::read(record))
@@ -253,7 +274,8 @@ impl Walk<'_, '_> {
             let at = first * page_bytes;
             let head = self.window.at(at, layout.header as u64)?;
             if (Page { offset: at, layout, bytes: head }).sort(first)? != OVERFLOW {
-                let problem = "expected the start of a value, found another page: the file is damaged";
+                let problem =
+                    "expected the start of a value, found another page: the file is damaged";
                 return Err(FileError::new(at, problem));
             }
             self.environment.overflow.push(Run { pages: first..end, node: offset });
@@ -343,8 +365,12 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
     let other = [8, 12, 16, 24].into_iter().find(|&place| at(place) == Some(&MAGIC));
     let foreign = [8, 12, 16, 24].into_iter().any(|place| at(place) == Some(&swapped));
     let problem = match other {
-        _ if at(0) == Some(&MAGIC) => "the file is the lock of an environment; use the data.mdb next to it".into(),
-        _ if foreign => "the environment is from a big-endian machine; write it on a little-endian one".into(),
+        _ if at(0) == Some(&MAGIC) => {
+            "the file is the lock of an environment; use the data.mdb next to it".into()
+        }
+        _ if foreign => {
+            "the environment is from a big-endian machine; write it on a little-endian one".into()
+        }
         Some(12) => "the environment is from a 32-bit program; write it with a 64-bit one".into(),
         Some(place) => format!(
             "version {} of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0); copy it with one of them (mdb_dump, mdb_load)",
@@ -355,7 +381,12 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
     Err(FileError::new(0, problem))
 }
 
-fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Result<MetaPage, FileError> {
+fn meta(
+    window: &mut Window,
+    layout: Layout,
+    number: u64,
+    page_bytes: u64,
+) -> Result<MetaPage, FileError> {
     const BYTES: usize = 136;
     let offset = number * page_bytes;
     let bytes = window.at(offset, (layout.header + BYTES) as u64)?;
@@ -367,7 +398,10 @@ fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Re
     }
     let (flags, page_bytes) = (u16(meta, 28), u32(meta, 24));
     if flags & ENCRYPTED != 0 {
-        return Err(FileError::new(offset, "the environment is encrypted; copy it into one that is not"));
+        return Err(FileError::new(
+            offset,
+            "the environment is encrypted; copy it into one that is not",
+        ));
     }
     if !page_bytes.is_power_of_two() || !(256..=1 << 16).contains(&page_bytes) {
         let problem = format!("a page size of {page_bytes} bytes: the file is damaged");
@@ -379,7 +413,9 @@ fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Re
 }
 
 fn beyond(what: &str, number: u64, pages: u64) -> String {
-    format!("{what} has number {number} of {pages}: the file is truncated or damaged; copy it again")
+    format!(
+        "{what} has number {number} of {pages}: the file is truncated or damaged; copy it again"
+    )
 }
 
 fn leaves(what: &str) -> String {

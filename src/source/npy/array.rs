@@ -49,7 +49,8 @@ impl Array {
             );
             FileError::new(at, problem)
         };
-        let &[major, minor] = fixed.get(6..8).and_then(|it| it.first_chunk()).ok_or_else(|| cut(6, 2))?;
+        let &[major, minor] =
+            fixed.get(6..8).and_then(|it| it.first_chunk()).ok_or_else(|| cut(6, 2))?;
         let (begin, len) = match (major, minor) {
             (1, 0) => {
                 let len = fixed.get(8..10).and_then(|it| it.first_chunk());
@@ -60,7 +61,8 @@ impl Array {
                 (12, u32::from_le_bytes(*len.ok_or_else(|| cut(8, 4))?))
             }
             _ => {
-                let problem = format!("version {major}.{minor} of .npy; supported are 1.0, 2.0 and 3.0");
+                let problem =
+                    format!("version {major}.{minor} of .npy; supported are 1.0, 2.0 and 3.0");
                 return Err(FileError::new(6, problem));
             }
         };
@@ -74,9 +76,9 @@ impl Array {
         }
         let mut header = vec![0; len as usize];
         file.read_exact_at(&mut header, begin).map_err(unreadable(begin))?;
-        let (item, shape) = Literal { text: &header, at: 0 }.read().map_err(|wrong| {
-            FileError::new(begin + wrong.offset, wrong.problem)
-        })?;
+        let (item, shape) = Literal { text: &header, at: 0 }
+            .read()
+            .map_err(|wrong| FileError::new(begin + wrong.offset, wrong.problem))?;
         let bytes = shape.iter().try_fold(item.bytes, |bytes, &side| bytes.checked_mul(side));
         let end = bytes.and_then(|bytes| start.checked_add(bytes));
         match end {
@@ -92,7 +94,10 @@ impl Array {
             }
             _ => {
                 let FileError { problem, .. } = cut(start, bytes.unwrap_or(u64::MAX));
-                Err(FileError::new(start, format!("an array of shape {}: {problem}", words(&shape))))
+                Err(FileError::new(
+                    start,
+                    format!("an array of shape {}: {problem}", words(&shape)),
+                ))
             }
         }
     }
@@ -194,7 +199,8 @@ impl<'a> Literal<'a> {
         self.skip_blanks();
         let place = self.at;
         if self.text.get(place) == Some(&b'[') {
-            let problem = "the elements are structures; write one field of them as an array of its own";
+            let problem =
+                "the elements are structures; write one field of them as an array of its own";
             return Err(FileError::new(place as u64, problem));
         }
         let descr = self.string()?;

@@ -69,7 +69,8 @@ impl Part {
         };
         // The size was checked against that of the file.
         let mut bytes = vec![0; (item.bytes * count) as usize];
-        file.read_exact_at(&mut bytes, start).map_err(|it| FileError::new(start, it.to_string()))?;
+        file.read_exact_at(&mut bytes, start)
+            .map_err(|it| FileError::new(start, it.to_string()))?;
         let this = Self { item, bytes, end: first + count };
         match (0..count).find(|&index| this.get(index).is_none()) {
             None => Ok(this),

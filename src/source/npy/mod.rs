@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::largest::largest;
 use super::records::{FileError, expand};
 use super::{Configured, Hints, Identity, Page, Sealed, Source, file, settings};
-use crate::error::{Error, DataError, Reason, Redacted, Result};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::{self, File, Stamp, Storage};
@@ -222,9 +222,8 @@ impl Stack {
         let file = storage.open_pooled(&path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
         let array = Array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
-        let images = images(&array).map_err(|problem| {
-            wrong("npy", &path, FileError::new(0, problem))
-        })?;
+        let images =
+            images(&array).map_err(|problem| wrong("npy", &path, FileError::new(0, problem)))?;
         let (count, size, channels) = images;
         let samples = first..first + count;
         let file = storage.map(file);
@@ -325,10 +324,13 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         }
     };
     // Limit of the sides of a PNM.
-    let side = |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
+    let side =
+        |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
     match (side(width), side(height)) {
         (Some(width), Some(height)) => Ok((count, Size::new(width, height), channels)),
-        _ => Err(format!("images of {width}x{height} pixels, sides must be from 1 to {}", i32::MAX)),
+        _ => {
+            Err(format!("images of {width}x{height} pixels, sides must be from 1 to {}", i32::MAX))
+        }
     }
 }
 

@@ -168,9 +168,10 @@ impl Cache {
                 continue;
             }
             // Free a buffer that is larger than needed.
-            let larger = found.iter_mut().zip(wanted).find_map(|(buffer, len)| {
-                buffer.take_if(|buffer| buffer.len() > len)
-            });
+            let larger = found
+                .iter_mut()
+                .zip(wanted)
+                .find_map(|(buffer, len)| buffer.take_if(|buffer| buffer.len() > len));
             if let Some(buffer) = larger {
                 state.used -= buffer.len() as u64;
             } else {
@@ -251,7 +252,8 @@ impl State {
     /// Evicts a page that was read to its end; its buffer becomes spare.
     fn let_go_done(&mut self) -> bool {
         while let Some(key) = self.done.pop() {
-            if self.is_free(key) && matches!(self.slots.get(&key), Some(Slot::There { left: 0, .. }))
+            if self.is_free(key)
+                && matches!(self.slots.get(&key), Some(Slot::There { left: 0, .. }))
             {
                 return self.remove(key);
             }

@@ -64,7 +64,9 @@ impl Codec {
             Self::Brotli => fill(brotli_decompressor::Decompressor::new(input, 1 << 16), output),
             Self::Zstd => zstd_safe::decompress(output, input)
                 .map_err(|code| zstd_safe::get_error_name(code).to_string()),
-            Self::Lz4 => lz4_flex::block::decompress_into(input, output).map_err(|it| it.to_string()),
+            Self::Lz4 => {
+                lz4_flex::block::decompress_into(input, output).map_err(|it| it.to_string())
+            }
             Self::Other(number) => Err(unsupported(number)),
         };
         match got {

@@ -7,7 +7,7 @@ use super::cache::{Cache, taken};
 use super::codec::Codec;
 use super::footer::{Chunk, Form};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 use crate::error::Reason;
 
 /// Stands for no dictionary.
@@ -49,7 +49,11 @@ struct Layout {
 enum Place<'a> {
     Null,
     /// In this page, as value `number`.
-    Value { page: &'a Page, key: u32, number: u32 },
+    Value {
+        page: &'a Page,
+        key: u32,
+        number: u32,
+    },
 }
 
 impl Column {
@@ -158,12 +162,11 @@ impl Column {
         let chosen = (0..self.pages.len()).step_by(step);
         let sizes = chosen.filter_map(|number| {
             let page = &self.pages[number];
-            let key = if page.head.is_dictionary_encoded() { page.dictionary } else { number as u32 };
+            let key =
+                if page.head.is_dictionary_encoded() { page.dictionary } else { number as u32 };
             let known = || self.pages.get(key as usize)?.layout.get()?.values.clone();
             self.learn(shards, cache, key).ok()?;
-            let values = known().or_else(|| {
-                Some(self.load(shards, cache, key).ok()?.unused())
-            });
+            let values = known().or_else(|| Some(self.load(shards, cache, key).ok()?.unused()));
             values.map(|values| values.largest())
         });
         sizes.max().unwrap_or(0)
@@ -190,7 +193,10 @@ impl Column {
 
     fn page(&self, key: u32) -> Result<&Page, FileError> {
         self.pages.get(key as usize).ok_or_else(|| {
-            FileError::corrupt(0, "a page needs a dictionary, but none precedes it; copy the file again")
+            FileError::corrupt(
+                0,
+                "a page needs a dictionary, but none precedes it; copy the file again",
+            )
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::codec::Codec;
 use super::thrift::{Kind, Malformed, Thrift};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 
 /// Longest footer, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
@@ -68,9 +68,13 @@ impl Footer {
     /// Reads the footer from the end of a file.
     pub fn read(shard: &Shard) -> Result<Self, FileError> {
         let len = shard.stamp.len;
-        let not = |what: &str| FileError::corrupt(len.saturating_sub(8), format!("{what}; copy it again"));
+        let not = |what: &str| {
+            FileError::corrupt(len.saturating_sub(8), format!("{what}; copy it again"))
+        };
         if len < 12 {
-            return Err(not(&format!("the file has {len} bytes: it is no Parquet file, or is truncated")));
+            return Err(not(&format!(
+                "the file has {len} bytes: it is no Parquet file, or is truncated"
+            )));
         }
         let mut tail = [0; 8];
         shard.read(&mut tail, len - 8)?;
@@ -80,11 +84,15 @@ impl Footer {
             return Err(FileError::unsupported(len - 4, problem));
         }
         if magic != MAGIC {
-            return Err(not("the file does not end with PAR1: it is no Parquet file, or is truncated"));
+            return Err(not(
+                "the file does not end with PAR1: it is no Parquet file, or is truncated",
+            ));
         }
         let size = u64::from(u32::from_le_bytes(size.try_into().expect("4 bytes")));
         if size > len - 12 {
-            return Err(not(&format!("expected {size} bytes of metadata before this: it is damaged")));
+            return Err(not(&format!(
+                "expected {size} bytes of metadata before this: it is damaged"
+            )));
         }
         if size > MOST_BYTES {
             let problem = format!(
@@ -315,8 +323,10 @@ fn group(
         return Ok(Err("a row group without a number of rows: the file is damaged".into()));
     };
     if chunks.len() != leaves {
-        let problem =
-            format!("a row group of {} columns, but the file has {leaves}: it is damaged", chunks.len());
+        let problem = format!(
+            "a row group of {} columns, but the file has {leaves}: it is damaged",
+            chunks.len()
+        );
         return Ok(Err(problem));
     }
     Ok(Ok(Group { rows, chunks }))

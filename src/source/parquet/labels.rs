@@ -7,7 +7,7 @@ use super::column::admit;
 use super::encoding::delta;
 use super::footer::{Chunk, Form, Leaf};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 use crate::source::label::{self, MOST_NAME_BYTES};
 
 /// Most distinct texts in a column of labels.

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
 use super::{Configured, Hints, LabelSort, Page, Sealed, Source, file};
-use crate::error::{Error, DataError, Reason, Redacted, Result};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::storage::{self, Storage};
 
 use cache::Cache;
 use column::Column;
-use shard::{Shard, FileError};
+use shard::{FileError, Shard};
 use table::Table;
 
 mod cache;
@@ -81,7 +81,12 @@ pub struct ParquetSettings {
 
 impl Default for ParquetSettings {
     fn default() -> Self {
-        Self { image: "image".into(), label: "label".into(), labels: LabelSort::Auto, cache_bytes: 256 << 20 }
+        Self {
+            image: "image".into(),
+            label: "label".into(),
+            labels: LabelSort::Auto,
+            cache_bytes: 256 << 20,
+        }
     }
 }
 
@@ -230,7 +235,8 @@ impl Hints for Parquet {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let files = self.shards.iter().map(|it| it.memory_bytes() as usize + size_of::<Shard>() + 8);
+        let files =
+            self.shards.iter().map(|it| it.memory_bytes() as usize + size_of::<Shard>() + 8);
         let names = self.classes.iter().map(|it| it.capacity() + size_of::<String>());
         let fixed = files.chain(names).sum::<usize>() + self.labels.capacity() * 8;
         let columns = [&self.images, &self.paths];

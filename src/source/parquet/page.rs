@@ -6,7 +6,7 @@ use super::codec::{Codec, unsupported};
 use super::encoding::{delta, hybrid};
 use super::footer::Form;
 use super::thrift::{Kind, Malformed, Thrift};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 use crate::storage;
 
 /// Bytes read for a header at first; headers with long statistics take more reads.
@@ -38,9 +38,15 @@ pub struct Head {
 pub enum Sort {
     Dictionary,
     /// Levels and values are compressed together; `levels` is the encoding of the definition levels.
-    Data { levels: i64 },
+    Data {
+        levels: i64,
+    },
     /// Sizes in bytes of the levels, which come first and are not compressed, and whether the values are compressed.
-    DataV2 { repetition: u32, definition: u32, compressed: bool },
+    DataV2 {
+        repetition: u32,
+        definition: u32,
+        compressed: bool,
+    },
     /// Unsupported.
     Other,
 }
@@ -88,7 +94,8 @@ impl Head {
                 Ok((head, len)) => return head.check(at, len as u64, end),
                 Err(bad) if bad.cut && len < end - at && most < MOST_HEADER_BYTES => most *= 16,
                 Err(bad) => {
-                    let problem = "a page's header cannot be read: the file is damaged; copy it again";
+                    let problem =
+                        "a page's header cannot be read: the file is damaged; copy it again";
                     return Err(FileError::corrupt(at + bad.at as u64, problem));
                 }
             }
@@ -116,7 +123,9 @@ impl Head {
     /// Size in bytes of levels that are stored separately before the compressed values.
     fn levels_bytes(&self) -> usize {
         match self.sort {
-            Sort::DataV2 { repetition, definition, .. } => repetition as usize + definition as usize,
+            Sort::DataV2 { repetition, definition, .. } => {
+                repetition as usize + definition as usize
+            }
             _ => 0,
         }
     }
@@ -186,7 +195,8 @@ impl Head {
     fn check_crc(&self, stored: &[u8]) -> Result<(), FileError> {
         match self.crc {
             Some(crc) if crc32fast::hash(stored) != crc => {
-                let problem = format!("the checksum of the page of {} bytes does not match", stored.len());
+                let problem =
+                    format!("the checksum of the page of {} bytes does not match", stored.len());
                 Err(FileError::corrupt(self.start, problem))
             }
             _ => Ok(()),

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, DataError, Reason};
+use crate::error::{DataError, Error, Reason};
 use crate::storage::{File, Stamp, Storage};
 
 /// One of the files, with its stamp on opening.

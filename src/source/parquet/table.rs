@@ -7,7 +7,7 @@ use super::cache::Cache;
 use super::column::Column;
 use super::footer::{Footer, Form, Leaf};
 use super::labels::Labels;
-use super::{ParquetSettings, Shard, FileError};
+use super::{FileError, ParquetSettings, Shard};
 use crate::error::{Error, Result};
 use crate::source::LabelSort;
 use crate::source::label;
@@ -165,13 +165,17 @@ pub fn name_classes(tables: &mut [Table], sort: LabelSort) -> Result<Vec<String>
 /// If one is a number with a fraction or out of range, or some are numbers and some are names.
 fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     let (mut number, mut name) = (None, None);
-    let all = tables.iter().flat_map(|table| table.labels.texts.iter().zip(0..).map(move |it| (table, it)));
+    let all = tables
+        .iter()
+        .flat_map(|table| table.labels.texts.iter().zip(0..).map(move |it| (table, it)));
     let place = |table: &Table, text: i64| {
         let row = table.labels.numbers.iter().position(|it| *it == text).unwrap_or(0);
         format!("row {row} of {}", table.shard.path.display())
     };
     let wrong = |problem: String| {
-        let problem = format!("{problem}: make all numbers or all names, or write labels = \"text\" if all are names");
+        let problem = format!(
+            "{problem}: make all numbers or all names, or write labels = \"text\" if all are names"
+        );
         Err(Error::config("source.parquet", problem))
     };
     for (table, (text, at)) in all {
@@ -190,7 +194,8 @@ fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
             place(other, after)
         )),
         (None, Some((table, word, at))) if sort == LabelSort::Integer => {
-            let problem = format!("the label in {} is not a whole number: {word:?}", place(table, at));
+            let problem =
+                format!("the label in {} is not a whole number: {word:?}", place(table, at));
             Err(Error::config("source.labels", problem))
         }
         (number, _) => Ok(number.is_some()),

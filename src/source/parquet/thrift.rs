@@ -205,7 +205,10 @@ mod tests {
     #[test]
     fn unknown_fields_are_skipped() {
         // 1: true, 2: list of 2 bytes, 3: map of one integer to a binary, 4: struct, 20: integer -3.
-        let bytes = [0x11, 0x19, 0x23, 7, 8, 0x1b, 1, 0x58, 4, 2, b'a', b'b', 0x1c, 0x13, 9, 0, 5, 40, 5, 0, 99];
+        let bytes = [
+            0x11, 0x19, 0x23, 7, 8, 0x1b, 1, 0x58, 4, 2, b'a', b'b', 0x1c, 0x13, 9, 0, 5, 40, 5, 0,
+            99,
+        ];
         let mut thrift = Thrift::new(&bytes);
         let mut found = Vec::new();
         thrift
@@ -215,8 +218,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!(thrift.at(), bytes.len() - 1);
-        let kinds =
-            [Kind::Bool(true), Kind::List, Kind::Map, Kind::Struct, Kind::Integer];
+        let kinds = [Kind::Bool(true), Kind::List, Kind::Map, Kind::Struct, Kind::Integer];
         assert_eq!(found, [1, 2, 3, 4, 20].into_iter().zip(kinds).collect::<Vec<_>>());
         for len in 0..bytes.len() - 1 {
             let cut = Thrift::new(&bytes[..len]).fields(|_, _, _| Ok(false));

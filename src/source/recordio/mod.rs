@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::records::{Entry, FileError, Format, Records, Window};
 use super::{LeftOuts, label};
-use super::records::{Entry, Format, Records, Window, FileError};
 use crate::storage::File;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
@@ -96,7 +96,9 @@ impl Format for RecordIoSettings {
     fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         match note {
-            IN_PARTS => join(space).ok_or_else(|| io::Error::other("the parts of the record do not fit")),
+            IN_PARTS => {
+                join(space).ok_or_else(|| io::Error::other("the parts of the record do not fit"))
+            }
             _ => Ok(space.len()),
         }
     }
@@ -106,7 +108,8 @@ impl RecordIoSettings {
     fn entry(&self, record: &Record) -> Result<Entry, FileError> {
         let start = record.bytes.start;
         let skipped = before_image(&record.head, record.len).ok_or_else(|| {
-            let problem = format!("a record of {} bytes has no room for MXNet's image header", record.len);
+            let problem =
+                format!("a record of {} bytes has no room for MXNet's image header", record.len);
             FileError::new(start, problem)
         })?;
         let labels = u32_at(&record.head, 0);
@@ -238,7 +241,8 @@ fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
 }
 
 fn not_a_record(at: u64) -> String {
-    let sort = if at == 0 { "the file is no RecordIO, or is damaged" } else { "the file is damaged" };
+    let sort =
+        if at == 0 { "the file is no RecordIO, or is damaged" } else { "the file is damaged" };
     format!("expected the start of a record: {sort}")
 }
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::TfRecordSettings;
 use crate::source::label;
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
 const FLOAT_BYTES: u64 = 4;
 
@@ -95,7 +95,11 @@ fn equal(window: &mut Window, name: &Range<u64>, wanted: &str) -> Result<bool, F
 }
 
 /// Returns the only value of a bytes list.
-fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Range<u64>, FileError> {
+fn one_bytes(
+    window: &mut Window,
+    feature: Range<u64>,
+    name: &str,
+) -> Result<Range<u64>, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0..0, 0u64);
     each_value(window, feature, 1, |_, value| {
@@ -147,8 +151,9 @@ fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i6
         (0, 1) => {
             let bytes = window.at(float, FLOAT_BYTES)?.first_chunk().expect("4 bytes");
             let label = f32::from_le_bytes(*bytes);
-            label::of_f32(label)
-                .map_err(|why| FileError::new(start, format!("the label {label} in {name:?} {why}")))
+            label::of_f32(label).map_err(|why| {
+                FileError::new(start, format!("the label {label} in {name:?} {why}"))
+            })
         }
         _ => Err(FileError::new(start, not_one(name, count + floats, "int64 or float list"))),
     }

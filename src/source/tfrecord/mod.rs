@@ -1,10 +1,9 @@
 //! Source for TFRecord files of `tf.train.Example`.
 
-
 use serde::{Deserialize, Serialize};
 
 use super::LeftOuts;
-use super::records::{Entry, Format, Records, Window, FileError};
+use super::records::{Entry, FileError, Format, Records, Window};
 
 mod example;
 

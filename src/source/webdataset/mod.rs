@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::records::{Entry, Format, Records, Window, FileError};
+use super::records::{Entry, FileError, Format, Records, Window};
 use super::{LeftOuts, WhyLeftOut, label, left_out};
 
 use tar::Kind;
@@ -47,7 +47,11 @@ pub struct WebDatasetSettings {
 
 impl Default for WebDatasetSettings {
     fn default() -> Self {
-        Self { image: "jpg;jpeg;png;webp;ppm;pgm".into(), label: "cls".into(), label_key: String::new() }
+        Self {
+            image: "jpg;jpeg;png;webp;ppm;pgm".into(),
+            label: "cls".into(),
+            label_key: String::new(),
+        }
     }
 }
 
@@ -157,7 +161,9 @@ impl WebDatasetSettings {
         match label {
             Some(Ok(label)) => Ok(label),
             Some(Err(why)) => Err(wrong(format!("the label under {key:?} in {:?} {why}", start()))),
-            None => Err(wrong(format!("no whole number under {key:?} in the JSON text {:?}", start()))),
+            None => {
+                Err(wrong(format!("no whole number under {key:?} in the JSON text {:?}", start())))
+            }
         }
     }
 }

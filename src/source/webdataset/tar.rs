@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
 /// Bytes read per header; contents are skipped.
 pub const AHEAD_BYTES: u64 = 4096;
@@ -174,7 +174,10 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileErr
         }
     }
     if window.ends_at(offset)? {
-        return Err(FileError::new(offset, "the archive has no end mark: it is truncated; copy it again"));
+        return Err(FileError::new(
+            offset,
+            "the archive has no end mark: it is truncated; copy it again",
+        ));
     }
     let header: [u8; 512] = *window.at(offset, BLOCK)?.first_chunk().expect("512 bytes");
     if header == [0; 512] {
@@ -236,11 +239,8 @@ fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], FileE
 
 /// Command that decompresses a file with this unsupported compression.
 fn compression(first: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 3] = [
-        (b"BZh", "bunzip2"),
-        (b"\xfd7zXZ", "unxz"),
-        (b"\x04\x22\x4d\x18", "unlz4"),
-    ];
+    let known: [(&[u8], &str); 3] =
+        [(b"BZh", "bunzip2"), (b"\xfd7zXZ", "unxz"), (b"\x04\x22\x4d\x18", "unlz4")];
     known.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, program)| *program)
 }
 
