@@ -44,7 +44,7 @@ pub trait Heads {
 /// Facts about the samples that are known before reading them; the plan and the sample order use them.
 pub trait Hints {
     /// Size of the largest sample in bytes: exact where that is cheap, otherwise from a fixed selection of samples. `None`, the
-    /// default, if unknown: the plan then uses the largest sample that it sampled.
+    /// default, if unknown: the plan then uses the largest of the samples it inspects.
     fn largest_bytes(&self) -> Option<u64> {
         None
     }
