@@ -1,11 +1,10 @@
-//! The pipeline file: TOML to a [`LoaderBuilder`] and back.
+//! Pipeline file: conversion of TOML to a [`LoaderBuilder`] and back.
 //!
-//! Keys equal the names of the Rust fields, and what is left out has the default of the Rust field: the
-//! sections are [`Settings`]' own types, and an entry of `[[chain]]` is the operator's own type, besides `op`
-//! (its name) and `placement`. Whatever is wrong is an [`Error::Config`] with the key's whole path and its place in the
-//! file, also where it is found later: when the source is opened, or by the plan. A key, an operator or a choice that
-//! does not exist comes with the nearest one that does, and names from torchvision, DALI and albumentations with what to
-//! write for them. Paths are relative to the file.
+//! Keys equal the names of the Rust fields, and omitted keys have the defaults of the Rust fields: the sections are the types of
+//! [`Settings`], and an entry of `[[chain]]` is the type of the operator, plus `op` (its name) and `placement`. Every error is an
+//! [`Error::Config`] with the full key and its location in the file, even if it is found later, when the source is opened or by
+//! the plan. Errors for unknown keys, operators and choices suggest the nearest known name, and for names from torchvision, DALI
+//! and albumentations the equivalent. Paths are relative to the file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -33,11 +32,11 @@ mod nearest;
 mod node;
 mod source;
 
-/// What a pipeline file consists of.
+/// Sections of a pipeline file.
 const SECTIONS: [&str; 8] =
     ["source", "loader", "decode", "output", "cache", "limits", "storage", "chain"];
 
-/// What a pipeline file says.
+/// Contents of a pipeline file.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     /// `[source]`.
@@ -46,69 +45,69 @@ pub struct Pipeline {
     pub settings: Settings,
     /// `[[chain]]`.
     pub chain: Chain,
-    /// The operators' settings as they were written, for [`Pipeline::to_toml`].
+    /// Operator settings as written, for [`Pipeline::to_toml`].
     written: Vec<Table>,
     origin: Arc<Origin>,
 }
 
-/// What a pipeline was read from.
+/// Document from which a pipeline was read.
 #[derive(Debug)]
 struct Origin {
     document: Document,
-    /// As they were read.
+    /// Settings as read.
     settings: Settings,
 }
 
 impl Pipeline {
-    /// Reads a pipeline file, of at most 16 MiB.
+    /// Reads a pipeline file of at most 16 MiB.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it is not UTF-8 or says what cannot be.
+    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it is not UTF-8 or invalid.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_document(Document::from_file(path.as_ref())?)
     }
 
-    /// Reads the text of a pipeline file; paths in it are relative to `base`.
+    /// Parses the text of a pipeline file; paths in it are relative to `base`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where it says what cannot be.
+    /// [`Error::Config`] if it is invalid.
     pub fn from_toml(text: &str, base: impl AsRef<Path>) -> Result<Self> {
         Self::from_document(Document::from_text(text, base.as_ref()))
     }
 
-    /// A new handle with the settings of `[storage]`.
+    /// Creates a storage handle with the settings of `[storage]`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where a setting cannot be, with its place in the file.
+    /// [`Error::Config`] if a setting is invalid, with its location in the file.
     pub fn storage(&self) -> Result<Storage> {
         let storage = Storage::new(&self.settings.storage);
         storage.map_err(|error| self.origin.locate(error, &self.settings))
     }
 
-    /// Opens the source, through a [handle of its own](Self::storage).
+    /// Opens the source, through a [storage handle of its own](Self::storage).
     ///
     /// # Errors
     ///
-    /// Those of [`SourceSettings::open`], with the key and its place in the file, and of [`storage`](Self::storage).
+    /// Those of [`SourceSettings::open`], with the key and its location in the file, and of [`storage`](Self::storage).
     pub fn open(&self) -> Result<Arc<dyn Source>> {
         self.open_with(&self.storage()?)
     }
 
-    /// Opens the source through this handle, whatever `[storage]` says.
+    /// Opens the source through this storage handle; `[storage]` is ignored.
     ///
     /// # Errors
     ///
-    /// Those of [`SourceSettings::open`], with the key and its place in the file.
+    /// Those of [`SourceSettings::open`], with the key and its location in the file.
     pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         let opened = self.source.open_with(storage);
         opened.map_err(|error| self.origin.locate(error, &self.settings))
     }
 
-    /// A loader of this source and chain with these settings; opens the source, through a [handle of its
-    /// own](Self::storage). Errors of the loader about a setting say where the file has it.
+    /// Opens the source, through a [storage handle of its own](Self::storage), and creates a loader builder with its chain and
+    /// settings. Errors of the loader about a setting include its location in the file.
     ///
     /// # Errors
     ///
@@ -117,7 +116,7 @@ impl Pipeline {
         self.builder_with(&self.storage()?)
     }
 
-    /// As [`builder`](Self::builder), with the handle through which the source is opened, whatever `[storage]` says.
+    /// [`builder`](Self::builder) with this storage handle for the source; `[storage]` is ignored.
     ///
     /// # Errors
     ///
@@ -131,17 +130,17 @@ impl Pipeline {
         Ok(builder.settings(self.settings.clone()).locate_errors(Arc::new(locate)))
     }
 
-    /// The file that says the same with every setting of its sections written out; paths in it are relative
-    /// to the working directory.
+    /// Converts to an equivalent file with every setting of its sections written out; paths in it are relative to the working
+    /// directory.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where a value is beyond TOML: an integer of 2^63 or more, a path that is not Unicode.
+    /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more, a path that is not Unicode.
     pub fn to_toml(&self) -> Result<String> {
         let mut text = String::new();
         let source =
             Table::from_iter([("source".to_string(), Value::Table(self.source.to_table()?))]);
-        text += &toml::to_string(&source).expect("a value that was made is TOML");
+        text += &toml::to_string(&source).expect("a TOML value serializes");
         section(&mut text, "[loader]", &value("loader", &self.settings.loader)?);
         section(&mut text, "[decode]", &value("decode", &self.settings.decode)?);
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
@@ -167,7 +166,7 @@ impl Pipeline {
 }
 
 impl Origin {
-    /// The error with the place of its key in the file, unless the program has changed that setting since.
+    /// Adds the location of the key to an error, unless the program has changed that setting since.
     fn locate(&self, error: Error, settings: &Settings) -> Error {
         let key = match &error {
             Error::Config(error) => &error.key,
@@ -181,7 +180,7 @@ impl Origin {
     }
 }
 
-/// The value of a key below a section of [`Settings`]; `None` for any other key.
+/// Value of a key below a section of [`Settings`]; `None` for any other key.
 fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
     let Settings { loader, decode, output, cache, limits, storage } = settings;
     let (section, key) = key.split_once('.')?;
@@ -198,7 +197,7 @@ fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
     section.ok()?.get(key).cloned()
 }
 
-/// What the sections of a file say.
+/// Parses the sections of a file.
 fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chain, Vec<Table>)> {
     if let Some(key) = file.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
         return Err(unknown(key, &SECTIONS).into_error(""));
@@ -217,11 +216,11 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
     Ok((source, settings, chain, written))
 }
 
-/// `[storage]`, whose paths are relative to the file as all paths are.
+/// Parses `[storage]`, whose paths are relative to the file.
 fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     let mut storage: StorageSettings = settings(file, "storage")?;
     if storage.cache_directory.as_ref().is_some_and(|it| it.as_os_str().is_empty()) {
-        let problem = "is empty; name a folder, or leave it out";
+        let problem = "is empty; name a folder, or omit it";
         return Err(Error::config("storage.cache_directory", problem));
     }
     storage.ca_file = storage.ca_file.map(|file| base.join(file));
@@ -229,7 +228,7 @@ fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     Ok(storage)
 }
 
-/// A section of the file, or its defaults.
+/// Parses a section of the file; a missing one has its defaults.
 fn settings<T: DeserializeOwned + Default>(file: &mut Table, key: &str) -> Result<T> {
     match file.remove(key) {
         Some(value) => read(value).map_err(|problem| problem.into_error(key)),
@@ -289,6 +288,6 @@ fn section(text: &mut String, head: &str, fields: &impl Serialize) {
     if !text.is_empty() {
         text.push('\n');
     }
-    let fields = toml::to_string(fields).expect("a value that was made is TOML");
-    write!(text, "{head}\n{fields}").expect("a String takes all text");
+    let fields = toml::to_string(fields).expect("a TOML value serializes");
+    write!(text, "{head}\n{fields}").expect("writing to a String succeeds");
 }

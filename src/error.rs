@@ -1,5 +1,7 @@
-//! Errors, sorted by who must act. Texts are lower case without a full stop and carry the noun, the value
-//! and the way out. A text that quotes a file is bounded: what is in the middle of a long one is left out.
+//! Error types, grouped by who can fix the problem.
+//!
+//! Messages are lower case, without a final full stop. Each names the item, its value and a remedy. Messages that quote a file
+//! are bounded in length: the middle of a long one is cut.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,115 +24,115 @@ mod config;
 mod location;
 mod redacted;
 
-/// The crate's result.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, by who must act.
+/// Error that ends a run, grouped by who can fix it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The user wrote a setting that cannot be.
+    /// Invalid setting.
     Config(ConfigError),
-    /// One sample cannot be used; obeys `on_error`.
+    /// Unusable sample, where `on_error` is `error`.
     Sample(SampleError),
-    /// The environment: a file or directory that is not part of the data.
+    /// File or directory outside the data that cannot be read or written.
     Io {
-        /// What was being done with which file.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The system's words.
+        /// Message of the operating system.
         problem: String,
-        /// The system's error, whose kind callers can match; `None` where the problem is feedwater's own.
+        /// Operating-system error, for callers that match its kind; `None` where feedwater found the problem itself.
         source: Option<IoCause>,
     },
-    /// Something this machine does not have: no GPU, a library that is not installed.
+    /// Hardware or library missing on this machine: no GPU, a library that is not installed.
     Unavailable {
-        /// What is missing.
+        /// Name of the missing thing.
         what: &'static str,
-        /// Where it was looked for, and how to get it.
+        /// Where feedwater searched for it, and how to get it.
         reason: String,
-        /// The setting that asks for it; `None` where no setting does.
+        /// Setting that requires it; `None` where no setting does.
         asked: Option<Box<Asked>>,
     },
-    /// A limit in bytes does not leave room for a row of the footprint.
+    /// Byte limit too small for one row of the footprint.
     Budget {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// Bytes that it takes.
+        /// Size of the row, in bytes.
         needed: u64,
-        /// Bytes that there are.
+        /// Bytes left by the limit.
         limit: u64,
     },
-    /// This machine, its cgroup or a limit of the process has less host memory than is needed.
+    /// Too little host memory: on this machine, in its cgroup or under a limit of the process.
     Memory {
-        /// Bytes that are needed.
+        /// Needed bytes.
         needed: u64,
-        /// Bytes that are available; `None` where the system has refused an allocation of `needed` bytes.
+        /// Available bytes; `None` where the system refused an allocation of `needed` bytes.
         available: Option<u64>,
-        /// What needs them, and the way out.
+        /// Message that names what needs the memory, with a remedy.
         problem: String,
     },
-    /// A child process uses a loader of its parent: `fork` copies no threads.
+    /// Loader used in a forked child process: `fork` copies no threads.
     Forked {
-        /// The process that built the loader.
+        /// ID of the process that built the loader.
         built_in: u32,
     },
-    /// The device or its driver refused a call.
+    /// Call that the device or its driver refused.
     Device {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The library's words.
+        /// Message of the library.
         problem: String,
     },
-    /// The kernel text does not compile: a fault of an operator's CUDA text.
+    /// Error in an operator's CUDA code: the kernel does not compile.
     Compile {
-        /// The compiler's log.
+        /// Log of the compiler.
         log: String,
     },
-    /// The loader was ended from outside, by [`Stopper`](crate::loader::Stopper).
+    /// Loader stopped by [`Stopper`](crate::loader::Stopper).
     Stopped,
-    /// A thread of the loader ended unexpectedly: a fault of this crate or of a user's operator.
+    /// Unexpected end of a loader thread: a bug in this crate or in a user's operator.
     Internal {
-        /// What happened.
+        /// Description of what happened.
         problem: String,
     },
 }
 
-/// A setting that asks for something.
+/// Setting that requires something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[doc(hidden)]
 #[non_exhaustive]
 pub struct Asked {
-    /// The key, as in TOML: `chain[2].placement`.
+    /// Key, as in TOML: `chain[2].placement`.
     pub key: String,
-    /// Where the pipeline file says so; `None` where the setting is not from a file.
+    /// Location in the pipeline file; `None` where the setting is not from a file.
     pub at: Option<Location>,
 }
 
-/// Why one sample cannot be used.
+/// Error of one sample, with its index and location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SampleError {
     /// Index of the sample in its source.
     pub index: u64,
-    /// Path, or what stands for it.
+    /// Path, URL or other name of the sample.
     pub location: String,
-    /// The sort of failure, for counting.
+    /// Error category, for counting.
     pub reason: Reason,
-    /// What is wrong, in words.
+    /// Message that describes the error.
     pub problem: String,
-    /// The system's error behind it, where there is one.
+    /// Operating-system error that caused it, if any.
     pub source: Option<IoCause>,
 }
 
 impl SampleError {
-    /// The fault of the sample of this index, whose path or name is `location`.
-    pub fn new(index: u64, location: impl Into<String>, fault: DataError) -> Self {
-        let DataError { reason, problem, source } = fault;
+    /// Attaches a sample's index and location (path or name) to a data error.
+    pub fn new(index: u64, location: impl Into<String>, error: DataError) -> Self {
+        let DataError { reason, problem, source } = error;
         Self { index, location: location.into(), reason, problem, source }
     }
 }
 
-/// The sorts of failure that a sample can have; the keys under which `Stats` counts them.
+/// Error categories of samples, which are the keys of the counts in `Stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -142,16 +144,16 @@ pub enum Reason {
     Truncated,
     /// The bytes contradict the format.
     Corrupt,
-    /// A format, or a variant of one, that no decoder takes.
+    /// No decoder supports the format, or this variant of it.
     Unsupported,
-    /// Over `limits.max_pixels` or `limits.max_file_bytes`.
+    /// The image exceeds `limits.max_pixels` or `limits.max_file_bytes`.
     Oversized,
-    /// Memory that the sample needs cannot be allocated.
+    /// An allocation for the sample failed.
     OutOfMemory,
 }
 
 impl Reason {
-    /// Every reason.
+    /// All categories.
     pub const ALL: [Reason; 7] = [
         Reason::Unreadable,
         Reason::Empty,
@@ -162,7 +164,7 @@ impl Reason {
         Reason::OutOfMemory,
     ];
 
-    /// The name in reports.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Reason::Unreadable => "unreadable",
@@ -176,27 +178,27 @@ impl Reason {
     }
 }
 
-/// The sorts of damage that `decode.strict = false` passes over, as Pillow does; the keys under which `Stats` counts them.
+/// Kinds of damage that `decode.strict = false` tolerates, as Pillow does; the keys of the counts in `Stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Tolerated {
-    /// libjpeg warned of damaged data in a JPEG, where a part of the image may be gray or smeared.
+    /// libjpeg warned of damaged data in a JPEG; a part of the image may be gray or smeared.
     JpegData,
     /// A JPEG has no end-of-image marker.
     JpegEnd,
-    /// The checksum of a PNG's pixels is wrong, or what follows their data is damaged, though all pixels can be unpacked.
+    /// A PNG has a wrong checksum over its pixels, or damage after their data; all pixels can be decompressed.
     PngChecksum,
-    /// A PNG ends behind its pixels without an IEND chunk, or in the checksum of its pixels.
+    /// A PNG ends after its pixels without an IEND chunk, or within the checksum of its pixels.
     PngEnd,
-    /// A pixel of a PNG has a color beyond the palette: it becomes black.
+    /// A pixel of a PNG refers to a color outside the palette; it becomes black.
     PngPalette,
-    /// A PNG has fewer rows than its header says, or fewer rows of its passes where it is interlaced: the rest is black, or the
+    /// A PNG has fewer rows than its header says (in an interlaced PNG: fewer rows of a pass). Missing pixels are black, or the
     /// palette's first color.
     PngRows,
 }
 
 impl Tolerated {
-    /// Every sort.
+    /// All kinds.
     pub const ALL: [Tolerated; 6] = [
         Tolerated::JpegData,
         Tolerated::JpegEnd,
@@ -206,7 +208,7 @@ impl Tolerated {
         Tolerated::PngRows,
     ];
 
-    /// The name in reports.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Tolerated::JpegData => "jpeg-data",
@@ -219,25 +221,25 @@ impl Tolerated {
     }
 }
 
-/// What is wrong with the bytes of one image, before it is known which sample it was.
+/// Error in the bytes of one image, without the sample's index and location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataError {
-    /// The sort of failure.
+    /// Error category.
     pub reason: Reason,
-    /// What is wrong, in words.
+    /// Message that describes the error.
     pub problem: String,
-    /// The system's error behind it, where there is one.
+    /// Operating-system error that caused it, if any.
     pub source: Option<IoCause>,
 }
 
 impl DataError {
-    /// A fault with its words.
+    /// Creates an error from a category and a message.
     pub fn new(reason: Reason, problem: impl Into<String>) -> Self {
         Self { reason, problem: shown(problem), source: None }
     }
 
-    /// A sample that the system cannot read: [`Reason::OutOfMemory`] or [`Reason::Unreadable`], by the kind of `error`.
+    /// Converts a read error: [`Reason::OutOfMemory`] or [`Reason::Unreadable`], by the kind of `error`.
     pub fn io(error: &io::Error) -> Self {
         let reason = match error.kind() {
             io::ErrorKind::OutOfMemory => Reason::OutOfMemory,
@@ -247,25 +249,25 @@ impl DataError {
         Self { source, ..Self::new(reason, error.to_string()) }
     }
 
-    /// The same fault in other words.
+    /// Replaces the message.
     pub fn reworded(self, problem: impl Into<String>) -> Self {
         Self { problem: shown(problem), ..self }
     }
 }
 
 impl Error {
-    /// A setting that cannot be.
+    /// Creates an [`Error::Config`] for an invalid setting.
     pub fn config(key: impl Into<String>, problem: impl Into<String>) -> Self {
         ConfigError::new(key, problem).into()
     }
 
-    /// Something that this machine does not have and that no setting asks for.
+    /// Creates an [`Error::Unavailable`] that no setting caused.
     pub(crate) fn unavailable(what: &'static str, reason: impl Into<String>) -> Self {
         Error::Unavailable { what, reason: reason.into(), asked: None }
     }
 
-    /// Where the pipeline file says what cannot be, or asks for what is not there; `None` where the error is of another kind
-    /// or the setting is not from a file.
+    /// Location in the pipeline file of the setting that caused the error. `None` for other errors, and where the setting is not
+    /// from a file.
     pub fn location(&self) -> Option<&Location> {
         match self {
             Error::Config(error) => error.at.as_deref(),
@@ -274,22 +276,22 @@ impl Error {
         }
     }
 
-    /// A file or directory that cannot be used.
+    /// Creates an [`Error::Io`] for a file or directory.
     pub fn io(path: impl Into<PathBuf>, source: &io::Error) -> Self {
         let path = path.into();
-        // A path that is not Unicode is no URL.
+        // A path that is not Unicode is not a URL.
         let path = path.to_str().map(|it| Redacted::new(it).into_string().into()).unwrap_or(path);
         Error::Io { path, problem: shown(source.to_string()), source: Some(IoCause::new(source)) }
     }
 }
 
-/// Most bytes of a text in an error, and how many of a longer one's first and last are kept: the noun stands in front,
-/// the way out at the end.
+/// Longest text in an error, in bytes. A longer one keeps its first and last bytes: messages begin with the item and end with the
+/// remedy.
 const MOST_BYTES: usize = 4096;
 const FIRST_BYTES: usize = 1024;
 const LAST_BYTES: usize = 1024;
 
-/// The text, or of a long one its beginning and its end.
+/// Returns the text, with the middle cut if it is longer than 4096 bytes.
 #[doc(hidden)]
 pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= MOST_BYTES {
@@ -299,14 +301,14 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     format!("{first} … ({} bytes in all) … {}", text.len(), &text[rest.len()..]).into()
 }
 
-/// The first characters of a text that take at most so many bytes.
+/// Returns the longest prefix of whole characters within `most` bytes.
 #[doc(hidden)]
 pub fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
-/// The text of an error as it may be shown: without secrets, and of a bounded length.
+/// Returns the text without secrets and with a bounded length.
 fn shown(text: impl Into<String>) -> String {
     let text = Redacted::new(text).into_string();
     match shortened(&text) {
@@ -322,9 +324,9 @@ impl fmt::Display for Error {
             Error::Sample(error) => {
                 write!(
                     f,
-                    "{error}; to go on without such samples set loader.on_error to skip or "
+                    "{error}; to continue without unusable samples, set loader.on_error to skip or "
                 )?;
-                f.write_str("substitute; feedwater probe names all of them")
+                f.write_str("substitute; feedwater probe lists them all")
             }
             Error::Io { path, problem, .. } => {
                 let path = Redacted::path(path).to_string();
@@ -342,7 +344,7 @@ impl fmt::Display for Error {
             Error::Memory { problem, .. } => f.write_str(problem),
             Error::Forked { built_in } => write!(
                 f,
-                "this loader was built in process {built_in}, and fork copies none of its threads; build loaders in the \
+                "this loader was built in process {built_in}, and fork copies no threads; build loaders in the \
                  child, after fork"
             ),
             Error::Device { call, problem } => write!(f, "{call} failed: {problem}"),
@@ -353,12 +355,12 @@ impl fmt::Display for Error {
     }
 }
 
-/// [`source`](std::error::Error::source) is the [`io::Error`] behind an error of the environment or of a sample, where there is one.
+/// [`source`](std::error::Error::source) is the [`io::Error`] behind an error of the environment or of a sample, if any.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } => of(source),
-            // Its own text has that of the sample's error already.
+            // The message of this error already contains that of the sample error.
             Error::Sample(error) => error.source(),
             _ => None,
         }
@@ -407,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_carry_the_noun_and_the_value() {
+    fn messages_contain_the_key_and_the_value() {
         let error = Error::config("chain[2].std[1]", "must be greater than 0, is 0");
         assert_eq!(error.to_string(), "chain[2].std[1]: must be greater than 0, is 0");
         let Error::Config(config) = error.clone() else { panic!("{error:?}") };
@@ -415,8 +417,8 @@ mod tests {
             (config.key.as_str(), config.to_string()),
             ("chain[2].std[1]", error.to_string())
         );
-        let fault = DataError::new(Reason::Truncated, "no end-of-image marker");
-        let error = Error::Sample(SampleError::new(7, "data/7.jpg", fault));
+        let data_error = DataError::new(Reason::Truncated, "no end-of-image marker");
+        let error = Error::Sample(SampleError::new(7, "data/7.jpg", data_error));
         let text = error.to_string();
         assert!(
             text.starts_with("data/7.jpg: truncated (sample 7): no end-of-image marker; "),
@@ -425,17 +427,17 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_stops_a_run_names_the_setting_and_the_command_that_help() {
+    fn a_sample_error_that_ends_a_run_suggests_the_setting_and_the_command() {
         let sample = SampleError::new(0, "a.jpg", DataError::new(Reason::Empty, "no bytes"));
         let counted = sample.to_string();
         let stops = Error::Sample(sample).to_string();
-        for words in ["loader.on_error", "feedwater probe"] {
-            assert!(stops.contains(words) && !counted.contains(words), "{stops}");
+        for text in ["loader.on_error", "feedwater probe"] {
+            assert!(stops.contains(text) && !counted.contains(text), "{stops}");
         }
     }
 
     #[test]
-    fn the_systems_error_is_the_source_and_has_no_secrets() {
+    fn the_io_error_is_the_source_and_has_no_secrets() {
         use std::error::Error as _;
         let kind = |error: &dyn std::error::Error| {
             error.source().unwrap().downcast_ref::<io::Error>().unwrap().kind()
@@ -447,23 +449,23 @@ mod tests {
             matches!(&error, Error::Io { source: Some(it), .. } if it.raw_os_error() == Some(2))
         );
         let denied = io::Error::new(io::ErrorKind::PermissionDenied, "http://user:word@host/a");
-        let fault = DataError::io(&denied);
-        assert_eq!((fault.reason, kind(&fault)), (Reason::Unreadable, denied.kind()));
-        let sample = SampleError::new(1, "a", fault.clone().reworded("the row names it"));
+        let data_error = DataError::io(&denied);
+        assert_eq!((data_error.reason, kind(&data_error)), (Reason::Unreadable, denied.kind()));
+        let sample = SampleError::new(1, "a", data_error.clone().reworded("the row names it"));
         assert_eq!((kind(&sample), sample.problem.as_str()), (denied.kind(), "the row names it"));
         let error = Error::Sample(sample);
         assert_eq!(kind(&error), denied.kind());
         assert_eq!(error.source().unwrap().to_string(), "http://***@host/a");
-        assert_eq!(fault, DataError::io(&denied));
-        assert_ne!(fault.source, DataError::io(&missing).source);
-        let fault = DataError::io(&io::ErrorKind::OutOfMemory.into());
-        assert_eq!(fault.reason, Reason::OutOfMemory);
+        assert_eq!(data_error, DataError::io(&denied));
+        assert_ne!(data_error.source, DataError::io(&missing).source);
+        let data_error = DataError::io(&io::ErrorKind::OutOfMemory.into());
+        assert_eq!(data_error.reason, Reason::OutOfMemory);
         assert!(Error::config("a", "b").source().is_none());
         assert!(DataError::new(Reason::Empty, "no bytes").source().is_none());
     }
 
     #[test]
-    fn a_long_text_is_kept_to_its_beginning_and_its_end() {
+    fn long_messages_are_cut_in_the_middle() {
         let name = format!("begins {} ends", "日本".repeat(1 << 20));
         let texts = [
             Error::config("source.coco", name.clone()).to_string(),

@@ -1,10 +1,10 @@
-//! Whole files: outputs that are complete or absent, and inputs of a bounded size.
+//! File access: atomic replacement of files, and reads of bounded size.
 //!
-//! * [`AtomicFile`] writes beside its target, under a hidden temporary name, and renames at the end. A reader sees the
-//!   old file or the new one, never half of one. On an error, a full disk or a drop the old file is untouched.
-//! * A symbolic link is followed: the file it leads to is replaced.
-//! * A new file has the permissions that the umask leaves; one that is replaced keeps its own.
-//! * What is no regular file (a pipe, `/dev/null`) and what is a descriptor of this process (`/dev/stdout`) is written to
+//! * [`AtomicFile`] writes to a hidden temporary file next to its target, and renames it at the end. Readers see the old file or
+//!   the new one, never a partial one. After an error, a full disk or a drop, the old file is unchanged.
+//! * A symbolic link is followed: its target is replaced.
+//! * A new file has the permissions of the umask; a replaced file keeps its own.
+//! * Targets that are not regular files (a pipe, `/dev/null`), and descriptors of this process (`/dev/stdout`), are written
 //!   directly.
 
 use std::collections::BTreeSet;
@@ -19,36 +19,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// A file that appears under its name whole or not at all. Dropping it without [`commit`](Self::commit) discards it.
+/// File that replaces its target atomically on [`commit`](Self::commit). Dropping it before discards it.
 #[derive(Debug)]
 pub struct AtomicFile {
     out: BufWriter<File>,
-    /// `None` where the target is written to directly.
+    /// `None` if the target is written directly.
     pending: Option<Pending>,
 }
 
-/// A temporary file that is not renamed yet.
+/// Temporary file that has not been renamed yet.
 #[derive(Debug)]
 struct Pending {
     temporary: PathBuf,
     target: PathBuf,
 }
 
-/// Temporary files of this process that are not renamed yet.
+/// Temporary files of this process that have not been renamed yet.
 static PENDING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Symbolic links that are followed one after another, as many as Linux follows.
+/// Longest chain of symbolic links to follow, the limit of Linux.
 const MOST_LINKS: usize = 40;
 
-/// Bytes of the target's name that are repeated in the temporary one; names have at most 255 bytes.
+/// Bytes of the target's name that are repeated in the temporary name; the limit of names is 255 bytes.
 const NAME_BYTES: usize = 200;
 
 impl AtomicFile {
-    /// Begins a file that will replace what is at `path`.
+    /// Creates a file that will replace the one at `path`.
     ///
     /// # Errors
     ///
-    /// Those of the system: the target is a folder or must not be written to, or its folder takes no new file.
+    /// Those of the system: the target is a folder or not writable, or no file can be created in its folder.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let target = follow(path.as_ref());
         if let Some(file) = descriptor(&target)? {
@@ -69,21 +69,21 @@ impl AtomicFile {
         Ok(Self { out: BufWriter::with_capacity(1 << 16, file), pending: Some(pending) })
     }
 
-    /// Waits until the bytes are on the disk, then gives the file its name.
+    /// Waits until the bytes are on disk, then renames the file to its target.
     ///
     /// # Errors
     ///
-    /// Those of the system; the old file is then untouched.
+    /// Those of the system; the old file is then unchanged.
     pub fn commit(self) -> io::Result<()> {
         self.end(true)
     }
 
-    /// Gives the file its name without waiting for the disk: for what can be made again, and whose content is checked when
-    /// it is read.
+    /// Renames the file without waiting for the disk: for files that can be recreated, and whose contents are verified on
+    /// reading.
     ///
     /// # Errors
     ///
-    /// Those of the system; the old file is then untouched.
+    /// Those of the system; the old file is then unchanged.
     pub fn commit_unsynced(self) -> io::Result<()> {
         self.end(false)
     }
@@ -119,7 +119,7 @@ impl Pending {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let name = target.file_name().ok_or(ErrorKind::IsADirectory)?.as_bytes();
         let name = OsStr::from_bytes(&name[..name.len().min(NAME_BYTES)]);
-        // Held until the file is registered: whoever discards all of them forgets none.
+        // Held until the file is registered, so that `discard_pending` misses none.
         let mut registered = lock();
         let (temporary, file) = loop {
             let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -129,11 +129,11 @@ impl Pending {
             let temporary = target.with_file_name(temporary);
             match File::options().write(true).create_new(true).open(&temporary) {
                 Ok(file) => break (temporary, file),
-                // A process of the same number left it, and another one cannot be writing it.
+                // Left by an earlier process with the same ID; no other process can be writing it.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     let folder = target.parent().unwrap_or(Path::new(""));
-                    let problem = format!("no file can be made in {:?}: {error}", folder);
+                    let problem = format!("cannot create a file in {:?}: {error}", folder);
                     return Err(io::Error::new(error.kind(), problem));
                 }
             }
@@ -155,7 +155,7 @@ impl Pending {
         }
         if sync && let Some(folder) = self.target.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            // Some file systems cannot sync a folder; the file itself is safe by now.
+            // Some file systems cannot sync a folder; the file itself is already synced.
             let _ = File::open(folder).and_then(|folder| folder.sync_all());
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Drop for Pending {
     }
 }
 
-/// Replaces the file at `path` by these bytes, all of them or none.
+/// Replaces the file at `path` atomically.
 ///
 /// # Errors
 ///
@@ -182,8 +182,8 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> 
     file.commit()
 }
 
-/// Removes every temporary file of this process, for a program that ends now: no [`AtomicFile`] begins or ends afterwards,
-/// and threads that try wait for ever. Gives up after `patience`, where a file system does not answer.
+/// Removes all temporary files of this process before it exits. Afterwards no [`AtomicFile`] can be created or committed: threads
+/// that try block forever. Gives up after `patience` if a file system does not respond.
 pub fn discard_pending(patience: Duration) {
     let until = Instant::now() + patience;
     loop {
@@ -203,31 +203,31 @@ fn discard(registered: MutexGuard<'_, BTreeSet<PathBuf>>) {
     std::mem::forget(registered);
 }
 
-/// A whole regular file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
 ///
-/// Those of the system, that of [`regular`], and [`ErrorKind::FileTooLarge`] where there is more.
+/// Those of the system and of [`regular`], and [`ErrorKind::FileTooLarge`] if the file is larger.
 pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
-    // Without waiting: a pipe without a writer would hold up the thread for ever.
+    // Non-blocking: opening a pipe without a writer would block forever.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let mut bytes = Vec::new();
     regular(path, file)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let problem = format!("has more than {most} bytes, the most that is read");
+        let problem = format!("has more than {most} bytes, the limit");
         return Err(io::Error::new(ErrorKind::FileTooLarge, problem));
     }
     Ok(bytes)
 }
 
-/// The file that was opened at `path`, or tried to be, where it is a regular file.
+/// Checks that the result of opening `path` is a regular file.
 ///
 /// # Errors
 ///
-/// That of opening it; one that says what it is where it is a folder, a pipe, a socket or a device, which may have no end.
+/// That of opening it, or one that names the type of a folder, a pipe, a socket or a device, which may have no end.
 pub fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
-    // A socket cannot be opened, and the system's words for that are of devices.
+    // Opening a socket fails with an error message about devices.
     let kind = match &opened {
         Ok(file) => file.metadata()?.file_type(),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => fs::metadata(path)?.file_type(),
@@ -243,11 +243,11 @@ pub fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
     Err(io::Error::other(format!("not a regular file but {name}")))
 }
 
-/// The text of a file of at most `most` bytes.
+/// Reads the text of a file of at most `most` bytes.
 ///
 /// # Errors
 ///
-/// Those of [`read`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+/// Those of [`read`], and [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -255,11 +255,11 @@ pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
     })
 }
 
-/// Where a path leads to when its symbolic links are followed, also to what is not there yet.
+/// Resolves the symbolic links of a path, whose target may not exist.
 fn follow(path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
-        // Further links say which file a descriptor is of; it is the descriptor that counts.
+        // Links of a descriptor lead to its file, but the descriptor itself is the target.
         if names_descriptor(&path) {
             break;
         }
@@ -277,7 +277,7 @@ fn names_descriptor(path: &Path) -> bool {
         || path.starts_with("/dev/fd")
 }
 
-/// What a descriptor of this process leads to. Standard output and error share their position with what else is printed.
+/// Opens the descriptor of this process that a path names. Standard output and error share their position with other output.
 fn descriptor(path: &Path) -> io::Result<Option<File>> {
     if !names_descriptor(path) {
         return Ok(None);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_file_stays_until_the_new_one_is_committed() {
+    fn the_old_file_is_unchanged_until_the_commit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_leaves_nothing() {
+    fn a_dropped_file_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let mut file = AtomicFile::create(&path).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_also_to_what_is_not_there() {
+    fn links_are_followed_even_to_missing_targets() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("below");
         fs::create_dir(&below).unwrap();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_replaced_keeps_its_permissions_and_a_new_one_has_the_umasks() {
+    fn a_replaced_file_keeps_its_permissions_and_a_new_one_has_those_of_the_umask() {
         let folder = tempfile::tempdir().unwrap();
         let mode = |name: &str| {
             fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o7777
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_pipes_are_written_to_directly() {
+    fn devices_and_pipes_are_written_directly() {
         write("/dev/null", "gone").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         let error = write("/dev/full", "a").unwrap_err();
@@ -374,12 +374,12 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_cannot_be_is_an_error_before_anything_is_written() {
+    fn an_invalid_target_is_an_error_before_anything_is_written() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(AtomicFile::create(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
         let missing = AtomicFile::create(folder.path().join("none/a")).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        // As long as names can be.
+        // Longest possible name.
         let long = folder.path().join("a".repeat(255));
         write(&long, "a").unwrap();
         assert_eq!(fs::read(&long).unwrap(), b"a");

@@ -1,4 +1,4 @@
-//! Memory as named rows: predicted before the run, taken once, compared with what was taken.
+//! Memory footprint as named rows, predicted before a run and compared with the allocations.
 
 use std::fmt;
 
@@ -13,21 +13,21 @@ pub(crate) use size::{byte_size, some_byte_size};
 mod available;
 mod size;
 
-/// Where bytes lie.
+/// Kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Memory {
-    /// Ordinary host memory.
+    /// Pageable host memory.
     Host,
-    /// Page-locked host memory that the device reads.
+    /// Page-locked host memory that the device accesses.
     Pinned,
     /// Device memory.
     Device,
 }
 
 impl Memory {
-    /// The name in reports.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Memory::Host => "host",
@@ -37,33 +37,33 @@ impl Memory {
     }
 }
 
-/// One sort of buffer: what it is, how large one is, how many there are.
+/// Buffers of one kind: name, size and count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// Where it lies.
+    /// Kind of memory.
     pub memory: Memory,
-    /// What it is.
+    /// Name of the buffers.
     pub name: String,
-    /// Bytes of one.
+    /// Size of one buffer, in bytes.
     pub each_bytes: u64,
-    /// How many there are.
+    /// Number of buffers.
     pub count: u64,
-    /// How the size comes about.
+    /// Derivation of the size.
     pub note: String,
 }
 
 impl Row {
-    /// Bytes of all of them.
+    /// Size of all buffers, in bytes.
     pub const fn total_bytes(&self) -> u64 {
         self.each_bytes.saturating_mul(self.count)
     }
 }
 
-/// All memory that a plan takes.
+/// Memory footprint of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// The rows, in the order in which they are taken.
+    /// Rows, in the order of allocation.
     pub rows: Vec<Row>,
 }
 
@@ -80,13 +80,13 @@ impl Footprint {
         self.rows.push(Row { memory, name: name.into(), each_bytes, count, note: note.into() });
     }
 
-    /// Bytes of one sort of memory.
+    /// Total of one kind of memory, in bytes.
     pub fn total_bytes(&self, memory: Memory) -> u64 {
         let rows = self.rows.iter().filter(|row| row.memory == memory);
         rows.fold(0, |sum, row| sum.saturating_add(row.total_bytes()))
     }
 
-    /// The row of that name.
+    /// Row with this name.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_written_in_binary_units() {
+    fn sizes_are_formatted_in_binary_units() {
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(73 * 1024 * 1024 + 512 * 1024), "73.5 MiB");

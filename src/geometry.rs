@@ -1,4 +1,4 @@
-//! Sizes, windows and EXIF orientations: pixels, half-open, `u32`; boxes, and where a chain moves them.
+//! Sizes, windows (in pixels, half-open, `u32`), EXIF orientations, boxes, and coordinate transforms of a chain.
 
 mod view;
 
@@ -8,7 +8,7 @@ use std::fmt;
 pub use view::Axis;
 pub use view::{BoundingBox, View};
 
-/// Width and height of an image in pixels, in that order.
+/// Width and height of an image in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Size {
     /// Columns.
@@ -18,7 +18,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// An image of `width` columns and `height` rows.
+    /// Creates a size of `width` columns and `height` rows.
     pub const fn new(width: u32, height: u32) -> Self {
         Self { width, height }
     }
@@ -28,12 +28,12 @@ impl Size {
         self.width as u64 * self.height as u64
     }
 
-    /// The window that covers all of an image of this size.
+    /// Window that covers an image of this size.
     pub const fn window(self) -> Roi {
         Roi { x: 0, y: 0, width: self.width, height: self.height }
     }
 
-    /// Size after a decoder's reduction: each side divided by `reduction` and rounded up, which is libjpeg's rule.
+    /// Size after a decoder's reduction: each side divided by `reduction` and rounded up, as in libjpeg.
     pub const fn reduced(self, reduction: u32) -> Self {
         Self::new(self.width.div_ceil(reduction), self.height.div_ceil(reduction))
     }
@@ -45,7 +45,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A window of an image: columns `x .. x + width`, rows `y .. y + height`.
+/// Window of an image: columns `x .. x + width`, rows `y .. y + height`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Roi {
     /// First column.
@@ -59,7 +59,7 @@ pub struct Roi {
 }
 
 impl Roi {
-    /// The window of `width` x `height` pixels whose first pixel is `(x, y)`.
+    /// Creates a window of `width` x `height` pixels with its first pixel at `(x, y)`.
     pub const fn new(x: u32, y: u32, width: u32, height: u32) -> Self {
         Self { x, y, width, height }
     }
@@ -79,13 +79,13 @@ impl Roi {
         self.y + self.height
     }
 
-    /// Bytes from a row's first pixel to the next one's where the window lies in a device's memory as interleaved RGB
-    /// bytes: as many as whole groups of 16 pixels have, so that every group is three loads of 16 bytes for a kernel.
+    /// Row pitch in bytes of the window in device memory, as interleaved RGB: padded to groups of 16 pixels, so that kernels load
+    /// each group in three loads of 16 bytes.
     pub const fn pitch_bytes(self) -> u32 {
         48 * self.width.div_ceil(16)
     }
 
-    /// Bytes of the window there.
+    /// Size of the window in device memory, in bytes, with this pitch.
     pub const fn pitched_bytes(self) -> usize {
         self.pitch_bytes() as usize * self.height as usize
     }
@@ -103,7 +103,7 @@ impl Roi {
             && inner.bottom() <= self.bottom()
     }
 
-    /// The pixels that are in both windows; empty (zero sized) where they do not meet.
+    /// Pixels in both windows; empty (zero size) if they are disjoint.
     pub fn intersection(self, other: Roi) -> Roi {
         let x = self.x.max(other.x);
         let y = self.y.max(other.y);
@@ -119,17 +119,17 @@ impl fmt::Display for Roi {
     }
 }
 
-/// How the stored pixels must be turned to stand upright: EXIF tag 0x0112, values 1 to 8.
+/// Transform from stored to upright pixels: EXIF tag 0x0112, values 1 to 8.
 ///
-/// Every value is a transposition (or none) of the stored image followed by mirrorings of the result;
-/// this is what Pillow's `ImageOps.exif_transpose` does.
+/// Every value is an optional transposition of the stored image, followed by mirroring the result, as in Pillow's
+/// `ImageOps.exif_transpose`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Orientation {
-    /// Rows and columns change places first.
+    /// Whether rows and columns are swapped first.
     pub transpose: bool,
-    /// Then columns run right to left.
+    /// Whether columns are then reversed.
     pub mirror_x: bool,
-    /// And rows run bottom to top.
+    /// Whether rows are then reversed.
     pub mirror_y: bool,
 }
 
@@ -137,7 +137,7 @@ impl Orientation {
     /// As stored: EXIF value 1.
     pub const UPRIGHT: Self = Self { transpose: false, mirror_x: false, mirror_y: false };
 
-    /// The orientation of an EXIF value; values outside 1 to 8 mean upright, as in Pillow.
+    /// Orientation of an EXIF value; values outside 1 to 8 mean upright, as in Pillow.
     pub const fn from_exif(value: u16) -> Self {
         let (transpose, mirror_x, mirror_y) = match value {
             2 => (false, true, false),
@@ -157,12 +157,12 @@ impl Orientation {
         !self.transpose && !self.mirror_x && !self.mirror_y
     }
 
-    /// Size after turning an image that is stored with `stored` size.
+    /// Size of the upright image, for an image of `stored` size.
     pub const fn upright_size(self, stored: Size) -> Size {
         if self.transpose { Size::new(stored.height, stored.width) } else { stored }
     }
 
-    /// Where the upright pixel `(x, y)` is stored, in an image of `stored` size.
+    /// Stored position of the upright pixel `(x, y)`, in an image of `stored` size.
     pub const fn stored_position(self, stored: Size, x: u32, y: u32) -> (u32, u32) {
         let upright = self.upright_size(stored);
         let x = if self.mirror_x { upright.width - 1 - x } else { x };
@@ -170,7 +170,7 @@ impl Orientation {
         if self.transpose { (y, x) } else { (x, y) }
     }
 
-    /// Where the stored pixel `(x, y)` stands in the upright image, in an image of `stored` size.
+    /// Upright position of the stored pixel `(x, y)`, in an image of `stored` size.
     pub const fn upright_position(self, stored: Size, x: u32, y: u32) -> (u32, u32) {
         let upright = self.upright_size(stored);
         let (x, y) = if self.transpose { (y, x) } else { (x, y) };
@@ -179,7 +179,7 @@ impl Orientation {
         (x, y)
     }
 
-    /// The stored window that holds exactly the pixels of the upright window `roi`.
+    /// Stored window with exactly the pixels of the upright window `roi`.
     pub const fn stored_window(self, stored: Size, roi: Roi) -> Roi {
         let upright = self.upright_size(stored);
         let x = if self.mirror_x { upright.width - roi.right() } else { roi.x };
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_only_touch_do_not_meet() {
+    fn windows_that_only_touch_do_not_intersect() {
         assert!(Roi::new(0, 0, 4, 4).intersection(Roi::new(4, 0, 4, 4)).is_empty());
         assert_eq!(Roi::new(0, 0, 4, 4).intersection(Roi::new(2, 3, 9, 9)), Roi::new(2, 3, 2, 1));
     }

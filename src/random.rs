@@ -1,11 +1,10 @@
-//! Randomness that is a function of (seed, epoch, sample index, operator) and of nothing else: not of
-//! threads, batches, shards or the order in which samples are read.
+//! Random numbers that depend only on seed, epoch, sample index and operator, not on threads, batches, shards or reading order.
 //!
-//! Draws come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
-//! a counter-based generator: the key is the seed, the counter is (draw, operator, epoch, index). The
-//! order of an epoch is a keyed permutation computed on the fly, without a table.
+//! Draws come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a counter-based
+//! generator: the key is the seed, the counter is (draw, operator, epoch, index). The order of an epoch is a keyed permutation
+//! computed on the fly, without a table.
 
-/// What a sample's randomness depends on.
+/// Key of a sample's random numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct SampleKey {
@@ -17,7 +16,7 @@ pub struct SampleKey {
     pub index: u64,
 }
 
-/// The random numbers of one operator for one sample.
+/// Random number stream of one operator for one sample.
 #[derive(Clone, Debug)]
 pub struct SampleRng {
     key: [u32; 2],
@@ -27,7 +26,7 @@ pub struct SampleRng {
 }
 
 impl SampleRng {
-    /// The stream of operator number `operator` (its place in the chain, below 65536) for a sample.
+    /// Creates the stream of operator number `operator` (its position in the chain, below 65536) for a sample.
     pub fn new(sample: SampleKey, operator: u16) -> Self {
         Self {
             key: [sample.seed as u32, (sample.seed >> 32) as u32],
@@ -42,11 +41,11 @@ impl SampleRng {
         }
     }
 
-    /// 32 uniform bits.
+    /// Returns 32 uniform bits.
     pub fn bits(&mut self) -> u32 {
         if self.used == 4 {
             self.block = philox4x32_10(self.counter, self.key);
-            // The low half counts draws: 65536 blocks are far more than any operator takes.
+            // The low half counts draws: 65536 blocks are far more than any operator uses.
             self.counter[0] = (self.counter[0] & 0xffff_0000) | ((self.counter[0] + 1) & 0xffff);
             self.used = 0;
         }
@@ -54,23 +53,23 @@ impl SampleRng {
         self.block[self.used - 1]
     }
 
-    /// Whether any bits were drawn.
+    /// Whether any bits have been drawn.
     pub(crate) fn has_drawn(&self) -> bool {
         self.counter[0] & 0xffff != 0
     }
 
-    /// Uniform in `[0, 1)` with 53 bits.
+    /// Returns a uniform number in `[0, 1)` with 53 bits.
     pub fn uniform(&mut self) -> f64 {
         let high = u64::from(self.bits()) << 32;
         ((high | u64::from(self.bits())) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in `[low, high)`; `low` where both are equal.
+    /// Returns a uniform number in `[low, high)`, or `low` if both are equal.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
-    /// Uniform integer in `0..n`; `n` must not be 0. The bias is below 2^-32 for every `n` of 32 bits.
+    /// Returns a uniform integer in `0..n`; `n` must not be 0. The bias is below 2^-32 for every `n` of 32 bits.
     pub fn below(&mut self, n: u64) -> u64 {
         debug_assert!(n > 0);
         let high = u64::from(self.bits()) << 32;
@@ -78,17 +77,16 @@ impl SampleRng {
         ((u128::from(bits) * u128::from(n)) >> 64) as u64
     }
 
-    /// True with probability `p`: always for 1, never for 0.
+    /// Returns true with probability `p`: always for 1, never for 0.
     pub fn chance(&mut self, p: f64) -> bool {
         self.uniform() < p
     }
 }
 
-/// Operator number of the rule that chooses a replacement for a sample that cannot be used.
+/// Operator number for choosing the replacement of an unusable sample.
 const REPLACEMENT: u16 = u16::MAX;
 
-/// Who may stand in for a sample that cannot be used: all other samples, in an order of this sample's own,
-/// keyed on (seed, epoch, index).
+/// Candidates to replace an unusable sample: all other samples, in an order keyed by (seed, epoch, index) of this sample.
 #[doc(hidden)]
 pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64> {
     let mut rng = SampleRng::new(sample, REPLACEMENT);
@@ -97,18 +95,18 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
     (0..samples).map(move |position| permutation.at(position)).filter(move |&it| it != sample.index)
 }
 
-/// A permutation of `0..len`, keyed by (seed, epoch): constant memory, any length.
+/// Permutation of `0..len`, keyed by (seed, epoch), in constant memory for any length.
 ///
 /// * Up to 1024 elements it is 80 rounds of swap-or-not (Hoang, Morris and Rogaway, "An enciphering scheme based on a card
-///   shuffle", CRYPTO 2012): in each round every element has a partner, and a keyed coin of the pair says whether the two
-///   change places. That needs no table and no power of two, and reaches every order. All orders of up to seven elements
-///   are equally frequent, as far as a chi-square test over some hundred thousand keys can see; 16 rounds would do for that.
-/// * Beyond, it is a balanced Feistel network of eight rounds over the next power of four, walked until it lands inside
-///   the range (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which is less work. A Feistel
-///   network of so few rounds is no good for small ranges: its halves have too few values to reach all orders evenly.
+///   shuffle", CRYPTO 2012): in each round every element has a partner, and a keyed coin of the pair decides whether the two are
+///   swapped. It needs no table and no power of two, and reaches every order. A chi-square test over some hundred thousand keys
+///   finds all orders of up to seven elements equally frequent; 16 rounds are enough for that.
+/// * Above, it is a balanced Feistel network of eight rounds over the next power of four, iterated until the result is in range
+///   (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which is less work. It is unsuitable for small
+///   ranges: its halves have too few values to reach all orders evenly.
 ///
-/// The key has 64 bits and an epoch's number, so of the orders of more than some twenty elements only a part can come,
-/// as with every generator that is seeded so.
+/// The key has 64 bits and an epoch number, so only some of the orders of more than about twenty elements can occur, as with
+/// every generator seeded this way.
 ///
 /// `tests/order.rs` tests for uniformity, and that neighbours, epochs and seeds are not correlated.
 #[derive(Clone, Copy, Debug)]
@@ -121,12 +119,12 @@ pub struct Permutation {
 
 impl Permutation {
     const ROUNDS: usize = 8;
-    /// Up to so many elements, swap-or-not.
+    /// Largest length for swap-or-not.
     const SMALL: u64 = 1024;
-    /// Eight for each bit of 1024.
+    /// Eight rounds for each bit of 1024.
     const SMALL_ROUNDS: u64 = 80;
 
-    /// The permutation of `0..len` for one epoch.
+    /// Creates the permutation of `0..len` for one epoch.
     pub fn new(seed: u64, epoch: u32, len: u64) -> Self {
         let mut keys = [0; Self::ROUNDS];
         for (round, key) in keys.iter_mut().enumerate() {
@@ -137,13 +135,13 @@ impl Permutation {
         Self { len, half_bits: half_bits(len), keys }
     }
 
-    /// Another permutation, of `0..len`, keyed besides by a number: for a set that is shuffled block by block.
+    /// Creates another permutation, of `0..len`, additionally keyed by a number, to shuffle a set block by block.
     pub fn block(&self, number: u64, len: u64) -> Self {
         let tweak = mix(number.wrapping_add(1));
         Self { len, half_bits: half_bits(len), keys: self.keys.map(|key| mix(key ^ tweak)) }
     }
 
-    /// The element at `position`, which must be below the length.
+    /// Returns the element at `position`, which must be below the length.
     pub fn at(&self, position: u64) -> u64 {
         debug_assert!(position < self.len);
         if self.len <= Self::SMALL {
@@ -161,10 +159,10 @@ impl Permutation {
     fn swap_or_not(&self, mut value: u64) -> u64 {
         for round in 0..Self::SMALL_ROUNDS {
             let key = mix(self.keys[0].wrapping_add(round.wrapping_mul(GOLDEN)));
-            // Uniform in 0..len but for a bias below 2^-54.
+            // Uniform in 0..len, with a bias below 2^-54.
             let offset = ((u128::from(key) * u128::from(self.len)) >> 64) as u64;
             let partner = if offset >= value { offset - value } else { offset + self.len - value };
-            // Both of a pair must throw the same coin.
+            // Both elements of a pair must use the same coin.
             if mix(value.max(partner) ^ key) >> 63 == 1 {
                 value = partner;
             }
@@ -182,16 +180,16 @@ impl Permutation {
     }
 }
 
-/// Half the bits of the smallest power of four that is no less than `len`.
+/// Half the number of bits of the smallest power of four that is at least `len`.
 fn half_bits(len: u64) -> u32 {
     let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
     bits.div_ceil(2).max(1)
 }
 
-/// 2^64 divided by the golden ratio, SplitMix64's step.
+/// Step of SplitMix64: 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64's finaliser (Steele et al., OOPSLA 2014; constants of Stafford's variant 13).
+/// Finaliser of SplitMix64 (Steele et al., OOPSLA 2014; constants of Stafford's variant 13).
 fn mix(mut value: u64) -> u64 {
     value = value.wrapping_add(GOLDEN);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -220,9 +218,9 @@ fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 mod tests {
     use super::*;
 
-    /// The known-answer vectors of the authors' Random123 library.
+    /// Known-answer vectors of the authors' Random123 library.
     #[test]
-    fn philox_gives_the_published_vectors() {
+    fn philox_matches_the_published_vectors() {
         assert_eq!(
             philox4x32_10([0; 4], [0; 2]),
             [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_sample_may_stand_in_once_in_an_order_of_its_own() {
+    fn every_other_sample_is_a_replacement_once_in_a_keyed_order() {
         let sample = SampleKey { seed: 1, epoch: 2, index: 7 };
         let order: Vec<u64> = replacements(sample, 20).collect();
         let mut sorted = order.clone();
@@ -266,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_differ_by_each_part_of_the_key() {
+    fn each_part_of_the_key_changes_the_stream() {
         let sample = SampleKey { seed: 1, epoch: 2, index: 3 };
         let first = |key, operator| SampleRng::new(key, operator).bits();
         let base = first(sample, 0);

@@ -1,4 +1,4 @@
-//! The shape, element type and memory order of a batch.
+//! Shape, element type and memory layout of a batch.
 
 use std::collections::TryReserveError;
 use std::fmt;
@@ -24,10 +24,10 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every element type.
+    /// All element types.
     pub const ALL: [DType; 4] = [DType::U8, DType::F16, DType::BF16, DType::F32];
 
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             DType::U8 => 1,
@@ -36,7 +36,7 @@ impl DType {
         }
     }
 
-    /// The name in TOML and in reports.
+    /// Name in TOML and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             DType::U8 => "u8",
@@ -57,10 +57,10 @@ impl fmt::Display for DType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// Batch, channel, row, column: planes, as PyTorch has them.
+    /// Batch, channel, row, column: planes, as in PyTorch.
     #[default]
     Nchw,
-    /// Batch, row, column, channel: interleaved, as TensorFlow has them.
+    /// Batch, row, column, channel: interleaved, as in TensorFlow.
     Nhwc,
 }
 
@@ -68,7 +68,7 @@ impl Layout {
     /// Both layouts.
     pub const ALL: [Layout; 2] = [Layout::Nchw, Layout::Nhwc];
 
-    /// The name in TOML and in reports.
+    /// Name in TOML and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Layout::Nchw => "nchw",
@@ -83,17 +83,17 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Channels of every image: red, green, blue.
+/// Number of channels of every image: red, green, blue.
 pub const CHANNELS: usize = 3;
 
-/// What one batch looks like in memory: dense, no padding between rows, planes or samples.
+/// Memory layout of one batch: dense, without padding between rows, planes or samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorShape {
-    /// Samples.
+    /// Number of samples.
     pub batch: usize,
-    /// Columns of a sample.
+    /// Width of a sample in pixels.
     pub width: u32,
-    /// Rows of a sample.
+    /// Height of a sample in pixels.
     pub height: u32,
     /// Element type.
     pub dtype: DType,
@@ -102,22 +102,22 @@ pub struct TensorShape {
 }
 
 impl TensorShape {
-    /// Elements of one sample: 3 x height x width. This and the bytes saturate at `usize::MAX`.
+    /// Number of elements in one sample: 3 x height x width. Like the sizes in bytes, it saturates at `usize::MAX`.
     pub const fn sample_len(self) -> usize {
         CHANNELS.saturating_mul(self.width as usize).saturating_mul(self.height as usize)
     }
 
-    /// Bytes of one sample.
+    /// Size of one sample in bytes.
     pub const fn sample_bytes(self) -> usize {
         self.sample_len().saturating_mul(self.dtype.bytes())
     }
 
-    /// Bytes of the batch.
+    /// Size of the batch in bytes.
     pub const fn bytes(self) -> usize {
         self.sample_bytes().saturating_mul(self.batch)
     }
 
-    /// Extent of the four axes in memory order, slowest first.
+    /// Lengths of the four axes in memory order, slowest first.
     pub const fn dims(self) -> [usize; 4] {
         let (width, height) = (self.width as usize, self.height as usize);
         match self.layout {
@@ -134,14 +134,14 @@ impl fmt::Display for TensorShape {
     }
 }
 
-/// A tensor in host memory that owns its elements: what [`Preprocessor::run`](crate::Preprocessor::run) gives.
+/// Owned tensor in host memory, the result of [`Preprocessor::run`](crate::Preprocessor::run).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     shape: TensorShape,
     elements: Elements,
 }
 
-/// A vector of each element type, so that a caller can take it without a copy.
+/// One vector type per element type, so that callers can take it without a copy.
 #[derive(Clone, Debug, PartialEq)]
 enum Elements {
     U8(Vec<u8>),
@@ -150,12 +150,12 @@ enum Elements {
     F32(Vec<f32>),
 }
 
-/// `as_` and `into_` for each element type.
+/// Defines `as_` and `into_` methods for each element type.
 macro_rules! typed {
     ($($as_it:ident $into_it:ident $variant:ident $type:ty),+) => {
         impl Tensor {
             $(
-                #[doc = concat!("The elements, where they are of [`DType::", stringify!($variant), "`].")]
+                #[doc = concat!("The elements, if their type is [`DType::", stringify!($variant), "`].")]
                 pub fn $as_it(&self) -> Option<&[$type]> {
                     match &self.elements {
                         Elements::$variant(elements) => Some(elements),
@@ -163,7 +163,7 @@ macro_rules! typed {
                     }
                 }
 
-                #[doc = concat!("The vector of elements without a copy, where they are of [`DType::", stringify!($variant), "`].")]
+                #[doc = concat!("The vector of elements without a copy, if their type is [`DType::", stringify!($variant), "`].")]
                 pub fn $into_it(self) -> Option<Vec<$type>> {
                     match self.elements {
                         Elements::$variant(elements) => Some(elements),
@@ -172,14 +172,14 @@ macro_rules! typed {
                 }
             )+
 
-            /// The elements as bytes in native order.
+            /// Elements as bytes in native byte order.
             pub fn bytes(&self) -> &[u8] {
                 match &self.elements {
                     $(Elements::$variant(elements) => bytemuck::cast_slice(elements),)+
                 }
             }
 
-            /// [`bytes`](Self::bytes) for changes in place.
+            /// Mutable [`bytes`](Self::bytes).
             pub fn bytes_mut(&mut self) -> &mut [u8] {
                 match &mut self.elements {
                     $(Elements::$variant(elements) => bytemuck::cast_slice_mut(elements),)+
@@ -197,10 +197,10 @@ typed! {
 }
 
 impl Tensor {
-    /// A tensor of zeros.
+    /// Creates a tensor of zeros.
     ///
     /// # Errors
-    /// Its memory cannot be allocated.
+    /// [`TryReserveError`] if the allocation fails.
     pub fn zeros(shape: TensorShape) -> Result<Self, TryReserveError> {
         let len = shape.sample_len().saturating_mul(shape.batch);
         let elements = match shape.dtype {
@@ -212,12 +212,12 @@ impl Tensor {
         Ok(Self { shape, elements })
     }
 
-    /// Samples, width, height, element type and layout.
+    /// Shape, element type and layout.
     pub fn shape(&self) -> TensorShape {
         self.shape
     }
 
-    /// Extents of the four axes in memory order, slowest first: [`TensorShape::dims`].
+    /// Lengths of the four axes in memory order, slowest first: [`TensorShape::dims`].
     pub fn array_shape(&self) -> [usize; 4] {
         self.shape.dims()
     }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_gives_its_own_element_type_and_no_memory_is_an_error() {
+    fn a_tensor_returns_only_its_own_element_type_and_a_failed_allocation_is_an_error() {
         let shape =
             TensorShape { batch: 1, width: 2, height: 1, dtype: DType::F16, layout: Layout::Nhwc };
         let mut tensor = Tensor::zeros(shape).unwrap();

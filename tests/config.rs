@@ -349,7 +349,7 @@ fn an_operator_without_a_name_is_an_error_that_lists_the_names() {
 fn a_file_has_exactly_one_source() {
     for (text, words) in [
         ("", "source: is missing; write directory"),
-        ("[source]", "source: says nothing; write directory"),
+        ("[source]", "source: is empty; write directory"),
         ("[source]\ndirectory = \"a\"\nlist = \"b\"", "source: has both directory and list"),
         ("[source]\ndirectry = \"a\"", "source.directry: unknown key, did you mean directory?"),
         ("[source]\ndirectory = 3", "source.directory: must be"),

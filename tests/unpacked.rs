@@ -469,7 +469,7 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
     );
     let cut = golden("train-000000.tar")[..5000].to_vec();
     let words = refused(&gzip(&cut));
-    assert!(words.contains("the file ends at 5000: it is cut or damaged"), "{words}");
+    assert!(words.contains("the file ends at 5000: it is truncated or damaged"), "{words}");
 }
 
 /// The index exists, and the file is damaged afterwards without a change of its length and time.

@@ -1,12 +1,12 @@
-//! What is in an image: objects with a box, a category and an outline, and where a chain puts them.
+//! Objects in an image (box, category, outline), and their positions after an operator chain.
 //!
-//! * Positions are edges in pixels, as in COCO's files: the first pixel's centre is 0.5. Which image they mean is the
-//!   [`Canvas`]: the pixels as they are stored, or the upright image.
-//! * [`Objects::place`] follows the chain exactly, whatever the decoder reduced: crops move and cut, mirrorings turn, resizes
-//!   scale by the ratio of the sizes.
-//! * A box is cut to what of the image can be seen. An object of whose box nothing is left does not appear; of the others
-//!   it is known which part of the box is left.
-//! * Masks are made when they are asked for, in pixels of the tensor.
+//! * Coordinates are pixel edges, as in COCO's files: the centre of the first pixel is 0.5. The [`Canvas`] tells whether they
+//!   refer to the stored pixels or to the upright image.
+//! * [`Objects::place`] follows the chain exactly, whatever reduction the decoder used: crops translate and clip, flips mirror,
+//!   and resizes scale by the ratio of the sizes.
+//! * A box is clipped to the visible part of the image. Objects whose box is completely invisible are dropped; for the others,
+//!   [`PlacedObject::visible`] is the visible share of the box.
+//! * Masks are computed on demand, in pixels of the tensor.
 
 use std::ops::Deref;
 
@@ -18,61 +18,61 @@ mod runs;
 
 pub use runs::RunLengths;
 
-/// One object as it was annotated.
+/// One annotated object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// Its number in the annotation file, or what stands for it.
+    /// ID in the annotation file, or another number.
     pub id: i64,
-    /// Number of its class, as [`Sample::label`](crate::source::Sample::label) would have it.
+    /// Class number, as in [`Sample::label`](crate::source::Sample::label).
     pub category: i64,
-    /// Where it is.
+    /// Bounding box.
     pub bbox: BoundingBox,
-    /// Pixels that it covers, as annotated.
+    /// Covered area in pixels, as annotated.
     pub area: f64,
-    /// A crowd of objects that were not told apart (COCO's `iscrowd`).
+    /// Whether it is a crowd of objects that were not annotated separately (COCO's `iscrowd`).
     pub crowd: bool,
-    /// Its outline, where it has one.
+    /// Outline, if any.
     pub segmentation: Option<Segmentation>,
 }
 
-/// The outline of an object.
+/// Outline of an object.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Segmentation {
-    /// Polygons whose union it is, each closed from its last point to its first.
+    /// Union of polygons, each closed from its last point to its first.
     Polygons(Vec<Vec<[f64; 2]>>),
-    /// A mask.
+    /// Mask as run lengths.
     Runs(RunLengths),
 }
 
-/// Which image positions mean.
+/// Image to which coordinates refer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canvas {
-    /// Pixels as they are stored, or as they stand upright.
+    /// Stored pixels, or the upright image.
     pub frame: Frame,
-    /// The size that the annotations say it has, where they say so.
+    /// Image size according to the annotations, if they contain one.
     pub size: Option<Size>,
 }
 
-/// Whether positions were annotated before or after an image was turned by its EXIF orientation.
+/// Whether coordinates refer to the image before or after it is turned by its EXIF orientation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Frame {
-    /// The pixels as they are stored, which is what tools see that do not know of orientations (pycocotools, torchvision's
-    /// `CocoDetection`).
+    /// Stored pixels, as in tools that ignore orientations (pycocotools, torchvision's `CocoDetection`).
     #[default]
     Stored,
-    /// The upright image, which is what viewers show.
+    /// Upright image, as in viewers.
     Upright,
 }
 
 impl Canvas {
-    /// Whether an image that is `stored` with this orientation can be what was annotated; `turned` says whether the loader
-    /// stands it upright.
+    /// Checks that the annotations fit an image of size `stored` with this orientation; `turned` is whether the loader turns it
+    /// upright.
     ///
     /// # Errors
     ///
-    /// [`Reason::Corrupt`] where it has another size, or where the upright image was annotated and the stored one is used.
+    /// [`Reason::Corrupt`] if the image has another size, or if the upright image was annotated but the loader returns the stored
+    /// one.
     pub fn check(
         &self,
         stored: Size,
@@ -87,12 +87,12 @@ impl Canvas {
         };
         match self.size {
             Some(said) if said != size && said == other => wrong(format!(
-                "its annotations are for {said} and it is {size}, but turned it is {other}: write \
+                "its annotations are for {said}, but it is {size} (turned: {other}): write \
                  source.coordinates = \"{name}\""
             )),
             Some(said) if said != size => wrong(format!(
-                "its annotations are for an image of {said}, and it is {size}: boxes would be wrong; correct its \
-                 width and height there"
+                "its annotations are for {said}, but it is {size}: boxes would be wrong; correct its \
+                 width and height in the annotations"
             )),
             _ if self.frame == Frame::Upright && !turned && !orientation.is_upright() => wrong(
                 "its annotations are for the upright image: set decode.orientation to true".into(),
@@ -102,22 +102,22 @@ impl Canvas {
     }
 }
 
-/// The objects of one sample that can be seen in its tensor, in the order of the annotations.
+/// Visible objects of one sample in its tensor, in the order of the annotations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objects {
     list: Vec<PlacedObject>,
     way: Way,
 }
 
-/// One object as it is in the tensor.
+/// Object with coordinates in the tensor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PlacedObject {
-    /// Its place among all objects of the image, from 0.
+    /// Index among all objects of the image, from 0.
     pub index: usize,
-    /// Where it is, in pixels of the tensor, cut to what can be seen.
+    /// Bounding box in pixels of the tensor, clipped to the visible part.
     pub bbox: BoundingBox,
-    /// The part of the box's area that is left, over 0 to 1.
+    /// Visible share of the box's area, above 0 and up to 1.
     pub visible: f64,
     /// [`Object::id`].
     pub id: i64,
@@ -125,26 +125,26 @@ pub struct PlacedObject {
     pub category: i64,
     /// [`Object::crowd`].
     pub crowd: bool,
-    /// [`Object::area`]: pixels of the image, not of the tensor.
+    /// [`Object::area`], in pixels of the image, not of the tensor.
     pub area: f64,
     outline: Option<Segmentation>,
 }
 
-/// From what was annotated to the tensor.
+/// Transform from annotation coordinates to the tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Way {
-    /// How the annotated image is turned.
+    /// Orientation applied to the annotated image.
     turn: Orientation,
     /// Size of the annotated image.
     size: Size,
     view: View,
 }
 
-/// Less of a box than this is nothing: what is left where a box only touches a crop's edge is rounding.
+/// Smallest visible share: less is a rounding error of a box that only touches the edge of a crop.
 const LEAST_VISIBLE: f64 = 1e-9;
 
 impl Objects {
-    /// Where objects are in what a chain made of an image of `upright` size that was turned by `orientation`.
+    /// Places objects in the result of a chain on an image of `upright` size, which was turned by `orientation`.
     pub fn place(
         objects: Vec<Object>,
         frame: Frame,
@@ -182,8 +182,7 @@ impl Objects {
         self.way.view.size
     }
 
-    /// The outline of object `number` of these in pixels of the tensor, where it has polygons. They are not cut: they may
-    /// reach outside.
+    /// Polygons of object `number`, in pixels of the tensor; `None` if it has none. They are not clipped and may reach outside.
     pub fn polygons(&self, number: usize) -> Option<Vec<Vec<[f64; 2]>>> {
         let Some(Segmentation::Polygons(polygons)) = &self.list[number].outline else {
             return None;
@@ -196,11 +195,10 @@ impl Objects {
         Some(polygons.iter().map(|polygon| polygon.iter().map(moved).collect()).collect())
     }
 
-    /// The mask of object `number` of these: a byte for each pixel of the tensor, row after row, 1 where the object is; `None`
-    /// where it has no outline.
+    /// Mask of object `number`: a byte per pixel of the tensor, row by row, 1 inside the object; `None` if it has no outline.
     ///
-    /// Polygons are moved and then filled, by pycocotools' rule: those of an image that nothing moved give its mask. A mask
-    /// of run lengths gives each pixel that of the image's pixel in which its centre lies.
+    /// Polygons are transformed and then filled by pycocotools' rule, so they equal its masks for untransformed images. For run
+    /// lengths, each pixel gets the value of the image pixel that contains its centre.
     pub fn mask(&self, number: usize) -> Option<Vec<u8>> {
         let size = self.size();
         let mut mask = vec![0; size.pixels() as usize];
@@ -232,7 +230,7 @@ impl Deref for Objects {
 }
 
 impl Way {
-    /// Looks every pixel of the tensor up in a mask of the annotated image.
+    /// Samples every pixel of the tensor from a mask of the annotated image.
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
         let View { x, y, size, visible } = self.view;
         let upright = self.turn.upright_size(self.size);
@@ -252,7 +250,7 @@ impl Way {
                 mask[row * size.width as usize + column] = reader.at(x, y).into();
             }
         };
-        // Down the stored columns, since that is how the runs go.
+        // Iterate down the stored columns, the order of the runs.
         if self.turn.transpose {
             (0..rows.len()).for_each(|row| (0..columns.len()).for_each(|column| look(column, row)));
         } else {
@@ -261,7 +259,7 @@ impl Way {
     }
 }
 
-/// Whether the centre of a pixel lies between two edges.
+/// Whether the centre of a pixel is between two edges.
 fn sees(first: f64, end: f64, at: u32) -> bool {
     let centre = f64::from(at) + 0.5;
     first <= centre && centre < end

@@ -1,15 +1,15 @@
-//! Filling polygons by the rule of COCO's own tools.
+//! Polygon filling by the rule of COCO's tools.
 
 use crate::geometry::Size;
 
-/// Steps to a pixel along a boundary.
+/// Steps per pixel along a boundary.
 const SCALE: f64 = 5.0;
 
-/// Gives every pixel of an image of `size` that is in the polygon: what `rleFrPoly` of pycocotools makes (`maskApi.c`, with
-/// its order of operations). A pixel may come more than once.
+/// Calls `set` with every pixel in the polygon of an image of `size`, as `rleFrPoly` of pycocotools does (`maskApi.c`, with the
+/// same order of operations). A pixel may be reported more than once.
 ///
-/// The boundary is walked in fifths of a pixel. Where it passes the middle of a column a run of that column begins or
-/// ends. A polygon that reaches far outside is cut to the surroundings first, so that hostile coordinates cost no time.
+/// The boundary is traced in fifths of a pixel. Where it crosses the middle of a column, a run of that column begins or ends. A
+/// polygon that reaches far outside is clipped first, so malicious coordinates cost no time.
 pub fn fill(polygon: &[[f64; 2]], size: Size, mut set: impl FnMut(u32, u32)) {
     if size.pixels() == 0 {
         return;
@@ -48,7 +48,7 @@ pub fn fill(polygon: &[[f64; 2]], size: Size, mut set: impl FnMut(u32, u32)) {
     }
 }
 
-/// The boundary, point by point, in fifths of a pixel.
+/// Visits the boundary point by point, in fifths of a pixel.
 fn walk(polygon: &[[f64; 2]], mut visit: impl FnMut(i64, i64)) {
     let fine = |&[x, y]: &[f64; 2]| [x, y].map(|it| (SCALE * it + 0.5) as i64);
     let ends = polygon.iter().cycle().skip(1);
@@ -71,7 +71,7 @@ fn walk(polygon: &[[f64; 2]], mut visit: impl FnMut(i64, i64)) {
     }
 }
 
-/// The part of a polygon within `far` of the origin on both axes (Sutherland and Hodgman, 1974).
+/// Clips a polygon to `far` from the origin on both axes (Sutherland and Hodgman, 1974).
 fn clip(polygon: &[[f64; 2]], far: f64) -> Vec<[f64; 2]> {
     let mut points = polygon.to_vec();
     for (axis, side) in [(0, 1.0), (0, -1.0), (1, 1.0), (1, -1.0)] {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinates_beyond_all_bounds_cost_no_time_and_cover_what_they_should() {
+    fn huge_coordinates_are_clipped_quickly_and_correctly() {
         let size = Size::new(6, 4);
         for far in [1e5, 1e12, 1e300] {
             let huge = [[-far, -far], [far, -far], [far, far], [-far, far]];

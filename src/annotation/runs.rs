@@ -1,23 +1,23 @@
-//! Masks as run lengths, COCO's RLE.
+//! Masks as run lengths (COCO's RLE).
 
 use crate::geometry::Size;
 
-/// A mask as the lengths of its runs, down the columns from the left: background first, then object, and so on.
+/// Mask as the lengths of its runs, in column-major order: alternately background and object, starting with background.
 ///
-/// What the runs do not reach is background, as for pycocotools.
+/// Pixels not covered by runs are background, as in pycocotools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunLengths {
     size: Size,
-    /// Where each run ends, in pixels from the first.
+    /// End of each run, in pixels from the first.
     ends: Vec<u64>,
 }
 
 impl RunLengths {
-    /// From the lengths.
+    /// Creates a mask from run lengths.
     ///
     /// # Errors
     ///
-    /// What is wrong, where they cover more pixels than there are.
+    /// A message, if they cover more pixels than the image has.
     pub fn new(size: Size, lengths: impl IntoIterator<Item = u64>) -> Result<Self, String> {
         let mut at = 0u64;
         let mut end = |length: u64| {
@@ -30,12 +30,12 @@ impl RunLengths {
         Ok(Self { size, ends })
     }
 
-    /// From pycocotools' compressed form (`rleFrString` of `maskApi.c`): five bits to a character from `0` on, the lowest
-    /// first, with a sixth that says that more follow; from the fourth length on, the difference to the last but one.
+    /// Parses pycocotools' compressed form (`rleFrString` of `maskApi.c`): five bits per character from `0` on, lowest first; a
+    /// sixth bit means that more follow. From the fourth length on, each is the difference to the one before the previous.
     ///
     /// # Errors
     ///
-    /// What is wrong, with the character.
+    /// A message, with the position of the character.
     pub fn from_compressed(size: Size, text: &[u8]) -> Result<Self, String> {
         let mut lengths: Vec<u64> = Vec::new();
         let (mut value, mut bits) = (0i64, 0);
@@ -43,10 +43,10 @@ impl RunLengths {
             let digit = byte.wrapping_sub(b'0');
             if digit >= 64 {
                 return Err(format!(
-                    "byte {at} of its counts is {byte}, which is no digit of them"
+                    "byte {at} of its counts is {byte}, which is not a valid digit"
                 ));
             }
-            // The largest image has fewer than 2^64 pixels, but no length of more than 12 digits was ever meant.
+            // The limit of 12 digits is far above any valid length; images have fewer than 2^64 pixels.
             if bits >= 60 {
                 return Err(format!(
                     "a length in its counts, at byte {at}, has more than 12 digits"
@@ -78,7 +78,7 @@ impl RunLengths {
         self.size
     }
 
-    /// The lengths, background first.
+    /// Run lengths, background first.
     pub fn lengths(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         let mut last = 0;
         self.ends.iter().map(move |&end| end - std::mem::replace(&mut last, end))
@@ -89,15 +89,15 @@ impl RunLengths {
     }
 }
 
-/// Looks pixels up; near ones are found at once.
+/// Cursor for mask lookups, which are fast near the previous pixel.
 pub(super) struct Reader<'a> {
     runs: &'a RunLengths,
-    /// The run of the pixel that was looked up last.
+    /// Run of the previous pixel.
     run: usize,
 }
 
 impl Reader<'_> {
-    /// Whether the object is at a pixel; it is nowhere outside of the mask.
+    /// Whether a pixel is in the object; false outside of the mask.
     pub fn at(&mut self, x: u32, y: u32) -> bool {
         let RunLengths { size, ends } = self.runs;
         if x >= size.width || y >= size.height {

@@ -1,4 +1,4 @@
-//! The text of a pipeline file, and where it says what.
+//! Text of a pipeline file, with a search for the locations of its keys.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,28 +12,28 @@ use crate::error::{ConfigError, Error, IoCause, Location, Result};
 use crate::file;
 use crate::storage;
 
-/// Most bytes of a pipeline file: far more than anybody writes, and little enough to be read at once.
+/// Largest pipeline file, in bytes: far above any real one, and small enough to be read at once.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The text of a pipeline file. Where its keys stand is found again when an error asks for it.
+/// Text of a pipeline file. Locations of keys are searched only for errors.
 pub struct Document {
-    /// `None` where the text was not read from a file.
+    /// Path; `None` if the text was not read from a file.
     file: Option<PathBuf>,
-    /// What paths in the text are relative to.
+    /// Folder to which paths in the text are relative.
     base: PathBuf,
     text: String,
 }
 
-/// A path in the text that an error is about.
+/// Path in the text that caused an error.
 struct Written {
     key: String,
-    /// As it is written.
+    /// Value as written.
     value: PathBuf,
-    /// Below the base.
+    /// Path resolved against the base.
     path: PathBuf,
 }
 
-/// Without the text, which may have passwords in URLs.
+/// Omits the text, which may have passwords in URLs.
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, base, text: _ } = self;
@@ -53,7 +53,7 @@ impl Document {
         Self { file: None, base: base.to_path_buf(), text: text.into() }
     }
 
-    /// What paths in the text are relative to.
+    /// Folder to which paths in the text are relative.
     pub fn base(&self) -> &Path {
         &self.base
     }
@@ -66,8 +66,8 @@ impl Document {
         })
     }
 
-    /// The error with the place of the key that it names. One about a file that the text names gets the key, and is an
-    /// error of the setting where there is no such file.
+    /// Adds the location of its key to an error. An error of a file that the text names also gets the key, and becomes an
+    /// [`Error::Config`] if the file does not exist.
     pub fn locate(&self, error: Error) -> Error {
         match error {
             Error::Config(mut error) if error.at.is_none() => {
@@ -90,7 +90,7 @@ impl Document {
         Location::new(self.file.as_deref(), self.text.as_bytes(), bytes)
     }
 
-    /// An error of a file or folder that a setting names, or that lies below it.
+    /// Converts an error of a file or folder that a setting names, or that is below it.
     fn of_path(
         &self,
         written: &Written,
@@ -103,7 +103,7 @@ impl Document {
                 self.find(key).map_or(String::new(), |bytes| format!(", {}", self.location(bytes)));
             return Error::Io { path, problem: format!("{problem} ({key}{at})"), source };
         }
-        let mut text = format!("is {value:?}, and {} cannot be read: {problem}", path.display());
+        let mut text = format!("is {value:?}, but {} cannot be read: {problem}", path.display());
         if value.is_relative() {
             let from = match &self.file {
                 Some(_) => "the pipeline file's folder",
@@ -113,13 +113,13 @@ impl Document {
                 std::path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
             text += &format!("; it is relative to {from} {}", base.display());
             if value.exists() {
-                text += ", not to the working directory, where there is one";
+                text += ", not to the working directory, where it exists";
             }
         }
         self.locate(Error::config(key, text))
     }
 
-    /// The setting of `[source]` that names this path, or the closest folder above it, or files in it.
+    /// Setting of `[source]` that names this path, the closest folder above it, or files in it.
     fn written(&self, path: &Path) -> Option<Written> {
         let table = DeTable::parse(&self.text).ok()?;
         let source = table.get_ref().get("source")?.get_ref();
@@ -131,7 +131,7 @@ impl Document {
                 Written { key, path: storage::join(&self.base, &value), value }
             });
         let near = written.filter_map(|written| {
-            // What a pattern matches lies beside it.
+            // Matches of a pattern are in the parent folder of the pattern.
             let pattern = written.path.parent() == Some(path);
             let parts = written.path.components().count();
             (pattern || path.starts_with(&written.path)).then_some((!pattern, parts, written))
@@ -139,8 +139,8 @@ impl Document {
         near.max_by_key(|(below, parts, _)| (*below, *parts)).map(|(_, _, written)| written)
     }
 
-    /// The bytes of a key with its value, or of an element of a list; of the closest table around it where the text does
-    /// not say it. `None` for what is no setting of a pipeline file.
+    /// Byte range of a key with its value, or of a list element; for a key that is not in the text, of the closest table around
+    /// it. `None` for unknown keys.
     fn find(&self, key: &str) -> Option<Range<usize>> {
         let table = DeTable::parse(&self.text).ok()?;
         match in_table(table.get_ref(), key) {
@@ -150,7 +150,7 @@ impl Document {
     }
 }
 
-/// An error that says which byte of a file is not UTF-8.
+/// Error with the first byte of a file that is not UTF-8.
 fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
     let valid = bytes.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
     let way_out = match bytes {
@@ -164,18 +164,18 @@ fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
     Error::Config(ConfigError { key: String::new(), problem, at })
 }
 
-/// What follows a name at the beginning of a key, if the name ends there.
+/// Rest of a key after a leading name, if the name ends there.
 fn rest_after<'a>(key: &'a str, name: &str) -> Option<&'a str> {
     key.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':']))
 }
 
 fn in_table(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
-    // A key of the file may itself have a dot: the longest that fits is meant.
+    // Keys in the file may contain dots: use the longest match.
     let fitting = table.iter().filter(|(name, _)| rest_after(key, name.get_ref()).is_some());
     let (name, value) = fitting.max_by_key(|(name, _)| name.get_ref().len())?;
     let rest = &key[name.get_ref().len()..];
     let own = match value.get_ref() {
-        // From the key to the end of the value; of a table with a header the key in the header.
+        // From the key to the end of the value; for a table with a header, the key in the header.
         DeValue::Table(_) | DeValue::Array(_) if value.span().start <= name.span().start => {
             name.span()
         }
@@ -196,7 +196,7 @@ fn in_value(value: &DeValue<'_>, rest: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Every text below a value, with its key.
+/// Collects all texts below a value, with their keys.
 fn strings(value: &DeValue<'_>, key: &str, found: &mut Vec<(String, String)>) {
     match value {
         DeValue::String(text) => found.push((key.into(), text.to_string())),

@@ -1,6 +1,6 @@
-//! Names from torchvision, DALI, albumentations and PyTorch's `DataLoader`, and what to write for them here.
+//! Equivalents of names from torchvision, DALI, albumentations and PyTorch's `DataLoader`.
 //!
-//! To add a name: one entry in `equivalents/tables.rs`. The tests read every suggestion as a pipeline file.
+//! To add a name, add an entry to `equivalents/tables.rs`. The tests parse every suggestion as a pipeline file.
 
 use super::nearest::nearest;
 use crate::op::NAMES;
@@ -10,8 +10,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-/// What to write for an operator that only another library has; `None` for a name that no library has, or that is nearer
-/// to one of our own.
+/// Suggestion for an operator of another library; `None` if no library has it, or one of our operators is nearer.
 pub fn operator(name: &str) -> Option<String> {
     let wanted = plain(name);
     let named = |wanted: &str| {
@@ -34,7 +33,7 @@ pub fn operator(name: &str) -> Option<String> {
     Some(format!("did you mean {name}? {}", named(near)?.words()))
 }
 
-/// What to write for a setting that only another library has, beside an operator of this name or in a section.
+/// Suggestion for a setting of another library, next to this operator or in a section.
 pub fn key(name: &str, operator: Option<&str>) -> Option<String> {
     let wanted = plain(name);
     let is_named = |it: &&Key| it.names.iter().any(|name| plain(name) == wanted);
@@ -45,7 +44,7 @@ pub fn key(name: &str, operator: Option<&str>) -> Option<String> {
     Some(key.words())
 }
 
-/// The choice that is meant by the name that other libraries have for it.
+/// Choice that another library calls `name`.
 pub fn choice<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let wanted = plain(name);
     let means = |names: &[&str]| names.iter().any(|name| plain(name) == wanted);
@@ -78,8 +77,7 @@ fn words(write: &str, note: &str) -> String {
     }
 }
 
-/// The part of a name that tells: without the module before it and the arguments behind it, in American spelling, of
-/// small letters and digits.
+/// Normalised name: without module path and arguments, in American spelling, only lower-case letters and digits.
 fn plain(name: &str) -> String {
     let name = name.split('(').next().unwrap_or_default();
     let name = name.rsplit('.').next().unwrap_or_default();

@@ -1,7 +1,6 @@
-//! Which known name a misspelt one is nearest to.
+//! Nearest known name of a misspelt one.
 
-/// The known name that is reached with the fewest edits, where those are few: at most a third of the
-/// letters, but one in any case.
+/// Returns the known name with the fewest edits, if these are at most a third of the letters, or one.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let most = (name.chars().count() / 3).max(1);
     let (distance, best) = known
@@ -11,8 +10,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= most && distance < best.chars().count()).then_some(best)
 }
 
-/// Edits (insert, delete, replace, swap neighbours) that lead from one to the other: optimal string
-/// alignment, by rows.
+/// Number of edits (insert, delete, replace, swap neighbours) between two names: optimal string alignment, computed by rows.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();
@@ -53,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_near_is_offered() {
+    fn only_near_names_are_suggested() {
         let known = ["batch", "workers", "seed"];
         assert_eq!(nearest("batchs", &known), Some("batch"));
         assert_eq!(nearest("wrokers", &known), Some("workers"));

@@ -1,5 +1,4 @@
-//! Deserializing TOML values with errors that know where they are: each level that an error leaves puts its
-//! key in front of the error's path.
+//! Deserializer of TOML values whose errors contain the full key: each level adds its key to the front.
 
 use std::fmt;
 
@@ -16,26 +15,26 @@ use super::nearest::nearest;
 use crate::error::Error;
 use crate::op;
 
-/// A value of the file.
+/// Value in the file.
 pub struct Node(Value);
 
-/// What is wrong, and with which key below the one that is being read.
+/// Error, with its key relative to the current value.
 #[derive(Debug, Default)]
 pub struct NodeError {
     path: String,
     text: String,
-    /// The key that nobody knows, and those that are known: the text is made last.
+    /// Unknown key, and the known keys; the message is formatted at the end.
     unknown: Option<(String, Vec<&'static str>)>,
-    /// The operator whose settings are read, where they are one's.
+    /// Operator whose settings are read, if any.
     operator: Option<String>,
 }
 
-/// Reads a value.
+/// Deserializes a value.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, NodeError> {
     T::deserialize(Node(value))
 }
 
-/// A key that is not one of `known`.
+/// Error for a key that is not in `known`.
 pub fn unknown(key: &str, known: &[&'static str]) -> NodeError {
     NodeError {
         path: key.into(),
@@ -45,7 +44,7 @@ pub fn unknown(key: &str, known: &[&'static str]) -> NodeError {
 }
 
 impl NodeError {
-    /// A choice that is not one of `known`.
+    /// Error for a choice that is not in `known`.
     pub fn unknown_choice(noun: &str, found: &str, known: &[&str]) -> Self {
         let found = &shortened(found);
         let text = match equivalents::choice(found, known).or_else(|| nearest(found, known)) {
@@ -55,7 +54,7 @@ impl NodeError {
         Self::custom(text)
     }
 
-    /// An operator that there is not: with the one that is nearest, or what to write for another library's.
+    /// Error for an unknown operator, with the nearest one or the equivalent of another library's.
     pub fn unknown_operator(found: &str) -> Self {
         let found = &shortened(found);
         match equivalents::operator(found) {
@@ -64,19 +63,19 @@ impl NodeError {
         }
     }
 
-    /// The settings are those of this operator.
+    /// Sets the operator whose settings are read.
     pub fn of_operator(mut self, name: &str) -> Self {
         self.operator = Some(name.into());
         self
     }
 
-    /// The same problem, seen from the level above.
+    /// Prefixes the key with that of the level above.
     pub fn at(mut self, key: &str) -> Self {
         self.path = join(key, &self.path);
         self
     }
 
-    /// Keys that are known besides those that the type knows.
+    /// Adds known keys besides those of the type.
     pub fn or_known(mut self, more: &[&'static str]) -> Self {
         if let Some((_, known)) = &mut self.unknown {
             known.extend(more);
@@ -84,7 +83,7 @@ impl NodeError {
         self
     }
 
-    /// The problem, with the whole path.
+    /// Converts to an error with the full key.
     pub fn into_error(self, key: &str) -> Error {
         let text = match self.unknown {
             None => self.text,
@@ -100,7 +99,7 @@ impl NodeError {
     }
 }
 
-/// A text from the file, for a message: of one that is long the beginning, and nothing that commands a terminal.
+/// Text from the file for a message, shortened and without control characters.
 fn shortened(text: &str) -> String {
     const MOST: usize = 80;
     let printable = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
@@ -228,7 +227,7 @@ impl<'de> Deserializer<'de> for Node {
     }
 }
 
-/// The elements of an array.
+/// Iterator over the elements of an array.
 struct Items(std::iter::Enumerate<std::vec::IntoIter<Value>>);
 
 impl<'de> SeqAccess<'de> for Items {
@@ -248,10 +247,10 @@ impl<'de> SeqAccess<'de> for Items {
     }
 }
 
-/// The entries of a table.
+/// Iterator over the entries of a table.
 struct Fields {
     entries: toml::map::IntoIter<String, Value>,
-    /// The key that was read last, and its value.
+    /// Entry whose key was read last.
     value: Option<(String, Value)>,
 }
 
@@ -270,7 +269,7 @@ impl<'de> MapAccess<'de> for Fields {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, NodeError> {
         let Some((key, value)) = self.value.take() else {
-            return Err(NodeError::custom("a value was asked for before its key"));
+            return Err(NodeError::custom("a value was read before its key"));
         };
         seed.deserialize(Node(value)).map_err(|problem| problem.at(&key))
     }

@@ -1,4 +1,4 @@
-//! `[source]`: one source, what is taken of it, or several sources mixed or one after another.
+//! Section `[source]`: one source with a selection, or several sources mixed or concatenated.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::source::{self, DISABLED, JOINED, KEYS, PartSettings, Selection, SourceSettings};
 use crate::storage;
 
-/// How deep sources are made of sources: no sensible file comes near, and hostile ones stop here.
+/// Deepest nesting of sources, which bounds malicious files.
 const MOST_LEVELS: usize = 16;
 
 /// Reads the section.
@@ -27,7 +27,7 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
         return Err(wrong_type(at, "a table", &value));
     };
     if level > MOST_LEVELS {
-        let problem = format!("sources are within sources more than {MOST_LEVELS} levels deep");
+        let problem = format!("sources are nested more than {MOST_LEVELS} levels deep");
         return Err(Error::config(at, problem));
     }
     let selection = take_all(&mut table, &Selection::KEYS);
@@ -39,15 +39,15 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
         return Err(match table.keys().next() {
             Some(key) if DISABLED.contains(&key.as_str()) => {
                 let problem =
-                    format!("is not in this build; build feedwater with the feature `{key}`");
+                    format!("is disabled in this build; build feedwater with the feature `{key}`");
                 Error::config(format!("{at}.{key}"), problem)
             }
             Some(key) => unknown(key, &known().collect::<Vec<_>>()).into_error(at),
-            None => Error::config(at, format!("says nothing; {}", help(at))),
+            None => Error::config(at, format!("is empty; {}", help(at))),
         });
     };
     if let Some(second) = second {
-        let problem = format!("has both {key} and {second}; leave one of them out");
+        let problem = format!("has both {key} and {second}; remove one of them");
         return Err(Error::config(at, problem));
     }
     let source = match (table.remove(key), JOINED.contains(&key)) {
@@ -57,7 +57,7 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
     Ok(source.select(selection))
 }
 
-/// A source that lies somewhere, with the settings beside its key.
+/// Reads a source with its paths and the settings next to its key.
 fn single(
     key: &'static str,
     place: Option<Value>,
@@ -68,7 +68,7 @@ fn single(
     let one = |place: Value| -> Result<PathBuf> {
         let path: PathBuf = read(place).map_err(|it| it.at(key).into_error(at))?;
         if path.as_os_str().is_empty() {
-            let problem = "is empty; name what it is to read (\".\" is the folder of this file)";
+            let problem = "is empty; name a path (\".\" is the folder of this file)";
             return Err(Error::config(format!("{at}.{key}"), problem));
         }
         Ok(storage::join(base, &path))
@@ -84,7 +84,7 @@ fn single(
         })
 }
 
-/// A list of sources: `[[source.mixture]]` or `[[source.concat]]`.
+/// Reads a list of sources: `[[source.mixture]]` or `[[source.concat]]`.
 fn joined(
     key: &'static str,
     parts: Value,
@@ -115,7 +115,7 @@ fn joined(
                 read(value).map_err(|problem| problem.at("weight").into_error(&at))?
             }
             Some(_) => {
-                let problem = "only the sources of a mixture have one; leave it out";
+                let problem = "only the sources of a mixture have a weight; remove it";
                 return Err(Error::config(format!("{at}.weight"), problem));
             }
             None => 1.0,
@@ -128,7 +128,7 @@ fn joined(
     })
 }
 
-/// Takes these keys out of a table.
+/// Moves these keys out of a table.
 fn take_all(table: &mut Table, keys: &[&str]) -> Value {
     let taken = keys.iter().filter_map(|key| table.remove_entry(*key));
     Value::Table(taken.collect())

@@ -1,4 +1,4 @@
-//! The system's error behind one of ours.
+//! Operating-system error behind an error of this crate.
 
 use std::io;
 use std::ops::Deref;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use super::shown;
 
-/// The [`io::Error`] behind an [`Error`](super::Error), a [`SampleError`](super::SampleError) or a [`DataError`](super::DataError), for
-/// callers that match its [`kind`](io::Error::kind) or its [`raw_os_error`](io::Error::raw_os_error).
+/// The [`io::Error`] behind an [`Error`](super::Error), a [`SampleError`](super::SampleError) or a
+/// [`DataError`](super::DataError).
 ///
-/// Kind, code and words are those of the original. Secrets of URLs are left out of the words, because callers print the whole chain of
-/// sources.
+/// Callers can match its [`kind`](io::Error::kind) or its [`raw_os_error`](io::Error::raw_os_error). Kind, code and message are
+/// those of the original error, except that secrets in URLs are redacted: callers print the whole chain of sources.
 #[derive(Clone, Debug)]
 pub struct IoCause(Arc<io::Error>);
 
 impl IoCause {
-    /// Keeps an error.
+    /// Copies an error, with secrets redacted.
     pub fn new(error: &io::Error) -> Self {
         let kept = match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),

@@ -4,20 +4,20 @@ use std::fmt;
 
 use super::{Error, Location, shown};
 
-/// A setting that cannot be: the user must change it.
+/// Invalid setting, which the user must change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// The key, as in TOML: `chain[2].std[1]`. Empty where a pipeline file is not TOML.
+    /// Key, as in TOML: `chain[2].std[1]`. Empty where a pipeline file is not valid TOML.
     pub key: String,
-    /// What is wrong, with the value and the way out.
+    /// Message that describes the error, with the value and a remedy.
     pub problem: String,
-    /// Where the pipeline file says so; `None` where the setting is not from a file.
+    /// Location in the pipeline file; `None` where the setting is not from a file.
     pub at: Option<Box<Location>>,
 }
 
 impl ConfigError {
-    /// A key, and what is wrong with its value.
+    /// Creates an error from a key and a message.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { key: shown(key), problem: shown(problem), at: None }
     }

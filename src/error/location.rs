@@ -1,4 +1,4 @@
-//! Places in text files.
+//! Locations in text files.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,27 +6,27 @@ use std::path::{Path, PathBuf};
 
 use super::Redacted;
 
-/// A place in a pipeline file. It is displayed as `pipeline.toml:14:9`, or as `line 14, column 9` where the text was not
-/// read from a file.
+/// Location in a pipeline file, displayed as `pipeline.toml:14:9`, or as `line 14, column 9` if the text was not read from a
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// The file, as it was named; `None` where the text was not read from a file.
+    /// Path of the file, as the caller wrote it; `None` if the text was not read from a file.
     pub file: Option<PathBuf>,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// A part of the line, and which of its characters are meant.
+    /// Excerpt of the line, and the range of its characters to mark.
     shown: String,
     marked: Range<usize>,
 }
 
-/// Most characters of a line that are shown, and most of them before the marked ones.
+/// Longest excerpt of a line, and most characters of it before the marked range.
 const SHOWN: usize = 120;
 const SHOWN_BEFORE: usize = 60;
 
 impl Location {
-    /// The place of these bytes of a text, which need not be UTF-8.
+    /// Locates a byte range of a text, which need not be UTF-8.
     pub fn new(file: Option<&Path>, text: &[u8], bytes: Range<usize>) -> Self {
         let begin = bytes.start.min(text.len());
         let before = &text[..begin];
@@ -37,7 +37,7 @@ impl Location {
         let line_end = line_end.map_or(text.len(), |at| begin + at);
         let len = count(&text[begin..bytes.end.clamp(begin, line_end)]).max(1);
         let skipped = column.saturating_sub(SHOWN_BEFORE);
-        // The marker stands under its characters only where each takes one place.
+        // The marker is aligned only if each character is one column wide.
         let shown = String::from_utf8_lossy(&text[line_begin..line_end]);
         let secret = Redacted::new(&*shown).into_string() != shown;
         let shown = if secret { "" } else { shown.trim_end() };
@@ -53,8 +53,8 @@ impl Location {
         }
     }
 
-    /// The line with a marker below what is meant, in three lines, as compilers show it. Empty where the line has a URL with
-    /// a password or a signature in it.
+    /// Three lines with the source line and a marker below the range, in the style of compilers. Empty if the line contains a URL
+    /// with a password or a signature.
     pub fn excerpt(&self) -> String {
         if self.shown.is_empty() {
             return String::new();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_part_of_a_long_line_is_kept_and_no_password_is_shown() {
+    fn long_lines_are_shortened_and_no_password_is_shown() {
         let text = format!("a = \"{}\"", "x".repeat(100_000));
         let place = Location::new(None, text.as_bytes(), 50_000..90_000);
         assert_eq!((place.column, place.shown.len(), place.marked.clone()), (50_001, 120, 60..120));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_command_a_terminal_is_not_shown() {
+    fn control_characters_are_not_shown() {
         let place = Location::new(None, b"a\t= \"\x1b[31m\xff\"", 0..1);
         assert_eq!(place.excerpt(), "  |\n1 | a = \" [31m\u{fffd}\"\n  | ^");
     }

@@ -1,27 +1,29 @@
-//! URLs without their secrets, for everything that is printed, kept or logged.
+//! Redaction of secrets in URLs, for everything that is printed, stored or logged.
 
 use std::fmt;
 use std::path::Path;
 
-/// A text or path as it may be shown. In every URL in it `***` stands for the user and password before the host
-/// (`http://***@host/a`), and for the value of each parameter behind `?` that signs or permits (`sig`, `X-Amz-Signature`,
-/// tokens, keys, passwords). The container of `abfss://container@account…` is not a secret.
+/// Text or path with the secrets of its URLs replaced by `***`.
+///
+/// Redacted are the user and password before the host (`http://***@host/a`), and the value of each query parameter that
+/// authorizes a request (`sig`, `X-Amz-Signature`, tokens, keys, passwords). The container of `abfss://container@account…` is not
+/// a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Redacted(String);
 
 impl Redacted {
-    /// The text as it may be shown.
+    /// Redacts a text.
     pub fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         Self(if text.contains("://") { redact(&text) } else { text })
     }
 
-    /// The path as it may be shown.
+    /// Redacts a path.
     pub fn path(path: &Path) -> Self {
         Self::new(path.to_string_lossy())
     }
 
-    /// The text.
+    /// Returns the redacted text.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -58,14 +60,14 @@ fn redact(text: &str) -> String {
     out
 }
 
-/// What follows `scheme://`.
+/// Redacts the part of a URL after `scheme://`.
 fn redact_one(scheme: &str, url: &str, out: &mut String) {
     let host_end = url.find(['/', '?', '#']).unwrap_or(url.len());
     let authority = &url[..host_end];
     let user_end = match authority.rfind('@') {
         Some(_) if scheme.starts_with("abfs") && !authority.contains(':') => None,
         Some(at) => Some(at),
-        // A password in which / or ? should have been written as %2F or %3F.
+        // A password with an unescaped / or ?, which should have been written as %2F or %3F.
         None if authority.ends_with(']') => None,
         None => match authority.rsplit_once(':') {
             Some((host, port))
@@ -83,7 +85,7 @@ fn redact_one(scheme: &str, url: &str, out: &mut String) {
         }
         None => url,
     };
-    // A list of URLs may stand in one word: the next one is a word of its own.
+    // A comma-separated list of URLs has no spaces: redact the next URL by itself.
     if let Some(at) = rest.find("://") {
         let scheme_at =
             rest[..at].rfind(|it: char| !it.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
@@ -115,7 +117,7 @@ fn redact_query(url: &str, out: &mut String) {
     }
 }
 
-/// Whether a parameter of this name permits what the URL is for, or tells who does.
+/// Whether a query parameter of this name authorizes a request or identifies a user.
 pub(crate) fn permits(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["sig", "token", "credential", "secret", "passw", "auth", "key"]
@@ -128,7 +130,7 @@ mod tests {
     use super::Redacted;
 
     #[test]
-    fn no_secret_of_a_url_is_shown_and_all_else_is() {
+    fn only_the_secrets_of_urls_are_redacted() {
         for (text, expected) in [
             ("http://user:secret@host/a", "http://***@host/a"),
             ("https://secret@host", "https://***@host"),

@@ -1,26 +1,26 @@
-//! Host memory that this process can still take.
+//! Host memory available to this process.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
 
-/// Host memory that this process can still take, and the limit that decides.
+/// Host memory available to this process, and the limit that determines it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Available {
-    /// Bytes.
+    /// Available bytes.
     pub bytes: u64,
-    /// The limit: `MemAvailable`, a file of a cgroup, `ulimit -v` or `ulimit -d`.
+    /// Name of the limit: `MemAvailable`, a file of a cgroup, `ulimit -v` or `ulimit -d`.
     pub limit: String,
 }
 
-/// File names of a version of cgroups.
+/// File names of a cgroup version.
 struct CgroupFiles {
     mount: &'static str,
-    /// Limits in bytes, or `max`.
+    /// Files with limits in bytes, or `max`.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Lines of `memory.stat`: pages of files, which the system takes back when memory is short.
+    /// Lines of `memory.stat` with page cache, which the system reclaims when memory is short.
     files: [&'static str; 2],
 }
 
@@ -33,13 +33,13 @@ const V1: CgroupFiles = CgroupFiles {
 
 const V2: CgroupFiles = CgroupFiles {
     mount: "sys/fs/cgroup",
-    // Beyond memory.high a process is slowed down until it gives memory back.
+    // Above memory.high, a process is throttled until it frees memory.
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
     files: ["inactive_file", "active_file"],
 };
 
-/// Limits of a process: the name in `/proc/self/limits`, what counts against it in `/proc/self/status`, and its name in a shell.
+/// Limits of a process: name in `/proc/self/limits`, usage in `/proc/self/status`, and shell command.
 const PROCESS_LIMITS: [(&str, &str, &str); 2] =
     [("Max address space", "VmSize", "ulimit -v"), ("Max data size", "VmData", "ulimit -d")];
 
@@ -49,8 +49,9 @@ impl Available {
         Self::below(Path::new("/"))
     }
 
-    /// The same, read from the files below `root`. The smallest of these: what the machine has without swapping, what each cgroup
-    /// from the root to this process has left (version 1 or 2), and what the limits of the process leave.
+    /// [`of_process`](Self::of_process) from the files below `root`. The result is the smallest of: available memory of the
+    /// machine without swapping, memory left in each cgroup from the root to this process (version 1 or 2), and memory left by
+    /// the limits of the process.
     pub fn below(root: &Path) -> Option<Self> {
         let mut all: Vec<Self> = machine(root).into_iter().collect();
         all.extend(process(root));
@@ -69,7 +70,7 @@ fn process(root: &Path) -> Vec<Available> {
     let [Some(limits), Some(status)] = files else { return Vec::new() };
     let left = |(name, used, shell): (&str, &str, &str)| {
         let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-        // The soft limit comes first; `unlimited` is no number.
+        // The soft limit comes first; `unlimited` does not parse.
         let soft: u64 = line.split_whitespace().next()?.parse().ok()?;
         let bytes = soft.saturating_sub(kibibytes(&status, used)?);
         Some(Available { bytes, limit: shell.into() })
@@ -95,7 +96,7 @@ fn cgroups(root: &Path) -> Vec<Available> {
     all
 }
 
-/// Adds what each cgroup from the root to `path` has left. A container may see its own cgroup as the root, whatever the path.
+/// Adds the memory left in each cgroup from the root to `path`. A container may see its own cgroup as the root.
 fn along(root: &Path, path: &str, files: &CgroupFiles, all: &mut Vec<Available>) {
     let names = Path::new(path).components().filter_map(|it| match it {
         Component::Normal(name) => Some(name),
@@ -123,7 +124,7 @@ fn along(root: &Path, path: &str, files: &CgroupFiles, all: &mut Vec<Available>)
     }
 }
 
-/// The bytes of a line such as `VmSize:     1234 kB`.
+/// Bytes in a line such as `VmSize:     1234 kB`.
 fn kibibytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
@@ -144,7 +145,7 @@ Max data size             unlimited            unlimited            bytes
 Max address space         8000000              unlimited            bytes
 ";
 
-    /// The result for a system with these files.
+    /// Result for a system with these files.
     fn found(files: &[(&str, &str)]) -> Option<(u64, String)> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -156,20 +157,20 @@ Max address space         8000000              unlimited            bytes
     }
 
     #[test]
-    fn without_any_file_nothing_is_known() {
+    fn without_files_the_result_is_none() {
         assert_eq!(found(&[]), None);
         assert_eq!(found(&[("proc/meminfo", "MemTotal: 9 kB\n")]), None);
-        assert!(Available::of_process().is_some_and(|it| it.bytes > 0), "Linux tells");
+        assert!(Available::of_process().is_some_and(|it| it.bytes > 0), "known on Linux");
     }
 
     #[test]
-    fn the_machine_has_what_is_available_without_swapping() {
+    fn the_machine_provides_mem_available() {
         let meminfo = "MemTotal:  900 kB\nMemFree:  1 kB\nMemAvailable:    700 kB\n";
         assert_eq!(found(&[("proc/meminfo", meminfo)]), Some((700 << 10, "MemAvailable".into())));
     }
 
     #[test]
-    fn limits_of_the_process_leave_what_it_does_not_have_yet() {
+    fn usage_is_subtracted_from_process_limits() {
         let meminfo = ("proc/meminfo", "MemAvailable: 70000 kB\n");
         let status = ("proc/self/status", "VmPeak: 9000 kB\nVmSize:\t 1000 kB\nVmData:\t 500 kB\n");
         let files = [meminfo, status, ("proc/self/limits", LIMITS)];
@@ -184,7 +185,7 @@ Max address space         8000000              unlimited            bytes
     }
 
     #[test]
-    fn every_cgroup_on_the_way_counts_and_pages_of_files_do_not() {
+    fn every_parent_cgroup_counts_and_page_cache_does_not() {
         let base = [
             ("proc/meminfo", "MemAvailable: 70000 kB\n"),
             ("proc/self/cgroup", "0::/a/b\n"),
@@ -208,7 +209,7 @@ Max address space         8000000              unlimited            bytes
         assert_eq!(of(&[over]), Some((0, "/sys/fs/cgroup/a/b/memory.max".into())));
     }
 
-    /// The path may be that of the host, while the container sees its own cgroup only.
+    /// The path may be that on the host, although the container sees only its own cgroup.
     #[test]
     fn a_container_finds_its_own_limit() {
         for (cgroup, mount) in [

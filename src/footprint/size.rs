@@ -1,15 +1,15 @@
-//! Numbers of bytes as users write them.
+//! Sizes in bytes, as users write them.
 
 use std::fmt;
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
-/// Reads a number of bytes: an integer, or a text such as `"512 MiB"`, `"1.5 GiB"` or `"20 GB"`.
+/// Deserializes a size in bytes: an integer, or a text such as `"512 MiB"`, `"1.5 GiB"` or `"20 GB"`.
 pub fn byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_any(ByteSize)
 }
 
-/// The same, where none is a number too.
+/// Deserializes an optional size in bytes, see [`byte_size`].
 pub fn some_byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     byte_size(deserializer).map(Some)
 }
@@ -41,7 +41,7 @@ impl Visitor<'_> for ByteSize {
             SizeError::Unit(unit) => {
                 let units: Vec<_> = UNITS.iter().map(|(name, _)| *name).collect();
                 E::custom(format!(
-                    "is {found}, and {unit} is no unit of bytes; choose one of {} (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
+                    "is {found}, but {unit} is not a unit of bytes; choose one of {} (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
                     units.join(", ")
                 ))
             }
@@ -49,7 +49,7 @@ impl Visitor<'_> for ByteSize {
     }
 }
 
-/// What is no number of bytes.
+/// Error in a size.
 #[derive(Debug, PartialEq)]
 enum SizeError {
     NoNumber,
@@ -57,10 +57,10 @@ enum SizeError {
     TooLarge,
 }
 
-/// The largest integer of TOML.
+/// Largest integer in TOML.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// Units with their bytes; capitals do not matter.
+/// Units with their sizes in bytes; case is ignored.
 const UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -73,7 +73,7 @@ const UNITS: [(&str, u64); 9] = [
     ("TB", 1_000_000_000_000),
 ];
 
-/// The number of bytes of a text: digits, which may have a fraction, and a unit. Parts of a byte are left out.
+/// Parses a size in bytes: digits with an optional fraction, and a unit. Fractions of a byte are dropped.
 fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -91,7 +91,7 @@ fn parse_bytes(text: &str) -> Result<u64, SizeError> {
         },
     };
     let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
-    // No unit has more than 13 digits, so further ones are parts of a byte.
+    // No unit has more than 13 digits, so further digits are fractions of a byte.
     let digits = &fraction[..fraction.len().min(18)];
     let fraction: u128 = digits.parse().unwrap_or(0);
     let part = fraction * u128::from(scale) / 10u128.pow(digits.len() as u32);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_of_bytes_is_told_apart() {
+    fn invalid_sizes_are_distinguished() {
         let unit = |unit: &str| SizeError::Unit(unit.into());
         for (text, problem) in [
             ("", SizeError::NoNumber),

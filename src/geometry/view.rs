@@ -1,8 +1,8 @@
-//! Where the image's points are after crops, mirrorings and resizes: boxes, and the map that moves them.
+//! Bounding boxes, and the coordinate transform of crops, flips and resizes.
 
 use super::{Orientation, Roi, Size};
 
-/// A box by its edges, in pixels: the pixel `(x, y)` covers `x .. x + 1` and `y .. y + 1`.
+/// Box by its edges in pixels: the pixel `(x, y)` covers `x .. x + 1` and `y .. y + 1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BoundingBox {
     /// Left edge.
@@ -16,27 +16,27 @@ pub struct BoundingBox {
 }
 
 impl BoundingBox {
-    /// The box of `width` and `height` whose upper left corner is `(x, y)`: COCO's form.
+    /// Creates a box from its upper left corner `(x, y)` and its size, as in COCO.
     pub fn new(x: f64, y: f64, width: f64, height: f64) -> Self {
         Self { left: x, top: y, right: x + width, bottom: y + height }
     }
 
-    /// Between its edges; 0 where they are the wrong way round.
+    /// Width; 0 if the edges are reversed.
     pub fn width(&self) -> f64 {
         (self.right - self.left).max(0.0)
     }
 
-    /// Between its edges; 0 where they are the wrong way round.
+    /// Height; 0 if the edges are reversed.
     pub fn height(&self) -> f64 {
         (self.bottom - self.top).max(0.0)
     }
 
-    /// Width times height.
+    /// Area.
     pub fn area(&self) -> f64 {
         self.width() * self.height()
     }
 
-    /// The part that is in both boxes; of no area where they do not meet.
+    /// Intersection of both boxes; its area is 0 if they are disjoint.
     pub fn intersection(&self, other: &Self) -> Self {
         let (left, top) = (self.left.max(other.left), self.top.max(other.top));
         let right = self.right.min(other.right).max(left);
@@ -44,7 +44,7 @@ impl BoundingBox {
         Self { left, top, right, bottom }
     }
 
-    /// As parts of the sides of an image of this size, 0 to 1 where it lies inside.
+    /// Coordinates relative to an image of this size: 0 to 1 inside.
     pub fn normalised(&self, size: Size) -> Self {
         let (width, height) = (f64::from(size.width), f64::from(size.height));
         Self {
@@ -60,18 +60,18 @@ impl BoundingBox {
         [self.left, self.top, self.right, self.bottom].map(|it| it as f32)
     }
 
-    /// Left and upper edge, width, height: COCO's form, torchvision's `XYWH`.
+    /// Left edge, upper edge, width and height: COCO's form, torchvision's `XYWH`.
     pub fn xywh(&self) -> [f32; 4] {
         [self.left, self.top, self.width(), self.height()].map(|it| it as f32)
     }
 
-    /// Centre, width, height: torchvision's `CXCYWH`; [`normalised`](Self::normalised), YOLO's and DETR's form.
+    /// Centre, width and height: torchvision's `CXCYWH`; if [`normalised`](Self::normalised), YOLO's and DETR's form.
     pub fn cxcywh(&self) -> [f32; 4] {
         let (x, y) = (f64::midpoint(self.left, self.right), f64::midpoint(self.top, self.bottom));
         [x, y, self.width(), self.height()].map(|it| it as f32)
     }
 
-    /// The smallest box around two points.
+    /// Smallest box around two points.
     fn around((x0, y0): (f64, f64), (x1, y1): (f64, f64)) -> Self {
         Self { left: x0.min(x1), top: y0.min(y1), right: x0.max(x1), bottom: y0.max(y1) }
     }
@@ -80,22 +80,22 @@ impl BoundingBox {
 /// One axis of a [`View`]: `position * scale + offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
-    /// Pixels that leave for one that enters; below 0 where the axis is mirrored.
+    /// Output pixels per input pixel; negative if the axis is mirrored.
     pub scale: f64,
-    /// Where the image's edge 0 is.
+    /// Output position of the image's edge 0.
     pub offset: f64,
 }
 
 impl Axis {
-    /// Nothing moves.
+    /// Identity transform.
     pub const IDENTITY: Self = Self { scale: 1.0, offset: 0.0 };
 
-    /// Where a position of the image is.
+    /// Output position of an image position.
     pub fn at(self, position: f64) -> f64 {
         position * self.scale + self.offset
     }
 
-    /// Which position of the image is here.
+    /// Image position of an output position.
     pub fn back(self, position: f64) -> f64 {
         (position - self.offset) / self.scale
     }
@@ -105,21 +105,21 @@ impl Axis {
     }
 }
 
-/// Where the upright image is in what a chain made of it.
+/// Transform from the upright image to the result of a chain.
 ///
-/// * Every operator that moves pixels says so, one after another; what is left out moves nothing.
-/// * Positions are edges, not centres: the first pixel's centre is 0.5. A decoder's reduction (`prescale`) changes no
-///   position.
-/// * A crop, also one that reaches outside, ends what can be seen at its edges, and nothing that comes later brings it back.
+/// * Every operator that moves pixels updates it, in order; operators that do not call it move nothing.
+/// * Coordinates are edges, not centres: the centre of the first pixel is 0.5. A decoder's reduction (`prescale`) does not change
+///   coordinates.
+/// * A crop, even one that reaches outside, limits the visible part, which no later operator enlarges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// Columns.
+    /// Transform of columns.
     pub x: Axis,
-    /// Rows.
+    /// Transform of rows.
     pub y: Axis,
-    /// Size of what the chain made.
+    /// Size of the result.
     pub size: Size,
-    /// What of the image can be seen, in pixels of what the chain made; the rest of it is fill.
+    /// Visible part of the image, in pixels of the result; the rest is fill.
     pub visible: BoundingBox,
 }
 
@@ -130,7 +130,7 @@ impl Default for View {
 }
 
 impl View {
-    /// Of no image.
+    /// View of an empty image.
     pub const NOTHING: Self = Self {
         x: Axis::IDENTITY,
         y: Axis::IDENTITY,
@@ -138,13 +138,13 @@ impl View {
         visible: BoundingBox { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 },
     };
 
-    /// An image of this size as it is.
+    /// Identity view of an image of this size.
     pub fn new(size: Size) -> Self {
         let visible = BoundingBox::new(0.0, 0.0, size.width.into(), size.height.into());
         Self { size, visible, ..Self::NOTHING }
     }
 
-    /// A window of `size` at `(x, y)`, which may begin outside of the image and reach beyond it.
+    /// Crops a window of `size` at `(x, y)`, which may start and end outside of the image.
     pub fn crop(&mut self, (x, y): (i64, i64), size: Size) {
         let (x, y) = (x as f64, y as f64);
         self.x.then(1.0, -x);
@@ -156,7 +156,7 @@ impl View {
         self.size = size;
     }
 
-    /// The part `of` becomes `size`.
+    /// Resizes the window `of` to `size`.
     pub fn resize(&mut self, of: Roi, size: Size) {
         self.crop((of.x.into(), of.y.into()), of.size());
         let x = f64::from(size.width) / f64::from(of.width);
@@ -170,7 +170,7 @@ impl View {
         self.size = size;
     }
 
-    /// Mirrored left to right, top to bottom, or both.
+    /// Flips left to right, top to bottom, or both.
     pub fn flip(&mut self, horizontal: bool, vertical: bool) {
         let BoundingBox { left, top, right, bottom } = self.visible;
         if horizontal {
@@ -185,19 +185,19 @@ impl View {
         }
     }
 
-    /// Where a point of the upright image is.
+    /// Transforms a point of the upright image.
     pub fn point(&self, x: f64, y: f64) -> (f64, f64) {
         (self.x.at(x), self.y.at(y))
     }
 
-    /// Where a box of the upright image is, all of it: also what cannot be seen.
+    /// Transforms a box of the upright image, including its invisible part.
     pub fn bounding_box(&self, of: &BoundingBox) -> BoundingBox {
         BoundingBox::around(self.point(of.left, of.top), self.point(of.right, of.bottom))
     }
 }
 
 impl Orientation {
-    /// Where a point of the stored image is when it is turned, in an image of `stored` size.
+    /// Transforms a point of the stored image, of `stored` size, to the upright image.
     pub fn upright_point(self, stored: Size, x: f64, y: f64) -> (f64, f64) {
         let upright = self.upright_size(stored);
         let (x, y) = if self.transpose { (y, x) } else { (x, y) };
@@ -206,7 +206,7 @@ impl Orientation {
         (x, y)
     }
 
-    /// Where a box of the stored image is when it is turned.
+    /// Transforms a box of the stored image to the upright image.
     pub fn upright_box(self, stored: Size, of: &BoundingBox) -> BoundingBox {
         BoundingBox::around(
             self.upright_point(stored, of.left, of.top),
@@ -220,19 +220,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_move_points_one_after_another() {
+    fn operators_transform_points_in_order() {
         let mut view = View::new(Size::new(100, 50));
         view.crop((10, 20), Size::new(40, 20));
         view.flip(true, false);
         view.resize(Roi::new(0, 0, 40, 20), Size::new(80, 60));
-        // 15 is 5 in the window, 35 mirrored, 70 twice as large; 22 is 2, and 6 three times as large.
+        // 15 is at 5 in the window, 35 mirrored, 70 after doubling; 22 is at 2, and 6 after tripling.
         assert_eq!(view.point(15.0, 22.0), (70.0, 6.0));
         assert_eq!((view.x.back(70.0), view.y.back(6.0)), (15.0, 22.0));
         assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 80.0, 60.0));
     }
 
     #[test]
-    fn what_a_crop_cut_off_stays_out_of_sight() {
+    fn cropped_parts_stay_invisible() {
         let mut view = View::new(Size::new(100, 50));
         view.crop((0, 0), Size::new(40, 40));
         view.crop((-10, -10), Size::new(80, 60));

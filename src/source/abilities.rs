@@ -1,4 +1,4 @@
-//! What a source may do besides reading its samples. Each ability is a trait that [`Source`] gives as an object.
+//! Optional abilities of sources. Each is a trait, which [`Source`] returns as a trait object.
 
 use super::{Expected, HostPage, LeftOut, Sample, Source, own_label};
 use crate::annotation::{Canvas, Object};
@@ -7,28 +7,27 @@ use crate::storage::Storage;
 
 /// Objects in the images: boxes, categories, masks.
 pub trait Annotations {
-    /// The objects in an image, in the order of its annotations.
+    /// Objects in an image, in the order of its annotations.
     fn objects(&self, index: u64) -> Vec<Object>;
 
-    /// Which image the positions of [`objects`](Self::objects) mean. An image of another size is a sample that cannot
-    /// be used.
+    /// Image size to which the coordinates of [`objects`](Self::objects) refer. An image of another size is a sample error.
     fn canvas(&self, index: u64) -> Canvas {
         let _ = index;
         Canvas::default()
     }
 }
 
-/// Samples that come over a network, so that it pays to ask for many at once.
+/// Samples that come over a network, where many concurrent requests are faster.
 pub trait RemoteReads {
-    /// Begins to read a sample that will be wanted soon; at most `limit` bytes of it are held. What it gives does what
-    /// [`Source::read`] does. Dropping it gives the request up. `None` where this sample need not be asked for.
+    /// Starts to prefetch a sample; at most `limit` of its bytes are buffered. The returned closure behaves as [`Source::read`]
+    /// does. Dropping it cancels the request. `None` if this sample needs no prefetch.
     fn expect(&self, index: u64, limit: u64) -> Option<Expected>;
 }
 
-/// Reading the first bytes of a sample without the rest, so that the headers of many samples can be looked at.
+/// Reads of the first bytes of a sample, to inspect the headers of many samples cheaply.
 pub trait Heads {
-    /// Reads the first bytes of a sample into `page`, `most` of them or as many as there are, and gives the length of the whole
-    /// sample, which is at most `limit`.
+    /// Reads up to `most` bytes from the start of a sample into `page`, and returns the length of the whole sample, which is at
+    /// most `limit`.
     ///
     /// # Errors
     ///
@@ -42,95 +41,95 @@ pub trait Heads {
     ) -> Result<u64, DataError>;
 }
 
-/// What is known of the samples before they are read, for the plan and the order.
+/// Facts about the samples that are known before reading them; the plan and the sample order use them.
 pub trait Hints {
-    /// Bytes of the largest sample: exact where it is cheap, else of a fixed choice of samples. `None`, the default, where that
-    /// is not known: the plan then takes the largest sample that it looked at.
+    /// Size of the largest sample in bytes: exact where that is cheap, otherwise from a fixed selection of samples. `None`, the
+    /// default, if unknown: the plan then uses the largest of the samples it inspects.
     fn largest_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// The samples with the most pixels, as a table says that the source has at hand: at most `most` indices, each with its
-    /// pixels, roughly, the largest first. Plans look at them besides others, and read their headers: a table that is wrong does
-    /// no harm. Empty, the default, where no table says.
+    /// Samples with the most pixels according to a table of the source: at most `most` pairs of index and approximate pixel
+    /// count, largest first. Empty, the default, if there is no such table.
+    ///
+    /// Plans add these to the samples whose headers they read, so a wrong table does no harm.
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         let _ = most;
         Vec::new()
     }
 
-    /// Host memory that the source itself holds, in bytes. Default 0.
+    /// Host memory of the source itself, in bytes. Default 0.
     fn memory_bytes(&self) -> u64 {
         0
     }
 
-    /// Where files hold many samples, one after another, so that reading in sequence is cheaper: the first sample after
-    /// each file, in the order of the samples; the last is [`Source::len`]. Empty, the default, where there are no such files.
-    /// `loader.shuffle_window` needs it.
+    /// Boundaries of files that hold many samples in sequence: the index after the last sample of each file, in sample order; the
+    /// last entry is [`Source::len`]. Empty, the default, if there are no such files. `loader.shuffle_window` requires it.
     fn file_ends(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Why reading the samples in any order but their own is slow, with the way out; `None`, the default, where it is
-    /// not.
+    /// Why reading the samples out of order is slow, with a remedy; `None`, the default, if it is not.
     fn slow_shuffled(&self) -> Option<String> {
         None
     }
 
-    /// Handles through which the source reads files. A loader counts their requests as its own and shows their warnings. Empty,
-    /// the default, where it reads none through a [`Storage`].
+    /// Storage handles through which the source reads files. A loader includes their requests in its counts and shows their
+    /// warnings. Empty, the default, if the source uses no [`Storage`].
     fn storages(&self) -> Vec<Storage> {
         Vec::new()
     }
 }
 
-/// When samples have the same bytes: over time, and at several indices.
+/// Versions and duplicates of samples: whether bytes changed over time, and which indices share the same bytes.
 pub trait Identity {
-    /// What changes whenever the bytes of a sample do, without reading them: the length and the time of its file, the tag
-    /// of its object. `None`, the default, where only the bytes tell. `feedwater pack` asks it before it goes on.
+    /// Version tag that changes whenever the bytes of a sample change, obtained without reading them: length and modification
+    /// time of its file, or the tag of its object. `None`, the default, if only the bytes can tell. `feedwater pack` checks it
+    /// before it resumes.
     fn version(&self, index: u64) -> Option<String> {
         let _ = index;
         None
     }
 
-    /// A number that indices with the same bytes share, below [`Self::originals`]: caches keep such bytes once. The default is
-    /// the index itself.
+    /// Number shared by all indices with the same bytes, below [`Self::originals`]: caches store such bytes once. Default: the
+    /// index.
     fn original(&self, index: u64) -> u64 {
         index
     }
 
-    /// One more than the largest number of an original that there may be; `None`, the default, for [`Source::len`].
+    /// Upper bound (exclusive) of [`Self::original`]; `None`, the default, for [`Source::len`].
     fn originals(&self) -> Option<u64> {
         None
     }
 }
 
-/// What a source tells people of what it met.
+/// Skipped items and warnings of a source, for people.
 pub trait Notes {
-    /// What the source met and left out of its samples, counted by reason and kind: the keys of an archive that have no image,
-    /// say. Samples that `filter` or `subset` leave out are not counted. Default empty.
+    /// Items that the source skipped, counted by reason and kind, such as the keys of an archive that have no image. Does not
+    /// count samples excluded by `filter` or `subset`. Default empty.
     fn left_out(&self) -> Vec<LeftOut> {
         Vec::new()
     }
 
-    /// What looks like a mistake in what was named, with the way out. Default empty.
+    /// Likely mistakes in the named paths, with a remedy. Default empty.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// The abilities of a source, with the default of each that it lacks.
+/// Abilities of a source, with a default for each missing one.
 impl dyn Source + '_ {
-    /// Everything known about a sample without reading it.
+    /// Collects all that is known about a sample without reading it.
     pub fn sample(&self, index: u64) -> Sample {
         Sample { index, location: self.location(index), label: own_label(self, index) }
     }
 
-    /// [`Annotations::objects`]; none without that ability.
+    /// [`Annotations::objects`]; empty without that ability.
     pub fn objects(&self, index: u64) -> Vec<Object> {
         self.annotations().map_or(Vec::new(), |it| it.objects(index))
     }
 
-    /// [`Annotations::canvas`]; one that fits every image without that ability.
+    /// [`Annotations::canvas`]; without that ability, a canvas that fits every image.
     pub fn canvas(&self, index: u64) -> Canvas {
         self.annotations().map_or(Canvas::default(), |it| it.canvas(index))
     }
@@ -150,7 +149,7 @@ impl dyn Source + '_ {
         self.heads().is_some()
     }
 
-    /// [`Heads::read_head`]; the whole sample is read without that ability.
+    /// [`Heads::read_head`]; without that ability, reads the whole sample.
     ///
     /// # Errors
     ///
@@ -173,7 +172,7 @@ impl dyn Source + '_ {
         self.hints()?.largest_bytes()
     }
 
-    /// [`Hints::largest_samples`]; none without that ability.
+    /// [`Hints::largest_samples`]; empty without that ability.
     pub fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         self.hints().map_or(Vec::new(), |it| it.largest_samples(most))
     }
@@ -183,7 +182,7 @@ impl dyn Source + '_ {
         self.hints().map_or(0, |it| it.memory_bytes())
     }
 
-    /// [`Hints::file_ends`]; none without that ability.
+    /// [`Hints::file_ends`]; empty without that ability.
     pub fn file_ends(&self) -> Vec<u64> {
         self.hints().map_or(Vec::new(), |it| it.file_ends())
     }
@@ -193,7 +192,7 @@ impl dyn Source + '_ {
         self.hints()?.slow_shuffled()
     }
 
-    /// [`Hints::storages`]; none without that ability.
+    /// [`Hints::storages`]; empty without that ability.
     pub fn storages(&self) -> Vec<Storage> {
         self.hints().map_or(Vec::new(), |it| it.storages())
     }
@@ -208,17 +207,17 @@ impl dyn Source + '_ {
         self.identity().map_or(index, |it| it.original(index))
     }
 
-    /// [`Identity::originals`], or the number of samples.
+    /// [`Identity::originals`], or the number of samples without that ability.
     pub fn originals(&self) -> u64 {
         self.identity().and_then(|it| it.originals()).unwrap_or_else(|| self.len())
     }
 
-    /// [`Notes::left_out`]; nothing without that ability.
+    /// [`Notes::left_out`]; empty without that ability.
     pub fn left_out(&self) -> Vec<LeftOut> {
         self.notes().map_or(Vec::new(), |it| it.left_out())
     }
 
-    /// [`Notes::warnings`]; none without that ability.
+    /// [`Notes::warnings`]; empty without that ability.
     pub fn warnings(&self) -> Vec<String> {
         self.notes().map_or(Vec::new(), |it| it.warnings())
     }

@@ -1,4 +1,4 @@
-//! What lies at a path.
+//! Detection of the source at a path.
 
 use std::path::Path;
 
@@ -6,22 +6,22 @@ use super::{DISABLED, Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
 use crate::error::{Error, Result};
 use crate::storage::{self, Storage};
 
-/// Files of a folder that are looked at.
+/// Number of files in a folder that detection inspects.
 const LOOKS: usize = 16;
 
-/// The source that lies at a path, with the settings that it has by default.
+/// Detects the source at a path, and returns it with default settings.
 ///
-/// A file is known by its first bytes or by its name. A folder is what its own files are, of which the first few are
-/// looked at; where those are no source's, or there are none, it is a directory of images.
+/// A file is recognised by its first bytes or its name. A folder is recognised by the first few of its files. If none of these
+/// belongs to a source, the folder is a directory of images.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] where the path cannot be read, [`Error::Config`] where a file is none of any source.
+/// [`Error::Io`] if the path cannot be read, [`Error::Config`] if no source recognises the file.
 pub fn detect(path: &Path) -> Result<SourceSettings> {
     detect_with(path, &Storage::default())
 }
 
-/// As [`detect`], with a handle through which is looked at what lies there.
+/// [`detect`] through this storage handle.
 ///
 /// # Errors
 ///
@@ -48,10 +48,10 @@ fn look(path: &Path, storage: &Storage) -> Result<SourceSettings> {
     recognise(path, &name, &head, false).ok_or_else(|| {
         let absent = match DISABLED {
             [] => String::new(),
-            absent => format!("; this build is without {}", absent.join(", ")),
+            absent => format!("; disabled in this build: {}", absent.join(", ")),
         };
         let problem = format!(
-            "{} is of no source that is known by its content or name; name the source in a pipeline file: one of {}{absent}",
+            "cannot detect the source of {} by content or name; name it in a pipeline file, as one of {}{absent}",
             path.display(),
             KEYS.join(", ")
         );

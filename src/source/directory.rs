@@ -1,4 +1,4 @@
-//! A directory with one folder per class.
+//! Source for a directory with one folder per class.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -9,10 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed, Source, WhyLeftOut,
+    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page,
+    RemoteReads, Sealed, Source, WhyLeftOut,
 };
 use super::{file, left_out, settings};
-use crate::error::{Error, DataError, Redacted, Result};
+use crate::error::{DataError, Error, Redacted, Result};
 use crate::storage::{self, Stamp, Storage};
 
 pub use classes::DirectorySettings;
@@ -21,45 +22,45 @@ use classes::Classes;
 
 mod classes;
 
-/// Images in class folders, as torchvision's `ImageFolder` sees them.
+/// Images in class folders, listed as torchvision's `ImageFolder` does.
 ///
-/// * Every folder directly in the directory is a class; classes are numbered in the byte order of their names, or as
-///   `class_to_index` says. Where there is no folder, the images of the directory itself are the samples, with label -1.
-/// * The samples of a class are the images in its folder, and then those of its sub-folders, each level in the byte order of
-///   names. Links are followed; a link to a folder above itself is not.
-/// * An image is a regular file whose name ends in one of `extensions`. Other files, pipes and the like, and files beside the
-///   class folders are left out and counted ([`Notes::left_out`]). What an image is decoded as is known by content.
-/// * A class without images is an error, unless `allow_empty` says otherwise: it would shift the labels of those after it.
-/// * Names that begin with a dot are not seen.
-/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Notes::warnings`]).
-/// * The directory may be a URL that can be listed (`s3://bucket/train`): one listing tells names, lengths and versions of
-///   all objects, and a sample is one request. One that has changed since is a sample that cannot be read.
+/// * Every folder directly in the directory is a class. Classes are numbered in the byte order of their names, or by
+///   `class_to_index`. Without folders, the images in the directory itself are the samples, with label -1.
+/// * The samples of a class are the images in its folder, followed by those of its sub-folders, each level in byte order of
+///   names. Links are followed, except a link to a folder above itself.
+/// * An image is a regular file whose name ends in one of `extensions`; its format is detected from its content. Other files,
+///   pipes and the like, and files next to the class folders are skipped and counted ([`Notes::left_out`]).
+/// * A class without images is an error unless `allow_empty` is set: it would shift the labels of later classes.
+/// * Names that begin with a dot are ignored.
+/// * Folders that contain the class folders (`train/` and `val/`) are classes too, with a warning ([`Notes::warnings`]).
+/// * The directory may be a URL that supports listing (`s3://bucket/train`). One listing returns names, lengths and versions of
+///   all objects, and each sample is one request. An object that has changed since the listing is a sample error.
 pub struct Directory {
     storage: Storage,
     root: PathBuf,
     classes: Vec<String>,
     folders: Vec<Folder>,
-    /// All file names, one after another.
+    /// All file names, concatenated.
     names: Vec<u8>,
-    /// For each sample, the end of its name in `names`; it begins where the one before ends.
+    /// End of each sample's name in `names`; it begins at the end of the previous one.
     ends: Vec<u64>,
-    /// For each sample behind a URL, which version it is; empty where the files are local.
+    /// Version of each sample behind a URL; empty for local files.
     stamps: Vec<Stamp>,
     largest_bytes: u64,
     left_out: Vec<LeftOut>,
     warning: Option<String>,
 }
 
-/// A run of samples in one folder.
+/// Consecutive samples in one folder.
 struct Folder {
     path: PathBuf,
     label: i64,
-    /// The first sample after it.
+    /// Index after the last sample.
     end: u64,
 }
 
 impl Directory {
-    /// Lists the directory with the settings of torchvision's `ImageFolder`. Fails as [`Self::with`] does.
+    /// Lists the directory with the settings of torchvision's `ImageFolder`. Errors: those of [`Self::with`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::with(path, &DirectorySettings::default())
     }
@@ -68,13 +69,12 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it holds no image, a class has none, or a setting
-    /// cannot be.
+    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it or one of its classes has no image, or a setting is invalid.
     pub fn with(path: impl AsRef<Path>, settings: &DirectorySettings) -> Result<Self> {
         Self::open_with(path, settings, &Storage::default())
     }
 
-    /// Lists the directory, and reads its files, through this handle.
+    /// Lists the directory and reads its files through this storage handle.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Directory {
         listing.finish()
     }
 
-    /// The path of a sample.
+    /// Path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
         let index = index as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
@@ -126,7 +126,7 @@ impl Directory {
     }
 }
 
-/// A directory while it is listed.
+/// Directory during listing.
 struct Listing<'a> {
     settings: &'a DirectorySettings,
     classes: Classes,
@@ -159,7 +159,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// `below` tells a folder below that of its class.
+    /// `below`: whether the folder is a sub-folder of its class.
     fn walk(
         &mut self,
         path: PathBuf,
@@ -181,7 +181,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// What a walk over folders finds, from one flat list.
+    /// Adds all images of a flat list of objects, with the result of a walk over folders.
     fn add_objects(&mut self, mut objects: Vec<(String, Stamp)>) {
         if objects.iter().any(|(name, _)| name.contains('/')) {
             for (name, _) in objects.iter().filter(|(name, _)| !name.contains('/')) {
@@ -209,7 +209,7 @@ impl Listing<'_> {
         self.found.largest_bytes = stamps.iter().map(|stamp| stamp.len).max().unwrap_or(0);
     }
 
-    /// The objects of a class, in the order of a walk.
+    /// Adds the objects of a class, in the order of a walk.
     fn add_class(&mut self, label: i64, objects: &[(String, Stamp)]) {
         for run in objects.chunk_by(|(a, _), (b, _)| folder_of(a) == folder_of(b)) {
             let (folder, root) = (folder_of(&run[0].0), &self.found.root);
@@ -225,7 +225,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Adds the images of a folder, and counts what is none. How many images there were.
+    /// Adds the images of a folder, counts its other files, and returns the number of images.
     fn add_files(&mut self, path: PathBuf, label: i64, entries: &Entries) -> u64 {
         let before = self.found.ends.len();
         for name in &entries.files {
@@ -256,7 +256,7 @@ impl Listing<'_> {
         found.left_out = left_out.into_list();
         if found.ends.is_empty() {
             let (root, endings) = (Redacted::path(&found.root), settings.extensions.join(", "));
-            let problem = format!("no images in {root} or in its folders, by extension ({endings})");
+            let problem = format!("no images in {root} or its folders (extensions {endings})");
             let problem = left_out::none_but(problem, &found.left_out);
             return Err(Error::config("source.directory", problem));
         }
@@ -389,17 +389,17 @@ impl Notes for Directory {
     }
 }
 
-/// The first folder of an object's name.
+/// First folder in the name of an object.
 fn class_of(name: &str) -> Option<&str> {
     name.split_once('/').map(|(class, _)| class)
 }
 
-/// All folders of an object's name.
+/// All folders in the name of an object.
 fn folder_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The order in which a walk comes to files: those of a folder before those of its sub-folders, each in byte order.
+/// Order of a walk: the files of a folder before those of its sub-folders, each in byte order.
 fn in_order_of_a_walk(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.split('/').peekable(), b.split('/').peekable());
     loop {
@@ -422,14 +422,14 @@ struct Entries {
     special: Vec<OsString>,
 }
 
-/// Device and inode: what a folder is, whatever the path that led to it.
+/// Device and inode, which identify a folder independently of its path.
 fn identity(path: &Path) -> Result<(u64, u64)> {
     let metadata = fs::metadata(path).map_err(|error| Error::io(path, &error))?;
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// The visible entries of a folder, each sort in byte order. A link that leads nowhere is a sample that cannot be read:
-/// its policy decides, not the listing.
+/// Lists the visible entries of a folder, each kind in byte order. A dangling link is listed, and becomes a sample error when
+/// read.
 fn list(storage: &Storage, path: &Path) -> Result<Entries> {
     let listed = storage.list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
     let (entries, special) = listed;

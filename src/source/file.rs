@@ -1,4 +1,4 @@
-//! Reading one regular file, or one object, into a page.
+//! Reads of one regular file or one object into a page.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use super::{Expected, HostPage, Page};
 use crate::error::{DataError, Reason};
 use crate::storage::{self, Fetch, Stamp, Storage};
 
-/// Bytes of a path or URL, at most: twice what Linux opens.
+/// Longest path or URL in bytes: twice the limit of Linux.
 pub const MOST_PATH_BYTES: usize = 8 << 10;
 
-/// Reads the whole file. A file that shrinks meanwhile gives what it has; one that grows, its old size.
+/// Reads the whole file. If it shrinks meanwhile, the rest is read; if it grows, its old size.
 pub fn read(
     storage: &Storage,
     path: &Path,
@@ -29,7 +29,7 @@ pub fn read(
     Ok(())
 }
 
-/// The length and the time of a local file.
+/// Version of a local file: its length and modification time.
 pub fn version(path: &Path) -> Option<String> {
     if storage::is_url(path) {
         return None;
@@ -37,7 +37,7 @@ pub fn version(path: &Path) -> Option<String> {
     storage::stamp(path).ok().map(|stamp| stamp.to_string())
 }
 
-/// Reads the first bytes of a local file, and gives the length of the whole file.
+/// Reads the first bytes of a local file, and returns the length of the whole file.
 pub fn read_head(
     storage: &Storage,
     path: &Path,
@@ -54,7 +54,7 @@ pub fn read_head(
     Ok(bytes)
 }
 
-/// Reads the whole object, in one request; of this stamp, where it is known.
+/// Reads the whole object in one request, of this version if a stamp is given.
 pub fn read_object(
     storage: &Storage,
     (url, stamp): (&Path, Option<Stamp>),
@@ -65,7 +65,7 @@ pub fn read_object(
     take(fetch, limit, page)
 }
 
-/// Begins to read the whole object. One that is larger than `limit` is read when it is wanted.
+/// Starts to read the whole object. An object larger than `limit` is read only when the closure is called.
 pub fn expect(storage: &Storage, url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
     let fetch = storage.fetch(&url, stamp, limit);
     let storage = storage.clone();
@@ -89,7 +89,7 @@ fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), DataError> 
     Ok(())
 }
 
-/// Refuses a sample before memory is taken for it.
+/// Rejects an oversized sample before memory is allocated for it.
 pub fn check_size(bytes: u64, limit: u64) -> Result<(), DataError> {
     if bytes > limit { Err(too_large(&bytes.to_string(), limit)) } else { Ok(()) }
 }
@@ -103,14 +103,14 @@ fn unreadable(error: io::Error) -> DataError {
     DataError::io(&error)
 }
 
-/// Whether there is nothing at a local path. What cannot be looked at may be there.
+/// Whether nothing exists at a local path. False if the path cannot be inspected.
 pub fn is_missing(path: &Path) -> bool {
     let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
     fs::metadata(path).is_err_and(|error| missing.contains(&error.kind()))
 }
 
-/// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set. Of objects at most 256, which
-/// are asked for at once; those of a server that is silent count as 0 soon.
+/// Size of the largest file, in bytes, of at most 4096 evenly spaced ones, which takes a few milliseconds. Of objects at most 256
+/// are queried, concurrently; those of a server that does not answer soon count as 0.
 pub fn largest(storage: &Storage, count: u64, path: impl Fn(u64) -> PathBuf) -> u64 {
     let most = if count > 0 && storage::is_url(&path(0)) { 256 } else { 4096 };
     let spread = |i: u64| match count <= most {

@@ -1,36 +1,36 @@
-//! Labels as files write them: which texts and floats are whole numbers.
+//! Parsing of labels: which texts and floats are whole numbers.
 //!
-//! A label that is written as a whole number is that number, whether it is an integer, a float (`3.0`, as pandas writes a
-//! column with a missing value) or a text. So numbers are never sorted as texts, which would put 10 before 9.
+//! A label that is written as a whole number is that number, whether an integer, a float (`3.0`, as pandas writes a column with
+//! missing values) or a text. Numbers are therefore never sorted as texts, which would put 10 before 9.
 
 use serde::{Deserialize, Serialize};
 
-/// Beyond this not every whole number is a float, so that a float may stand for another number than was meant.
+/// Limit above which an f64 cannot represent every whole number, so a label may have been rounded.
 const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 const MOST_OF_AN_F32: f32 = (1u32 << 24) as f32;
 
-/// Bytes of the name of a class, at most.
+/// Longest name of a class, in bytes.
 pub const MOST_NAME_BYTES: usize = 4096;
 
-/// What labels are.
+/// Type of the labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LabelSort {
-    /// What all of them look like: whole numbers (`3`, `3.0`, `"3"`) or names.
+    /// Detected: `integer` if all of them are whole numbers (`3`, `3.0`, `"3"`), otherwise `text`.
     #[default]
     Auto,
     /// Whole numbers.
     Integer,
-    /// Names of classes, also where they look like numbers.
+    /// Names of classes, even if they look like numbers.
     Text,
 }
 
-/// The number that a text stands for; `None` where it is a name.
+/// Parses a text as a number; `None` if it is a name.
 ///
 /// # Errors
 ///
-/// Why a number is no label, to follow the label.
+/// Why the number is not a valid label, as a predicate of the label.
 pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
     let text = text.trim();
     if let Ok(number) = text.parse() {
@@ -38,52 +38,52 @@ pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
     }
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = digits.strip_prefix('.').unwrap_or(digits);
-    // "nan" and "inf" are read as floats too, and are names here.
+    // "nan" and "inf" parse as floats, but are names here.
     let begins = digits.starts_with(|it: char| it.is_ascii_digit());
     begins.then(|| text.parse().ok()).flatten().map(of_float)
 }
 
-/// The number that a float stands for.
+/// Converts a float to a label.
 ///
 /// # Errors
 ///
-/// Why it is no label, to follow it.
+/// Why it is not a valid label, as a predicate of it.
 pub fn of_float(label: f64) -> Result<i64, &'static str> {
     match label {
-        _ if label.is_nan() => Err("is no number"),
-        _ if label.abs() > MOST_OF_A_FLOAT => Err("is beyond the numbers that labels may be"),
-        _ if label.fract() != 0.0 => Err("has a fraction, and labels are whole numbers"),
+        _ if label.is_nan() => Err("is not a number"),
+        _ if label.abs() > MOST_OF_A_FLOAT => Err("is out of range for a label"),
+        _ if label.fract() != 0.0 => Err("has a fraction; labels are whole numbers"),
         _ => Ok(label as i64),
     }
 }
 
-/// The number that a float of 32 bits stands for.
+/// Converts an f32 to a label.
 ///
 /// # Errors
 ///
-/// Why it is no label, to follow it.
+/// Why it is not a valid label, as a predicate of it.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn of_f32(label: f32) -> Result<i64, &'static str> {
     match label.abs() > MOST_OF_AN_F32 {
-        true => Err("is beyond the numbers that labels may be"),
+        true => Err("is out of range for a label"),
         false => of_float(label.into()),
     }
 }
 
-/// The number that a JSON number stands for.
+/// Converts a JSON number to a label.
 ///
 /// # Errors
 ///
-/// Why it is no label, to follow it.
+/// Why it is not a valid label, as a predicate of it.
 pub fn of_json(label: &serde_json::Number) -> Result<i64, &'static str> {
     match (label.as_i64(), label.as_f64()) {
         (Some(label), _) => Ok(label),
         (None, Some(label)) => of_float(label),
-        (None, None) => Err("is beyond the numbers that labels may be"),
+        (None, None) => Err("is out of range for a label"),
     }
 }
 
-/// Puts names of classes into the order of their labels: that of their bytes, or where all are numbers that of the numbers.
+/// Sorts names of classes into label order: by number if all are numbers, otherwise by bytes.
 pub fn sort_names(names: &mut [String]) {
     let key = |name: &String| number(name).and_then(Result::ok);
     match names.iter().all(|name| key(name).is_some()) {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_all_numbers_are_in_the_order_of_the_numbers() {
+    fn names_are_sorted_by_number_if_all_are_numbers() {
         let sorted = |names: &[&str]| {
             let mut names: Vec<String> = names.iter().map(ToString::to_string).collect();
             sort_names(&mut names);

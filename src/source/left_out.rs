@@ -1,4 +1,4 @@
-//! What a source met and left out of its samples, counted.
+//! Counts of items that a source skipped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,74 +7,74 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::beginning;
 
-/// Kinds that are counted one by one for each reason; further ones are counted together.
+/// Kinds counted separately per reason; further ones are counted together.
 const MOST_KINDS: usize = 24;
-/// The kind of those.
+/// Kind under which those are counted.
 const OTHER: &str = "other";
-/// Bytes that are kept of a kind and of an example.
+/// Longest stored kind and example, in bytes.
 const MOST_KIND_BYTES: usize = 64;
 const MOST_EXAMPLE_BYTES: usize = 512;
 
-/// Things of one kind that a source met and that are none of its samples.
+/// Items of one kind that a source skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Why they are none.
+    /// Why they were skipped.
     pub why: WhyLeftOut,
-    /// What they are: mostly the extension of a name. Empty where there is but one kind.
+    /// Kind of the items, usually a file extension. Empty if the reason has only one kind.
     pub kind: String,
-    /// How many there are.
+    /// Number of items.
     pub count: u64,
-    /// The first that was met.
+    /// First such item.
     pub example: String,
 }
 
-/// Why something is no sample.
+/// Reason why a source skipped an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WhyLeftOut {
-    /// A key of an archive none of whose files is an image.
+    /// Key of an archive that has no image file.
     NoImage,
-    /// A file whose name does not end as an image's does.
+    /// File whose extension is not that of an image.
     OtherExtension,
-    /// A file beside the folders of the classes.
+    /// File next to the class folders.
     BesideClasses,
-    /// A folder that is no class, by `class_to_index`.
+    /// Folder that is not in `class_to_index`.
     OtherClass,
-    /// A file of an archive whose name has no key, or no extension.
+    /// File in an archive whose name has no key or no extension.
     NoKey,
-    /// A symbolic link in an archive.
+    /// Symbolic link in an archive.
     SymbolicLink,
-    /// A hard link in an archive to a file that is not before it.
+    /// Hard link in an archive to a file that does not precede it.
     LostLink,
-    /// A pipe, a socket or a device.
+    /// Pipe, socket or device.
     Special,
-    /// A key that `keys` does not match, or that `skip_keys` does.
+    /// Key excluded by `keys` or `skip_keys`.
     OtherKey,
-    /// An image without annotations (`skip_empty`).
+    /// Image without annotations (`skip_empty`).
     NoAnnotation,
 }
 
 impl WhyLeftOut {
-    /// What there is more than one of, and why it is no sample: the words after a number.
+    /// Message after the count: the plural of the item, and why it is skipped.
     pub const fn words(self) -> &'static str {
         match self {
             WhyLeftOut::NoImage => "keys have no image",
             WhyLeftOut::OtherExtension => "files have no image's extension",
-            WhyLeftOut::BesideClasses => "files lie beside the class folders",
+            WhyLeftOut::BesideClasses => "files are next to the class folders",
             WhyLeftOut::OtherClass => "folders are not in class_to_index",
             WhyLeftOut::NoKey => "files have no key and extension",
             WhyLeftOut::SymbolicLink => "symbolic links are not followed",
-            WhyLeftOut::LostLink => "hard links lead to no file before them",
+            WhyLeftOut::LostLink => "hard links have no earlier target",
             WhyLeftOut::Special => "pipes, sockets or devices",
-            WhyLeftOut::OtherKey => "keys are not wanted (source.keys, source.skip_keys)",
+            WhyLeftOut::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
             WhyLeftOut::NoAnnotation => "images have no annotation (source.skip_empty)",
         }
     }
 }
 
-/// A line for each reason, for people: `3 keys have no image: tiff 2, seg.jpg 1 (the first: d.tiff)`.
+/// One line per reason, for people: `3 keys have no image: tiff 2, seg.jpg 1 (the first: d.tiff)`.
 pub fn left_out_lines(all: &[LeftOut]) -> Vec<String> {
     let mut by_reason: BTreeMap<WhyLeftOut, Vec<&LeftOut>> = BTreeMap::new();
     for one in all {
@@ -94,17 +94,17 @@ pub fn left_out_lines(all: &[LeftOut]) -> Vec<String> {
     lines.collect()
 }
 
-/// What is wrong where there are no samples, and what there is instead.
+/// Error message for a source without samples, with the items it skipped.
 pub fn none_but(problem: String, left_out: &[LeftOut]) -> String {
     [vec![problem], left_out_lines(left_out)].concat().join("; ")
 }
 
-/// Counts what is left out.
+/// Counter of skipped items.
 #[derive(Debug, Default)]
 pub struct LeftOuts(BTreeMap<(WhyLeftOut, String), (u64, String)>);
 
 impl LeftOuts {
-    /// Counts so many of a kind; `example` is kept where it is the first.
+    /// Counts items of a kind; `example` is stored if it is the first.
     pub fn add(&mut self, why: WhyLeftOut, kind: &str, count: u64, example: &str) {
         let mut key = (why, start(kind, MOST_KIND_BYTES));
         if !self.0.contains_key(&key) {
@@ -117,28 +117,28 @@ impl LeftOuts {
         self.0.entry(key).or_insert_with(example).0 += count;
     }
 
-    /// Counts what another source left out.
+    /// Adds the counts of another source.
     pub fn join(&mut self, others: &[LeftOut]) {
         for LeftOut { why, kind, count, example } in others {
             self.add(*why, kind, *count, example);
         }
     }
 
-    /// Counts what was left out of a file.
+    /// Adds the counts of one file.
     pub fn join_file(&mut self, file: &Path, others: &[LeftOut]) {
         for LeftOut { why, kind, count, example } in others {
             self.add(*why, kind, *count, &format!("{}: {example}", file.display()));
         }
     }
 
-    /// What was counted, in the order of the reasons and the kinds.
+    /// Returns the counts, ordered by reason and kind.
     pub fn into_list(self) -> Vec<LeftOut> {
         let one = |((why, kind), (count, example))| LeftOut { why, kind, count, example };
         self.0.into_iter().map(one).collect()
     }
 }
 
-/// The extension of a name in lower case, with its dot; `no extension` where it has none.
+/// Extension of a file name in lower case, with its dot, or `no extension`.
 pub fn extension(name: &str) -> String {
     match name.rsplit_once('.') {
         Some((_, extension)) => format!(".{}", extension.to_lowercase()),
@@ -146,7 +146,7 @@ pub fn extension(name: &str) -> String {
     }
 }
 
-/// The text, or its beginning where it is longer.
+/// Returns the text, cut to at most `most` bytes.
 fn start(text: &str, most: usize) -> String {
     match text.len() > most {
         true => format!("{}…", beginning(text, most)),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_counted_and_named_by_reason_the_most_first() {
+    fn lines_group_kinds_by_reason_with_the_most_frequent_first() {
         let mut all = LeftOuts::default();
         for (name, kind) in [("d.tiff", "tiff"), ("f.seg.jpg", "seg.jpg"), ("e.tiff", "tiff")] {
             all.add(WhyLeftOut::NoImage, kind, 1, name);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_names_are_bounded_and_no_count_is_lost() {
+    fn kinds_and_names_are_bounded_and_every_item_is_counted() {
         let mut all = LeftOuts::default();
         let name = "日".repeat(100_000);
         for number in 0..1000 {

@@ -1,4 +1,4 @@
-//! Images that are in memory already.
+//! Source of images in memory.
 
 use super::{Heads, Hints, HostPage, Page, Source};
 use crate::error::{DataError, Error, Result};
@@ -9,7 +9,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A source of these encoded images and labels. Fails where there are none.
+    /// Creates a source of encoded images with labels. Fails if there are none.
     pub fn new(samples: Vec<(Vec<u8>, i64)>) -> Result<Self> {
         if samples.is_empty() {
             return Err(Error::config("source", "a source in memory needs at least one sample"));
@@ -56,7 +56,6 @@ impl Heads for Memory {
         _: usize,
         limit: u64,
     ) -> Result<u64, DataError> {
-        // All of it is in memory.
         self.read(index, page, limit)?;
         Ok(page.bytes().len() as u64)
     }

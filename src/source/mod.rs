@@ -1,6 +1,6 @@
-//! Where samples come from.
+//! Sources of samples.
 //!
-//! To add a source: a file here whose type implements [`Source`] and [`Configured`], and one line in `sources!`.
+//! To add a source, write a file here whose type implements [`Source`] and [`Configured`], and add one line to `sources!`.
 
 use std::path::{Path, PathBuf};
 
@@ -57,8 +57,8 @@ mod memory;
 pub mod records;
 mod settings;
 
-/// The sources that a pipeline file can name: the one list from which keys and settings follow. A source may need a feature
-/// of this crate.
+/// Declares the sources that a pipeline file can name; keys and settings are derived from this list. A source may require a
+/// feature of this crate.
 macro_rules! sources {
     ($($module:ident :: $type:ident $(if $feature:literal)?),+ $(,)?) => {
         $(
@@ -68,17 +68,17 @@ macro_rules! sources {
             pub use $module::$type;
         )+
 
-        /// The keys of `[source]`, one for each source.
+        /// Keys of `[source]`, one per source.
         #[doc(hidden)]
         pub const KEYS: &[&str] =
             &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
 
-        /// Features of sources that this build is without; each is the key of its source too.
+        /// Source features disabled in this build; each is also the key of its source.
         #[doc(hidden)]
         pub const DISABLED: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
 
-        /// Reads the settings that stand beside the key of a source in a pipeline file of this folder; `None` where there is
-        /// no such key.
+        /// Reads the settings next to the key of a source, in a pipeline file of the folder `base`. Returns `None` for an unknown
+        /// key.
         #[doc(hidden)]
         pub fn read<'de, D: Deserializer<'de>>(
             key: &str,
@@ -98,7 +98,7 @@ macro_rules! sources {
             }
         }
 
-        /// The source, with the settings that it has by default, whose file this is; of a folder's file where `folder`.
+        /// Returns the source that recognises this file, with default settings. `folder`: whether the file is part of a folder.
         fn recognise(path: &Path, name: &str, head: &[u8], folder: bool) -> Option<SourceSettings> {
             $($(#[cfg(feature = $feature)])? if (<$type as Configured>::FOLDERS || !folder)
                 && <$type as Configured>::recognises(name, head)
@@ -123,133 +123,137 @@ sources! {
     webdataset::WebDataset,
 }
 
-/// A numbered set of encoded images, each with a label. Numbers and order never change.
+/// Indexed set of encoded images, each with a label. Indices and order never change.
 ///
-/// Four methods are required. What a source can do besides is given as objects of further traits: one that has boxes implements
-/// [`Annotations`] and gives `Some(self)` from [`annotations`](Self::annotations).
+/// Four methods are required. Optional abilities are separate traits. For example, a source with bounding boxes implements
+/// [`Annotations`] and returns `Some(self)` from [`annotations`](Self::annotations).
 ///
-/// A source over another, with the same samples at the same indices, gives that from [`inner`](Self::inner): all abilities of the
-/// inner one come through. A source over others whose samples stand at other indices is a [`Combined`] with an [`Arrangement`].
+/// A source that wraps another one, with the same samples at the same indices, returns it from [`inner`](Self::inner) and
+/// inherits all its abilities. A source whose samples have other indices than those of the sources it wraps is a [`Combined`]
+/// with an [`Arrangement`].
 pub trait Source: Send + Sync {
-    /// How many samples there are.
+    /// Number of samples.
     fn len(&self) -> u64;
 
-    /// The label of a sample: the number of its class, -1 where it has none. `index` is below [`Self::len`].
+    /// Label of a sample: its class number, or -1 if it has none. `index` is below [`Self::len`].
     fn label(&self, index: u64) -> i64;
 
-    /// The path of a sample, or what stands for it in messages.
+    /// Path of a sample, or another name for it in messages.
     fn location(&self, index: u64) -> String;
 
-    /// Reads a sample's encoded bytes into `page`, at most `limit` of them. May be called from many threads
-    /// at once. An empty sample is not a fault here: the header's parser names it.
+    /// Reads the encoded bytes of a sample into `page`, at most `limit` bytes. Many threads may call it at once. An empty sample
+    /// is not an error here; the header parser reports it.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError>;
 
-    /// The source that this one wraps, with the same samples at the same indices. Everything below is then by default that of the
-    /// inner one. Where [`read`](Self::read) gives other bytes than the inner one does, [`remote`](Self::remote) and
-    /// [`heads`](Self::heads) must give those too, or `None`. Default `None`.
+    /// Wrapped source with the same samples at the same indices; `None` by default.
+    ///
+    /// It is the default for all methods below. If [`read`](Self::read) returns other bytes than that of the inner source,
+    /// [`remote`](Self::remote) and [`heads`](Self::heads) must return the same bytes as `read`, or `None`.
     fn inner(&self) -> Option<&dyn Source> {
         None
     }
 
-    /// Whether there are no samples.
+    /// Whether the source has no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One line for people: what it is and how many samples it has.
+    /// One-line description for people: kind of source and number of samples.
     fn describe(&self) -> String {
         self.inner().map_or_else(|| format!("{} samples", self.len()), |it| it.describe())
     }
 
-    /// Names of the classes, in the order of their labels; empty where there are none.
+    /// Names of the classes in label order; empty if there are none.
     fn classes(&self) -> &[String] {
         self.inner().map_or(&[], |it| it.classes())
     }
 
-    /// Objects in the images, where it has any.
+    /// Objects in the images, if the source has annotations.
     fn annotations(&self) -> Option<&dyn Annotations> {
         self.inner()?.annotations()
     }
 
-    /// Reading ahead, where samples come over a network.
+    /// Prefetching, if samples come over a network.
     fn remote(&self) -> Option<&dyn RemoteReads> {
         self.inner()?.remote()
     }
 
-    /// Reading the first bytes of samples alone, where it can do that.
+    /// Reads of only the first bytes of samples, if supported.
     fn heads(&self) -> Option<&dyn Heads> {
         self.inner()?.heads()
     }
 
-    /// What is known of the samples before they are read.
+    /// Facts about the samples that are known before reading them.
     fn hints(&self) -> Option<&dyn Hints> {
         self.inner()?.hints()
     }
 
-    /// When samples have the same bytes.
+    /// Versions and duplicates of samples.
     fn identity(&self) -> Option<&dyn Identity> {
         self.inner()?.identity()
     }
 
-    /// What it tells people of what it met.
+    /// Skipped items and warnings, for people.
     fn notes(&self) -> Option<&dyn Notes> {
         self.inner()?.notes()
     }
 }
 
-/// A sample that is on its way: called with a page and the limit of [`Source::read`], it waits and does what that does.
+/// Prefetched sample. Call it with a page and the limit of [`Source::read`]: it waits for the bytes and then behaves as `read`
+/// does.
 pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), DataError> + Send>;
 
 /// One sample of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// Its number, from 0.
+    /// Index, from 0.
     pub index: u64,
-    /// Path, or what stands for it.
+    /// Path, URL or other name.
     pub location: String,
-    /// Number of its class; `None` where it has none.
+    /// Class number; `None` if it has none.
     pub label: Option<i64>,
 }
 
-/// What [`Source::label`] and [`Batch::labels`](crate::loader::Batch::labels) say of a sample without a label.
+/// Label of a sample without a class, in [`Source::label`] and [`Batch::labels`](crate::loader::Batch::labels).
 pub const NO_LABEL: i64 = -1;
 
-/// The label of a sample, where it has one.
+/// Returns the label of a sample, if it has one.
 pub(crate) fn own_label(source: &dyn Source, index: u64) -> Option<i64> {
     Some(source.label(index)).filter(|&label| label != NO_LABEL)
 }
 
-/// Keeps [`Page`] and [`Configured`] to the types of this crate.
+/// Restricts implementations of [`Page`] and [`Configured`] to this crate.
 mod sealed {
     pub trait Sealed {}
 }
 
-/// Where a source puts encoded bytes: memory that was taken before. The loader has such pages; sources only write to them.
+/// Preallocated buffer for the encoded bytes of a sample. The loader owns the pages; sources only write to them.
 pub trait Page: Sealed {
-    /// Room for `len` bytes; earlier bytes are gone.
+    /// Discards earlier bytes and returns space for `len` bytes.
     ///
     /// # Errors
-    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) where it cannot be allocated.
+    ///
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if the allocation fails.
     fn space(&mut self, len: usize) -> Result<&mut [u8], DataError>;
-    /// Keeps the first `len` bytes of the space.
+    /// Shortens the contents to the first `len` bytes.
     fn truncate(&mut self, len: usize);
 }
 
 impl Sealed for HostPage {}
 
 impl dyn Page + '_ {
-    /// Room for `len` bytes of a sample that may have at most `limit`.
+    /// Returns space for a sample of `len` bytes, which must be at most `limit`.
     ///
     /// # Errors
     ///
-    /// [`Reason::Oversized`](crate::error::Reason::Oversized) beyond the limit, and those of [`space`](Page::space).
+    /// [`Reason::Oversized`](crate::error::Reason::Oversized) above the limit, and those of [`space`](Page::space).
     pub fn space_within(&mut self, len: u64, limit: u64) -> Result<&mut [u8], DataError> {
         check_size(len, limit)?;
         self.space(len as usize)
     }
 
-    /// Copies a whole sample that may have at most `limit` bytes.
+    /// Copies a whole sample of at most `limit` bytes.
     ///
     /// # Errors
     ///
@@ -260,7 +264,7 @@ impl dyn Page + '_ {
     }
 }
 
-/// A page in ordinary host memory: grows to the largest sample that it met, and to no more.
+/// Page in pageable host memory, which grows to the size of its largest sample.
 #[derive(Debug, Default)]
 pub struct HostPage {
     data: Vec<u8>,
@@ -268,17 +272,17 @@ pub struct HostPage {
 }
 
 impl HostPage {
-    /// A page with room for `bytes` without growing.
+    /// Creates a page that holds `bytes` without growing.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { data: Vec::with_capacity(bytes), len: 0 }
     }
 
-    /// The bytes of the sample.
+    /// Bytes of the sample.
     pub fn bytes(&self) -> &[u8] {
         &self.data[..self.len]
     }
 
-    /// Bytes of memory held.
+    /// Allocated memory, in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.data.capacity() as u64
     }

@@ -1,4 +1,4 @@
-//! Sources as a pipeline file names them.
+//! Settings of sources in a pipeline file.
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
@@ -12,25 +12,24 @@ use super::{Sealed, Source};
 use crate::error::{Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
-/// A source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings beside it.
+/// Source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings next to it.
 pub trait Configured: Source + Sealed + Sized + 'static {
-    /// The key.
+    /// Key of the source.
     const KEY: &'static str;
-    /// What stands beside the key; what is left out has its default.
+    /// Settings next to the key; omitted ones have their default.
     type Settings: Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
 
-    /// Whether a folder of such files is one source too, and not a folder of images.
+    /// Whether a folder of such files is one source, rather than a folder of images.
     const FOLDERS: bool = false;
 
-    /// Whether a file of this name, which begins with these bytes, is one of this source's; `head` has the first
-    /// [`HEAD_BYTES`], or all there are.
+    /// Whether this source can read the file, judged by its name and its first bytes. `head` has the first [`HEAD_BYTES`] bytes,
+    /// or the whole file if it is shorter.
     fn recognises(name: &str, head: &[u8]) -> bool {
         let _ = (name, head);
         false
     }
 
-    /// Makes paths in the settings, which are relative to the folder of a pipeline file where they stand in one, what they are
-    /// elsewhere.
+    /// Resolves relative paths in the settings of a pipeline file against its folder `base`.
     fn relative_to(settings: &mut Self::Settings, base: &Path) {
         let _ = (settings, base);
     }
@@ -39,20 +38,19 @@ pub trait Configured: Source + Sealed + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where a file cannot be read, [`Error::Config`] where paths or settings cannot be, or there are no
-    /// samples.
+    /// [`Error::Io`] if a file cannot be read, [`Error::Config`] if paths or settings are invalid or there are no samples.
     fn open_with(paths: &[PathBuf], settings: &Self::Settings, storage: &Storage) -> Result<Self>;
 
-    /// As [`open_with`](Self::open_with), through a new handle with the default settings.
+    /// [`open_with`](Self::open_with) through a new handle with default settings.
     fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self> {
         Self::open_with(paths, settings, &Storage::default())
     }
 }
 
-/// Bytes of a file by which it is recognised.
+/// Number of bytes at the start of a file by which its format is recognised.
 pub const HEAD_BYTES: usize = 1024;
 
-/// `[source]`: which source, where it lies, and its settings.
+/// `[source]`: which source, its paths and its settings.
 #[derive(Clone, Debug)]
 pub struct SourceSettings(pub(super) Arc<dyn Any>);
 
@@ -70,31 +68,31 @@ struct Of<S: Configured> {
 }
 
 impl SourceSettings {
-    /// Of this type, at these paths.
+    /// Settings for a source of type `S` at these paths.
     pub fn new<S: Configured>(paths: Vec<PathBuf>, settings: S::Settings) -> Self {
         Self(Arc::new(Of::<S> { paths, settings }))
     }
 
-    /// The key that names the source, or `mixture` or `concat`.
+    /// Key of the source, or `mixture` or `concat`.
     pub fn key(&self) -> &'static str {
         self.0.key()
     }
 
-    /// Where it lies; nowhere where it is made of other sources.
+    /// Paths of the source; empty if it combines other sources.
     pub fn paths(&self) -> &[PathBuf] {
         self.0.paths()
     }
 
-    /// The table under `[source]` that says the same, with every setting written out.
+    /// Converts to the equivalent table under `[source]`, with every setting written out.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where a value is beyond TOML: an integer of 2^63 or more, a path that is not Unicode.
+    /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more, a path that is not Unicode.
     pub fn to_table(&self) -> Result<Table> {
         self.0.table()
     }
 
-    /// Opens the source, through a new handle with the default settings.
+    /// Opens the source, through a new handle with default settings.
     ///
     /// # Errors
     ///
@@ -158,8 +156,7 @@ pub(super) fn value(key: &str, from: &impl Serialize) -> Result<Value> {
     Value::try_from(from).map_err(|error| Error::config(key, error.to_string()))
 }
 
-/// The whole path of what a relative path means in the folder of a pipeline file; `None` where there is nothing of that name,
-/// or the path is not relative.
+/// Resolves a relative path against the folder of a pipeline file. `None` if the path is not relative or nothing exists there.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub(super) fn beside(base: &Path, path: &Path) -> Option<PathBuf> {
     let relative = !path.as_os_str().is_empty() && path.is_relative() && !storage::is_url(path);
@@ -167,7 +164,7 @@ pub(super) fn beside(base: &Path, path: &Path) -> Option<PathBuf> {
     whole.exists().then_some(whole)
 }
 
-/// The path of a source that lies at one place.
+/// Returns the path of a source that accepts exactly one.
 pub(super) fn only<'a>(key: &str, paths: &'a [PathBuf]) -> Result<&'a PathBuf> {
     match paths {
         [path] => Ok(path),

@@ -101,7 +101,7 @@ pub fn evaluation() -> Chain {
 pub fn with_a_file(open: impl Fn() -> Result<FileList, Error>) -> Result<FileList, Error> {
     let opened = open();
     let words = opened.as_ref().err().map(Error::to_string).unwrap_or_default();
-    let Some((_, rest)) = words.split_once("looked for as ") else { return opened };
+    let Some((_, rest)) = words.split_once("resolved to ") else { return opened };
     let file = Path::new(rest.split_once("; ").map_or(rest, |(file, _)| file));
     if !file.starts_with(env::temp_dir()) {
         return opened;

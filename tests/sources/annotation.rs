@@ -360,10 +360,7 @@ fn an_image_that_does_not_match_its_annotation_is_unusable() {
     assert_eq!(words(Frame::Stored, None, false), None);
     says(words(Frame::Stored, upright, true), "write source.coordinates = \"upright\"");
     says(words(Frame::Upright, Some(stored), true), "write source.coordinates = \"stored\"");
-    says(
-        words(Frame::Stored, Some(Size::new(32, 24)), true),
-        "for an image of 32x24, and it is 64x48",
-    );
+    says(words(Frame::Stored, Some(Size::new(32, 24)), true), "for 32x24, but it is 64x48");
     says(words(Frame::Upright, upright, false), "set decode.orientation to true");
 
     let (root, _) = set(&[(stored, 1), (stored, 1)], &CocoSettings::default());

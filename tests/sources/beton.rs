@@ -142,12 +142,12 @@ fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
     assert!(several.ends_with("\"epoch\" (IntField); name one as source.label"), "{several}");
     let absent = words(Some("label"), None);
     assert!(
-        absent.contains("no RGBImageField of the name \"label\" (source.image), there are"),
+        absent.contains("no RGBImageField named \"label\" (source.image); the file has"),
         "{absent}"
     );
     assert!(absent.contains("\"a name longer th\" (FloatField)"), "{absent}");
     let absent = words(Some("image"), Some("id"));
-    assert!(absent.contains("no IntField and no FloatField of the name \"id\""), "{absent}");
+    assert!(absent.contains("no IntField and no FloatField named \"id\""), "{absent}");
     for (label, expected) in
         [("label", [7, 0, -3, 1 << 40]), ("epoch", [100, 101, 102, 103]), ("", [-1; 4])]
     {
@@ -187,13 +187,16 @@ fn a_file_without_labels_has_minus_one_and_one_without_images_is_an_error() {
     assert_eq!(open(root.path()).unwrap().label(0), -1);
     let words = refused(&with(&whole, 24, &[3]));
     assert!(
-        words.starts_with("byte 24: there is no RGBImageField, there are \"image\" (BytesField)"),
+        words
+            .starts_with("byte 24: there is no RGBImageField; the file has \"image\" (BytesField)"),
         "{words}"
     );
     for kind in [7, 100, 255] {
         let words = refused(&with(&whole, 24 + FIELD, &[kind]));
         assert!(
-            words.starts_with(&format!("byte 1065: the field \"label\" has type {kind}, of which")),
+            words.starts_with(&format!(
+                "byte 1065: the field \"label\" has type {kind}, whose size is unknown"
+            )),
             "{words}"
         );
     }
@@ -227,10 +230,10 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
     }
     assert_eq!(labels(open_with(root.path(), None, Some("")).unwrap()), [-1; 5]);
 
-    let beyond = "is beyond the numbers that labels may be";
+    let beyond = "is out of range";
     for (value, why) in [
         (0.5, "0.5 in the field \"label\" (FloatField), which has a fraction"),
-        (f64::NAN, "NaN in the field \"label\" (FloatField), which is no number"),
+        (f64::NAN, "NaN in the field \"label\" (FloatField), which is not a number"),
         (f64::INFINITY, &format!("inf in the field \"label\" (FloatField), which {beyond}")),
         (1e300, &format!("1e300 in the field \"label\" (FloatField), which {beyond}")),
     ] {
@@ -262,12 +265,15 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     let pointer = TABLE + 5;
     let changed = |at: usize, number: u64| refused(&with(&whole, at, &number.to_le_bytes()));
     let cases = [
-        (refused(&with(&whole, 0, &[3, 0])), "byte 0: version 3 of the format, read is 2".into()),
+        (
+            refused(&with(&whole, 0, &[3, 0])),
+            "byte 0: version 3 of the format, supported is 2".into(),
+        ),
         (refused(&with(&whole, 4, &[0; 4])), "byte 4: pages of 0 bytes, which is no power".into()),
         (refused(&with(&whole, 4, &[1, 2, 0, 0])), "byte 4: pages of 513 bytes".into()),
         // Absurd counts.
-        (changed(8, 1 << 40), format!("byte {TABLE}: 26388279066624 bytes should be here")),
-        (changed(8, u64::MAX), format!("byte {TABLE}: 18446744073709551615 bytes should be here")),
+        (changed(8, 1 << 40), format!("byte {TABLE}: expected 26388279066624 bytes")),
+        (changed(8, u64::MAX), format!("byte {TABLE}: expected 18446744073709551615 bytes")),
         (
             changed(8, 4),
             format!("byte {}: the allocation table names sample 4 of 4", table + 4 * 24),
@@ -276,7 +282,7 @@ fn a_hostile_number_is_an_error_with_its_byte() {
         (refused(&with(&whole, 2, &[0xff; 2])), "byte 4188: the field \"".into()),
         (
             refused(&with(&whole, 2, &[0; 2])),
-            "byte 24: there is no RGBImageField, there are no fields".into(),
+            "byte 24: there is no RGBImageField; the file has no fields".into(),
         ),
         // The allocation table.
         (

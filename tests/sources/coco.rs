@@ -187,12 +187,12 @@ fn invalid_annotations_are_errors_that_name_the_id() {
     for (fields, expected) in [
         (json!({"bbox": [1, 2, 3]}), "annotation 77 has a bbox of 3 numbers, must be 4"),
         (json!({"bbox": [1, 2, -3, 4]}), "annotation 77 has a bbox of negative size"),
-        (json!({"bbox": null}), "annotation 77 has no bbox; what is read here is object detection"),
+        (json!({"bbox": null}), "annotation 77 has no bbox; only object detection"),
         (json!({"category_id": null}), "annotation 77 has no category_id"),
         (json!({"image_id": null}), "annotation 77 has no image_id"),
         (json!({"id": null}), "annotation number 0 (from 0) has no id"),
-        (json!({"image_id": 2}), "annotation 77 is of image 2, which is not there"),
-        (json!({"category_id": 4}), "annotation 77 has category 4, which is not there"),
+        (json!({"image_id": 2}), "annotation 77 is of image 2, which does not exist"),
+        (json!({"category_id": 4}), "annotation 77 has category 4, which does not exist"),
         (json!({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}), "annotation 77: a polygon of 7 numbers"),
         (
             json!({"segmentation": {"size": [8, 6], "counts": [48]}}),

@@ -77,9 +77,9 @@ fn columns_and_separator_can_be_set() {
     expect(&with("a.csv", text, &unlabelled).unwrap(), &[("a.jpg", -1), ("b.jpg", -1)]);
     let missing = FileListSettings { label: Some("breed".into()), ..settings.clone() };
     let refusal = words(with("a.csv", text, &missing));
-    assert!(refusal.contains("source.label is \"breed\", and the columns are path, where, class"));
+    assert!(refusal.contains("source.label is \"breed\", but the columns are path, where, class"));
     let wide = FileListSettings { separator: Some('→'), ..settings };
-    assert!(words(with("a.csv", text, &wide)).contains("no quote and no line end, is '→'"));
+    assert!(words(with("a.csv", text, &wide)).contains("other than a quote or a line end, is '→'"));
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn table_settings_make_a_tsv_a_table_and_are_errors_for_plain_text() {
     let refusal = words(with("a.tsv", "b.jpg\t2\na.jpg\t1\n", &image));
     assert!(refusal.contains("line 1: the header must name the column of the paths (img)"));
     let refusal = words(with("a.txt", "a.jpg\t1\n", &image));
-    assert!(refusal.contains("source.image: says nothing of") && refusal.contains("read as text"));
+    assert!(refusal.contains("source.image: has no effect on") && refusal.contains("read as text"));
     let separator = FileListSettings { separator: Some(';'), ..Default::default() };
     let refusal = words(with("a.jsonl", "{\"path\": \"a\"}", &separator));
-    assert!(refusal.contains("source.separator: says nothing of"), "{refusal}");
+    assert!(refusal.contains("source.separator: has no effect on"), "{refusal}");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn lines_rows_paths_and_names_are_bounded() {
 fn integer_and_text_labels_do_not_mix() {
     let expected = "a.csv, line 4: the label is the name \"cat\", and in line 2 it is the number 3";
     refused("a.csv", "path,label\n1,3\n2,4\n3,cat\n", expected);
-    let expected = "a.csv, line 2: the label is the name \"cat\", and in line 3 it is the number 3";
+    let expected = "a.csv, line 2: the label is the name \"cat\", but in line 3 it is the number 3";
     refused("a.csv", "path,label\n1,cat\n2,3\n", expected);
     let lines = "{\"path\": \"1\", \"label\": \"x\"}\n{\"path\": \"2\", \"label\": 9}\n";
     refused("a.jsonl", lines, "write labels = \"text\"");
@@ -360,7 +360,7 @@ fn a_list_with_urls_is_not_checked_for_existing_files() {
     // Without `remote` the URL itself is the error.
     match FileList::open(root.path().join("a.txt")) {
         Ok(list) => assert_eq!(list.len(), 2),
-        Err(error) => assert!(!error.to_string().contains("looked for"), "{error}"),
+        Err(error) => assert!(!error.to_string().contains("that were checked"), "{error}"),
     }
 }
 

@@ -111,7 +111,7 @@ fn files_written_by_hugging_face_are_read_with_class_names() {
     assert_eq!(fault.to_string(), "oversized: 736 bytes, limits.max_file_bytes is 700");
     let other = [files[0].clone(), file("snappy")];
     let words = Parquet::open(&other, &ParquetSettings::default()).err().unwrap().to_string();
-    assert!(words.contains("has other names of classes than"), "{words}");
+    assert!(words.contains("has other class names than"), "{words}");
 }
 
 #[test]
@@ -184,11 +184,11 @@ fn a_row_without_image_bytes_is_read_from_the_named_file() {
     let mut page = HostPage::default();
     let words = source.read(0, &mut page, 100).unwrap_err().to_string();
     let named = root.path().join("0.jpg");
-    assert!(words.starts_with(&format!("unreadable: {}, which the row names: ", named.display())));
+    assert!(words.starts_with(&format!("unreadable: {} (named in the row): ", named.display())));
     fs::write(&named, b"image").unwrap();
     assert_eq!(read(&source, 0).unwrap(), b"image");
     let words = source.read(1, &mut page, 100).unwrap_err().to_string();
-    assert_eq!(words, "empty: the row has no image: it is null");
+    assert_eq!(words, "empty: the image is null");
     assert_eq!(read(&source, 2).unwrap(), image(2));
     assert_eq!(read(&source, 3), Err(Reason::Empty));
     assert_eq!(labels(&source), [5, 6, 7, 8]);
@@ -239,10 +239,10 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 #[test]
 fn a_missing_or_unsuitable_column_is_an_error_that_lists_the_columns() {
     let words = refused(file("texts"), &ParquetSettings::default());
-    let problem = "has no column \"image\"; name another one, there are pixels, kind";
+    let problem = "has no column \"image\"; choose another one: pixels, kind";
     assert_eq!(words, format!("source.image: {} {problem}", file("texts").display()));
     let words = refused(file("snappy"), &settings("image", "class"));
-    let problem = "name another one or none (\"\"), there are image.bytes, image.path, label";
+    let problem = "choose another one or none (\"\"): image.bytes, image.path, label";
     assert!(words.starts_with("source.label: ") && words.ends_with(problem), "{words}");
     let words = refused(file("snappy"), &settings("label", ""));
     assert!(words.contains("\"label\" in") && words.contains("is no column of bytes"), "{words}");

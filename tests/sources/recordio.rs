@@ -129,7 +129,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 fn a_label_is_an_integer_selected_by_the_settings() {
     let arrays = golden("recordio/arrays.rec");
     let words = refused(&arrays);
-    let expected = "byte 700: the record has 3 labels; write source.label = \"first\" for the first of them, or \"none\"";
+    let expected = "byte 700: the record has 3 labels; set source.label to \"first\" or \"none\"";
     assert_eq!(words, expected);
     let (_root, source) = with(&arrays, RecordIoLabel::First).unwrap();
     assert_eq!([source.label(0), source.label(1)], [5, 6]);
@@ -162,26 +162,27 @@ fn the_key_in_a_pipeline_file_is_recordio() {
 fn invalid_records_are_errors_with_the_byte() {
     assert_eq!(
         refused(b"not a record"),
-        "byte 0: a record should begin here: the file is no RecordIO, or is damaged"
+        "byte 0: expected the start of a record: the file is no RecordIO, or is damaged"
     );
     let good = record(0, 1.0, b"good");
     let after = |bytes: &[u8]| refused(&[&good[..], bytes].concat());
-    assert_eq!(after(&[0; 8]), "byte 36: a record should begin here: the file is damaged");
+    assert_eq!(after(&[0; 8]), "byte 36: expected the start of a record: the file is damaged");
     for sort in 4..8 {
-        assert!(after(&part(sort, b"")).contains("a record should begin here"));
+        assert!(after(&part(sort, b"")).contains("expected the start of a record"));
     }
     for sort in [2, 3] {
         assert!(
-            after(&part(sort, &[0; 24])).contains("byte 36: the parts of a record do not follow")
+            after(&part(sort, &[0; 24]))
+                .contains("byte 36: the parts of a record are out of order")
         );
     }
     let unfinished = [part(1, &[0; 24]), good.clone()].concat();
-    assert!(after(&unfinished).contains("byte 68: the parts of a record do not follow"));
+    assert!(after(&unfinished).contains("byte 68: the parts of a record are out of order"));
     assert!(
-        after(&part(1, &[0; 24])).contains("byte 68: 8 bytes should be here, the file ends at 68")
+        after(&part(1, &[0; 24])).contains("byte 68: expected 8 bytes, but the file ends at 68")
     );
     let words = after(&[&MAGIC[..], &[255, 255, 255, 31]].concat());
-    assert!(words.starts_with("byte 44: 536870911 bytes should be here"), "{words}");
+    assert!(words.starts_with("byte 44: expected 536870911 bytes"), "{words}");
     assert!(
         after(&part(0, &[0; 23]))
             .contains("a record of 23 bytes has no room for MXNet's image header")

@@ -319,19 +319,19 @@ fn a_missing_feature_is_an_error_that_lists_the_existing_ones() {
         TfRecord::open(&[root.path().into()], &settings)
     };
     let words = with("image", "image/class/label").err().unwrap().to_string();
-    let expected = "the record has no feature \"image\"; name another one as source.image, there are \
+    let expected = "the record has no feature \"image\"; set source.image to another one: \
         image/class/synset, image/encoded, image/filename, ";
     assert!(words.contains(expected), "{words}");
     let words = with("image/encoded", "label").err().unwrap().to_string();
     assert!(
-        words.contains("as source.label or none (\"\"), there are image/class/label,"),
+        words.contains("set source.label to another one or none (\"\"): image/class/label,"),
         "{words}"
     );
     assert_eq!(with("image/encoded", "").unwrap().label(0), -1);
     let words = with("image/encoded", "image/object/bbox/label").err().unwrap().to_string();
-    assert!(words.ends_with("has 3 values in its int64 or float list, one is needed"), "{words}");
+    assert!(words.ends_with("has 3 values in its int64 or float list, must have one"), "{words}");
     let words = with("image/height", "").err().unwrap().to_string();
-    assert!(words.ends_with("has 0 values in its bytes list, one is needed"), "{words}");
+    assert!(words.ends_with("has 0 values in its bytes list, must have one"), "{words}");
 }
 
 #[test]

@@ -1,23 +1,23 @@
-//! The tables: names of other libraries, and what to write for them here.
+//! Tables of names in other libraries, with their equivalents here.
 
-/// An operator of another library.
+/// Operator of another library.
 pub struct Operator {
-    /// Its names: case, underscores, what is before a dot, and arguments do not matter.
+    /// Names; case, underscores, module prefixes and arguments are ignored.
     pub names: &'static [&'static str],
-    /// The operators to write for it, each with its settings; none where there is no equivalent.
+    /// Equivalent operators with their settings; empty if there are none.
     pub write: &'static [&'static str],
-    /// What else is to be known.
+    /// Additional note.
     pub note: &'static str,
 }
 
-/// A setting of another library.
+/// Setting of another library.
 pub struct Key {
-    /// The operators that it is a setting of; empty where it is one of the loader or of a source.
+    /// Operators that have the setting; empty for settings of the loader or a source.
     pub of: &'static [&'static str],
     pub names: &'static [&'static str],
-    /// The section that has the equivalent; empty where it stands beside `op`.
+    /// Section of the equivalent; empty if it is next to `op`.
     pub section: &'static str,
-    /// The equivalent, with a value; empty where there is none.
+    /// Equivalent with a value; empty if there is none.
     pub write: &'static str,
     pub note: &'static str,
 }
@@ -92,12 +92,12 @@ pub const OPERATORS: &[Operator] = &[
     Operator {
         names: &["ToTensor", "ConvertImageDtype", "ToDtype", "ToFloat", "Cast"],
         write: &["op = \"normalize\"\nmean = [0, 0, 0]\nstd = [1, 1, 1]"],
-        note: "for 0 to 1, where no other normalize follows; output.dtype is the type of the elements",
+        note: "for 0 to 1, if no other normalize follows; output.dtype is the type of the elements",
     },
     Operator {
         names: &["PILToTensor", "ToImage", "ToTensorV2", "ToPureTensor", "Transpose"],
         write: &[],
-        note: "leave it out: batches are tensors, output.dtype and output.layout say of which kind",
+        note: "leave it out: batches are tensors, of type output.dtype and layout output.layout",
     },
     Operator {
         names: &["ToPILImage", "image", "ImageDecoder", "DecodeImage", "RGB", "ToRGB"],
@@ -207,7 +207,7 @@ pub const OPERATORS: &[Operator] = &[
     },
 ];
 
-/// Operators whose output has a size of their own.
+/// Operators whose settings include the output size.
 const SIZED: &[&str] = &["random_resized_crop", "random_crop", "center_crop", "crop"];
 const RESAMPLING: &[&str] = &["random_resized_crop", "resize"];
 
@@ -275,7 +275,7 @@ pub const KEYS: &[Key] = &[
         names: &["padding_mode"],
         section: "",
         write: "fill = 0",
-        note: "what is added has one color",
+        note: "the padding has one color",
     },
     Key {
         of: &["flip"],
@@ -310,7 +310,7 @@ pub const KEYS: &[Key] = &[
         names: &["prefetch_factor", "prefetch_queue_depth", "queue_depth"],
         section: "loader",
         write: "prefetch = 2",
-        note: "batches of the whole loader; or \"auto\"",
+        note: "number of batches of the whole loader; or \"auto\"",
     },
     Key {
         of: &[],
@@ -352,7 +352,7 @@ pub const KEYS: &[Key] = &[
         names: &["num_shards", "num_replicas", "world_size"],
         section: "loader",
         write: "rank = 0\nworld = 1",
-        note: "left out, the launcher tells both",
+        note: "by default both come from the launcher",
     },
     Key {
         of: &[],
@@ -373,7 +373,7 @@ pub const KEYS: &[Key] = &[
         names: &["pin_memory", "pin_memory_device", "persistent_workers", "non_blocking"],
         section: "",
         write: "",
-        note: "leave it out: workers live as long as the loader, and what crosses to a GPU is page-locked",
+        note: "leave it out: workers live as long as the loader, and memory for transfers to a GPU is page-locked",
     },
     Key {
         of: &[],
@@ -425,7 +425,7 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-/// Values of other libraries, and the one that is meant where it is a choice.
+/// Values of other libraries, and the equivalent choices here.
 pub const CHOICES: &[(&str, &[&str])] = &[
     ("f32", &["float32", "float", "torch.float32", "fp32"]),
     ("f16", &["float16", "half", "torch.float16", "fp16"]),

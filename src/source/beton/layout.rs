@@ -1,29 +1,29 @@
-//! The head of a `.beton` file and its fields.
+//! Header and fields of a `.beton` file.
 
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
-/// Version, fields, page size, samples, pointer to the allocation table.
+/// Size of the header: version, fields, page size, samples, pointer to the allocation table.
 pub const HEAD_BYTES: u64 = 24;
-/// Type, name, arguments.
+/// Size of a field descriptor: type, name, arguments.
 pub const FIELD_BYTES: u64 = 1 + NAME_BYTES as u64 + 1024;
 const NAME_BYTES: usize = 16;
 
-/// The version of the format that is read, that of ffcv 1.0.2.
+/// Supported version of the format, that of ffcv 1.0.2.
 const VERSION: u16 = 2;
 
-/// The first bytes of a file.
+/// Header of a file.
 pub struct Head {
     pub fields: u16,
-    /// Bytes of a page, a power of two: data never reach over its end.
+    /// Page size in bytes, a power of two; data never cross a page boundary.
     pub page: u64,
     pub samples: u64,
-    /// Where the allocation table begins.
+    /// Start of the allocation table.
     pub allocations: u64,
-    /// Where that is written.
+    /// Offset of that pointer in the file.
     pub allocations_at: u64,
 }
 
-/// The types of ffcv/types.py.
+/// Field types of ffcv/types.py.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Float,
@@ -35,12 +35,12 @@ pub enum Kind {
     Tensor,
 }
 
-/// A field of every sample.
+/// Field of every sample.
 pub struct Field {
     pub kind: Kind,
-    /// Its name, of which the writer keeps 16 bytes.
+    /// Name, truncated to 16 bytes by the writer.
     pub name: String,
-    /// Its first byte in a sample's row of the table.
+    /// Offset of its value in a sample's row.
     pub start: u64,
 }
 
@@ -55,7 +55,7 @@ impl Head {
         let allocations = u64::from_le_bytes(bytes(head, allocations_at));
         if version != VERSION {
             let problem = format!(
-                "version {version} of the format, read is {VERSION}: the file is no .beton of FFCV, or is damaged"
+                "version {version} of the format, supported is {VERSION}: the file is no .beton of FFCV, or is damaged"
             );
             return Err(FileError::new(0, problem));
         }
@@ -68,7 +68,7 @@ impl Head {
 }
 
 impl Kind {
-    /// Its class in ffcv.
+    /// Name of its class in ffcv.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Float => "FloatField",
@@ -86,7 +86,7 @@ impl Kind {
         [Float, Int, Image, Bytes, Array, Json, Tensor].get(usize::from(type_id)).copied()
     }
 
-    /// Bytes in a sample's row, and what their place is a multiple of: numbers are aligned, structures are not.
+    /// Size and alignment of its value in a sample's row: numbers are aligned, structures are not.
     fn bytes(self) -> (u64, u64) {
         match self {
             Kind::Float | Kind::Int | Kind::Array | Kind::Tensor => (8, 8),
@@ -109,7 +109,7 @@ impl Field {
             let name = String::from_utf8_lossy(&name[..len]).into_owned();
             let kind = Kind::of(type_id).ok_or_else(|| {
                 let problem = format!(
-                    "the field {name:?} has type {type_id}, of which the file does not tell the size; write the file \
+                    "the field {name:?} has type {type_id}, whose size is unknown; write the file \
                      with FFCV's own fields (type 255 is a class of your own)"
                 );
                 FileError::new(place, problem)
@@ -122,21 +122,21 @@ impl Field {
         Ok(fields)
     }
 
-    /// Whether it was written with this name.
+    /// Whether the field was written with this name.
     pub fn is_named(&self, name: &str) -> bool {
         let kept = &name.as_bytes()[..name.len().min(NAME_BYTES)];
         self.name.as_bytes() == kept
     }
 }
 
-/// Bytes from one sample's row to the next.
+/// Stride of the rows, in bytes.
 pub fn stride(fields: &[Field]) -> u64 {
     let align = fields.iter().map(|it| it.kind.bytes().1).max().unwrap_or(1);
     let end = fields.last().map_or(0, |it| it.start + it.kind.bytes().0);
     end.next_multiple_of(align)
 }
 
-/// As many bytes from this one on; the caller knows that they are there.
+/// Reads `N` bytes, which must exist.
 pub fn bytes<const N: usize>(from: &[u8], start: u64) -> [u8; N] {
     *from[start as usize..].first_chunk().expect("the caller asked for the row that holds them")
 }

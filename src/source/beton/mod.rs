@@ -1,9 +1,9 @@
-//! FFCV's `.beton` files.
+//! Source for FFCV's `.beton` files.
 
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{Entry, Format, Records, Window, FileError};
+use super::records::{Entry, FileError, Format, Records, Window};
 use super::{LeftOuts, label};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -12,43 +12,43 @@ use layout::{FIELD_BYTES, Field, HEAD_BYTES, Head, Kind};
 
 mod layout;
 
-/// Images in files that FFCV's `DatasetWriter` wrote (version 2 of the format, which ffcv 1.0.2 has).
+/// Images in files written by FFCV's `DatasetWriter` (version 2 of the format, as in ffcv 1.0.2).
 ///
-/// * A path is a file, a directory (the visible files in it whose names end in `.beton`), or a pattern such as
-///   `train-*.beton` (`*` and `?` in the last part). The samples are in the order of the paths, of the names, and of the
-///   writer.
-/// * The image is an `RGBImageField`, the label an `IntField`, or where there is none a `FloatField`: where there is one of
-///   them, that one; where there are several, the settings say which. Without a label field the labels are -1. Other fields
-///   are passed over; those of a class of the user's own are not, since the file does not tell their size.
-/// * A label that is stored as a float is a whole number, as in all sources: `3.0` is 3. Any other float is an error.
-/// * An image is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`,
-///   `proportion`). Raw ones come out as a PNM: a header of up to 32 bytes, and the pixels. One positioned read each.
-/// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
-/// * The tables of a file are read once; what is needed of them is kept beside it (a hidden file that ends in
-///   `.feedwater1`) or in the cache's directory. Every image must have its place in the allocation table, with the
-///   size of its pixels if it is raw, within one page, behind the table of samples and before the allocation table. A
-///   file where that is not so, or that is cut, is an error with the byte.
-/// * The format has no checksums: damaged pixels or labels are not noticed here.
+/// * A path is a file, a directory (its visible files whose names end in `.beton`), or a pattern such as `train-*.beton` (`*` and
+///   `?` in the last part). Samples are ordered by path, then file name, then position in the file.
+/// * The image is an `RGBImageField`. The label is an `IntField`, or a `FloatField` if there is none. If there are several, the
+///   settings must name one. Without a label field, labels are -1. Other fields are ignored, except custom classes: the file does
+///   not contain their size, so they are an error.
+/// * A label stored as a float must be a whole number, as in all sources: `3.0` is 3. Any other float is an error.
+/// * An image is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`, `proportion`).
+///   Raw pixels are returned as PNM: a header of up to 32 bytes, and the pixels. Each is one positioned read.
+/// * Samples are copied from a memory mapping of the file (`storage.map`); if the file is truncated meanwhile, it is a sample
+///   error.
+/// * The tables of a file are parsed once and stored next to it (a hidden file that ends in `.feedwater1`) or in the cache
+///   directory. Every image must have an entry in the allocation table, with the size of its pixels if raw, within one page,
+///   after the sample table and before the allocation table. A file that violates this, or is truncated, is an error with the
+///   byte offset.
+/// * The format has no checksums: damaged pixels or labels are not detected here.
 pub type Beton = Records<BetonSettings>;
 
-/// The fields of a `.beton` file that are read.
+/// Fields of a `.beton` file to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BetonSettings {
-    /// The field that holds the image. Default: the one `RGBImageField`.
+    /// Field of the image. Default: the only `RGBImageField`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The field that holds the label, an `IntField` or a `FloatField` of whole numbers; `""` where samples have none, which is
-    /// label -1. Default: the one `IntField`, else the one `FloatField`, and no label where there is neither.
+    /// Field of the label, an `IntField` or a `FloatField` of whole numbers; `""` for no label (-1). Default: the only
+    /// `IntField`, otherwise the only `FloatField`, otherwise no label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
 
-/// `mode` of an image whose data are a JPEG.
+/// `mode` of a JPEG.
 const JPEG: u8 = 0;
-/// `mode` of an image whose data are pixels.
+/// `mode` of raw pixels.
 const RAW: u8 = 1;
-/// An entry of the allocation table: sample, pointer, size.
+/// Size of an entry of the allocation table: sample, pointer, size.
 const ALLOCATION_BYTES: u64 = 24;
 
 impl Format for BetonSettings {
@@ -57,13 +57,13 @@ impl Format for BetonSettings {
     const CHECKED: bool = false;
     const MAPPED: bool = true;
 
-    /// By its name: the format has no mark of its own.
+    /// The format has no magic number, so the name decides.
     fn recognises(name: &str, _: &[u8]) -> bool {
         name.ends_with(".beton")
     }
 
-    /// The note has for pixels their height and width, in the upper and the lower 16 bits; for a JPEG the number of its pixels
-    /// in the upper 16, and 0 in the lower.
+    /// The note of raw pixels has their height in the upper and their width in the lower 16 bits; that of a JPEG has its
+    /// compressed pixel count in the upper 16 bits, and 0 in the lower.
     fn head(note: u32) -> Option<PnmHead> {
         size_of_note(note).map(PnmHead::rgb)
     }
@@ -73,7 +73,7 @@ impl Format for BetonSettings {
         Some(size_of_note(note).map_or_else(jpeg, Size::pixels))
     }
 
-    /// The layout is that of ffcv/types.py, ffcv/writer.py and ffcv/fields.
+    /// The layout follows ffcv/types.py, ffcv/writer.py and ffcv/fields.
     fn walk(
         &self,
         window: &mut Window,
@@ -101,19 +101,19 @@ impl Format for BetonSettings {
 }
 
 impl BetonSettings {
-    /// The field of the image.
+    /// Selects the field of the image.
     fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, FileError> {
         let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {
             let problem = format!(
-                "there is no RGBImageField, there are {}; write the images with one",
+                "there is no RGBImageField; the file has {}; write the images with one",
                 names(fields, |_| true)
             );
             FileError::new(HEAD_BYTES, problem)
         })
     }
 
-    /// The field of the label, if there is to be one.
+    /// Selects the field of the label, if any.
     fn label<'a>(&self, fields: &'a [Field]) -> Result<Option<&'a Field>, FileError> {
         match self.label.as_deref() {
             Some("") => Ok(None),
@@ -122,7 +122,7 @@ impl BetonSettings {
     }
 }
 
-/// The field of one of these kinds with this name; without a name the only one of the first of the kinds that there is.
+/// Returns the field with this name and one of these kinds; without a name, the only field of the first kind that occurs.
 fn find<'a>(
     fields: &'a [Field],
     kinds: &[Kind],
@@ -150,7 +150,7 @@ fn find<'a>(
     found.map(Some).ok_or_else(|| {
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         let problem = format!(
-            "there is no {} of the name {name:?} ({key}), there are {}",
+            "there is no {} named {name:?} ({key}); the file has {}",
             kinds.join(" and no "),
             names(fields, |_| true)
         );
@@ -165,13 +165,13 @@ fn names(fields: &[Field], wanted: impl Fn(&Field) -> bool) -> String {
     if names.is_empty() { "no fields".into() } else { names.join(", ") }
 }
 
-/// The table of samples, and what lies where behind it.
+/// Table of samples, and the positions of what follows it.
 struct Samples {
     start: u64,
     stride: u64,
     count: u64,
     page: u64,
-    /// Where the allocation table begins, which ends the data.
+    /// Start of the allocation table, which is the end of the data.
     allocations: u64,
 }
 
@@ -188,7 +188,7 @@ impl Samples {
         if allocations < end || whole.is_none_or(|bytes| !bytes.is_multiple_of(ALLOCATION_BYTES)) {
             let problem = format!(
                 "the allocation table should begin at byte {allocations}, behind byte {end}, and have \
-                 {ALLOCATION_BYTES} bytes an entry; the file ends at {}: it is cut or damaged, or its writer was \
+                 {ALLOCATION_BYTES} bytes per entry, but the file ends at {}: it is truncated or damaged, or its writer was \
                  stopped; write it again",
                 window.file_len()
             );
@@ -197,12 +197,12 @@ impl Samples {
         Ok(Self { start, stride, count: head.samples, page: head.page, allocations })
     }
 
-    /// Where the fields of a sample begin.
+    /// Start of a sample's fields.
     fn place(&self, number: u64) -> u64 {
         self.start + self.stride * number
     }
 
-    /// A sample with its pointer; its length comes from the allocation table.
+    /// Returns a sample with its pointer; its length comes from the allocation table.
     fn pending(
         &self,
         window: &mut Window,
@@ -215,7 +215,10 @@ impl Samples {
         let label = label.map_or(Ok(-1), |field| {
             let stored = layout::bytes(bytes, field.start);
             label_of(field, stored).map_err(|problem| {
-                FileError::new(place + field.start, format!("sample {number} has the label {problem}"))
+                FileError::new(
+                    place + field.start,
+                    format!("sample {number} has the label {problem}"),
+                )
             })
         })?;
         let [mode] = layout::bytes(bytes, image.start);
@@ -227,8 +230,8 @@ impl Samples {
             RAW if width > 0 && height > 0 => u32::from(height) << 16 | u32::from(width),
             _ => {
                 let problem = format!(
-                    "sample {number} has an image of {width}x{height} in mode {mode}; it is damaged, or of a \
-                     newer ffcv: read are mode 0 (a JPEG) and 1 (pixels)"
+                    "sample {number} has an image of {width}x{height} in mode {mode}; it is damaged, or from a \
+                     newer ffcv; supported are mode 0 (a JPEG) and 1 (pixels)"
                 );
                 return Err(FileError::new(place + image.start, problem));
             }
@@ -236,7 +239,7 @@ impl Samples {
         Entry::new(pointer..pointer, label, note)
     }
 
-    /// Gives every sample the length that the allocation table has for its pointer.
+    /// Sets the length of every sample from the allocation table.
     fn allocate(&self, window: &mut Window, table: &mut [Entry]) -> Result<(), FileError> {
         let mut at = self.allocations;
         while at < window.file_len() {
@@ -251,7 +254,7 @@ impl Samples {
                 ));
             }
             let entry = &mut table[number as usize];
-            // A field without bytes has the same pointer as the one behind it.
+            // An empty field has the same pointer as the next one.
             if entry.offset == pointer && size > 0 {
                 let end = self.end(pointer, size);
                 let expected = size_of_note(entry.crc).map(|size| 3 * size.pixels());
@@ -274,7 +277,7 @@ impl Samples {
         Ok(())
     }
 
-    /// The end of data that lie where data can be: within a page, between the tables.
+    /// Returns the end of data in a valid position: within a page, between the tables.
     fn end(&self, pointer: u64, size: u64) -> Option<u64> {
         let end = pointer.checked_add(size)?;
         let inside = pointer >= self.place(self.count) && end <= self.allocations;
@@ -282,7 +285,7 @@ impl Samples {
     }
 }
 
-/// The label that a field stores; or its value and what is wrong with it, with the way out.
+/// Parses the label of a field. The error is its value and the problem, with a remedy.
 fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     if field.kind == Kind::Int {
         return Ok(i64::from_le_bytes(stored));
@@ -298,7 +301,7 @@ fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     })
 }
 
-/// The size of raw pixels; `None` for a JPEG.
+/// Size of raw pixels; `None` for a JPEG.
 fn size_of_note(note: u32) -> Option<Size> {
     let (width, height) = (note & 0xffff, note >> 16);
     (width > 0).then(|| Size::new(width, height))

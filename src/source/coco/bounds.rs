@@ -1,4 +1,4 @@
-//! What keeps a hostile file from taking more memory than an honest one: bounds for texts, numbers and lists.
+//! Bounds on texts, numbers and lists, which limit the memory that a malicious file can consume.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -7,26 +7,26 @@ use memchr::{memchr, memchr2};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
-/// Bytes of a text or a number, at most: more than the run lengths of the largest mask.
+/// Longest text or number in bytes, more than the run lengths of the largest mask.
 const MOST_TOKEN_BYTES: usize = 4 << 20;
-/// Numbers of an outline, at most.
+/// Most numbers in an outline.
 pub const MOST_NUMBERS: usize = 1 << 22;
 
-/// How long the text or number is that was last read of some JSON.
+/// Length of the current text or number in a JSON stream.
 #[derive(Default)]
 pub struct Tokens {
     in_text: bool,
-    /// The byte before was a backslash, which takes the meaning of the next.
+    /// Whether the previous byte was a backslash, which escapes the next.
     escaped: bool,
     bytes: usize,
 }
 
 impl Tokens {
-    /// Goes on over these bytes.
+    /// Scans the next bytes of the stream.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidData`] where a text or a number is longer than any that is meant: its reader would hold all of it.
+    /// [`ErrorKind::InvalidData`] if a text or a number is too long, because the JSON parser would buffer all of it.
     pub fn pass(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while let Some(&first) = bytes.first() {
             let mut passed = 1;
@@ -45,7 +45,7 @@ impl Tokens {
                 let is_between = |byte: &u8| b" \t\r\n,:[]{}".contains(byte);
                 passed = bytes[..end].iter().position(is_between).unwrap_or(end);
                 if let Some(last) = bytes[..end].iter().rposition(is_between) {
-                    // What stands between the first of these and the last was read at once.
+                    // Everything between the first and the last separator was read in one call, so its tokens are complete.
                     self.grow(passed)?;
                     (self.bytes, passed) = (0, 0);
                     bytes = &bytes[last + 1..];
@@ -67,16 +67,16 @@ impl Tokens {
     }
 }
 
-/// A box: its first four numbers, and how many it has.
+/// Box: its first four numbers, and their total count.
 pub struct Corners {
     pub numbers: [f64; 4],
     pub count: usize,
 }
 
-/// A list of at most [`MOST_NUMBERS`].
+/// List of at most [`MOST_NUMBERS`] numbers.
 pub struct List<T>(pub Vec<T>);
 
-/// What is said of a longer one.
+/// Message for a longer list.
 pub fn too_many() -> String {
     format!("an outline of more than {MOST_NUMBERS} numbers")
 }
@@ -148,14 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn only_texts_and_numbers_that_are_too_long_are_refused_wherever_they_are_read_apart() {
+    fn only_too_long_texts_and_numbers_are_rejected_however_they_are_split() {
         let long = vec![b'1'; MOST_TOKEN_BYTES];
         let short = vec![b'1'; 100];
         assert!(pass(&[&b"[".repeat(MOST_TOKEN_BYTES * 2)]).is_ok());
         assert!(pass(&[b"[", &[&short[..], b", "].concat().repeat(100_000), b"\"a\""]).is_ok());
         assert!(pass(&[b"{\"a\\", b"\"", &long, b"1\""]).is_err(), "the quote is escaped");
         assert!(pass(&[b"{\"a\\\\\"", b":", &short]).is_ok());
-        for (before, after) in [(&b"["[..], &b"11]"[..]), (b"[\"", b"1\"]"), (b"[3, \"a\", -", b"1")] {
+        for (before, after) in
+            [(&b"["[..], &b"11]"[..]), (b"[\"", b"1\"]"), (b"[3, \"a\", -", b"1")]
+        {
             assert_eq!(pass(&[before, &long, after]).unwrap_err().kind(), ErrorKind::InvalidData);
             assert!(pass(&[before, &short, after, b","]).unwrap() < 110);
         }

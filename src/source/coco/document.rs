@@ -1,4 +1,4 @@
-//! Reading the JSON file as a stream.
+//! Streaming parser of the JSON file.
 
 use std::fmt;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -27,12 +27,12 @@ pub fn read(json: &Path, settings: &CocoSettings, storage: &Storage) -> Result<C
     let file = Cursor { file: storage.open(json).map_err(io)?, at: 0, tokens: Tokens::default() };
     let mut document = Document::default();
     let mut stream = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
-    stream.deserialize_map(&mut document).and_then(|()| stream.end()).map_err(|error| {
-        match error.io_error_kind() {
+    stream.deserialize_map(&mut document).and_then(|()| stream.end()).map_err(
+        |error| match error.io_error_kind() {
             Some(ErrorKind::InvalidData) | None => wrong(json, error),
             Some(_) => io(error.into()),
-        }
-    })?;
+        },
+    )?;
     document.finish(json, settings, storage).map_err(|problem| wrong(json, problem))
 }
 
@@ -40,7 +40,7 @@ fn wrong(json: &Path, problem: impl fmt::Display) -> Error {
     Error::config("source.coco", format!("{}: {problem}", json.display()))
 }
 
-/// A file that is read from its first byte to its last.
+/// Sequential reader of a file.
 struct Cursor {
     file: File,
     at: u64,
@@ -56,13 +56,13 @@ impl Read for Cursor {
     }
 }
 
-/// What is kept of the file.
+/// Parsed content of the file.
 #[derive(Default)]
 struct Document {
     images: Vec<Image>,
     names: String,
     categories: Vec<Category>,
-    /// Image id of each annotation, and where that begins in the pool.
+    /// For each annotation, its image ID and its start in the pool.
     annotations: Vec<(i64, u64)>,
     pool: Pool,
     left_out: LeftOuts,
@@ -97,7 +97,7 @@ struct AnnotationEntry {
     segmentation: Outline,
 }
 
-/// What stands under `segmentation`.
+/// Value of `segmentation`.
 #[derive(Default)]
 enum Outline {
     #[default]
@@ -111,7 +111,7 @@ enum Counts {
     Compressed(String),
 }
 
-/// 0 and 1, or false and true.
+/// 0 or 1, or false or true.
 #[derive(Default, PartialEq)]
 struct Flag(bool);
 
@@ -159,7 +159,9 @@ impl Document {
         let number = self.annotations.len();
         let id = entry.id.ok_or(format!("annotation number {number} (from 0) has no id"))?;
         let lacks = |key: &str| {
-            format!("annotation {id} has no {key}; what is read here is object detection, as instances_*.json has it")
+            format!(
+                "annotation {id} has no {key}; only object detection is supported, as in instances_*.json"
+            )
         };
         let image = entry.image_id.ok_or_else(|| lacks("image_id"))?;
         let category = entry.category_id.ok_or_else(|| lacks("category_id"))?;
@@ -182,7 +184,7 @@ impl Document {
         Ok(())
     }
 
-    /// Checks what needs all of the file, and brings annotations to their images.
+    /// Runs the checks that need the whole file, and assigns annotations to images.
     fn finish(
         mut self,
         json: &Path,
@@ -198,16 +200,18 @@ impl Document {
         let mut places: Vec<(i64, u32)> =
             self.images.iter().map(|image| image.id).zip(0..).collect();
         places.sort_unstable();
-        // From the image's id to its place.
+        // Replace the ID of the image by its position.
         for (image, start) in &mut self.annotations {
             let head = self.pool.head(*start);
             let id = head.id;
             let Ok(at) = places.binary_search_by_key(image, |place| place.0) else {
-                return Err(format!("annotation {id} is of image {image}, which is not there"));
+                return Err(format!("annotation {id} is of image {image}, which does not exist"));
             };
             if Coco::label(&self.categories, head.category).is_none() {
                 let category = head.category;
-                return Err(format!("annotation {id} has category {category}, which is not there"));
+                return Err(format!(
+                    "annotation {id} has category {category}, which does not exist"
+                ));
             }
             let place = places[at].1;
             let size = self.images[place as usize].size;
@@ -253,7 +257,7 @@ impl Document {
         })
     }
 
-    /// Leaves images without annotations out, and their names.
+    /// Removes images without annotations, and their names.
     fn skip_empty(&mut self) {
         let (mut names, mut name, mut end) = (String::new(), 0, 0);
         self.images.retain_mut(|image| {
@@ -271,15 +275,15 @@ impl Document {
     }
 }
 
-/// Refuses a text that is longer than any that is meant.
+/// Rejects a text that is too long.
 fn bounded(what: &str, text: &str, most: usize) -> Result<(), String> {
     match text.len() > most {
-        true => Err(format!("{what} of {} bytes, at most {most} are read", text.len())),
+        true => Err(format!("{what} of {} bytes; the maximum is {most}", text.len())),
         false => Ok(()),
     }
 }
 
-/// Refuses two of one id.
+/// Rejects duplicate IDs.
 fn unique(what: &str, mut ids: Vec<i64>) -> Result<(), String> {
     ids.sort_unstable();
     match ids.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -305,7 +309,9 @@ impl Outline {
                     let (points, odd) = numbers.as_chunks();
                     if !odd.is_empty() {
                         let len = numbers.len();
-                        return Err(format!("a polygon of {len} numbers, must be pairs of x and y"));
+                        return Err(format!(
+                            "a polygon of {len} numbers, must be pairs of x and y"
+                        ));
                     }
                     if points.len() >= 3 {
                         kept.push(points.to_vec());
@@ -339,7 +345,7 @@ impl<'de> Visitor<'de> for OutlineVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Outline, A::Error> {
         let (mut polygons, mut numbers) = (Vec::new(), 0);
         while let Some(List(polygon)) = seq.next_element::<List<f64>>()? {
-            // One without a point takes memory too.
+            // A polygon without points takes memory too.
             numbers += polygon.len() + 1;
             if numbers > MOST_NUMBERS {
                 return Err(A::Error::custom(too_many()));
@@ -413,7 +419,7 @@ impl Visitor<'_> for FlagVisitor {
     }
 }
 
-/// Gives every element of a list away as it comes.
+/// Calls a function with each element of a list as it is parsed.
 struct Each<T, F>(F, PhantomData<T>);
 
 fn each<T, F: FnMut(T) -> Result<(), String>>(give: F) -> Each<T, F> {

@@ -1,4 +1,4 @@
-//! COCO: images in a folder, and one JSON file that tells what is in them.
+//! Source for COCO: images in a folder, and one JSON file with their annotations.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page, RemoteReads, Sealed, Source, file,
-    settings,
+    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page,
+    RemoteReads, Sealed, Source, file, settings,
 };
 use crate::annotation::{Canvas, Frame, Object};
-use crate::error::{Error, DataError, Redacted, Result};
+use crate::error::{DataError, Error, Redacted, Result};
 use crate::geometry::Size;
 use crate::storage::{self, Storage};
 
@@ -20,25 +20,24 @@ mod pool;
 
 use pool::Pool;
 
-/// Images with objects in them, as COCO's `instances_*.json` tells (<https://cocodataset.org/#format-data>).
+/// Images with objects from COCO's `instances_*.json` (<https://cocodataset.org/#format-data>).
 ///
-/// * The samples are the `images` in the order of the file, also those without an annotation (`skip_empty` leaves them
-///   out and counts them). An image's `file_name` is relative to the folder `images`. That folder must be there, with at least
-///   one of the images; an image that is not there is a sample that cannot be read.
-/// * [`Annotations::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
-///   (where it is left out, that of the box), `id`, and polygons or run lengths, also in pycocotools' compressed form.
-///   Their label is the place of the category among all `categories` in the order of ids; [`Source::classes`] has the names,
-///   [`Coco::categories`] the ids.
-/// * A sample's own label is -1: no class is the image's.
-/// * Every number is kept to the last bit. Numbers of at most two decimals, which is what COCO has, take two bytes or so.
-/// * Positions mean the stored pixels unless `coordinates` says otherwise; with an image of another size than its `width`
-///   and `height` say, the sample cannot be used.
-/// * What cannot be is an error with the id: two images, categories or annotations with one id, an annotation of an image or a
-///   category that is not there, a box that has no four numbers or a negative side, a polygon of an odd number of
-///   coordinates, run lengths for another size or beyond it. A polygon of fewer than three points is left out, and
-///   what run lengths do not reach is background. What is no JSON (`NaN`, say) is an error with line and column.
-/// * The file is read as a stream: memory is what is kept. A text of more than 4 MiB, a `file_name` of more than 8 KiB, a name
-///   of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
+/// * The samples are the `images` in file order, including those without annotations (`skip_empty` skips and counts them). The
+///   `file_name` of an image is relative to the folder `images`. That folder must exist and contain at least one of the images; a
+///   missing image is a sample error.
+/// * [`Annotations::objects`] are the `annotations` of an image in file order: box, category, `iscrowd`, `area` (default: that of
+///   the box), `id`, and polygons or run lengths, including pycocotools' compressed form. The label of an object is the position
+///   of its category among all `categories` ordered by ID; [`Source::classes`] has the names, [`Coco::categories`] the IDs.
+/// * The label of a sample is -1: an image has no class.
+/// * Numbers are stored exactly. Numbers with at most two decimals, as in COCO, take about two bytes.
+/// * Coordinates refer to the stored pixels unless `coordinates` says otherwise. An image whose size differs from its `width` and
+///   `height` is a sample error.
+/// * Errors, with the ID: duplicate IDs of images, categories or annotations; an annotation of a missing image or category; a box
+///   without four numbers or with a negative side; a polygon with an odd number of coordinates; run lengths for another size or
+///   beyond it. Invalid JSON (such as `NaN`) is an error with line and column. A polygon with fewer than three points is dropped;
+///   pixels not covered by run lengths are background.
+/// * The file is parsed as a stream; only the results are in memory. A text of more than 4 MiB, a `file_name` of more than 8 KiB,
+///   a name of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
 #[derive(Debug)]
 pub struct Coco {
     storage: Storage,
@@ -48,50 +47,50 @@ pub struct Coco {
     categories: Vec<Category>,
     classes: Vec<String>,
     images: Vec<Image>,
-    /// All file names, one after another.
+    /// All file names, concatenated.
     names: String,
-    /// Where each annotation begins in the pool; those of an image follow one another.
+    /// Start of each annotation in the pool; those of an image are consecutive.
     starts: Vec<u64>,
     pool: Pool,
     largest_bytes: u64,
     left_out: Vec<LeftOut>,
 }
 
-/// What stands beside `coco`.
+/// Settings next to `coco`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CocoSettings {
-    /// The folder of the images: absolute, or relative to that of the JSON file; in a pipeline file first relative to that file,
-    /// if there is such a folder. Default: the folder of the JSON file.
+    /// Folder of the images, absolute or relative to the folder of the JSON file. In a pipeline file, a path relative to that
+    /// file takes precedence if the folder exists. Default: the folder of the JSON file.
     pub images: PathBuf,
-    /// Leaves images without an annotation out. Default false.
+    /// Whether to skip images without annotations. Default false.
     pub skip_empty: bool,
-    /// Which image positions mean: `stored` pixels, or the `upright` image. Default stored.
+    /// Image to which coordinates refer: `stored` pixels, or the `upright` image. Default stored.
     pub coordinates: Frame,
-    /// Where `images` was looked for before, for the error; no key.
+    /// Folder that was tried before, for the error message; not a key.
     #[serde(skip)]
     pub tried: Option<PathBuf>,
 }
 
-/// A sort of object.
+/// Category of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Category {
-    /// Its id in the file: any number.
+    /// ID in the file; any number.
     pub id: i64,
-    /// Its name; the id where it has none.
+    /// Name, or the ID if it has none.
     pub name: String,
 }
 
-/// One of `images`.
+/// Entry of `images`.
 #[derive(Debug)]
 struct Image {
     id: i64,
-    /// 0x0 where the file does not say.
+    /// 0x0 if the file gives no size.
     size: Size,
-    /// The end of its name; it begins where that of the image before ends.
+    /// End of its name in `names`; it begins at the end of the previous one.
     name_end: u64,
-    /// The end of its annotations; likewise.
+    /// Index after its last annotation.
     end: u64,
 }
 
@@ -100,12 +99,12 @@ impl Coco {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be, or has no images.
+    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it is invalid or has no images.
     pub fn open(json: impl AsRef<Path>, settings: &CocoSettings) -> Result<Self> {
         Self::open_with(json, settings, &Storage::default())
     }
 
-    /// Reads the JSON file, and the images, through this handle.
+    /// Reads the JSON file and the images through this storage handle.
     ///
     /// # Errors
     ///
@@ -130,23 +129,24 @@ impl Coco {
         let set = !settings.images.as_os_str().is_empty();
         if set && this.largest_bytes == 0 && !storage::is_url(&first) && !first.exists() {
             let (folder, first) = (this.folder.display(), first.display());
-            let problem = format!("no image of {} is in {folder}: there is no {first}", json.display());
+            let problem =
+                format!("no image of {} is in {folder}: {first} does not exist", json.display());
             return Err(Error::config("source.images", problem));
         }
         Ok(this)
     }
 
-    /// All categories in the order of their ids: the first is that of label 0.
+    /// All categories ordered by ID; the first has label 0.
     pub fn categories(&self) -> &[Category] {
         &self.categories
     }
 
-    /// The id of a sample's image in the file. `index` is below [`Source::len`].
+    /// ID of a sample's image in the file. `index` is below [`Source::len`].
     pub fn image_id(&self, index: u64) -> i64 {
         self.images[index as usize].id
     }
 
-    /// The path of a sample.
+    /// Path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
         let start = self.before(index).map_or(0, |image| image.name_end);
         let name = &self.names[start as usize..self.images[index as usize].name_end as usize];
@@ -161,19 +161,19 @@ impl Coco {
         index.checked_sub(1).map(|before| &self.images[before as usize])
     }
 
-    /// The label of a category.
+    /// Label of a category.
     fn label(categories: &[Category], id: i64) -> Option<usize> {
         categories.binary_search_by_key(&id, |category| category.id).ok()
     }
 }
 
 impl CocoSettings {
-    /// The folder of the images of this JSON file.
+    /// Folder of the images of this JSON file.
     fn folder(&self, json: &Path) -> PathBuf {
         storage::join(json.parent().unwrap_or(Path::new("")), &self.images)
     }
 
-    /// Refuses a folder that is not there, at once and not at the first sample.
+    /// Rejects a missing folder when the source is opened.
     fn check(&self, json: &Path) -> Result<()> {
         let folder = self.folder(json);
         if self.images.as_os_str().is_empty() || storage::is_url(&folder) || folder.is_dir() {
@@ -277,7 +277,7 @@ impl Annotations for Coco {
         let object = |&at: &u64| {
             let object = self.pool.object(at);
             let label = Self::label(&self.categories, object.category);
-            let label = label.expect("a category that is not there was refused");
+            let label = label.expect("missing categories were rejected");
             Object { category: label as i64, ..object }
         };
         starts.iter().map(object).collect()

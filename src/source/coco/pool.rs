@@ -1,23 +1,23 @@
-//! Annotations as bytes, one after another: the numbers to the last bit, in as little room as they need.
+//! Compact byte encoding of annotations, which preserves numbers exactly.
 //!
-//! Whole numbers are LEB128, signed ones zigzagged. A coordinate of at most two decimals is its difference in hundredths to
-//! the one before on its axis, plus one; anything else is a zero and the eight bytes of the f64. A quotient by 100 of
-//! the hundredths is rounded as the decimal was, so it is the same f64.
+//! Whole numbers are LEB128, signed ones in zigzag encoding. A coordinate with at most two decimals is the difference in
+//! hundredths to the previous one on its axis, plus one; any other is a zero and the eight bytes of the f64. Dividing the
+//! hundredths by 100 rounds as parsing the decimal does, so the result is the same f64.
 
 use crate::annotation::{Object, RunLengths, Segmentation};
 use crate::geometry::{BoundingBox, Size};
 
-/// All annotations.
+/// Encoded annotations.
 #[derive(Debug, Default)]
 pub struct Pool {
     bytes: Vec<u8>,
 }
 
-/// What is checked when all of the file is known.
+/// Fields of an annotation that are checked after the whole file is read.
 pub struct Head {
     pub id: i64,
     pub category: i64,
-    /// The size of its run lengths.
+    /// Size of the mask, if it has run lengths.
     pub size: Option<Size>,
 }
 
@@ -26,8 +26,7 @@ const POLYGONS: u64 = 2;
 const RUNS: u64 = 4;
 
 impl Pool {
-    /// Appends an annotation whose `category` is still the file's own number, and whose box is `[x, y, width, height]`; tells
-    /// where it begins.
+    /// Appends an annotation with `category` as in the file and box `[x, y, width, height]`. Returns its start.
     pub fn push(&mut self, object: &Object, bbox: [f64; 4]) -> u64 {
         let start = self.bytes.len() as u64;
         let kind = match &object.segmentation {
@@ -66,12 +65,12 @@ impl Pool {
         start
     }
 
-    /// What is checked of the annotation that begins here.
+    /// Decodes the fields to check of the annotation that starts here.
     pub fn head(&self, start: u64) -> Head {
         Reader { bytes: &self.bytes[start as usize..] }.head().0
     }
 
-    /// The annotation that begins here; its category is the file's own number.
+    /// Decodes the annotation that starts here; `category` is as in the file.
     pub fn object(&self, start: u64) -> Object {
         let mut from = Reader { bytes: &self.bytes[start as usize..] };
         let (Head { id, category, size }, kind) = from.head();
@@ -85,12 +84,12 @@ impl Pool {
         Object { id, category, bbox, area, crowd: kind & CROWD != 0, segmentation }
     }
 
-    /// Gives room back that was taken ahead.
+    /// Frees excess capacity.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }
 
-    /// Bytes that it holds.
+    /// Allocated bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -125,7 +124,7 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Reads what was written above, and nothing else.
+/// Decoder of the format of this module.
 struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -134,8 +133,8 @@ impl Reader<'_> {
     fn head(&mut self) -> (Head, u64) {
         let (id, category) = (self.signed(), self.signed());
         let kind = self.unsigned();
-        let size = (kind & RUNS != 0)
-            .then(|| Size::new(self.unsigned() as u32, self.unsigned() as u32));
+        let size =
+            (kind & RUNS != 0).then(|| Size::new(self.unsigned() as u32, self.unsigned() as u32));
         (Head { id, category, size }, kind)
     }
 
@@ -152,7 +151,7 @@ impl Reader<'_> {
     fn runs(&mut self, size: Size) -> RunLengths {
         let count = self.unsigned();
         let lengths = (0..count).map(|_| self.unsigned());
-        RunLengths::new(size, lengths).expect("run lengths beyond the image were refused")
+        RunLengths::new(size, lengths).expect("run lengths beyond the image were rejected")
     }
 
     fn unsigned(&mut self) -> u64 {
@@ -223,7 +222,7 @@ mod tests {
         }
     }
 
-    /// A byte within 0.32 pixels of the one before, two within 81.
+    /// One byte for a difference up to 0.32 pixels, two up to 81.
     #[test]
     fn a_coordinate_of_two_decimals_takes_a_byte_or_two() {
         let mut pool = Pool::default();

@@ -1,4 +1,4 @@
-//! Parts mixed by weights.
+//! Weighted mixture of parts.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,15 +8,15 @@ use super::{Arrangement, Combined, Mixture};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
-/// Most draws after which the mixture begins anew; a row of the table has 6 bytes.
+/// Longest period of a mixture, in draws; each takes 6 bytes in the table.
 const MOST_PERIOD: u64 = 1 << 20;
 /// Most decimal places of a weight.
 const MOST_DECIMALS: u32 = 6;
 
-/// The arrangement of [`Mixture`]: which part is drawn at each index.
+/// Arrangement of [`Mixture`]: which part is drawn at each index.
 pub struct Weighted {
     len: u64,
-    /// For each draw of a period: the part, and how many draws it had before in the period.
+    /// For each draw of a period: the part, and its number of earlier draws in the period.
     period: Period,
     parts: Vec<Draws>,
 }
@@ -26,24 +26,23 @@ struct Period {
     ranks: Vec<u32>,
 }
 
-/// One part's side of it.
+/// Draws of one part.
 struct Draws {
-    /// Draws in a period.
+    /// Draws per period.
     share: u64,
-    /// Samples that the part has.
+    /// Number of samples in the part.
     len: u64,
     /// Draws in the whole mixture.
     draws: u64,
 }
 
 impl Mixture {
-    /// Mixes these parts, each with its weight; `samples` is the length, `None` for the shortest with which every sample
-    /// comes.
+    /// Mixes parts by their weights. `samples` is the length; `None` is the shortest length that includes every sample.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where there are no parts, one is empty, weights or the length cannot be, or where the classes of
-    /// the parts cannot be joined.
+    /// [`Error::Config`] if there are no parts, one is empty, weights or length are invalid, or the classes of the parts cannot
+    /// be merged.
     pub fn new(parts: Vec<(Arc<dyn Source>, f64)>, samples: Option<u64>) -> Result<Self> {
         let (sources, weights): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let lens: Vec<u64> = sources.iter().map(|source| source.len()).collect();
@@ -94,10 +93,10 @@ impl Arrangement for Weighted {
         (part, (u128::from(place) * u128::from(len) / u128::from(rest)) as u64)
     }
 
-    /// Where the sample comes for the first time.
+    /// First index of the sample.
     fn index_of(&self, part: usize, index: u64) -> Option<u64> {
         let Draws { share, len, draws } = self.parts[part];
-        // A part of which not all is drawn has its draws evenly spread over it.
+        // A part that is not drawn completely has its draws spread evenly over it.
         let draw = match draws < len {
             true => (u128::from(index) * u128::from(draws)).div_ceil(u128::from(len)) as u64,
             false => index,
@@ -124,8 +123,8 @@ impl Arrangement for Weighted {
 }
 
 impl Period {
-    /// One period of parts with so many draws each: of the draws whose window has begun, that one whose window ends
-    /// first; of several such that one whose window began first, then that of the first part.
+    /// Computes one period from the number of draws per part. Each step picks, among draws whose window has begun, the one whose
+    /// window ends first; ties go to the window that began first, then to the first part.
     fn new(shares: &[u64]) -> Self {
         let len: u64 = shares.iter().sum();
         let room = len as usize;
@@ -142,9 +141,8 @@ impl Period {
                 waiting.pop();
                 ready.push(Reverse((end(part, drawn[part]), at, part)));
             }
-            let Reverse((.., part)) = ready.pop().expect(
-                "the windows that have begun hold more draws than there were, as the shares add up to one",
-            );
+            let Reverse((.., part)) =
+                ready.pop().expect("some window is open, because the shares add up to one");
             parts.push(part as u16);
             ranks.push(drawn[part]);
             drawn[part] += 1;
@@ -153,7 +151,7 @@ impl Period {
         Self { parts, ranks }
     }
 
-    /// How often a part is drawn in the first `len` draws.
+    /// Number of draws of a part among the first `len` draws.
     fn draws(&self, part: usize, share: u64, len: u64) -> u64 {
         let period = self.parts.len() as u64;
         let rest = &self.parts[..(len % period) as usize];
@@ -161,7 +159,7 @@ impl Period {
         (len / period).saturating_mul(share).saturating_add(rest)
     }
 
-    /// The fewest draws with which every sample of every part comes.
+    /// Fewest draws that include every sample of every part.
     fn covering(&self, shares: &[u64], lens: &[u64]) -> Result<u64> {
         let mut most = 0;
         for (part, (&share, &len)) in shares.iter().zip(lens).enumerate() {
@@ -169,25 +167,25 @@ impl Period {
             let is_last =
                 |(&it, &of): (&u16, &u32)| usize::from(it) == part && u64::from(of) == rank;
             let place = self.parts.iter().zip(&self.ranks).position(is_last);
-            let place = place.expect("a part is drawn as often in a period as its share says");
+            let place = place.expect("every part has as many draws per period as its share");
             let draws = u128::from(round) * self.parts.len() as u128 + place as u128 + 1;
             most = most.max(draws);
         }
         u64::try_from(most).map_err(|_| {
             let problem =
-                "every sample of every source would take 2^64 samples and more; set source.samples";
+                "including every sample of every source would take 2^64 or more samples; set source.samples";
             Error::config(KEY, problem)
         })
     }
 }
 
-/// Weights as whole numbers without a common divisor.
+/// Converts weights to whole numbers without a common divisor.
 fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     if weights.is_empty() {
-        return Err(Error::config(KEY, "has no sources; name at least one"));
+        return Err(Error::config(KEY, "is empty; list at least one source"));
     }
     if weights.len() > usize::from(u16::MAX) {
-        let problem = format!("has {} sources, at most {} are mixed", weights.len(), u16::MAX);
+        let problem = format!("has {} sources; the maximum is {}", weights.len(), u16::MAX);
         return Err(Error::config(KEY, problem));
     }
     for (part, &weight) in weights.iter().enumerate() {
@@ -201,14 +199,14 @@ fn shares(weights: &[f64]) -> Result<Vec<u64>> {
         let whole = weights.iter().map(|weight| {
             let scaled = weight * scale;
             let near = scaled.round();
-            // As near as an f64 can be to a decimal fraction.
+            // True if the f64 is the closest to a decimal fraction.
             ((scaled - near).abs() <= 1e-9 * near).then_some(near as u64)
         });
         whole.collect()
     };
     let Some(shares) = (0..=MOST_DECIMALS).find_map(whole) else {
         let problem = format!(
-            "weights have at most {MOST_DECIMALS} decimal places, so that shares are exact; write whole numbers, such as \
+            "weights may have at most {MOST_DECIMALS} decimal places, which keeps shares exact; write whole numbers, such as \
              1 and 2 for 0.333… and 0.666…"
         );
         return Err(Error::config(KEY, problem));
@@ -218,7 +216,7 @@ fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     let total: u64 = shares.iter().sum();
     if total > MOST_PERIOD {
         let problem = format!(
-            "the weights begin anew after {total} samples, at most {MOST_PERIOD} are exact; round them to fewer places"
+            "the weights have a period of {total} samples, at most {MOST_PERIOD} are supported; round them to fewer places"
         );
         return Err(Error::config(KEY, problem));
     }

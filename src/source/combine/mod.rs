@@ -1,7 +1,6 @@
-//! Sources made of other sources: one after another, mixed by weights, a part of one, one several times.
+//! Sources that combine other sources: concatenation, weighted mixture, subset, repetition.
 //!
-//! Each is a rule that says which sample of which part stands at an index. Nothing is copied, and what a part says of a
-//! sample holds in the whole.
+//! Each is a rule that maps an index to a sample of a part. Nothing is copied; all properties of a sample are those in its part.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,76 +24,76 @@ mod mixture;
 mod select;
 mod settings;
 
-/// So many times as many of the largest samples of a part are looked for as are wanted: a subset need not have the first.
+/// Search factor: the largest samples of a part are searched among this many times as many, because a subset may omit some.
 const TRIED: usize = 16;
 
-/// Parts one after another, in their order.
+/// Parts concatenated in order.
 pub type Concat = Combined<InTurn>;
 
 /// Parts mixed by weights.
 ///
-/// * Weights are any positive numbers of up to six decimal places; only their ratios count. Brought to whole numbers
-///   without a common divisor they may add up to 2^20 at most.
-/// * After `n` samples the number of those that came from a part with the share `w` differs from `n * w` by less than
-///   1, for every `n`; and after as many samples as the whole weights add up to, by nothing. Each draw of a part falls
-///   into its own window from `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and
-///   Varvel, "Proportionate progress", Algorithmica 1996; for one processor it is Tijdeman's chairman assignment).
-/// * Every sample of a part comes once before any comes again. Where the draws end within such a pass, those of the pass
-///   are spread evenly over the part.
-/// * The length is as set; by default it is the shortest with which every sample of every part comes at least once, so
-///   that parts with more than their share of weight repeat. An epoch is all of it, so each epoch has the same samples.
-/// * What stands at an index is computed from the index alone: a table of one period (at most 6 MiB) is all the memory.
+/// * Weights are positive numbers with up to six decimal places; only their ratios matter. As whole numbers without a common
+///   divisor they may add up to at most 2^20.
+/// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1, for every `n`.
+///   After each full period (the sum of the whole-number weights) it is exact. Each draw of a part falls into its own window from
+///   `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress",
+///   Algorithmica 1996; for one processor it is Tijdeman's chairman assignment).
+/// * Every sample of a part comes once before any repeats. If the mixture ends within such a pass, the draws of that pass are
+///   spread evenly over the part.
+/// * The default length is the shortest that includes every sample of every part, so parts with a larger share repeat. An epoch
+///   is the whole mixture, so every epoch has the same samples.
+/// * The sample at an index is computed from the index alone. The only memory is a table of one period, of at most 6 MiB.
 ///
-/// The loader's order, shards and resume go over the mixture's indices as over those of any source. With
-/// `loader.shuffle` the counts of each part are exact over the epoch and as random as any shuffle's within it.
+/// Order, shards and resume of the loader apply to the indices of the mixture as for any source. With `loader.shuffle` the counts
+/// of each part are exact over the epoch, and random within it.
 pub type Mixture = Combined<Weighted>;
 
-/// Some samples of a part: a range, or a list of its indices in any order.
+/// Subset of a part: a range, or a list of its indices in any order.
 pub type Subset = Combined<Chosen>;
 
-/// A part several times, one after another.
+/// Part repeated several times.
 pub type Repeat = Combined<Repeated>;
 
-/// Which sample of which part stands at an index.
+/// Rule that maps an index to a sample of a part.
 pub trait Arrangement: Send + Sync + 'static {
-    /// How many samples there are; at least 1.
+    /// Number of samples, at least 1.
     fn samples(&self) -> u64;
 
-    /// The number of the part and the index in it of the sample at `index`, which is below the length. Takes the same
-    /// short time for every index.
+    /// Part number, and index in that part, of the sample at `index`, which is below [`samples`](Self::samples). Must take
+    /// constant time.
     fn at(&self, index: u64) -> (usize, u64);
 
-    /// An index at which this sample of a part stands; `None`, the default, where there is none, or it is not known.
+    /// Index at which a sample of a part occurs. `None`, the default, if it does not occur or that is unknown.
     fn index_of(&self, part: usize, index: u64) -> Option<u64> {
         let _ = (part, index);
         None
     }
 
-    /// [`Hints::file_ends`] of the whole, from those of the parts. Empty, the default, where the samples of a file do not
-    /// stand together.
+    /// [`Hints::file_ends`] of the whole, computed from those of the parts. Empty, the default, if the samples of a file are not
+    /// consecutive.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
         let _ = parts;
         Vec::new()
     }
 
-    /// Host memory that the arrangement itself holds, in bytes. Default 0.
+    /// Host memory of the arrangement itself, in bytes. Default 0.
     fn memory_bytes(&self) -> u64 {
         0
     }
 
-    /// What it is, in words, when its parts are these.
+    /// Description for people, from those of the parts.
     fn describe(&self, parts: &[String]) -> String {
         format!("{} samples of {}", self.samples(), parts.join("; "))
     }
 }
 
-/// A source made of parts.
+/// Source that combines parts.
 ///
-/// * Labels and classes: parts with equal lists of classes share them, and labels stay as they are; so do parts of which
-///   none has any. Otherwise classes are joined by name: those of the first part, then those that each further part
-///   adds, in its order; labels are renumbered. Parts with and parts without names of classes cannot be joined.
+/// * Classes: parts with equal lists of classes, or none at all, share them, and labels are unchanged. Otherwise classes are
+///   merged by name, in the order of the parts, and labels are renumbered. Parts with class names cannot be merged with parts
+///   without.
 /// * Bytes, locations, labels and objects of a sample are those of its part.
-/// * Samples that stand at several indices are cached once ([`Identity::original`]).
+/// * Samples at several indices are cached once ([`Identity::original`]).
 pub struct Combined<A> {
     parts: Vec<Part>,
     classes: Vec<String>,
@@ -103,49 +102,49 @@ pub struct Combined<A> {
 
 struct Part {
     source: Arc<dyn Source>,
-    /// The label in the whole of each of the part's labels; `None` where they are the same.
+    /// Label in the whole for each label of the part; `None` if they are equal.
     labels: Option<Vec<i64>>,
-    /// Originals of the parts before it.
+    /// Number of originals in earlier parts.
     originals_before: u64,
 }
 
 impl Part {
-    /// The label in the whole.
+    /// Converts a label of the part to one of the whole.
     fn in_whole(&self, label: i64) -> i64 {
         match (&self.labels, usize::try_from(label)) {
             (None, _) | (_, Err(_)) => label,
-            // A label without a name of a class has none in the whole either.
+            // A label without a class name has none in the whole either.
             (Some(labels), Ok(label)) => labels.get(label).copied().unwrap_or(-1),
         }
     }
 }
 
 impl Concat {
-    /// All samples of the first part, then all of the second, and so on.
+    /// Concatenates all samples of the parts, in order.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where there are no parts, or where their classes cannot be joined.
+    /// [`Error::Config`] if there are no parts, or their classes cannot be merged.
     pub fn new(parts: Vec<Arc<dyn Source>>) -> Result<Self> {
         let mut end = 0u64;
         let mut ends = Vec::with_capacity(parts.len());
         for part in &parts {
             end = end.checked_add(part.len()).ok_or_else(|| {
-                Error::config("source.concat", "the parts have 2^64 samples and more together")
+                Error::config("source.concat", "the parts have 2^64 or more samples in total")
             })?;
             ends.push(end);
         }
         if end == 0 {
-            let problem = "has no samples; name at least one source";
+            let problem = "is empty; list at least one source";
             return Err(Error::config("source.concat", problem));
         }
         Combined::join("source.concat", parts, InTurn { ends })
     }
 }
 
-/// The arrangement of [`Concat`].
+/// Arrangement of [`Concat`].
 pub struct InTurn {
-    /// For each part, the first index after it.
+    /// For each part, the index after its last sample.
     ends: Vec<u64>,
 }
 
@@ -186,11 +185,11 @@ impl Arrangement for InTurn {
 }
 
 impl<A: Arrangement> Combined<A> {
-    /// The samples of these parts that an arrangement of your own says, in its order.
+    /// Combines parts in the order of a custom arrangement.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where there are no parts or no samples, or where the classes of the parts cannot be joined.
+    /// [`Error::Config`] if there are no parts or no samples, or the classes of the parts cannot be merged.
     pub fn arranged(parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
         if parts.is_empty() || arrangement.samples() == 0 {
             return Err(Error::config("source", "has no samples"));
@@ -198,7 +197,7 @@ impl<A: Arrangement> Combined<A> {
         Self::join("source", parts, arrangement)
     }
 
-    /// Joins the classes of the parts.
+    /// Merges the classes of the parts.
     fn join(key: &str, parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
         let (classes, labels) = join_classes(key, &parts)?;
         let mut originals_before = 0u64;
@@ -315,7 +314,7 @@ impl<A: Arrangement> Hints for Combined<A> {
         parts.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Those among the largest of each part that the arrangement has.
+    /// Largest samples of the parts that occur in the arrangement.
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate().flat_map(|(part, it)| {
             let of_part = it.source.largest_samples(most.saturating_mul(TRIED));
@@ -369,7 +368,7 @@ impl<A: Arrangement> Identity for Combined<A> {
 }
 
 impl<A: Arrangement> Notes for Combined<A> {
-    /// That of the parts, whatever is taken of them.
+    /// Skipped items of all parts, independent of the arrangement.
     fn left_out(&self) -> Vec<LeftOut> {
         let mut all = LeftOuts::default();
         self.parts.iter().for_each(|part| all.join(&part.source.left_out()));
@@ -381,10 +380,10 @@ impl<A: Arrangement> Notes for Combined<A> {
     }
 }
 
-/// For each part the label in the whole of each of its labels; `None` where they are the same.
+/// For each part, the label in the whole of each of its labels; `None` if they are equal.
 type Renumbered = Vec<Option<Vec<i64>>>;
 
-/// The classes of the whole, and how the labels of each part are renumbered.
+/// Returns the classes of the whole, and the renumbering of each part's labels.
 fn join_classes(key: &str, parts: &[Arc<dyn Source>]) -> Result<(Vec<String>, Renumbered)> {
     let first = parts.first().map_or(&[][..], |part| part.classes());
     if parts.iter().all(|part| part.classes() == first) {
@@ -393,8 +392,8 @@ fn join_classes(key: &str, parts: &[Arc<dyn Source>]) -> Result<(Vec<String>, Re
     if let Some(nameless) = parts.iter().position(|part| part.classes().is_empty()) {
         let named = parts.iter().position(|part| !part.classes().is_empty()).unwrap_or(0);
         let problem = format!(
-            "source {named} has names of classes and source {nameless} has none, so their labels cannot be brought \
-             together; choose sources that all have names, or none"
+            "source {named} has class names and source {nameless} has none, so their labels cannot be \
+             merged; choose sources that all have class names, or none"
         );
         return Err(Error::config(key, problem));
     }

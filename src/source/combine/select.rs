@@ -1,4 +1,4 @@
-//! Some samples of a part, and a part several times.
+//! Subsets and repetitions of a source.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,60 +7,60 @@ use super::{Arrangement, Combined, Repeat, Subset};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
-/// The arrangement of [`Subset`]: a range of the part, or a list of its indices in any order.
+/// Arrangement of [`Subset`]: a range of the part, or a list of its indices in any order.
 pub struct Chosen(Indices);
 
 enum Indices {
     Range(Range<u64>),
-    /// Of parts with fewer than 2^32 samples.
+    /// For parts with fewer than 2^32 samples.
     Short(Vec<u32>),
     Long(Vec<u64>),
 }
 
-/// The arrangement of [`Repeat`]: all of the part, and all of it again.
+/// Arrangement of [`Repeat`].
 pub struct Repeated {
     len: u64,
     times: u64,
 }
 
 impl Subset {
-    /// The samples of these indices, in this order. An index may come several times.
+    /// Selects samples by index, in this order. An index may occur several times.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where there are none, or one is not below the length.
+    /// [`Error::Config`] if there are no indices, or one is not below the length.
     pub fn of(source: Arc<dyn Source>, indices: &[u64]) -> Result<Self> {
         let len = source.len();
         if let Some(place) = indices.iter().position(|&index| index >= len) {
-            let problem = format!("is {}, the source has {len} samples", indices[place]);
+            let problem = format!("is {}, but the source has {len} samples", indices[place]);
             return Err(Error::config(format!("source.subset[{place}]"), problem));
         }
         if indices.is_empty() {
-            return Err(Error::config("source.subset", "is empty; name at least one index"));
+            return Err(Error::config("source.subset", "is empty; list at least one index"));
         }
         Self::listed("source.subset", source, indices.iter().copied())
     }
 
-    /// The samples of a range, in their order.
+    /// Selects a range of samples, in order.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where the range is empty or reaches beyond the source.
+    /// [`Error::Config`] if the range is empty or exceeds the source.
     pub fn range(source: Arc<dyn Source>, range: Range<u64>) -> Result<Self> {
         let len = source.len();
         if range.is_empty() || range.end > len {
             let Range { start, end } = range;
-            let problem = format!("samples {start} to {end} are asked for, the source has {len}");
+            let problem = format!("is samples {start} to {end}, but the source has {len}");
             return Err(Error::config("source.subset", problem));
         }
         Self::join("source.subset", vec![source], Chosen(Indices::Range(range)))
     }
 
-    /// The first `samples` samples, or all where there are fewer.
+    /// Selects the first `samples` samples, or all if there are fewer.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where `samples` is 0.
+    /// [`Error::Config`] if `samples` is 0.
     pub fn take(source: Arc<dyn Source>, samples: u64) -> Result<Self> {
         if samples == 0 {
             return Err(Error::config("source.take", "must be at least 1, is 0"));
@@ -69,26 +69,26 @@ impl Subset {
         Self::range(source, 0..end)
     }
 
-    /// All but the first `samples` samples.
+    /// Selects all but the first `samples` samples.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where none is left.
+    /// [`Error::Config`] if no sample is left.
     pub fn skip(source: Arc<dyn Source>, samples: u64) -> Result<Self> {
         let len = source.len();
         if samples >= len {
-            let problem = format!("is {samples}, the source has {len} samples: none is left");
+            let problem = format!("is {samples}, but the source has {len} samples: none is left");
             return Err(Error::config("source.skip", problem));
         }
         Self::range(source, samples..len)
     }
 
-    /// The samples for which `wanted` says yes to (index, label, location), in their order. It is asked once for each
-    /// sample, now; nothing is read.
+    /// Selects the samples for which `wanted(index, label, location)` is true, in order. It is called once per sample,
+    /// immediately; no sample is read.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where it says yes to none.
+    /// [`Error::Config`] if no sample matches.
     pub fn filter(
         source: Arc<dyn Source>,
         mut wanted: impl FnMut(u64, i64, &str) -> bool,
@@ -99,7 +99,7 @@ impl Subset {
         Self::listed("source.filter", source, chosen)
     }
 
-    /// The samples of these indices, each below the length; `key` is for the error where there are none.
+    /// Selects samples by index, each below the length; `key` names the setting in the error for an empty list.
     pub(super) fn listed(
         key: &str,
         source: Arc<dyn Source>,
@@ -114,7 +114,7 @@ impl Subset {
         };
         let chosen = Chosen(indices);
         if chosen.samples() == 0 {
-            let problem = format!("leaves none of {} samples", source.len());
+            let problem = format!("selects none of {} samples", source.len());
             return Err(Error::config(key, problem));
         }
         Self::join(key, vec![source], chosen)
@@ -122,20 +122,20 @@ impl Subset {
 }
 
 impl Repeat {
-    /// All samples of the source, `times` times one after another: an epoch is so many times as long. Each time a sample
-    /// has an index of its own, and with it its own random choices.
+    /// Repeats all samples of the source `times` times, which lengthens the epoch as much. Each repetition of a sample has its
+    /// own index and its own random choices.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where `times` is 0, the source is empty, or there would be 2^64 samples.
+    /// [`Error::Config`] if `times` is 0, the source is empty, or there would be 2^64 or more samples.
     pub fn new(source: Arc<dyn Source>, times: u64) -> Result<Self> {
         let len = source.len();
         if times == 0 || len == 0 {
-            let problem = format!("{times} times {len} samples leaves none");
+            let problem = format!("{times} times {len} samples is none");
             return Err(Error::config("source.repeat", problem));
         }
         if len.checked_mul(times).is_none() {
-            let problem = format!("{times} times {len} samples are 2^64 and more");
+            let problem = format!("{times} times {len} samples is 2^64 or more");
             return Err(Error::config("source.repeat", problem));
         }
         Combined::join("source.repeat", vec![source], Repeated { len, times })

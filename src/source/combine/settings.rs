@@ -1,4 +1,4 @@
-//! Sources made of sources, as a pipeline file names them.
+//! Settings of combined sources in a pipeline file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use crate::source::settings::{Any, value};
 use crate::source::{Source, SourceSettings};
 use crate::storage::Storage;
 
-/// What is taken of a source: keys that may stand beside any source's, and are applied in this order.
+/// Selection of samples: keys that may stand next to any source key, applied in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
-    /// Only the samples of which all of this holds.
+    /// Conditions that a sample must meet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<FilterSettings>,
-    /// Only the samples with these indices, in this order.
+    /// Indices of the samples, in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subset: Option<Vec<u64>>,
-    /// Not the first so many samples.
+    /// Number of samples to skip at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip: Option<u64>,
-    /// At most so many samples.
+    /// Largest number of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub take: Option<u64>,
-    /// All of it so many times, one after another.
+    /// Number of repetitions of the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<u64>,
 }
 
-/// `filter`: which samples are kept, those of which everything that is given holds.
+/// `filter`: conditions on samples, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSettings {
-    /// The label is one of these.
+    /// Allowed labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<i64>>,
-    /// The label is that of one of these classes.
+    /// Allowed classes, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<Vec<String>>,
-    /// The location matches this pattern: `*` is any text, `?` any byte.
+    /// Pattern for the location: `*` is any text, `?` any byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
 }
@@ -52,21 +52,21 @@ pub struct FilterSettings {
 /// One part of a mixture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartSettings {
-    /// Its weight; only ratios count. Default 1.
+    /// Weight; only ratios matter. Default 1.
     pub weight: f64,
-    /// The source.
+    /// Source of the part.
     pub source: SourceSettings,
 }
 
 impl Selection {
-    /// The keys.
+    /// All keys.
     pub const KEYS: [&str; 5] = ["filter", "subset", "skip", "take", "repeat"];
 
-    /// What is left of a source.
+    /// Applies the selection to a source.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where nothing is left, or a class or an index is not there.
+    /// [`Error::Config`] if no sample is left, or a class or an index does not exist.
     pub fn of(&self, mut source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
         if let Some(filter) = &self.filter {
             source = Arc::new(filter.of(source)?);
@@ -90,16 +90,16 @@ impl Selection {
 impl FilterSettings {
     fn of(&self, source: Arc<dyn Source>) -> Result<Subset> {
         if *self == Self::default() {
-            let problem = "says nothing; write labels, classes or location";
+            let problem = "is empty; write labels, classes or location";
             return Err(Error::config("source.filter", problem));
         }
         let number = |(place, name): (usize, &String)| {
             let number = source.classes().iter().position(|class| class == name);
             number.map(|number| number as i64).ok_or_else(|| {
                 let problem = match source.classes().len() {
-                    0 => format!("is {name}, the source has no names of classes; write labels"),
+                    0 => format!("is {name}, but the source has no class names; write labels"),
                     count => {
-                        format!("is {name}, which is none of the {count} classes of the source")
+                        format!("is {name}, which is not among the {count} classes of the source")
                     }
                 };
                 Error::config(format!("source.filter.classes[{place}]"), problem)
@@ -111,7 +111,7 @@ impl FilterSettings {
         };
         let is_in =
             |list: &Option<Vec<i64>>, label| list.as_ref().is_none_or(|list| list.contains(&label));
-        // Locations are made only where they are asked for: that takes far longer than all the rest.
+        // Compute locations only if needed: that takes far longer than everything else.
         let is_located = |index| {
             let pattern = self.location.as_ref();
             pattern.is_none_or(|it| matches(it.as_bytes(), source.location(index).as_bytes()))
@@ -126,17 +126,17 @@ impl FilterSettings {
 }
 
 impl SourceSettings {
-    /// Sources mixed by weights, see [`Mixture`]; `samples` is the length.
+    /// Mixes sources by weights, see [`Mixture`]; `samples` is the length.
     pub fn mixture(parts: Vec<PartSettings>, samples: Option<u64>) -> Self {
         Self(Arc::new(Joined::Mixture { parts, samples }))
     }
 
-    /// Sources one after another.
+    /// Concatenates sources.
     pub fn concat(parts: Vec<SourceSettings>) -> Self {
         Self(Arc::new(Joined::Concat { parts }))
     }
 
-    /// What is taken of this source.
+    /// Applies a selection to this source.
     pub fn select(self, selection: Selection) -> Self {
         match selection == Selection::default() {
             true => self,
@@ -145,10 +145,10 @@ impl SourceSettings {
     }
 }
 
-/// Keys of sources that are made of sources.
+/// Keys of combined sources.
 pub(crate) const JOINED: [&str; 2] = ["mixture", "concat"];
 
-/// A source of which not everything is taken.
+/// Source with a selection.
 #[derive(Debug)]
 struct Selected {
     source: SourceSettings,
@@ -177,7 +177,7 @@ impl Any for Selected {
     }
 }
 
-/// A source made of several.
+/// Combination of several sources.
 #[derive(Debug)]
 enum Joined {
     Mixture { parts: Vec<PartSettings>, samples: Option<u64> },
@@ -240,7 +240,7 @@ impl Any for Joined {
     }
 }
 
-/// An error of a part, with the part's place in its key.
+/// Adds the position of a part to the key of its error.
 fn within(error: Error, part: &str) -> Error {
     match error {
         Error::Config(mut error) => {

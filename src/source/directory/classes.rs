@@ -1,4 +1,4 @@
-//! Which files of a directory are images, and which number each of its classes has.
+//! Selection of image files in a directory, and numbering of its classes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,27 +10,26 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, beginning};
 
 /// torchvision's `IMG_EXTENSIONS`.
-const EXTENSIONS: [&str; 9] =
-    ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
-/// The largest label of `class_to_index`: every label below it takes memory for a name.
+const EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
+/// Largest label in `class_to_index`: every label below it takes memory for a name.
 const MOST_INDEX: i64 = (1 << 20) - 1;
-/// Classes that a message names.
+/// Number of classes listed in a message.
 const NAMED: usize = 10;
-/// What the parts of a set are called, in which the classes lie one level below.
+/// Usual names of dataset splits, whose classes are one level below.
 const PARTS: [&str; 9] =
     ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"];
 
-/// What stands beside `directory`, by the names and with the defaults of torchvision's `ImageFolder`.
+/// Settings next to `directory`, with the names and defaults of torchvision's `ImageFolder`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectorySettings {
-    /// How the names of images end, in upper or lower case; `"*"` is any name. Other files are left out and counted.
-    /// Default: `jpg`, `jpeg`, `png`, `ppm`, `bmp`, `pgm`, `tif`, `tiff`, `webp`.
+    /// Extensions of image files, in any case; `"*"` matches every name. Other files are skipped and counted. Default: `jpg`,
+    /// `jpeg`, `png`, `ppm`, `bmp`, `pgm`, `tif`, `tiff`, `webp`.
     pub extensions: Vec<String>,
-    /// Whether a class may have no image; it keeps its number. Default false: it is an error.
+    /// Whether a class may have no images; it keeps its number. Default false: such a class is an error.
     pub allow_empty: bool,
-    /// The label of each class, from 0 to 1048575; several classes may have one label. Folders that it does not name are left
-    /// out and counted. Default: the classes are numbered in the byte order of their names.
+    /// Label of each class, from 0 to 1048575; several classes may share a label. Folders that it does not list are skipped and
+    /// counted. Default: classes are numbered in the byte order of their names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_to_index: Option<BTreeMap<String, i64>>,
 }
@@ -43,14 +42,14 @@ impl Default for DirectorySettings {
 }
 
 impl DirectorySettings {
-    /// Refuses what no directory could be read with.
+    /// Rejects invalid settings.
     pub fn check(&self) -> Result<()> {
         if self.extensions.iter().all(|it| it.trim_start_matches('.').is_empty()) {
-            return Err(Error::config("source.extensions", "names none; write \"*\" for any file"));
+            return Err(Error::config("source.extensions", "is empty; write \"*\" for any file"));
         }
         let Some(indices) = &self.class_to_index else { return Ok(()) };
         if indices.is_empty() {
-            let problem = "names no class; name at least one, or leave it out";
+            let problem = "is empty; list at least one class, or omit it";
             return Err(Error::config("source.class_to_index", problem));
         }
         match indices.iter().find(|(_, index)| !(0..=MOST_INDEX).contains(*index)) {
@@ -62,7 +61,7 @@ impl DirectorySettings {
         }
     }
 
-    /// Whether a file of this name is taken for an image.
+    /// Whether the name has the extension of an image.
     pub fn is_image(&self, name: &OsStr) -> bool {
         let name = name.as_bytes();
         self.extensions.iter().any(|extension| {
@@ -73,8 +72,8 @@ impl DirectorySettings {
         })
     }
 
-    /// The label of the class of this name, which is the class of this number in the order of names; `None` where its folder
-    /// is no class.
+    /// Label of the class with this name, which is at position `number` in the order of names. `None` if its folder is not a
+    /// class.
     pub fn label(&self, number: usize, name: &str) -> Option<i64> {
         match &self.class_to_index {
             None => Some(number as i64),
@@ -83,36 +82,36 @@ impl DirectorySettings {
     }
 }
 
-/// The classes whose folders were met, in the order of their names.
+/// Classes with a folder, in the order of their names.
 #[derive(Default)]
 pub struct Classes(Vec<Class>);
 
 struct Class {
     name: String,
-    /// Images in the folder of the class, and in folders below it.
+    /// Images directly in the folder of the class; `below` counts those in its sub-folders.
     direct: u64,
     below: u64,
 }
 
 impl Classes {
-    /// A class whose images come next.
+    /// Starts the next class.
     pub fn begin(&mut self, name: &str) {
         self.0.push(Class { name: name.into(), direct: 0, below: 0 });
     }
 
-    /// Counts images of the class that was begun last.
+    /// Counts images of the current class.
     pub fn add(&mut self, images: u64, below: bool) {
         if let Some(class) = self.0.last_mut() {
             *(if below { &mut class.below } else { &mut class.direct }) += images;
         }
     }
 
-    /// The names of the classes in the order of their labels. Classes with one label stand together, with `|` between
-    /// them; a label without a class has an empty name.
+    /// Names of the classes in label order. Classes with the same label are joined by `|`; a label without a class has an empty
+    /// name.
     ///
     /// # Errors
     ///
-    /// Where a class has no image, and that is not allowed.
+    /// [`Error::Config`] if a class has no image and `allow_empty` is false.
     pub fn names(&self, root: &Path, settings: &DirectorySettings) -> Result<Vec<String>> {
         let empty = |name: &&str| !self.0.iter().any(|it| it.name == *name && it.images() > 0);
         let all: Vec<&str> = match &settings.class_to_index {
@@ -125,7 +124,7 @@ impl Classes {
         };
         if !empty.is_empty() {
             let problem = format!(
-                "the classes {} of {} have no image, by its extension ({}); remove them, or write allow_empty = true",
+                "the classes {} of {} have no image with extension {}; remove them, or write allow_empty = true",
                 listed(empty.iter().map(ToString::to_string)),
                 root.display(),
                 settings.extensions.join(", ")
@@ -144,19 +143,19 @@ impl Classes {
         Ok(names)
     }
 
-    /// What looks as if the classes were one level below.
+    /// Warning if the classes seem to be one level below.
     pub fn warning(&self, root: &Path) -> Option<String> {
         let part = |class: &&Class| PARTS.contains(&class.name.to_lowercase().as_str());
         let above = self.0.iter().all(|class| class.direct == 0);
         let why = match above {
-            true => "hold images only in their sub-folders",
-            false => "have the names of parts of a set",
+            true => "have images only in sub-folders",
+            false => "are named like dataset splits",
         };
         let first = self.0.iter().find(|class| class.images() > 0)?;
         (above || self.0.iter().filter(part).count() > 1).then(|| {
             let table = self.0.iter().map(|it| format!("{} ({} images)", it.name, it.images()));
             format!(
-                "the class folders {} of {} {why}; where the classes are in them, write directory = {:?}",
+                "the class folders {} of {} {why}; if the classes are inside them, write directory = {:?}",
                 listed(table),
                 root.display(),
                 root.join(&first.name)
@@ -171,7 +170,7 @@ impl Class {
     }
 }
 
-/// The first few, and how many more there are.
+/// Lists the first few, and the number of further ones.
 fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
     let more = all.len().saturating_sub(NAMED);
     let named: Vec<_> = all.take(NAMED).map(|it| beginning(&it, 100).to_string()).collect();

@@ -1,4 +1,4 @@
-//! The text of a list, some whole lines at a time.
+//! Block-wise reader of the text of a list, in whole lines.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -10,46 +10,46 @@ use memchr::memrchr;
 use crate::error::{Error, Result};
 use crate::storage::{self, File, Storage};
 
-/// Bytes that are read at once: few enough to stay in a core's cache until their lines are read.
+/// Bytes per read, few enough to stay in a core's cache until their lines are parsed.
 pub const BLOCK: usize = 1 << 20;
 
-/// Bytes of a line, at most.
+/// Longest line, in bytes.
 pub const MOST_LINE_BYTES: usize = 4 << 20;
 
-/// What some lists begin with to say that they are UTF-8.
+/// Byte-order mark, with which some lists mark themselves as UTF-8.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A list that is read from its first byte to its last, without the mark that it may begin with.
+/// Sequential reader of a list, without its byte-order mark.
 ///
-/// * Lines come whole, as many at once as a block of the file has ends of; one that is longer than a block has all of the memory
-///   that it takes, up to [`MOST_LINE_BYTES`].
-/// * Where the file cannot be read or is not UTF-8 the text ends, and [`Blocks::finish`] says why.
-/// * A file that shrinks meanwhile gives what it has; one that grows, its old size.
+/// * Lines are returned whole, as many at once as end within a block of the file. A line longer than a block is buffered whole,
+///   up to [`MOST_LINE_BYTES`].
+/// * If the file cannot be read or is not UTF-8, the text ends and [`Blocks::finish`] returns the error.
+/// * If the file shrinks meanwhile, the rest is read; if it grows, its old size.
 pub struct Blocks<'a> {
     list: &'a Path,
     place: Place,
-    /// Bytes of the list.
+    /// Size of the list, in bytes.
     len: u64,
-    /// Its first `filled` bytes are those of the list from byte `offset` on. Those before `given` were given as lines.
+    /// Its first `filled` bytes are the list from byte `offset` on. Those before `given` were returned as lines.
     buffer: Vec<u8>,
     offset: u64,
     filled: usize,
     given: usize,
-    /// Lines that were asked for before their turn.
+    /// Lines that were peeked.
     waiting: Option<Range<usize>>,
-    /// What [`Read`] has not given of the lines that it has.
+    /// Lines not yet returned by [`Read`].
     unread: Range<usize>,
     failure: Option<Error>,
 }
 
 enum Place {
     File(File),
-    /// A list behind a URL comes in one request, which any server answers.
+    /// List behind a URL, fetched in one request, which every server supports.
     Memory(Vec<u8>),
 }
 
 impl<'a> Blocks<'a> {
-    /// Opens a list, to be read by so many bytes.
+    /// Opens a list, to be read in blocks of `block` bytes.
     pub fn open(storage: &Storage, list: &'a Path, block: usize) -> Result<Self> {
         let wrong = |error| Error::io(list, &error);
         if storage::is_url(list) {
@@ -76,7 +76,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Some lines, each with its end; only the last of the list may have none. `None` at the end.
+    /// Returns some lines, each with its line end, which only the last line of the list may lack. `None` at the end.
     pub fn lines(&mut self) -> Option<&str> {
         let lines = match self.waiting.take() {
             Some(lines) => lines,
@@ -93,7 +93,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The first line, which comes again as the first of all.
+    /// Returns the first line, without consuming it.
     pub fn first_line(&mut self) -> &str {
         if self.waiting.is_none() {
             self.waiting = self.advance();
@@ -102,22 +102,22 @@ impl<'a> Blocks<'a> {
         str::from_utf8(lines).ok().and_then(|text| text.lines().next()).unwrap_or_default()
     }
 
-    /// How many times as long the whole list is as what was given of it, as far as there is any.
+    /// Ratio of the size of the list to the size returned so far.
     pub fn whole(&self) -> f64 {
         self.len as f64 / (self.offset + self.given as u64).max(1) as f64
     }
 
-    /// Goes to the end of the list.
+    /// Reads to the end of the list, to find errors.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the byte where it is not UTF-8.
+    /// [`Error::Io`] if it cannot be read, [`Error::Config`] with the byte offset if it is not UTF-8.
     pub fn finish(mut self) -> Result<()> {
         while self.lines().is_some() {}
         self.failure.map_or(Ok(()), Err)
     }
 
-    /// Reads until there is the end of a line, and gives the place of all lines that have one.
+    /// Reads until at least one line is complete, and returns the range of all complete lines.
     fn advance(&mut self) -> Option<Range<usize>> {
         if self.failure.is_some() {
             return None;
@@ -127,7 +127,7 @@ impl<'a> Blocks<'a> {
         self.filled -= self.given;
         self.given = 0;
         loop {
-            // Twice as much each time, so that a long line is not read by bits.
+            // Double each time, so that a long line is not read in small pieces.
             if self.filled > self.buffer.len() / 2 {
                 let len = self.buffer.len();
                 self.buffer.resize((len * 2).min(MOST_LINE_BYTES + 1).max(len), 0);
@@ -147,7 +147,7 @@ impl<'a> Blocks<'a> {
                 None if self.filled > MOST_LINE_BYTES => {
                     let (list, begin) = (self.list.display(), self.offset);
                     let problem = format!(
-                        "{list} has a line of more than {MOST_LINE_BYTES} bytes, which begins at byte {begin}: it is no list"
+                        "{list} has a line of more than {MOST_LINE_BYTES} bytes at byte {begin}: it is no list"
                     );
                     self.failure = Some(Error::config("source.list", problem));
                     return None;
@@ -161,7 +161,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Fills the rest of the buffer as far as the list reaches: how many bytes there were, and whether these are the last.
+    /// Fills the rest of the buffer. Returns the number of bytes read, and whether they are the last.
     fn fill(&mut self) -> io::Result<(usize, bool)> {
         let at = self.offset + self.filled as u64;
         let rest = self.len - at;
@@ -179,7 +179,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The same text for who wants its bytes.
+/// Reads the same text as bytes.
 impl Read for Blocks<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
@@ -203,7 +203,7 @@ mod tests {
     use super::super::{FileList, FileListSettings, LabelSort, ListFormat};
     use super::*;
 
-    /// A file in a folder that goes when it is dropped.
+    /// Creates a file in a temporary folder.
     fn file(bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("list");
@@ -211,7 +211,7 @@ mod tests {
         (root, path)
     }
 
-    /// Everything that is known of a list once it is open, or the words of the error.
+    /// Returns the debug output of an open list, or the error message.
     fn opened(path: &Path, format: ListFormat, labels: LabelSort, block: usize) -> String {
         let settings = FileListSettings { format, labels, ..Default::default() };
         match FileList::by_blocks(path, &settings, &Storage::default(), block) {
@@ -220,22 +220,21 @@ mod tests {
         }
     }
 
-    /// Reads with every size of block from a byte to more than the file: its lines and all that is made of them must be the
-    /// same, and what is not UTF-8 must be found where the standard library finds it.
+    /// Reads with every block size from one byte to more than the file. Lines and results must be equal, and invalid UTF-8 must
+    /// be found where the standard library finds it.
     fn check(bytes: &[u8]) {
         let (_root, path) = file(bytes);
         let whole = str::from_utf8(bytes);
         let file = |block| Blocks::open(&Storage::default(), &path, block).unwrap();
-        let memory = |block| {
-            Blocks::new(&path, bytes.len() as u64, Place::Memory(bytes.to_vec()), block)
-        };
+        let memory =
+            |block| Blocks::new(&path, bytes.len() as u64, Place::Memory(bytes.to_vec()), block);
         for block in 1..=bytes.len() + 1 {
             let mut again = String::new();
             file(block).read_to_string(&mut again).unwrap();
             for mut blocks in [file(block), memory(block)] {
                 let (mut text, mut begun) = (String::new(), false);
                 while let Some(lines) = blocks.lines() {
-                    assert!(!begun, "lines come after one that is not over");
+                    assert!(!begun, "a line follows one without an end");
                     begun = !lines.ends_with('\n');
                     text += lines;
                 }
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_the_same_whichever_blocks_it_is_read_by() {
+    fn the_block_size_does_not_change_the_list() {
         for text in [
             "",
             "\u{feff}",
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf8_is_said_with_its_byte_before_what_is_wrong_in_other_lines() {
+    fn invalid_utf8_is_reported_with_its_byte_before_errors_in_other_lines() {
         for bytes in [
             &b"\xff"[..],
             b"\xef\xbb\xbfa.jpg\t1\nb\xff.jpg\t2\n",
@@ -313,15 +312,39 @@ mod tests {
         }
     }
 
-    /// What lists are made of; some of it is not UTF-8.
+    /// Fragments of lists; some are not UTF-8.
     const PARTS: &[&[u8]] = &[
-        b"a.jpg", b"b", b" ", b"\t", b"\t7", b"\t-3", b" 12", b"\tcat", b"\n", b"\n", b"\n", b"\r\n", b"\r\n",
-        b"\r", b"\"", b",", b"path,label\n", b"path\tlabel\r\n", b"a,1\n", b"{\"path\": \"c\"}\n", MARK,
-        "é".as_bytes(), "日本".as_bytes(), "😀".as_bytes(), "\u{85}".as_bytes(), b"\xff", b"\xe2\x82",
+        b"a.jpg",
+        b"b",
+        b" ",
+        b"\t",
+        b"\t7",
+        b"\t-3",
+        b" 12",
+        b"\tcat",
+        b"\n",
+        b"\n",
+        b"\n",
+        b"\r\n",
+        b"\r\n",
+        b"\r",
+        b"\"",
+        b",",
+        b"path,label\n",
+        b"path\tlabel\r\n",
+        b"a,1\n",
+        b"{\"path\": \"c\"}\n",
+        MARK,
+        "é".as_bytes(),
+        "日本".as_bytes(),
+        "😀".as_bytes(),
+        "\u{85}".as_bytes(),
+        b"\xff",
+        b"\xe2\x82",
     ];
 
     #[test]
-    fn memory_is_a_block_or_a_few_of_the_longest_line() {
+    fn memory_is_bounded_by_the_block_and_the_longest_line() {
         let long = "l".repeat(1000);
         for (text, most) in [("a\t1\n".repeat(1000), 64), (format!("a\n{long}\nb\n"), 4096)] {
             let (_root, path) = file(text.as_bytes());
@@ -332,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrinks_gives_what_it_has_and_one_that_grows_its_old_size() {
+    fn a_file_that_shrinks_ends_early_and_one_that_grows_keeps_its_size() {
         for (len, expected) in [(4, "a\nb\n"), (5, "a\nb\nc"), (9, "a\nb\nc\n")] {
             for block in 1..9 {
                 let (_root, path) = file(b"a\nb\nc\n");

@@ -1,9 +1,9 @@
-//! JSON lines.
+//! Lists in JSON lines.
 
 use serde_json::{Map, Value};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, Samples, LineError, Written, label};
+use super::{FileListSettings, LineError, Samples, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,
@@ -11,7 +11,7 @@ pub fn read(
     samples: &mut Samples,
 ) -> Result<(), LineError> {
     let names = settings.images();
-    // What the first line has, all lines must have.
+    // All lines must have the same keys as the first.
     let mut labelled = None;
     let mut line = 0;
     while let Some(lines) = blocks.lines() {
@@ -20,13 +20,16 @@ pub fn read(
             if text.trim().is_empty() {
                 continue;
             }
-            let object: Map<String, Value> =
-                serde_json::from_str(text).map_err(|error| LineError::new(line, error.to_string()))?;
+            let object: Map<String, Value> = serde_json::from_str(text)
+                .map_err(|error| LineError::new(line, error.to_string()))?;
             let path = names.iter().find_map(|name| object.get(*name).map(|value| (name, value)));
             let path = match path {
                 Some((_, Value::String(path))) => path,
                 Some((name, other)) => {
-                    return Err(LineError::new(line, format!("{name:?} must be a path, is {other}")));
+                    return Err(LineError::new(
+                        line,
+                        format!("{name:?} must be a path, is {other}"),
+                    ));
                 }
                 None => {
                     let problem = format!(
@@ -42,7 +45,8 @@ pub fn read(
                 Some((name, must)) => {
                     let value = object.get(name);
                     let labelled = *labelled.get_or_insert(must || value.is_some());
-                    written(name, value, labelled).map_err(|problem| LineError::new(line, problem))?
+                    written(name, value, labelled)
+                        .map_err(|problem| LineError::new(line, problem))?
                 }
             };
             samples.push(line, path, label, settings.labels)?;
@@ -52,11 +56,15 @@ pub fn read(
     Ok(())
 }
 
-fn written<'a>(name: &str, value: Option<&'a Value>, labelled: bool) -> Result<Written<'a>, String> {
+fn written<'a>(
+    name: &str,
+    value: Option<&'a Value>,
+    labelled: bool,
+) -> Result<Written<'a>, String> {
     match value {
         None if !labelled => Ok(Written::None),
         None => Err(format!("has no {name:?}")),
-        Some(_) if !labelled => Err(format!("has {name:?}, and the lines before have none")),
+        Some(_) if !labelled => Err(format!("has {name:?}, but earlier lines have none")),
         Some(Value::String(text)) if text.is_empty() => Err("the label is empty".into()),
         Some(Value::String(text)) => Ok(Written::Text(text)),
         Some(Value::Number(number)) => match label::of_json(number) {

@@ -1,4 +1,4 @@
-//! A file that names images and their labels.
+//! Source for a file that lists images and their labels.
 
 use std::collections::HashMap;
 use std::path::{self, Path, PathBuf};
@@ -20,112 +20,111 @@ mod lines;
 mod table;
 mod text;
 
-/// Images named in a file, in its order.
+/// Images listed in a file, in its order.
 ///
-/// Paths are relative to the list's own directory, or absolute, or URLs; the list is UTF-8. A file that is not there is a
-/// sample that cannot be read: the policy for samples decides. Where 16 files, evenly spread over the list, are all local and
-/// none of them is there, opening the list is an error. What the list may be, by `format` or by the ending of its name:
+/// Paths are absolute, URLs, or relative to the folder of the list; the list is UTF-8. A missing file is a sample error, unless
+/// 16 evenly spread files are all local and missing: then opening the list is an error. Formats, by `format` or the file
+/// extension:
 ///
-/// * `text`: one image a line: the path, a tab, the label, an integer. Paths may contain anything but tabs and line
-///   ends. Without a tab the label is what follows the last blank, if that is an integer, as Caffe and DALI write their
-///   lists; a line without a label has label -1. Empty lines are not samples.
-/// * `csv` (`.csv`) and `tsv`: a table whose first line names its columns, separated by commas or tabs or by `separator`;
-///   fields may be quoted as RFC 4180 says.
-/// * `jsonl` (`.jsonl`, `.ndjson`): an object on each line.
-/// * A `.tsv` is a table where its first line names a column of paths, or where `image`, `label` or `separator` is set; any
-///   other file is text.
+/// * `text`: one image per line: path, tab, integer label. Paths may contain anything but tabs and line ends. Without a tab, the
+///   label is the text after the last space if that is an integer, as in lists of Caffe and DALI; a line without a label has
+///   label -1. Empty lines are ignored.
+/// * `csv` (`.csv`) and `tsv`: a table with column names in the first line, separated by commas or tabs or by `separator`; fields
+///   may be quoted as in RFC 4180.
+/// * `jsonl` (`.jsonl`, `.ndjson`): one object per line.
+/// * A `.tsv` is a table if its first line names a column of paths, or if `image`, `label` or `separator` is set. All other files
+///   are text.
 ///
-/// In a table and in JSON lines `image` names the column (or key) of the path; without it that is the first there is of
-/// `path`, `image`, `file`, `filename`, `file_name`, `filepath`, `image_path`. `label` names that of the label; without it
-/// that is `label`, and where there is none, samples have label -1.
+/// In tables and JSON lines, `image` names the column (or key) of the path; the default is the first existing of `path`, `image`,
+/// `file`, `filename`, `file_name`, `filepath`, `image_path`. `label` names that of the label; the default is `label`, and
+/// without it samples have label -1.
 ///
-/// * Labels are whole numbers, or names: then the classes are the names in their byte order, and a label is the place of its
-///   name among them. What is written as a whole number is that number: `3`, `3.0` (as pandas writes columns with missing
-///   values) or `"3"`. A number with a fraction, and a list that has both numbers and names, is an error, unless
-///   `labels = "text"` says that all of them are names; names that are all numbers are in the order of the numbers.
-/// * A list is read a MiB at a time, or a few of its longest line, so that its text is never whole in memory. A line (of a table,
-///   a row) of more than 4 MiB, a path of more than 8 KiB and a name of more than 4 KiB are errors. A list behind a URL is
+/// * Labels are whole numbers or names. With names, the classes are the names in byte order, and a label is the position of its
+///   name. Whole numbers may be written as `3`, `3.0` (as pandas writes columns with missing values) or `"3"`. A number with a
+///   fraction is an error, and so are both numbers and names in one list, unless `labels = "text"` makes all of them names. Names
+///   that are all numbers are sorted numerically.
+/// * A list is parsed in blocks of 1 MiB, or a few times its longest line, so its text is never whole in memory. A line (in a
+///   table: a row) of more than 4 MiB, a path of more than 8 KiB and a name of more than 4 KiB are errors. A list behind a URL is
 ///   fetched whole, in one request.
 #[derive(Debug)]
 pub struct FileList {
     storage: Storage,
     list: PathBuf,
     base: PathBuf,
-    /// All paths, one after another.
+    /// All paths, concatenated.
     paths: String,
-    /// For each sample, the end of its path; it begins where the one before ends.
+    /// End of each sample's path in `paths`; it begins at the end of the previous one.
     ends: Vec<u64>,
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: u64,
-    /// Whether any of the files lies behind a URL.
+    /// Whether any of the files is behind a URL.
     remote: bool,
 }
 
-/// What stands beside `list`.
+/// Settings next to `list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileListSettings {
-    /// What the file is. Default: by the ending of its name.
+    /// Format of the file. Default: by its extension.
     pub format: ListFormat,
-    /// The column (or key) of the path. Default: the first there is of the usual names.
+    /// Column (or key) of the path. Default: the first existing of the usual names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The column (or key) of the label; empty where the samples shall have none. Default: `label`, if there is one.
+    /// Column (or key) of the label; empty for no labels. Default: `label`, if it exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What labels are. Default: what they look like.
+    /// Type of the labels. Default: detected.
     pub labels: LabelSort,
-    /// The character between the columns of a table, in ASCII. Default: a comma in CSV, a tab in TSV.
+    /// Column separator of a table, an ASCII character. Default: a comma in CSV, a tab in TSV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
 }
 
-/// What a list is.
+/// Format of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ListFormat {
-    /// By the ending of its name.
+    /// By its extension.
     #[default]
     Auto,
     /// Lines of path and label.
     Text,
-    /// A table with commas.
+    /// Table with commas.
     Csv,
-    /// A table with tabs.
+    /// Table with tabs.
     Tsv,
-    /// An object on each line.
+    /// One JSON object per line.
     Jsonl,
 }
 
-/// Files of a list that are looked for before it is refused.
+/// Number of files of a list whose existence is checked.
 const FILES_TRIED: u64 = 16;
 
-/// What paths are called where nothing is said.
+/// Default names of the column of paths.
 const PATHS: [&str; 7] =
     ["path", "image", "file", "filename", "file_name", "filepath", "image_path"];
 
-/// What the label is called where nothing is said.
+/// Default name of the column of labels.
 const LABEL: &str = "label";
 
 impl FileList {
-    /// Reads the list. Fails where it cannot be read, names nothing, or a label is not what it should be.
+    /// Reads the list with default settings. Errors: those of [`with`](Self::with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::with(path, &FileListSettings::default())
     }
 
-    /// Reads the list with these settings.
+    /// Reads the list.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the line where it says what cannot be, and where none of
-    /// its files is there.
+    /// [`Error::Io`] if it cannot be read, [`Error::Config`] with the line if it is invalid, or if none of its files exists.
     pub fn with(path: impl AsRef<Path>, settings: &FileListSettings) -> Result<Self> {
         Self::open_with(path, settings, &Storage::default())
     }
 
-    /// Reads the list, and the files that it names, through this handle.
+    /// Reads the list and its files through this storage handle.
     ///
     /// # Errors
     ///
@@ -140,7 +139,7 @@ impl FileList {
         Ok(this)
     }
 
-    /// Reads the list by so many bytes.
+    /// Reads the list in blocks of `block` bytes.
     fn by_blocks(
         list: &Path,
         settings: &FileListSettings,
@@ -149,7 +148,7 @@ impl FileList {
     ) -> Result<Self> {
         let mut blocks = Blocks::open(storage, list, block)?;
         let samples = Samples::read(&mut blocks, list, settings);
-        // A list that is not UTF-8 is said to be that first, wherever it is not.
+        // Report invalid UTF-8 before any other error.
         blocks.finish()?;
         let mut samples = samples?;
         samples.number();
@@ -164,27 +163,27 @@ impl FileList {
         labels.shrink_to_fit();
         let (storage, list) = (storage.clone(), list.into());
         let mut this = Self { storage, list, base, paths, ends, labels, classes, largest_bytes: 0, remote: false };
-        // Most lists have no URL, which is seen at once.
+        // Most lists contain no URL, which this search finds quickly.
         let urls = storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
         this.remote = urls && (0..this.len()).any(|index| storage::is_url(&this.path(index)));
         this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
         Ok(this)
     }
 
-    /// The path of a sample.
+    /// Path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
         storage::join(&self.base, Path::new(self.written(index)))
     }
 
-    /// The path of a sample as the list has it.
+    /// Path of a sample as written in the list.
     fn written(&self, index: u64) -> &str {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
         &self.paths[start as usize..self.ends[index as usize] as usize]
     }
 
-    /// Refuses a list of local files none of which is there: mostly its paths are relative to another folder.
+    /// Rejects a list of local files if none exists: usually its paths are relative to another folder.
     fn check_files(&self) -> Result<()> {
-        // One that has bytes is there.
+        // A file with bytes exists.
         if self.remote || self.largest_bytes > 0 {
             return Ok(());
         }
@@ -195,7 +194,7 @@ impl FileList {
         }
         let (list, first) = (self.list.display(), self.path(0));
         let mut problem = format!(
-            "{list} names {} files, and none of the {tried} that were looked for exists: the first is {:?}, looked for as {}",
+            "{list} names {} files, and none of the {tried} that were checked exists: the first is {:?}, resolved to {}",
             self.len(),
             self.written(0),
             first.display()
@@ -204,9 +203,9 @@ impl FileList {
             true => {
                 let base = path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
                 let base = base.display();
-                format!("; paths are relative to the list's folder {base}: write them so, or as absolute paths")
+                format!("; paths are relative to the folder {base} of the list: correct them, or write absolute paths")
             }
-            false => "; correct the paths, or mount what they lie on".into(),
+            false => "; correct the paths, or mount their file system".into(),
         };
         Err(Error::config("source.list", problem))
     }
@@ -321,7 +320,7 @@ impl Identity for FileList {
 }
 
 impl FileListSettings {
-    /// What the file is.
+    /// Detects the format of the file.
     fn format_of(&self, list: &Path, blocks: &mut Blocks) -> ListFormat {
         if self.format != ListFormat::Auto {
             return self.format;
@@ -335,14 +334,14 @@ impl FileListSettings {
         }
     }
 
-    /// The first setting there is of those that text has no use for.
+    /// Returns the first setting that does not apply to text.
     fn of_a_table(&self) -> Option<&'static str> {
         let separator = self.separator.map(|_| "separator");
         let label = self.label.as_ref().map(|_| "label");
         self.image.as_ref().map(|_| "image").or(label).or(separator)
     }
 
-    /// Refuses settings that would do nothing, and a separator that cannot be one.
+    /// Rejects settings without effect, and an invalid separator.
     fn check(&self, list: &Path, format: ListFormat) -> Result<()> {
         let unused = match format {
             ListFormat::Text | ListFormat::Auto => self.of_a_table(),
@@ -351,24 +350,24 @@ impl FileListSettings {
         };
         if let Some(key) = unused {
             let (list, sort) = (list.display(), if format == ListFormat::Jsonl { "JSON lines" } else { "text" });
-            let problem = format!("says nothing of {list}, which is read as {sort}: leave it out, or set source.format");
+            let problem = format!("has no effect on {list}, which is read as {sort}: leave it out, or set source.format");
             return Err(Error::config(format!("source.{key}"), problem));
         }
         match self.separator {
             Some(it) if !it.is_ascii() || "\"\r\n".contains(it) => {
-                let problem = format!("must be one ASCII character, no quote and no line end, is {it:?}");
+                let problem = format!("must be one ASCII character other than a quote or a line end, is {it:?}");
                 Err(Error::config("source.separator", problem))
             }
             _ => Ok(()),
         }
     }
 
-    /// What paths may be called.
+    /// Accepted names of the column of paths.
     fn images(&self) -> Vec<&str> {
         self.image.as_ref().map_or(PATHS.to_vec(), |name| vec![name])
     }
 
-    /// What the label is called, and whether it must be there.
+    /// Name of the column of labels, and whether it is required.
     fn label(&self) -> Option<(&str, bool)> {
         match self.label.as_deref() {
             None => Some((LABEL, false)),
@@ -378,7 +377,7 @@ impl FileListSettings {
     }
 }
 
-/// A line that cannot be.
+/// Error in a line.
 struct LineError {
     line: u64,
     problem: String,
@@ -390,30 +389,30 @@ impl LineError {
     }
 }
 
-/// What was read so far.
+/// Samples read so far.
 #[derive(Default)]
 struct Samples {
     paths: String,
     ends: Vec<u64>,
-    /// Until they are numbered, labels that are texts are their places in `classes`.
+    /// Until the classes are numbered, a text label is its position in `classes`.
     labels: Vec<i64>,
     classes: Vec<String>,
     known: HashMap<String, i64>,
-    /// Line and text of the first integer, and of the first text.
+    /// Line and text of the first integer label, and of the first text label.
     integer: Option<(u64, String)>,
     text: Option<(u64, String)>,
 }
 
-/// A label as it is written.
+/// Label as written.
 enum Written<'a> {
-    /// There is none.
+    /// No label.
     None,
     Number(i64),
     Text(&'a str),
 }
 
 impl Samples {
-    /// All of a list, with labels that are not numbered yet.
+    /// Reads a whole list; labels are not yet numbered.
     fn read(blocks: &mut Blocks, list: &Path, settings: &FileListSettings) -> Result<Self> {
         let format = settings.format_of(list, blocks);
         settings.check(list, format)?;
@@ -430,11 +429,11 @@ impl Samples {
         Ok(samples)
     }
 
-    /// Takes memory for a list that is so many times as long as what was read: an allocator that copies what grows would
-    /// have a table twice. Memory that is not written to costs nothing.
+    /// Reserves memory for a list that is `whole` times as long as the part read so far: an allocator that copies on growth would
+    /// need twice the table. Memory that is never written costs nothing.
     fn reserve(&mut self, whole: f64) {
         let more = |len: usize| (len as f64 * (whole - 1.0) * 1.05) as usize;
-        // Where there is none, or more lines than expected, the tables grow when they must.
+        // If this fails, or there are more lines than expected, the tables grow later.
         let _ = self.paths.try_reserve(more(self.paths.len()));
         let _ = self.ends.try_reserve(more(self.ends.len()));
         let _ = self.labels.try_reserve(more(self.labels.len()));
@@ -445,7 +444,7 @@ impl Samples {
             0 => return Err(LineError::new(line, "the path is empty")),
             len if len > file::MOST_PATH_BYTES => {
                 let most = file::MOST_PATH_BYTES;
-                return Err(LineError::new(line, format!("a path of {len} bytes, at most {most} are read")));
+                return Err(LineError::new(line, format!("a path of {len} bytes; the maximum is {most}")));
             }
             _ => {}
         }
@@ -475,8 +474,8 @@ impl Samples {
             (Some((integer, number)), Some((line, text))) => Err(LineError::new(
                 *line,
                 format!(
-                    "the label is the name {text:?}, and in line {integer} it is the number {number}: \
-                     make them one sort, or write labels = \"text\" where all are names"
+                    "the label is the name {text:?}, but in line {integer} it is the number {number}: \
+                     make all numbers or all names, or write labels = \"text\" if all are names"
                 ),
             )),
             _ => Ok(()),
@@ -490,7 +489,7 @@ impl Samples {
 
     fn class(&mut self, line: u64, text: &str) -> Result<i64, LineError> {
         if text.len() > MOST_NAME_BYTES {
-            let problem = format!("a label of {} bytes, at most {MOST_NAME_BYTES} are read", text.len());
+            let problem = format!("a label of {} bytes; the maximum is {MOST_NAME_BYTES}", text.len());
             return Err(LineError::new(line, problem));
         }
         self.text.get_or_insert_with(|| (line, text.to_string()));
@@ -503,7 +502,7 @@ impl Samples {
         Ok(class)
     }
 
-    /// Numbers the classes in the order of their names.
+    /// Numbers the classes in name order.
     fn number(&mut self) {
         label::sort_names(&mut self.classes);
         let mut labels = vec![0; self.classes.len()];
@@ -511,7 +510,7 @@ impl Samples {
             labels[self.known[name] as usize] = label as i64;
         }
         if !labels.is_empty() {
-            // Integers and texts do not mix, so every label but -1 is a place in `classes`.
+            // Integers and texts do not mix, so every label except -1 is a position in `classes`.
             self.labels.iter_mut().filter(|it| **it >= 0).for_each(|it| *it = labels[*it as usize]);
         }
     }

@@ -1,4 +1,4 @@
-//! Tables: CSV and TSV with a header.
+//! CSV and TSV tables with a header.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use csv::{ReaderBuilder, StringRecord};
 
 use super::blocks::{Blocks, MOST_LINE_BYTES};
-use super::{FileListSettings, PATHS, Samples, LineError, Written};
+use super::{FileListSettings, LineError, PATHS, Samples, Written};
 
 /// Whether the first line of a TSV names a column of paths.
 pub fn has_header(first: &str) -> bool {
@@ -23,10 +23,8 @@ pub fn read(
     let separator = settings.separator.unwrap_or(separator);
     let row_bytes = Rc::new(Cell::new(0));
     let blocks = Rows { blocks, row_bytes: row_bytes.clone() };
-    let mut rows = ReaderBuilder::new()
-        .delimiter(separator as u8)
-        .has_headers(false)
-        .from_reader(blocks);
+    let mut rows =
+        ReaderBuilder::new().delimiter(separator as u8).has_headers(false).from_reader(blocks);
     let mut row = StringRecord::new();
     let mut next = |row: &mut StringRecord| {
         row_bytes.set(0);
@@ -51,18 +49,18 @@ pub fn read(
     Ok(())
 }
 
-/// The text of a table, which ends with an error in a row that is too long: a quote that is not closed makes one row of all
-/// that follows it.
+/// Reader of the text of a table that fails in a too long row: an unclosed quote turns all that follows into one row.
 struct Rows<'a, 'b> {
     blocks: &'a mut Blocks<'b>,
-    /// Bytes that were read since the last row began; the reader of rows has a few of them before that.
+    /// Bytes read since the start of the row; the row parser has buffered a few before it.
     row_bytes: Rc<Cell<usize>>,
 }
 
 impl Read for Rows<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.row_bytes.get() > MOST_LINE_BYTES {
-            let problem = format!("a row of more than {MOST_LINE_BYTES} bytes: is a quote not closed?");
+            let problem =
+                format!("a row of more than {MOST_LINE_BYTES} bytes; check for an unclosed quote");
             return Err(io::Error::other(problem));
         }
         let count = self.blocks.read(out)?;
@@ -105,7 +103,8 @@ impl Columns {
             None => None,
             Some((name, must)) => match find(name)? {
                 None if must => {
-                    let problem = format!("source.label is {name:?}, and the columns are {}", has());
+                    let problem =
+                        format!("source.label is {name:?}, but the columns are {}", has());
                     return Err(LineError::new(1, problem));
                 }
                 found => found,
@@ -115,7 +114,7 @@ impl Columns {
     }
 }
 
-/// `line` is where the row begins, for errors that have no place of their own.
+/// Converts an error; `line` is the start of the row, for errors without a position.
 fn wrong(error: csv::Error, line: u64) -> LineError {
     let line = error.position().map_or(line, |position| position.line());
     match error.kind() {

@@ -1,9 +1,9 @@
-//! Lines of path and label.
+//! Text lists: lines of path and label.
 
 use memchr::{memchr, memchr_iter};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, LabelSort, Samples, LineError, Written, label};
+use super::{FileListSettings, LabelSort, LineError, Samples, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,
@@ -34,7 +34,7 @@ pub fn read(
     Ok(())
 }
 
-/// Path and label of a line.
+/// Splits a line into path and label.
 fn split(line: &str) -> (&str, Written<'_>) {
     if let Some(tab) = memchr(b'\t', line.as_bytes()) {
         return (&line[..tab], Written::Text(&line[tab + 1..]));

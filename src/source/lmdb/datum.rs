@@ -5,7 +5,7 @@
 //!         repeated float float_data = 6; bool encoded = 7 [default = false] }
 //! ```
 //!
-//! Where `encoded` is false the data are pixels: a plane of blue, one of green, one of red, or one of gray.
+//! If `encoded` is false, the data are pixels: one plane each of blue, green and red, or one of gray.
 
 use std::io;
 use std::ops::Range;
@@ -13,21 +13,21 @@ use std::ops::Range;
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{Entry, Window, FileError};
+use crate::source::records::{Entry, FileError, Window};
 use crate::storage::File;
 use crate::tensor::CHANNELS;
 
-const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" where values are images, \
-    or leave the key out (source.skip_keys)";
+const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" if values are images, \
+    or skip the key (source.skip_keys)";
 
-/// In the note of a sample of pixels: there are three planes. Below it are 15 bits of width and 16 of height.
+/// Bit in the note of a sample of raw pixels: there are three planes. The lower bits are 15 of width and 16 of height.
 const COLOUR: u32 = 1 << 31;
 const MOST_SIDE: u64 = (1 << 15) - 1;
 
-/// Pixels of each plane that are turned into pixels at a time.
+/// Pixels per plane that are interleaved at a time.
 const AT_ONCE: usize = 16 << 10;
 
-/// The sample in a value.
+/// Finds the sample in a value.
 pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> {
     let start = value.start;
     let (mut shape, mut data, mut label, mut encoded) = ([0; 3], None, 0, false);
@@ -36,7 +36,7 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> 
         match field {
             (place @ 1..=3, Value::Number(number)) => shape[place as usize - 1] = number,
             (4, Value::Bytes(bytes)) => data = Some(bytes),
-            // An int32: the upper bits say nothing.
+            // The field is an int32, so the upper bits are meaningless.
             (5, Value::Number(number)) => label = i64::from(number as i32),
             (7, Value::Number(number)) => encoded = number != 0,
             _ => {}
@@ -51,21 +51,21 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> 
     Entry::new(data, label, note)
 }
 
-/// The note of a sample of pixels.
+/// Creates the note of a sample of raw pixels.
 fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     let [channels, height, width] = shape;
     let sides = 1..=MOST_SIDE;
     if !matches!(channels, 1 | 3) || !sides.contains(&height) || !sides.contains(&width) {
         let problem = format!(
-            "the Datum holds {channels} planes of {width}x{height} pixels, read are 1 or 3 of at most \
+            "the Datum has {channels} planes of {width}x{height} pixels, supported are 1 or 3 of at most \
              {MOST_SIDE}x{MOST_SIDE}; write encoded images (convert_imageset --encoded)"
         );
         return Err(FileError::new(offset, problem));
     }
     if channels * height * width != bytes {
         let problem = format!(
-            "the Datum has {bytes} bytes of data, {channels} planes of {width}x{height} pixels are {}: it is damaged, or \
-             encoded without saying so",
+            "the Datum has {bytes} bytes of data, but {channels} planes of {width}x{height} pixels are {}: it is damaged, or \
+             encoded without the flag",
             channels * height * width
         );
         return Err(FileError::new(offset, problem));
@@ -74,24 +74,24 @@ fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     Ok(colour | (width as u32) << 16 | height as u32)
 }
 
-/// Whether a value begins with one of a Datum's fields, which no image does.
+/// Whether a value begins with a field of a Datum, as no image does.
 pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, FileError> {
     let first = window.at(value.start, (value.end - value.start).min(1))?;
     Ok(matches!(first, [0x08 | 0x10 | 0x18 | 0x22 | 0x28 | 0x32 | 0x35 | 0x38]))
 }
 
-/// The size of a sample of pixels; `None` for encoded ones.
+/// Size of a sample of raw pixels; `None` for an encoded one.
 pub fn size(note: u32) -> Option<Size> {
     (note != 0).then(|| Size::new((note & !COLOUR) >> 16, note & 0xffff))
 }
 
-/// What makes an image of pixels; none before those that are encoded.
+/// PNM header for a sample of raw pixels; `None` for an encoded one.
 pub fn head(note: u32) -> Option<PnmHead> {
     let kind = if note >= COLOUR { PnmHead::rgb } else { PnmHead::gray };
     size(note).map(kind)
 }
 
-/// Whether [`fill`] is one read of a sample with this note.
+/// Whether [`fill`] reads the sample in one call, without conversion.
 pub fn is_plain(note: u32) -> bool {
     note < COLOUR
 }
@@ -107,7 +107,7 @@ pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result
         let count = pixels.len() / CHANNELS;
         let planes = &mut planes[..pixels.len()];
         if count == plane {
-            // The planes of a small image follow one another.
+            // The planes of a small image are read in one call.
             file.read_exact_at(planes, offset)?;
         } else {
             for (channel, part) in planes.chunks_mut(count).enumerate() {
@@ -116,7 +116,9 @@ pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result
         }
         let (blue, rest) = planes.split_at(count);
         let (green, red) = rest.split_at(count);
-        for (((pixel, red), green), blue) in pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue) {
+        for (((pixel, red), green), blue) in
+            pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue)
+        {
             pixel.copy_from_slice(&[*red, *green, *blue]);
         }
     }

@@ -1,11 +1,11 @@
-//! LMDB environments.
+//! Source for LMDB environments.
 
 use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, Format, Records, Window, FileError, matches};
+use super::records::{Entry, FileError, Format, Records, Window, matches};
 use super::{LeftOuts, WhyLeftOut};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -16,51 +16,50 @@ mod pages;
 
 use pages::{Environment, Node, Value};
 
-/// Images in LMDB environments: the values of keys, as they are or each in Caffe's Datum.
+/// Images in LMDB environments: each value is an encoded image, or a Datum of Caffe.
 ///
-/// * A path is a `data.mdb`, or whatever an environment of one file is called; a directory (its files that end in
-///   `data.mdb`); or a pattern of files. The samples are in the order of the paths, and in an environment of its keys.
-/// * Files of 64-bit little-endian machines are read, by LMDB 0.9 or 1.0, of any page size. The library is not used:
-///   damaged and hostile files end in errors with the byte, and none needs a lock. Samples are copied out of a mapping of
-///   the file (`storage.map`); one that is cut meanwhile is a fault of the sample, and not the end of the process.
-/// * Of the database in the settings every value is a sample whose key is wanted. Keys that lead to other databases are
-///   not seen. A database with several values per key (DUPSORT) is refused.
-/// * A Datum's data are its image, and its label the label; an image as it is has label -1. Which of both the values
-///   are, the first tells, where the settings do not. A Datum of pixels, in planes with blue first or gray, becomes a PNM
-///   of RGB or gray; one of floats is an error.
-/// * The pages of keys are read on first use, and of each value the beginning; the table is kept beside each file (a
-///   hidden file that ends in `.feedwater1`) or in the cache's directory. An image is then one read. LMDB has no
-///   checksums of contents: what was damaged before is left to the image's own format.
-/// * Nobody may write to the environment meanwhile. The newest transaction that was over when it was opened is read; where
-///   the file changes afterwards, samples cannot be read.
+/// * A path is a `data.mdb` or another environment of one file, a directory (its files that end in `data.mdb`), or a pattern of
+///   files. Samples are ordered by path, then by key.
+/// * Supported are files of LMDB 0.9 or 1.0 from 64-bit little-endian machines, of any page size. They are parsed without the
+///   library and without a lock; damaged and malicious files end in errors with the byte offset. Samples are copied from a memory
+///   mapping of the file (`storage.map`); if the file is truncated meanwhile, it is a sample error and does not end the process.
+/// * Every value of the configured database with a selected key is a sample. Keys of named databases are ignored. A database with
+///   several values per key (DUPSORT) is rejected.
+/// * A Datum contains its image and label; an encoded image has label -1. If the settings do not say which of both the values
+///   are, the first value decides. A Datum of raw pixels, in planes with blue first or gray, becomes a PNM of RGB or gray; one of
+///   floats is an error.
+/// * On first use, the pages of keys and the beginning of each value are read. The resulting table is stored next to each file (a
+///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read. LMDB has no checksums of
+///   contents, so earlier damage is detected only by the image format.
+/// * The environment must not be written to meanwhile. The newest transaction committed when it was opened is read; if the file
+///   changes afterwards, its samples cannot be read.
 pub type Lmdb = Records<LmdbSettings>;
 
-/// How LMDB environments are read.
+/// Settings next to `lmdb`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LmdbSettings {
-    /// The name of the database in the environment; empty for the one without a name. Default empty.
+    /// Name of the database in the environment. Default empty: the unnamed database.
     pub database: String,
-    /// What the values are. Default `auto`.
+    /// Type of the values. Default `auto`.
     pub values: LmdbValues,
-    /// The keys that are samples: a pattern, in which `*` is any text and `?` any byte. Default `*`.
+    /// Pattern of the keys that are samples: `*` is any text, `?` any byte. Default `*`.
     pub keys: String,
-    /// Patterns of keys that are none. Default `["__*__"]`, which are the lists that scripts for PyTorch put beside
-    /// the images.
+    /// Patterns of keys to skip. Default `["__*__"]`, the lists that scripts for PyTorch store next to the images.
     pub skip_keys: Vec<String>,
 }
 
-/// What the values of an LMDB environment are.
+/// Type of the values in an LMDB environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LmdbValues {
-    /// What the first of them is: `datum` or `image`.
+    /// That of the first value: `datum` or `image`.
     #[default]
     Auto,
     /// Caffe's Datum, which has a label.
     Datum,
-    /// The encoded image itself.
+    /// Encoded image.
     Image,
 }
 
@@ -81,7 +80,7 @@ impl Format for LmdbSettings {
     const CHECKED: bool = false;
     const MAPPED: bool = true;
 
-    /// By the mark of the first meta page.
+    /// Recognised by the magic number of the first meta page.
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.get(16..20) == Some(&[0xde, 0xc0, 0xef, 0xbe])
     }
@@ -112,7 +111,7 @@ impl Format for LmdbSettings {
                 }
                 Value::Bytes(_) => {}
                 Value::Database(database) => {
-                    // LMDB 1.0 stores the C string's end.
+                    // LMDB 1.0 stores the terminating zero of the C string.
                     let name = key.strip_suffix(b"\0").unwrap_or(key);
                     if name == self.database.as_bytes() {
                         named = Some(database);
@@ -127,7 +126,7 @@ impl Format for LmdbSettings {
         if self.database.is_empty() {
             if table.is_empty() && !names.is_empty() {
                 let problem = format!(
-                    "the environment has named databases only; write one as source.database, there are {}",
+                    "the environment has only named databases; set source.database to one of {}",
                     names.join(", ")
                 );
                 return Err(FileError::new(0, problem));
@@ -138,10 +137,10 @@ impl Format for LmdbSettings {
             let name = &self.database;
             let problem = match names.is_empty() {
                 true => format!(
-                    "the environment has no database {name:?}; it has none with names, leave source.database out"
+                    "the environment has no database {name:?} and no other named ones; leave source.database out"
                 ),
                 false => format!(
-                    "the environment has no database {name:?}; name another one as source.database, there are {}",
+                    "the environment has no database {name:?}; set source.database to one of {}",
                     names.join(", ")
                 ),
             };
@@ -167,7 +166,7 @@ impl Format for LmdbSettings {
 }
 
 impl LmdbSettings {
-    /// Adds a value to the table, where its key is one of those that are wanted; else counts it.
+    /// Adds a value to the table if its key is selected; otherwise counts it.
     fn sample(
         &self,
         window: &mut Window,
@@ -197,7 +196,7 @@ impl LmdbSettings {
     }
 }
 
-/// The beginning of a key, for messages.
+/// Beginning of a key, for messages.
 fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(&key[..key.len().min(100)]).into_owned()
 }

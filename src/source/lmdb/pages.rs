@@ -8,16 +8,16 @@
 //! database    pad 4 (free: page size) | flags 2 | depth 2 | pages 24 | entries 8 | root 8
 //! ```
 //!
-//! Numbers are in the writer's byte order and width: read is what 64-bit little-endian machines write.
+//! Numbers have the writer's byte order and width; only those of 64-bit little-endian machines are supported.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
 const MAGIC: [u8; 4] = 0xbeef_c0de_u32.to_le_bytes();
-/// `CURSOR_STACK`: the library goes no deeper.
+/// `CURSOR_STACK`, the deepest level of the library.
 const MOST_LEVELS: usize = 32;
 const NO_PAGE: u64 = u64::MAX;
 const METAS: u64 = 2;
@@ -26,7 +26,7 @@ const BRANCH: u16 = 0x01;
 const LEAF: u16 = 0x02;
 const OVERFLOW: u16 = 0x04;
 const META: u16 = 0x08;
-/// All flags that say what a page is.
+/// All flags of the page type.
 const SORT: u16 = 0x6f;
 
 const BIG_DATA: u16 = 0x01;
@@ -38,15 +38,15 @@ const DUPSORT: u16 = 0x04;
 const INTEGER_KEY: u16 = 0x08;
 const ENCRYPTED: u16 = 0x2000;
 
-/// What differs between the versions.
+/// Differences between the versions.
 #[derive(Clone, Copy)]
 struct Layout {
     version: u32,
-    /// Bytes before the pointers.
+    /// Size of the page header, before the pointers.
     header: usize,
-    /// What pointers, `lower` and `upper` count from.
+    /// Base of pointers, `lower` and `upper`.
     base: usize,
-    /// Data begin at even places, and an overflow page's number has others behind it.
+    /// Whether data begin at even offsets and an overflow page's number is followed by others.
     aligned: bool,
 }
 
@@ -55,7 +55,7 @@ const LAYOUTS: [Layout; 2] = [
     Layout { version: 3, header: 24, base: 24, aligned: true },
 ];
 
-/// One tree of keys and values.
+/// Tree of keys and values.
 #[derive(Clone, Copy)]
 pub struct Database {
     flags: u16,
@@ -63,41 +63,41 @@ pub struct Database {
     root: u64,
 }
 
-/// A key with its value.
+/// Key with its value.
 pub struct Node<'a> {
-    /// The node's byte.
+    /// Offset of the node in the file.
     pub offset: u64,
     pub key: &'a [u8],
     pub value: Value,
 }
 
 pub enum Value {
-    /// These bytes of the file.
+    /// Byte range in the file.
     Bytes(Range<u64>),
-    /// The root of a named database.
+    /// Root of a named database.
     Database(Database),
 }
 
-/// A file, as the newest of its two meta pages says, and the pages of it that were visited.
+/// State of a file according to the newest of its two meta pages, and the pages visited so far.
 pub struct Environment {
     layout: Layout,
     page_bytes: u64,
-    /// Pages that are in use, and free ones among them.
+    /// Number of pages, used and free.
     pages: u64,
     main: Database,
     tree_pages: HashSet<u64>,
     overflow: Vec<Run>,
 }
 
-/// Pages that hold one value.
+/// Consecutive pages of one value.
 struct Run {
     pages: Range<u64>,
-    /// The node that says so.
+    /// Node that refers to them.
     node: u64,
 }
 
 impl Environment {
-    /// Reads both meta pages; as in `mdb_env_read_header` both must be right.
+    /// Reads both meta pages; both must be valid, as in `mdb_env_read_header`.
     pub fn open(window: &mut Window) -> Result<Self, FileError> {
         let layout = layout(window)?;
         let first = meta(window, layout, 0, 0)?;
@@ -105,7 +105,7 @@ impl Environment {
         let second = meta(window, layout, 1, page_bytes)?;
         if second.page_bytes != page_bytes {
             let problem = format!(
-                "the page size is {} here and {page_bytes} in the first meta page: the file is damaged",
+                "the page size is {}, but {page_bytes} in the first meta page: the file is damaged",
                 second.page_bytes
             );
             return Err(FileError::new(page_bytes, problem));
@@ -114,15 +114,22 @@ impl Environment {
         let pages = newest.last_page.saturating_add(1).min(window.file_len() / page_bytes);
         let main = newest.main;
         window.read_ahead(page_bytes.max(4096));
-        Ok(Self { layout, page_bytes, pages, main, tree_pages: HashSet::new(), overflow: Vec::new() })
+        Ok(Self {
+            layout,
+            page_bytes,
+            pages,
+            main,
+            tree_pages: HashSet::new(),
+            overflow: Vec::new(),
+        })
     }
 
-    /// The database without a name.
+    /// Returns the unnamed database.
     pub fn main(&self) -> Database {
         self.main
     }
 
-    /// Calls `found` with every key and value of a database, in its order.
+    /// Calls `found` with every key and value of a database, in key order.
     pub fn each(
         &mut self,
         window: &mut Window,
@@ -131,19 +138,20 @@ impl Environment {
     ) -> Result<(), FileError> {
         let root = database.root;
         if database.flags & DUPSORT != 0 {
-            let problem = "the database has several values per key (DUPSORT), which are too short to be images; \
-                           name another one as source.database, or write it without dupsort";
+            let problem = "the database has several values per key (DUPSORT), which are too short for images; \
+                           set source.database to another one, or write it without dupsort";
             return Err(FileError::new(0, problem));
         }
         if root == NO_PAGE && database.entries == 0 {
             return Ok(());
         }
-        let mut walk = Walk { environment: self, window, database, entries: 0, last: Vec::new(), found };
+        let mut walk =
+            Walk { environment: self, window, database, entries: 0, last: Vec::new(), found };
         walk.page(root, 0, 1)?;
         let entries = walk.entries;
         if entries != database.entries {
             let problem = format!(
-                "the database has {} entries, its pages hold {entries}: the file is damaged",
+                "the database has {} entries, but its pages have {entries}: the file is damaged",
                 database.entries
             );
             return Err(FileError::new(root * self.page_bytes, problem));
@@ -151,11 +159,14 @@ impl Environment {
         self.check_overlaps()
     }
 
-    /// Fails where two values, or a value and a page of keys, have a page in common.
+    /// Fails if two values, or a value and a page of keys, overlap.
     fn check_overlaps(&mut self) -> Result<(), FileError> {
         self.overflow.sort_unstable_by_key(|run| run.pages.start);
         let twice = |page: u64, node| {
-            FileError::new(node, format!("page {page} is there for this value and for another thing: the file is damaged"))
+            FileError::new(
+                node,
+                format!("page {page} has two uses, one of them this value: the file is damaged"),
+            )
         };
         for pair in self.overflow.windows(2) {
             if pair[0].pages.end > pair[1].pages.start {
@@ -178,13 +189,13 @@ struct Walk<'a, 'w> {
     window: &'a mut Window<'w>,
     database: Database,
     entries: u64,
-    /// The key before.
+    /// Previous key.
     last: Vec<u8>,
     found: &'a mut dyn FnMut(&mut Window, Node) -> Result<(), FileError>,
 }
 
 impl Walk<'_, '_> {
-    /// Visits a page, which the node at byte `from` names, and all below it.
+    /// Visits a page, to which the node at byte `from` refers, and all pages below it.
     fn page(&mut self, number: u64, from: u64, level: usize) -> Result<(), FileError> {
         let Environment { layout, page_bytes, pages, .. } = *self.environment;
         if !(METAS..pages).contains(&number) {
@@ -192,11 +203,15 @@ impl Walk<'_, '_> {
         }
         let offset = number * page_bytes;
         if level > MOST_LEVELS {
-            let problem = format!("the tree has more than {MOST_LEVELS} levels: the file is damaged");
+            let problem =
+                format!("the tree has more than {MOST_LEVELS} levels: the file is damaged");
             return Err(FileError::new(offset, problem));
         }
         if !self.environment.tree_pages.insert(number) {
-            return Err(FileError::new(from, format!("page {number} is there twice: the file is damaged")));
+            return Err(FileError::new(
+                from,
+                format!("page {number} occurs twice: the file is damaged"),
+            ));
         }
         let bytes = self.window.at(offset, page_bytes)?.to_vec();
         let page = Page { offset, layout, bytes: &bytes };
@@ -209,13 +224,16 @@ impl Walk<'_, '_> {
             BRANCH => {
                 for node in page.nodes()? {
                     let node = node?;
-                    // Six bytes: both halves of a leaf's size, and its flags.
-                    let child = u64::from(u32(page.bytes, node.start)) | u64::from(u16(page.bytes, node.start + 4)) << 32;
+                    // Six bytes: both halves of the size field of a leaf, and its flags.
+                    let child = u64::from(u32(page.bytes, node.start))
+                        | u64::from(u16(page.bytes, node.start + 4)) << 32;
                     self.page(child, offset + node.start as u64, level + 1)?;
                 }
             }
             sort => {
-                let problem = format!("a page of keys is needed, this one has the flags {sort:#x}: the file is damaged");
+                let problem = format!(
+                    "expected a page of keys, found the flags {sort:#x}: the file is damaged"
+                );
                 return Err(FileError::new(offset, problem));
             }
         }
@@ -228,7 +246,7 @@ impl Walk<'_, '_> {
         let Environment { layout, page_bytes, pages, .. } = *self.environment;
         let key = &page.bytes[node.start + 8..node.end];
         if self.entries > 0 && self.database.compare(&self.last, key) != Ordering::Less {
-            return wrong("the key is not above the one before it: the file is damaged".into());
+            return wrong("the key is not above the previous one: the file is damaged".into());
         }
         self.last.clear();
         self.last.extend_from_slice(key);
@@ -238,7 +256,10 @@ impl Walk<'_, '_> {
         let (size, flags) = (u32(page.bytes, node.start), u16(page.bytes, node.start + 4));
         let here = |len: usize| page.bytes.get(start..).and_then(|data| data.get(..len));
         let value = if flags & DUPLICATES != 0 {
-            return wrong("a key with several values in a database that has one per key: the file is damaged".into());
+            return wrong(
+                "a key with several values in a database that has one per key: the file is damaged"
+                    .into(),
+            );
         } else if flags & SUB_DATA != 0 {
             let Some(record) = here(48) else { return wrong(leaves("a database")) };
             Value::Database(Database::read(record))
@@ -253,7 +274,8 @@ impl Walk<'_, '_> {
             let at = first * page_bytes;
             let head = self.window.at(at, layout.header as u64)?;
             if (Page { offset: at, layout, bytes: head }).sort(first)? != OVERFLOW {
-                let problem = "a value should begin here, it is another page: the file is damaged";
+                let problem =
+                    "expected the start of a value, found another page: the file is damaged";
                 return Err(FileError::new(at, problem));
             }
             self.environment.overflow.push(Run { pages: first..end, node: offset });
@@ -274,7 +296,7 @@ impl Database {
         Self { flags: u16(record, 4), entries: u64(record, 32), root: u64(record, 40) }
     }
 
-    /// The order of keys: the default one, from the end, or of integers, which is from the end too.
+    /// Compares keys; reversed and integer keys are compared from the last byte.
     fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         if self.flags & (REVERSE_KEY | INTEGER_KEY) != 0 {
             a.iter().rev().cmp(b.iter().rev())
@@ -284,7 +306,7 @@ impl Database {
     }
 }
 
-/// A page's bytes, at least its header's.
+/// Bytes of a page, at least its header.
 struct Page<'a> {
     offset: u64,
     layout: Layout,
@@ -292,17 +314,17 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// What it is, where it is the page that it should be.
+    /// Returns the type of the page, after checking its number.
     fn sort(&self, number: u64) -> Result<u16, FileError> {
         let own = u64(self.bytes, 0);
         if own != number {
-            let problem = format!("page {number} should be here, it says that it is {own}: the file is damaged");
+            let problem = format!("expected page {number}, found {own}: the file is damaged");
             return Err(FileError::new(self.offset, problem));
         }
         Ok(u16(self.bytes, self.layout.header - 6) & SORT)
     }
 
-    /// Head and key of every node: the data come after it.
+    /// Ranges of the header and key of every node; its data follow.
     fn nodes(&self) -> Result<impl Iterator<Item = Result<Range<usize>, FileError>>, FileError> {
         let Layout { header, base, .. } = self.layout;
         let end = base + usize::from(u16(self.bytes, header - 4));
@@ -329,7 +351,7 @@ struct MetaPage {
     transaction: u64,
 }
 
-/// The layout of a file that begins as an environment of this machine's kind does.
+/// Detects the layout of the file, which must be from a 64-bit little-endian machine.
 fn layout(window: &mut Window) -> Result<Layout, FileError> {
     let head = window.at(0, window.file_len().min(32))?;
     let at = |place: usize| head.get(place..place + 4);
@@ -343,11 +365,15 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
     let other = [8, 12, 16, 24].into_iter().find(|&place| at(place) == Some(&MAGIC));
     let foreign = [8, 12, 16, 24].into_iter().any(|place| at(place) == Some(&swapped));
     let problem = match other {
-        _ if at(0) == Some(&MAGIC) => "the file is the lock of an environment; name the data.mdb beside it".into(),
-        _ if foreign => "the environment is of a big-endian machine; write it on a little-endian one".into(),
-        Some(12) => "the environment is of a 32-bit program; write it with a 64-bit one".into(),
+        _ if at(0) == Some(&MAGIC) => {
+            "the file is the lock of an environment; use the data.mdb next to it".into()
+        }
+        _ if foreign => {
+            "the environment is from a big-endian machine; write it on a little-endian one".into()
+        }
+        Some(12) => "the environment is from a 32-bit program; write it with a 64-bit one".into(),
         Some(place) => format!(
-            "version {} of the format, 1 (LMDB 0.9) and 3 (LMDB 1.0) are read; copy it with one of them (mdb_dump, mdb_load)",
+            "version {} of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0); copy it with one of them (mdb_dump, mdb_load)",
             version(place).unwrap_or(0)
         ),
         None => "the file is no LMDB environment, or is damaged".into(),
@@ -355,7 +381,12 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
     Err(FileError::new(0, problem))
 }
 
-fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Result<MetaPage, FileError> {
+fn meta(
+    window: &mut Window,
+    layout: Layout,
+    number: u64,
+    page_bytes: u64,
+) -> Result<MetaPage, FileError> {
     const BYTES: usize = 136;
     let offset = number * page_bytes;
     let bytes = window.at(offset, (layout.header + BYTES) as u64)?;
@@ -363,11 +394,14 @@ fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Re
     let sort = page.sort(number)?;
     let meta = &bytes[layout.header..];
     if sort != META || meta[..4] != MAGIC || u32(meta, 4) != layout.version {
-        return Err(FileError::new(offset, "a meta page should be here: the file is damaged"));
+        return Err(FileError::new(offset, "expected a meta page: the file is damaged"));
     }
     let (flags, page_bytes) = (u16(meta, 28), u32(meta, 24));
     if flags & ENCRYPTED != 0 {
-        return Err(FileError::new(offset, "the environment is encrypted; copy it into one that is not"));
+        return Err(FileError::new(
+            offset,
+            "the environment is encrypted; copy it into one that is not",
+        ));
     }
     if !page_bytes.is_power_of_two() || !(256..=1 << 16).contains(&page_bytes) {
         let problem = format!("a page size of {page_bytes} bytes: the file is damaged");
@@ -379,14 +413,16 @@ fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Re
 }
 
 fn beyond(what: &str, number: u64, pages: u64) -> String {
-    format!("{what} is number {number}, there are {pages}: the file is cut or damaged; copy it again")
+    format!(
+        "{what} has number {number} of {pages}: the file is truncated or damaged; copy it again"
+    )
 }
 
 fn leaves(what: &str) -> String {
-    format!("{what} leaves its page: the file is damaged")
+    format!("{what} exceeds its page: the file is damaged")
 }
 
-/// A little-endian number at a place that is there.
+/// Reads a little-endian number, which must exist.
 fn u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }

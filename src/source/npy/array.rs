@@ -1,40 +1,40 @@
-//! The header of a `.npy` file: what the array in it is, and where its bytes begin.
+//! Header of a `.npy` file: type and shape of its array, and the offset of its elements.
 //!
-//! By NumPy's own description (numpy/lib/format.py): a magic of 6 bytes, the version in two, the length of the header
-//! (two bytes in version 1.0, four in 2.0 and 3.0, little endian), and a Python literal: a dictionary with `descr`,
-//! `fortran_order` and `shape`. It is read here by hand; nothing in it is evaluated.
+//! The format is documented in numpy/lib/format.py: a magic number of 6 bytes, the version in two, the length of the header (two
+//! bytes in version 1.0, four in 2.0 and 3.0, little-endian), and a Python literal, a dictionary with `descr`, `fortran_order`
+//! and `shape`. It is parsed by hand; nothing in it is evaluated.
 
 use crate::source::records::FileError;
 use crate::storage::File;
 
-/// What NumPy writes has 118 bytes, for structures some more; it refuses more than 10000 itself.
+/// Longest header in bytes. NumPy writes 118, for structures some more, and itself rejects more than 10000.
 const MOST_HEADER_BYTES: u32 = 1 << 16;
-/// NumPy's own limit.
+/// Limit of NumPy.
 const MOST_DIMENSIONS: usize = 64;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// An array in a file.
+/// Array in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Array {
     pub item: Item,
-    /// Elements along each axis, the first axis being the slowest.
+    /// Number of elements along each axis, slowest first.
     pub shape: Vec<u64>,
-    /// The first byte of the elements, which reach up to the end of the file.
+    /// Offset of the first element; the elements fill the rest of the file.
     pub start: u64,
 }
 
-/// The type of the elements.
+/// Type of the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// NumPy's letter: `u`, `i`, `f`, `b`, ...
+    /// Letter of NumPy: `u`, `i`, `f`, `b`, ...
     pub kind: u8,
     pub bytes: u64,
-    /// Not of single bytes, which have no order.
+    /// False for single bytes, which have no byte order.
     pub big_endian: bool,
 }
 
 impl Array {
-    /// Reads the header. Fails where it is none, the elements are not in C's order, or the file is not as long as they.
+    /// Reads the header. Fails if it is invalid, the elements are not in C order, or the file does not have their length.
     pub fn read(file: &File, file_len: u64) -> Result<Self, FileError> {
         let mut fixed = [0; 12];
         let unreadable = |at| move |error: std::io::Error| FileError::new(at, error.to_string());
@@ -45,11 +45,12 @@ impl Array {
         }
         let cut = |at, count: u64| {
             let problem = format!(
-                "{count} bytes should be here, the file ends at {file_len}: it is cut or damaged; copy it again"
+                "expected {count} bytes, but the file ends at {file_len}: it is truncated or damaged; copy it again"
             );
             FileError::new(at, problem)
         };
-        let &[major, minor] = fixed.get(6..8).and_then(|it| it.first_chunk()).ok_or_else(|| cut(6, 2))?;
+        let &[major, minor] =
+            fixed.get(6..8).and_then(|it| it.first_chunk()).ok_or_else(|| cut(6, 2))?;
         let (begin, len) = match (major, minor) {
             (1, 0) => {
                 let len = fixed.get(8..10).and_then(|it| it.first_chunk());
@@ -60,12 +61,13 @@ impl Array {
                 (12, u32::from_le_bytes(*len.ok_or_else(|| cut(8, 4))?))
             }
             _ => {
-                let problem = format!("version {major}.{minor} of .npy; read are 1.0, 2.0 and 3.0");
+                let problem =
+                    format!("version {major}.{minor} of .npy; supported are 1.0, 2.0 and 3.0");
                 return Err(FileError::new(6, problem));
             }
         };
         if len > MOST_HEADER_BYTES {
-            let problem = format!("a header of {len} bytes, at most {MOST_HEADER_BYTES} are read");
+            let problem = format!("a header of {len} bytes; the maximum is {MOST_HEADER_BYTES}");
             return Err(FileError::new(8, problem));
         }
         let start = begin + u64::from(len);
@@ -74,16 +76,16 @@ impl Array {
         }
         let mut header = vec![0; len as usize];
         file.read_exact_at(&mut header, begin).map_err(unreadable(begin))?;
-        let (item, shape) = Literal { text: &header, at: 0 }.read().map_err(|wrong| {
-            FileError::new(begin + wrong.offset, wrong.problem)
-        })?;
+        let (item, shape) = Literal { text: &header, at: 0 }
+            .read()
+            .map_err(|wrong| FileError::new(begin + wrong.offset, wrong.problem))?;
         let bytes = shape.iter().try_fold(item.bytes, |bytes, &side| bytes.checked_mul(side));
         let end = bytes.and_then(|bytes| start.checked_add(bytes));
         match end {
             Some(end) if end == file_len => Ok(Self { item, shape, start }),
             Some(end) if end < file_len => {
                 let problem = format!(
-                    "{} bytes behind an array of shape {}: one array a file is read, write the others to files of \
+                    "{} bytes after an array of shape {}: only one array per file is supported, write the others to files of \
                      their own",
                     file_len - end,
                     words(&shape)
@@ -92,14 +94,17 @@ impl Array {
             }
             _ => {
                 let FileError { problem, .. } = cut(start, bytes.unwrap_or(u64::MAX));
-                Err(FileError::new(start, format!("an array of shape {}: {problem}", words(&shape))))
+                Err(FileError::new(
+                    start,
+                    format!("an array of shape {}: {problem}", words(&shape)),
+                ))
             }
         }
     }
 }
 
 impl Item {
-    /// As NumPy writes it.
+    /// Formats the type as NumPy does.
     pub fn words(self) -> String {
         let order = match (self.bytes, self.big_endian) {
             (0 | 1, _) => '|',
@@ -124,7 +129,7 @@ impl Item {
     }
 }
 
-/// A shape as Python writes it.
+/// Formats a shape as Python does.
 pub fn words(shape: &[u64]) -> String {
     let sides: Vec<String> = shape.iter().map(u64::to_string).collect();
     match &sides[..] {
@@ -135,12 +140,12 @@ pub fn words(shape: &[u64]) -> String {
 
 fn not_an_array(start: &[u8]) -> String {
     if start.starts_with(b"PK\x03\x04") {
-        return "the file is an .npz archive: write its arrays with np.save, one a file".into();
+        return "the file is an .npz archive: write its arrays with np.save, one per file".into();
     }
     "the file is no .npy: it does not begin with its magic; write it with np.save".into()
 }
 
-/// The text of a header, up to a byte of it.
+/// Parser of the text of a header.
 struct Literal<'a> {
     text: &'a [u8],
     at: usize,
@@ -165,10 +170,10 @@ impl<'a> Literal<'a> {
                     self.expect(b':')?;
                     shape.replace(self.tuple()?).is_some()
                 }
-                _ => return Err(self.wrong(place, "a key that no array has")),
+                _ => return Err(self.wrong(place, "an unknown key")),
             };
             if twice {
-                return Err(self.wrong(place, "a key for the second time"));
+                return Err(self.wrong(place, "a duplicate key"));
             }
             if !self.takes(b',') {
                 self.expect(b'}')?;
@@ -182,9 +187,9 @@ impl<'a> Literal<'a> {
         let (Some(item), Some(fortran), Some(shape)) = (item, fortran, shape) else {
             return Err(self.wrong(0, "a dictionary without descr, fortran_order or shape"));
         };
-        // The order of an array with one axis, or with none longer than 1, is both.
+        // Arrays with one axis, or with at most one longer than 1, are in both orders.
         if fortran && shape.iter().filter(|&&side| side > 1).count() > 1 {
-            let problem = "the array is in Fortran's order; write np.ascontiguousarray of it";
+            let problem = "the array is in Fortran order; convert it with np.ascontiguousarray";
             return Err(FileError::new(0, problem));
         }
         Ok((item, shape))
@@ -194,11 +199,12 @@ impl<'a> Literal<'a> {
         self.skip_blanks();
         let place = self.at;
         if self.text.get(place) == Some(&b'[') {
-            let problem = "the elements are structures; write one field of them as an array of its own";
+            let problem =
+                "the elements are structures; write one field of them as an array of its own";
             return Err(FileError::new(place as u64, problem));
         }
         let descr = self.string()?;
-        Item::parse(descr).ok_or_else(|| self.wrong(place, "a type that is not known"))
+        Item::parse(descr).ok_or_else(|| self.wrong(place, "an unknown type"))
     }
 
     fn boolean(&mut self) -> Result<bool, FileError> {
@@ -212,13 +218,13 @@ impl<'a> Literal<'a> {
         Err(self.wrong(self.at, "neither True nor False"))
     }
 
-    /// Integers in parentheses; the last comma counts only where there is one integer, which is not checked.
+    /// Parses integers in parentheses. The trailing comma is required only after a single integer, which is not checked.
     fn tuple(&mut self) -> Result<Vec<u64>, FileError> {
         let mut sides = Vec::new();
         self.expect(b'(')?;
         while !self.takes(b')') {
             if sides.len() == MOST_DIMENSIONS {
-                return Err(self.wrong(self.at, "more axes than an array has"));
+                return Err(self.wrong(self.at, "too many axes"));
             }
             sides.push(self.integer()?);
             if !self.takes(b',') {
@@ -234,14 +240,14 @@ impl<'a> Literal<'a> {
         let rest = &self.text[self.at..];
         let len = rest.iter().position(|it| !it.is_ascii_digit()).unwrap_or(rest.len());
         let digits = std::str::from_utf8(&rest[..len]).unwrap_or_default();
-        let value = digits.parse().map_err(|_| self.wrong(self.at, "no length of an axis"))?;
+        let value = digits.parse().map_err(|_| self.wrong(self.at, "an invalid axis length"))?;
         self.at += len;
-        // Python 2 wrote long integers with a letter.
+        // Python 2 appended a letter to long integers.
         self.at += usize::from(self.text.get(self.at) == Some(&b'L'));
         Ok(value)
     }
 
-    /// What stands between quotes; a backslash is nothing special here, since no valid header has one.
+    /// Parses a quoted string. Backslashes are not special, because no valid header has one.
     fn string(&mut self) -> Result<&'a [u8], FileError> {
         self.skip_blanks();
         let quote = self.text.get(self.at).filter(|it| b"'\"".contains(it));

@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 use crate::source::records::FileError;
 use crate::storage::{File, Storage};
 
-/// The integers of arrays with one axis, one array after another; as they are in their files, so that a label takes no
-/// more memory than there.
+/// Labels from the integers of one-dimensional arrays, concatenated. They are stored as in their files, so a label takes no more
+/// memory than there.
 pub struct Labels(Vec<Part>);
 
 struct Part {
     item: Item,
     bytes: Vec<u8>,
-    /// The first label after it.
+    /// Index after its last label.
     end: u64,
 }
 
@@ -33,7 +33,7 @@ impl Labels {
         Ok(Self(parts))
     }
 
-    /// How many there are.
+    /// Number of labels.
     pub fn count(&self) -> u64 {
         self.0.last().map_or(0, |part| part.end)
     }
@@ -41,7 +41,7 @@ impl Labels {
     pub fn get(&self, index: u64) -> i64 {
         let number = self.0.partition_point(|part| part.end <= index);
         let part = &self.0[number];
-        part.get(index - (part.end - part.count())).expect("all were read when it was opened")
+        part.get(index - (part.end - part.count())).expect("all labels were checked on opening")
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -55,27 +55,28 @@ impl Part {
         let Array { item, shape, start } = array;
         if !matches!((item.kind, item.bytes), (b'i' | b'u', 1 | 2 | 4 | 8)) {
             let problem = format!(
-                "the labels have type {}, read are integers; write y.astype(np.int64)",
+                "the labels have type {}, must be integers; write y.astype(np.int64)",
                 item.words()
             );
             return Err(FileError::new(0, problem));
         }
         let [count] = shape[..] else {
             let problem = format!(
-                "the labels have shape {}, read is one axis; write y.reshape(-1), or y.argmax(1) of one-hot labels",
+                "the labels have shape {}, must have one axis; write y.reshape(-1), or y.argmax(1) of one-hot labels",
                 words(&shape)
             );
             return Err(FileError::new(0, problem));
         };
-        // No more than the file has: that was compared.
+        // The size was checked against that of the file.
         let mut bytes = vec![0; (item.bytes * count) as usize];
-        file.read_exact_at(&mut bytes, start).map_err(|it| FileError::new(start, it.to_string()))?;
+        file.read_exact_at(&mut bytes, start)
+            .map_err(|it| FileError::new(start, it.to_string()))?;
         let this = Self { item, bytes, end: first + count };
         match (0..count).find(|&index| this.get(index).is_none()) {
             None => Ok(this),
             Some(index) => {
                 let value = this.raw(index) as u64;
-                let problem = format!("label {index} is {value}: labels are below 2^63");
+                let problem = format!("label {index} is {value}, must be below 2^63");
                 Err(FileError::new(start + item.bytes * index, problem))
             }
         }
@@ -85,12 +86,12 @@ impl Part {
         self.bytes.len() as u64 / self.item.bytes
     }
 
-    /// `None` for what is beyond an `i64`.
+    /// Returns a label; `None` if it exceeds an `i64`.
     fn get(&self, index: u64) -> Option<i64> {
         Some(self.raw(index)).filter(|&value| self.item.kind == b'i' || value >= 0)
     }
 
-    /// The bits of a label: what is unsigned and beyond an `i64` is negative.
+    /// Returns the bits of a label; unsigned values that exceed an `i64` become negative.
     fn raw(&self, index: u64) -> i64 {
         let Item { kind, bytes: len, big_endian } = self.item;
         let (begin, len) = ((index * len) as usize, len as usize);

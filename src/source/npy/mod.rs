@@ -1,4 +1,4 @@
-//! Stacks of images in NumPy's `.npy` files.
+//! Source for stacks of images in NumPy's `.npy` files.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::largest::largest;
 use super::records::{FileError, expand};
 use super::{Configured, Hints, Identity, Page, Sealed, Source, file, settings};
-use crate::error::{Error, DataError, Reason, Redacted, Result};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::{self, File, Stamp, Storage};
@@ -21,49 +21,49 @@ use labels::Labels;
 mod array;
 mod labels;
 
-/// Images in `.npy` files, many in each (what `np.save` writes: versions 1.0, 2.0 and 3.0 of the format).
+/// Images in `.npy` files with many images each, as `np.save` writes them (format versions 1.0, 2.0 and 3.0).
 ///
-/// * A path is a file, a directory (the visible files in it whose names end in `.npy`, without those of the labels), or
-///   a pattern such as `train-*.npy` (`*` and `?` in the last part). The samples are in the order of the paths, of the
-///   names, and of the first axis.
-/// * The elements are `uint8`, 0 to 255, in C's order. The shape is (samples, height, width, 3) for RGB, (samples,
-///   height, width) or (samples, height, width, 1) for gray, or with the channels first: (samples, 3, height, width) and
-///   (samples, 1, height, width). Where both could be meant the channels are last. An array of three axes whose last is
-///   not longer than 4 is refused, since it may be one image. Everything else is refused with what to write instead.
-/// * An image comes out as a PNM: a header of up to 32 bytes, and the pixels. It is one positioned read; with the
-///   channels first, three for every 16384 pixels of images that have more.
-/// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
-/// * There is no table of samples: where one lies is reckoned from the shape. Labels are held as they are in their file.
-/// * A file that is shorter or longer than its shape says is an error with the byte. One that was changed after it was
-///   opened is a fault of the sample. The format has no checksums: damaged pixels are not noticed here.
+/// * A path is a file, a directory (its visible files whose names end in `.npy`, except those of the labels), or a pattern such
+///   as `train-*.npy` (`*` and `?` in the last part). Samples are ordered by path, then file name, then index on the first axis.
+/// * The elements are `uint8`, 0 to 255, in C order. The shape is (samples, height, width, 3) for RGB, (samples, height, width)
+///   or (samples, height, width, 1) for gray, or channels first: (samples, 3, height, width) and (samples, 1, height, width).
+///   Ambiguous shapes are read as channels last. An array of three axes whose last has at most 4 elements is rejected, because it
+///   may be one image. Errors for other shapes and types say what to write instead.
+/// * An image is returned as PNM: a header of up to 32 bytes, and the pixels. It is one positioned read. With channels first,
+///   larger images take three reads per 16384 pixels.
+/// * Samples are copied from a memory mapping of the file (`storage.map`); if the file is truncated meanwhile, it is a sample
+///   error.
+/// * There is no table of samples: their offsets follow from the shape. Labels are stored as in their file.
+/// * A file whose length does not match its shape is an error with the byte offset. If it changes after opening, reads are sample
+///   errors. The format has no checksums: damaged pixels are not detected here.
 pub struct Npy {
     storage: Storage,
     stacks: Vec<Stack>,
     labels: Option<Labels>,
 }
 
-/// Where the labels of `.npy` stacks are.
+/// Settings next to `npy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NpySettings {
-    /// A `.npy` file with one integer a sample, of any size and byte order: absolute, or relative to the folder of the first
-    /// stack, in a pipeline file first relative to that file, if it is there; or a pattern for several such files, whose labels follow one another. Empty (the default) where
-    /// samples have none, which is label -1.
+    /// File with one integer label per sample, a `.npy` of any integer type and byte order, or a pattern for several such files,
+    /// whose labels are concatenated. Absolute, or relative to the folder of the first stack; in a pipeline file, a path relative
+    /// to that file takes precedence if it exists. Empty (the default) for no labels (-1).
     pub labels: PathBuf,
 }
 
-/// Pixels that are turned from planes into pixels at a time.
+/// Pixels that are interleaved from planes at a time.
 const PLANAR_PIXELS: usize = 16 << 10;
 
-/// A file with a stack.
+/// File with a stack of images.
 struct Stack {
     path: PathBuf,
     file: File,
-    /// That of the file when it was opened first.
+    /// Stamp of the file when it was opened.
     stamp: Stamp,
-    /// Its samples: the first one, and the first after it.
+    /// Indices of its samples.
     samples: Range<u64>,
-    /// The first byte of the first image.
+    /// Offset of the first image.
     start: u64,
     size: Size,
     channels: Channels,
@@ -71,9 +71,9 @@ struct Stack {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channels {
-    /// One.
+    /// One channel.
     Gray,
-    /// Three, each pixel's together.
+    /// Three interleaved channels.
     Last,
     /// Three planes.
     First,
@@ -122,7 +122,7 @@ impl Configured for Npy {
             && labels.count() != count
         {
             let problem = format!(
-                "{} has {} labels, there are {count} samples; name the labels of these stacks",
+                "{} has {} labels for {count} samples; set the labels of these stacks",
                 settings.labels.display(),
                 labels.count()
             );
@@ -147,7 +147,7 @@ impl Source for Npy {
         self.labels.as_ref().map_or(-1, |labels| labels.get(index))
     }
 
-    /// The file and, in brackets, the number of the image in it.
+    /// File and, in brackets, the index of the image in it.
     fn location(&self, index: u64) -> String {
         let stack = self.stack(index);
         format!("{}[{}]", Redacted::path(&stack.path), index - stack.samples.start)
@@ -167,7 +167,7 @@ impl Source for Npy {
         }
     }
 
-    /// The first file, and how many files and samples there are.
+    /// First file, number of files, and number of samples.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
         match more {
@@ -192,7 +192,7 @@ impl Hints for Npy {
     }
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
-        // All of a stack are of one size.
+        // All images of a stack have the same size.
         let firsts = self.stacks.iter().filter(|it| !it.samples.is_empty());
         largest(firsts.map(|it| (it.samples.start, it.size.pixels())), most)
     }
@@ -216,15 +216,14 @@ impl Identity for Npy {
 }
 
 impl Stack {
-    /// `first` is its first sample.
+    /// Opens a stack; `first` is the index of its first sample.
     fn open(storage: &Storage, path: PathBuf, first: u64) -> Result<Self> {
         let io = |error| Error::io(&path, &error);
         let file = storage.open_pooled(&path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
         let array = Array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
-        let images = images(&array).map_err(|problem| {
-            wrong("npy", &path, FileError::new(0, problem))
-        })?;
+        let images =
+            images(&array).map_err(|problem| wrong("npy", &path, FileError::new(0, problem)))?;
         let (count, size, channels) = images;
         let samples = first..first + count;
         let file = storage.map(file);
@@ -238,7 +237,7 @@ impl Stack {
         }
     }
 
-    /// Bytes of an image's pixels.
+    /// Size of an image in bytes.
     fn bytes(&self) -> u64 {
         match self.channels {
             Channels::Gray => self.size.pixels(),
@@ -246,7 +245,7 @@ impl Stack {
         }
     }
 
-    /// Fills the space from this byte of the file on. The file must be the one that was opened first.
+    /// Fills the buffer from this offset, and checks that the file has not changed since it was opened.
     fn read(&self, at: u64, space: &mut [u8]) -> Result<(), DataError> {
         let unreadable = |error: io::Error| DataError::io(&error);
         let file = &self.file;
@@ -264,7 +263,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Reads an image of three planes into pixels of three bytes.
+    /// Reads an image of three planes and interleaves its channels.
     fn read_planes(&self, at: u64, pixels: &mut [u8]) -> Result<(), DataError> {
         let mut planes = [0; CHANNELS * PLANAR_PIXELS];
         let plane = pixels.len() / CHANNELS;
@@ -272,7 +271,7 @@ impl Stack {
             let count = pixels.len() / CHANNELS;
             let planes = &mut planes[..pixels.len()];
             if count == plane {
-                // The planes of a small image follow one another.
+                // The planes of a small image are read in one call.
                 self.read(at, planes)?;
             } else {
                 for (channel, part) in planes.chunks_mut(count).enumerate() {
@@ -291,22 +290,22 @@ impl Stack {
     }
 }
 
-/// How many images there are, their size, and where their channels are; or what to write instead.
+/// Returns number, size and channel layout of the images. The error says what to write instead.
 fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
     const BYTE: Item = Item { kind: b'u', bytes: 1, big_endian: false };
     let shape = words(&array.shape);
     if array.item != BYTE {
         let item = array.item.words();
         return Err(format!(
-            "the elements have type {item}, read is |u1: write the pixels as np.uint8, 0 to 255"
+            "the elements have type {item}, must be |u1: write the pixels as np.uint8, 0 to 255"
         ));
     }
     let (count, height, width, channels) = match array.shape[..] {
         [count, height, width] if width > 4 => (count, height, width, Channels::Gray),
         [_, _, _] => {
             return Err(format!(
-                "shape {shape} may be one image or a stack of gray ones: write x[None] for the one, x[..., None] \
-                 for the other"
+                "shape {shape} may be one image or a stack of gray ones: write x[None] for one image, x[..., None] \
+                 for a stack"
             ));
         }
         [count, height, width, 3] => (count, height, width, Channels::Last),
@@ -319,20 +318,23 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         [_, _] => return Err(format!("shape {shape} is one gray image: write x[None]")),
         _ => {
             return Err(format!(
-                "shape {shape} is no stack of images: read are (samples, height, width, 3), (samples, 3, height, \
+                "shape {shape} is no stack of images: supported are (samples, height, width, 3), (samples, 3, height, \
                  width) and (samples, height, width)"
             ));
         }
     };
-    // As large as a PNM's sides may be.
-    let side = |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
+    // Limit of the sides of a PNM.
+    let side =
+        |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
     match (side(width), side(height)) {
         (Some(width), Some(height)) => Ok((count, Size::new(width, height), channels)),
-        _ => Err(format!("images of {width}x{height} pixels, a side may have 1 to {}", i32::MAX)),
+        _ => {
+            Err(format!("images of {width}x{height} pixels, sides must be from 1 to {}", i32::MAX))
+        }
     }
 }
 
-/// What is wrong with a file that the key names.
+/// Error in a file that the setting `key` names.
 fn wrong(key: &str, path: &Path, wrong: FileError) -> Error {
     let place = format!("source.{key}: {}, byte {}", path.display(), wrong.offset);
     Error::config(place, wrong.problem)

@@ -1,5 +1,4 @@
-//! Decompressed pages in memory, under one limit for all of it: pages that are kept, pages that are being read, and
-//! buffers that wait for the next page.
+//! Cache of decompressed pages under one memory limit, which includes pages being read and spare buffers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
@@ -8,25 +7,25 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::FileError;
 use super::page::Values;
 
-/// Pages by their number. The one that was used least lately goes first.
+/// Cache of pages by number, with LRU eviction.
 pub struct Cache {
     limit: u64,
     state: Mutex<State>,
-    /// Something may go now, or a page has come.
+    /// Signalled when a page became evictable or was loaded.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Bytes of all buffers, wherever they are.
+    /// Size of all buffers, in bytes, wherever they are.
     used: u64,
     clock: u64,
     slots: HashMap<u64, Slot>,
-    /// The page that was used at each time.
+    /// Page used at each time.
     order: BTreeMap<u64, u64>,
     spare: Vec<Vec<u8>>,
-    /// Pages of which as many values were read as there are. Where not all pages fit, they go before others, so that
-    /// reading in order goes round in a few buffers that the processor's caches hold.
+    /// Pages of which all values have been read. If not all pages fit, these are evicted first, so that sequential reading cycles
+    /// through a few buffers that stay in the processor's caches.
     done: Vec<u64>,
     all_fit: bool,
     waiting: u32,
@@ -35,20 +34,20 @@ struct State {
 }
 
 enum Slot {
-    /// Some thread reads it.
+    /// Being read by a thread.
     Coming,
-    /// `left` of its values were not read yet, as far as each is read once.
+    /// Loaded; `left` of its values have not been read yet, if each is read once.
     There { block: Arc<Block>, used_at: u64, left: usize },
 }
 
-/// A page's bytes and the values in them.
+/// Bytes of a page, and the positions of its values.
 pub struct Block {
     buffer: Vec<u8>,
     len: usize,
     pub values: Arc<Values>,
 }
 
-/// A page that stays while this is there. Whoever has one must not ask for another.
+/// Page that is pinned while this value lives. A thread must not hold two.
 pub struct Held<'a> {
     block: Option<Arc<Block>>,
     key: u64,
@@ -56,7 +55,7 @@ pub struct Held<'a> {
     cache: &'a Cache,
 }
 
-/// Two buffers, and a page that is announced with them.
+/// Two buffers, and the page to be loaded into them.
 struct Loan<'a> {
     body: Vec<u8>,
     stored: Vec<u8>,
@@ -65,7 +64,7 @@ struct Loan<'a> {
 }
 
 impl Cache {
-    /// An empty one, for this many bytes.
+    /// Creates an empty cache with a limit in bytes.
     pub fn new(limit: u64) -> Self {
         Self { limit, state: Mutex::default(), changed: Condvar::new() }
     }
@@ -74,14 +73,14 @@ impl Cache {
         self.limit
     }
 
-    /// The page, if it is there.
+    /// Returns the page if it is cached.
     pub fn find(&self, key: u64) -> Option<Held<'_>> {
         let block = self.lock().find(key)?;
         Some(self.held(key, block))
     }
 
-    /// The page, which `make` reads into `size` bytes with the help of `stored` more, if it is not there. Where two
-    /// threads want the same page, one reads it. The two together must be within the limit.
+    /// Returns the page. If it is not cached, `make` reads it into `size` bytes, using `stored` more; both together must be
+    /// within the limit. If several threads want the same page, only one reads it.
     pub fn load(
         &self,
         key: u64,
@@ -112,12 +111,12 @@ impl Cache {
         Ok(self.held(key, block))
     }
 
-    /// Says how many bytes all pages take.
+    /// Sets the total size of all pages, in bytes.
     pub fn expect(&self, bytes: u64) {
         self.lock().all_fit = bytes <= self.limit;
     }
 
-    /// Calls `with` with two buffers of so many bytes, which together must be within the limit.
+    /// Calls `with` with two buffers of these sizes in bytes, which together must be within the limit.
     pub fn borrow<T>(
         &self,
         size: usize,
@@ -128,12 +127,12 @@ impl Cache {
         with(&mut loan.body[..size], &mut loan.stored[..stored])
     }
 
-    /// Whether pages of so many bytes can be read at all.
+    /// Whether a page of these sizes in bytes fits into the limit.
     pub fn fits(&self, size: usize, stored: usize) -> bool {
         (taken(size) + taken(stored)) as u64 <= self.limit
     }
 
-    /// Takes both buffers at once: threads that had one each would wait for one another.
+    /// Allocates both buffers at once: two threads with one buffer each would deadlock.
     fn lend<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -168,10 +167,11 @@ impl Cache {
             if state.let_go() {
                 continue;
             }
-            // One that is larger than it need be may be what is too much.
-            let larger = found.iter_mut().zip(wanted).find_map(|(buffer, len)| {
-                buffer.take_if(|buffer| buffer.len() > len)
-            });
+            // Free a buffer that is larger than needed.
+            let larger = found
+                .iter_mut()
+                .zip(wanted)
+                .find_map(|(buffer, len)| buffer.take_if(|buffer| buffer.len() > len));
             if let Some(buffer) = larger {
                 state.used -= buffer.len() as u64;
             } else {
@@ -192,7 +192,7 @@ impl Cache {
         state
     }
 
-    /// A thread that ended unexpectedly leaves a state that is whole: every change of it is.
+    /// Ignores poisoning: every change leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,27 +232,28 @@ impl State {
         }
     }
 
-    /// A buffer of so many bytes, and not of more than twice as many.
+    /// Returns a spare buffer of at least `len` and at most `2 * len` bytes.
     fn take_spare(&mut self, len: usize) -> Option<Vec<u8>> {
         let place = self.spare.iter().position(|it| (len..=2 * len).contains(&it.len()))?;
         Some(self.spare.swap_remove(place))
     }
 
-    /// Gives back a buffer that waits; else lets a page go, whose buffer then waits. Fails where all are in use.
+    /// Frees a spare buffer, or evicts a page whose buffer then becomes spare. Fails if all are in use.
     fn let_go(&mut self) -> bool {
         if let Some(buffer) = self.spare.pop() {
             self.used -= buffer.len() as u64;
             return true;
         }
-        // Those in use were used lately: the first is nearly always free.
+        // Pages in use were used recently, so the first one is nearly always free.
         let free = self.order.values().copied().find(|key| self.is_free(*key));
         free.is_some_and(|key| self.remove(key))
     }
 
-    /// Lets a page go that was read to its end; its buffer then waits.
+    /// Evicts a page that was read to its end; its buffer becomes spare.
     fn let_go_done(&mut self) -> bool {
         while let Some(key) = self.done.pop() {
-            if self.is_free(key) && matches!(self.slots.get(&key), Some(Slot::There { left: 0, .. }))
+            if self.is_free(key)
+                && matches!(self.slots.get(&key), Some(Slot::There { left: 0, .. }))
             {
                 return self.remove(key);
             }
@@ -277,7 +278,7 @@ impl State {
 }
 
 impl Held<'_> {
-    /// Says that no value was read, and gives their places.
+    /// Returns the positions of the values without counting one as read.
     pub fn unused(mut self) -> Arc<Values> {
         self.used = false;
         self.values.clone()
@@ -288,13 +289,13 @@ impl Deref for Held<'_> {
     type Target = Block;
 
     fn deref(&self) -> &Block {
-        self.block.as_deref().expect("it is there until the drop")
+        self.block.as_deref().expect("present until the drop")
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Under the lock, so that nobody begins to wait between the look at the count and this.
+        // Under the lock, so that no thread starts to wait between this and the check of the count.
         let mut state = self.cache.lock();
         self.block = None;
         if self.used {
@@ -325,7 +326,7 @@ impl Block {
     }
 }
 
-/// Bytes that are taken for so many: eight steps to the double, so that buffers fit again.
+/// Size of the buffer allocated for `len` bytes: eight steps per doubling, so that buffers can be reused.
 pub fn taken(len: usize) -> usize {
     if len == 0 {
         return 0;
@@ -341,7 +342,7 @@ mod tests {
 
     use super::*;
 
-    /// A page of one byte's value, `len` times.
+    /// Returns a page of `len` bytes of one value.
     fn page(cache: &Cache, key: u64, len: usize, made: &AtomicUsize) -> Vec<u8> {
         let page = cache.load(key, len, len / 2, |body, stored| {
             made.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_made_once_and_the_one_used_least_lately_goes_first() {
+    fn pages_are_read_once_and_the_least_recently_used_is_evicted() {
         let (cache, made) = (Cache::new(4 * 4096), AtomicUsize::new(0));
         let at = |key, expected| {
             assert_eq!(page(&cache, key, 4000, &made), [key as u8; 4000]);
@@ -365,7 +366,7 @@ mod tests {
         at(1, 2);
         at(3, 3);
         at(1, 3);
-        // There is room for three and a buffer to read with.
+        // The limit fits three pages and one buffer to read with.
         at(4, 4);
         at(1, 4);
         at(2, 5);
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_never_take_more_than_the_limit() {
+    fn many_threads_never_exceed_the_limit() {
         let (cache, made) = (Cache::new(100_000), AtomicUsize::new(0));
         thread::scope(|scope| {
             for start in 0..8 {
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_cannot_be_made_is_made_by_the_next_who_asks() {
+    fn a_page_that_failed_is_retried_by_the_next_reader() {
         let cache = Cache::new(10_000);
         for _ in 0..3 {
             let bad = cache.load(1, 5000, 0, |_, _| Err(FileError::corrupt(7, "no")));

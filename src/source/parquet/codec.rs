@@ -1,8 +1,8 @@
-//! How pages are compressed, and getting them out.
+//! Decompression of pages.
 
 use std::io::Read;
 
-/// A page's compression.
+/// Compression of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     None,
@@ -11,7 +11,7 @@ pub enum Codec {
     Brotli,
     Zstd,
     Lz4,
-    /// LZO (3), LZ4 in the deprecated framing (5), or none that is known.
+    /// LZO (3), LZ4 in the deprecated framing (5), or an unknown one.
     Other(i64),
 }
 
@@ -28,25 +28,25 @@ impl Codec {
         }
     }
 
-    /// Whether so many bytes can come out of so few: what cannot, no memory is taken for.
+    /// Whether `stored` bytes can decompress to `size` bytes; no memory is allocated for impossible sizes.
     pub fn is_plausible(self, stored: u64, size: u64) -> bool {
         let most = match self {
             Self::None => 1,
-            // A copy of 64 bytes takes three.
+            // Three bytes encode a copy of 64 bytes.
             Self::Snappy => 22,
-            // A byte more of a match's length stands for 255.
+            // One more byte of a match's length encodes 255 bytes.
             Self::Lz4 => 255,
-            // 258 bytes take two bits (deflate's longest match).
+            // Two bits encode 258 bytes (deflate's longest match).
             Self::Gzip => 1032,
-            // A block of 128 KiB of one byte takes four.
+            // Four bytes encode a block of 128 KiB of one byte.
             Self::Zstd | Self::Other(_) => 1 << 15,
-            // 16 MiB of one byte take a few.
+            // A few bytes encode 16 MiB of one byte.
             Self::Brotli => 1 << 22,
         };
         size <= stored.saturating_mul(most).saturating_add(64)
     }
 
-    /// Fills `output` with what comes out of `input`, which must be exactly as much.
+    /// Decompresses `input` into `output`; the lengths must match exactly.
     pub fn decompress(self, input: &[u8], output: &mut [u8]) -> Result<(), String> {
         let wanted = output.len();
         let got = match self {
@@ -64,18 +64,20 @@ impl Codec {
             Self::Brotli => fill(brotli_decompressor::Decompressor::new(input, 1 << 16), output),
             Self::Zstd => zstd_safe::decompress(output, input)
                 .map_err(|code| zstd_safe::get_error_name(code).to_string()),
-            Self::Lz4 => lz4_flex::block::decompress_into(input, output).map_err(|it| it.to_string()),
+            Self::Lz4 => {
+                lz4_flex::block::decompress_into(input, output).map_err(|it| it.to_string())
+            }
             Self::Other(number) => Err(unsupported(number)),
         };
         match got {
             Ok(got) if got == wanted => Ok(()),
-            Ok(got) => Err(format!("{got} bytes came out, {wanted} were announced")),
+            Ok(got) => Err(format!("{got} bytes decompressed, {wanted} expected")),
             Err(problem) => Err(problem),
         }
     }
 }
 
-/// The words for a compression that is not read.
+/// Message for an unsupported compression.
 pub fn unsupported(number: i64) -> String {
     let name = match number {
         3 => "LZO",
@@ -85,7 +87,7 @@ pub fn unsupported(number: i64) -> String {
     format!("the column is compressed with {name} ({number}); write it with snappy, zstd or none")
 }
 
-/// Reads until the output is full or the input ends; the input must not have more.
+/// Reads until the output is full; the input must end there.
 fn fill(mut input: impl Read, output: &mut [u8]) -> Result<usize, String> {
     let mut len = 0;
     while len < output.len() {
@@ -97,7 +99,7 @@ fn fill(mut input: impl Read, output: &mut [u8]) -> Result<usize, String> {
     }
     match input.read(&mut [0]) {
         Ok(0) => Ok(len),
-        Ok(_) => Err(format!("more than the {len} bytes that were announced come out")),
+        Ok(_) => Err(format!("more than the expected {len} bytes decompressed")),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -108,9 +110,9 @@ mod tests {
 
     use super::*;
 
-    /// Of those that a compressor is at hand for; all are read in tests/sources/parquet.rs.
+    /// Codecs with a compressor in this build; all are read in tests/sources/parquet.rs.
     #[test]
-    fn what_comes_out_must_be_what_was_announced() {
+    fn the_decompressed_size_must_match() {
         let text = b"so much depends upon a red wheel barrow ".repeat(50);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(&text).unwrap();
@@ -129,7 +131,7 @@ mod tests {
             }
             for len in 0..bytes.len() {
                 let mut out = vec![0; text.len()];
-                // A gzip without its checksum has all its bytes.
+                // A gzip file cut before its checksum has all its bytes.
                 let cut = codec.decompress(&bytes[..len], &mut out);
                 assert!(cut.is_err() || codec == Codec::Gzip && out == text, "{codec:?} {len}");
             }
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_says_its_name() {
+    fn errors_name_the_unsupported_compression() {
         for (number, name) in [(3, "LZO"), (5, "LZ4 in its deprecated framing"), (9, "unknown")] {
             let words = Codec::of(number).decompress(&[], &mut []).unwrap_err();
             assert!(words.contains(name) && words.contains("write it with snappy"), "{words}");

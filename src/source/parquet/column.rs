@@ -1,4 +1,4 @@
-//! A column of bytes: where its pages are, and reading one value.
+//! Column of byte arrays: positions of its pages, and reads of single values.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -7,16 +7,16 @@ use super::cache::{Cache, taken};
 use super::codec::Codec;
 use super::footer::{Chunk, Form};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 use crate::error::Reason;
 
-/// In the place of a dictionary's number.
+/// Stands for no dictionary.
 const NO_DICTIONARY: u32 = u32::MAX;
 
-/// One column of all files. What was learnt of a page's contents when it was first read is kept: four bytes for a
-/// row and four for a value at most.
+/// One column of all files. Facts learned about a page on its first read are stored: at most four bytes per row and four per
+/// value.
 pub struct Column {
-    /// Pages of different columns have different keys in the cache.
+    /// Prefix that distinguishes the cache keys of different columns.
     tag: u32,
     pages: Vec<Page>,
 }
@@ -25,31 +25,35 @@ struct Page {
     shard: u32,
     /// Page number of the dictionary, or [`NO_DICTIONARY`].
     dictionary: u32,
-    /// The first row in it. A dictionary has that of the page after it.
+    /// First row of the page. A dictionary has that of the next page.
     first: u64,
     codec: Codec,
-    /// The definition level of a value that is there.
+    /// Definition level of a non-null value.
     defined: u32,
     head: Head,
-    /// Whether its values are found without reading it.
+    /// Whether its values can be located without reading the page.
     hops: bool,
     layout: OnceLock<Layout>,
 }
 
-/// What is kept of a page's contents.
+/// Stored facts about a page's contents.
 struct Layout {
     rows: Option<Box<[u32]>>,
     /// Whether the values are in the dictionary.
     elsewhere: bool,
-    /// Where they are in the page, if its bytes are in the file as they are.
+    /// Positions of the values in the page, if its bytes are stored uncompressed.
     values: Option<Arc<Values>>,
 }
 
-/// Where one value is.
+/// Location of one value.
 enum Place<'a> {
     Null,
-    /// In this page, with this number.
-    Value { page: &'a Page, key: u32, number: u32 },
+    /// In this page, as value `number`.
+    Value {
+        page: &'a Page,
+        key: u32,
+        number: u32,
+    },
 }
 
 impl Column {
@@ -61,7 +65,7 @@ impl Column {
         self.pages.is_empty()
     }
 
-    /// Adds the pages of a chunk of these rows by their headers, for file 0.
+    /// Adds the pages of a column chunk with these rows from their headers, as file 0.
     pub fn walk(
         &mut self,
         shard: &Shard,
@@ -83,7 +87,7 @@ impl Column {
                     dictionary,
                     first: row,
                     codec: chunk.codec,
-                    // The entries of a dictionary have no levels.
+                    // Entries of a dictionary have no levels.
                     defined: if head.sort == Sort::Dictionary { 0 } else { defined },
                     head,
                     hops: head.can_hop(chunk.codec, shard),
@@ -97,7 +101,7 @@ impl Column {
         }
         if row != rows.end {
             let problem = format!(
-                "the pages have {} rows, the row group says {}: the file is damaged; copy it again",
+                "the pages have {} rows, but the row group has {}: the file is damaged; copy it again",
                 row - rows.start,
                 rows.end - rows.start
             );
@@ -106,7 +110,7 @@ impl Column {
         Ok(())
     }
 
-    /// Appends the pages of the file with this number; so many rows are before it.
+    /// Appends the pages of file `shard`, which is preceded by `rows` rows.
     pub fn append(&mut self, other: Column, shard: u32, rows: u64) {
         let before = self.pages.len() as u32;
         self.pages.extend(other.pages.into_iter().map(|mut page| {
@@ -119,7 +123,7 @@ impl Column {
         }));
     }
 
-    /// The bytes of a row's value into the space that `space` gives for so many; `false` where it has none.
+    /// Reads the value of a row into the buffer that `space` returns; `false` if the row has no value.
     pub fn read<'a, E: From<FileError>>(
         &self,
         shards: &[Shard],
@@ -151,31 +155,30 @@ impl Column {
         Ok(true)
     }
 
-    /// Bytes of the largest value in pages evenly spread, of which so many bytes are read.
+    /// Size of the largest value, in bytes, among evenly spread pages, of which at most `bytes` bytes are read.
     pub fn largest(&self, shards: &[Shard], cache: &Cache, bytes: u64) -> u64 {
         let all: u64 = self.pages.iter().map(|page| u64::from(page.head.size)).sum();
         let step = all.div_ceil(bytes.max(1)).max(1) as usize;
         let chosen = (0..self.pages.len()).step_by(step);
         let sizes = chosen.filter_map(|number| {
             let page = &self.pages[number];
-            let key = if page.head.is_dictionary_encoded() { page.dictionary } else { number as u32 };
+            let key =
+                if page.head.is_dictionary_encoded() { page.dictionary } else { number as u32 };
             let known = || self.pages.get(key as usize)?.layout.get()?.values.clone();
             self.learn(shards, cache, key).ok()?;
-            let values = known().or_else(|| {
-                Some(self.load(shards, cache, key).ok()?.unused())
-            });
+            let values = known().or_else(|| Some(self.load(shards, cache, key).ok()?.unused()));
             values.map(|values| values.largest())
         });
         sizes.max().unwrap_or(0)
     }
 
-    /// Memory for the pages, and for what is learnt of `rows` rows.
+    /// Memory for the pages and for facts about `rows` rows, in bytes.
     pub fn memory_bytes(&self, rows: u64) -> u64 {
         let learnt = if self.pages.is_empty() { 0 } else { 8 * rows };
         (self.pages.capacity() * size_of::<Page>()) as u64 + learnt
     }
 
-    /// Bytes that all pages would take in the cache.
+    /// Memory of all pages in the cache, in bytes.
     pub fn cached_bytes(&self) -> u64 {
         let taken = |page: &Page| {
             let (size, stored) = page.sizes();
@@ -190,12 +193,15 @@ impl Column {
 
     fn page(&self, key: u32) -> Result<&Page, FileError> {
         self.pages.get(key as usize).ok_or_else(|| {
-            FileError::corrupt(0, "a page needs a dictionary, and none is before it; copy the file again")
+            FileError::corrupt(
+                0,
+                "a page needs a dictionary, but none precedes it; copy the file again",
+            )
         })
     }
 
     fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, FileError> {
-        // Where a file's rows have no pages, as in a column of paths that was not needed, the page is another file's.
+        // If the rows of a file have no pages, as in an unneeded column of paths, this is a page of another file.
         let after = self.pages.partition_point(|page| page.first <= row);
         let page = after.checked_sub(1).map(|key| (key, &self.pages[key]));
         let Some((key, page)) = page.filter(|(_, page)| row - page.first < page.head.values.into())
@@ -203,7 +209,7 @@ impl Column {
             return Ok(Place::Null);
         };
         self.learn(shards, cache, key as u32)?;
-        let layout = page.layout.get().expect("it was learnt");
+        let layout = page.layout.get().expect("learned above");
         let row = (row - page.first) as u32;
         let number = layout.rows.as_ref().map_or(row, |rows| rows[row as usize]);
         if number == NULL {
@@ -215,7 +221,7 @@ impl Column {
         Ok(Place::Value { page: self.page(page.dictionary)?, key: page.dictionary, number })
     }
 
-    /// Reads what is kept of a page, if that was not done before.
+    /// Reads the facts about a page, if that has not been done.
     fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), FileError> {
         let page = self.page(key)?;
         if page.layout.get().is_some() {
@@ -229,7 +235,7 @@ impl Column {
             self.load(shards, cache, key)?.unused();
             return Ok(());
         }
-        // Its bytes are of no use once the numbers are known.
+        // Its bytes are not needed once the dictionary indices are known.
         let (size, stored) = page.sizes();
         cache.borrow(size, stored, |body, stored| {
             page.head.body(&shards[page.shard as usize], page.codec, body, stored)?;
@@ -238,7 +244,7 @@ impl Column {
         })
     }
 
-    /// A page whose values are its own.
+    /// Loads a page that contains its own values.
     fn load<'a>(
         &self,
         shards: &[Shard],
@@ -261,7 +267,7 @@ impl Column {
     }
 }
 
-/// Refuses a page whose sizes cannot be, or which takes more memory than there may be.
+/// Rejects a page with impossible sizes, or larger than the cache.
 pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), FileError> {
     head.check_size(codec)?;
     let stored = head.room(codec);
@@ -269,7 +275,7 @@ pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), FileError> 
         return Ok(());
     }
     let problem = format!(
-        "a page of {} bytes, and {stored} compressed, source.cache_bytes is {}; allow more, or write smaller pages",
+        "a page needs {} bytes and {stored} compressed, but source.cache_bytes is {}; raise it, or write smaller pages",
         head.size,
         cache.limit()
     );
@@ -284,12 +290,12 @@ impl Page {
         })
     }
 
-    /// Bytes of the page, and of what is needed besides to read it.
+    /// Sizes in bytes of the page, and of the buffer needed to read it.
     fn sizes(&self) -> (usize, usize) {
         (self.head.size as usize, self.head.room(self.codec))
     }
 
-    /// Keeps what is to be kept, and gives the places of the values.
+    /// Stores the facts about the page, and returns the positions of the values.
     fn keep(&self, contents: Contents) -> Arc<Values> {
         let (elsewhere, values) = match contents.values {
             Held::Here(values) => (false, values),
@@ -298,7 +304,7 @@ impl Page {
         let values = Arc::new(values);
         let plain = self.head.is_plain(self.codec) && !elsewhere;
         let known = plain.then(|| values.clone());
-        // Another thread's is the same.
+        // If another thread was first, its result is the same.
         let _ = self.layout.set(Layout { rows: contents.rows, elsewhere, values: known });
         values
     }

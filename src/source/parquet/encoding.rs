@@ -1,9 +1,9 @@
-//! Parquet's encodings of integers (parquet-format's `Encodings.md`), each into a list of at most as many values as the
-//! caller expects. `None` is bytes that end too early or contradict themselves.
+//! Integer encodings of Parquet (`Encodings.md` of parquet-format). Each decoder returns at most the expected number of values,
+//! and `None` if the bytes are truncated or inconsistent.
 
 use super::thrift::varint;
 
-/// `count` values of `width` bits in the hybrid of runs and bit-packed groups: levels, and numbers of dictionary entries.
+/// Decodes `count` values of `width` bits in the hybrid of runs and bit-packed groups: levels and dictionary indices.
 pub fn hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
     if width > 32 {
         return None;
@@ -36,7 +36,7 @@ pub fn hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
     Some(values)
 }
 
-/// At most `count` values of DELTA_BINARY_PACKED, and the bytes that they take.
+/// Decodes at most `count` values of DELTA_BINARY_PACKED. Also returns the number of bytes consumed.
 pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
     let mut at = 0;
     let number = |at: &mut usize| varint(bytes, at).ok();
@@ -77,7 +77,7 @@ pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
     Some((values, at))
 }
 
-/// Values of `width` bits each, the lowest first.
+/// Values of `width` bits each, lowest bit first.
 struct Bits<'a> {
     bytes: &'a [u8],
     width: u32,
@@ -108,7 +108,7 @@ mod tests {
 
     /// The bytes are those of the examples in `Encodings.md`.
     #[test]
-    fn runs_and_groups_follow_one_another() {
+    fn runs_and_groups_are_decoded_in_sequence() {
         let packed = [0b1000_1000, 0b1100_0110, 0b1111_1010];
         let bytes = [&[3][..], &packed, &[10, 6]].concat();
         let expected = [0, 1, 2, 3, 4, 5, 6, 7, 6, 6, 6, 6, 6];
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_runs_are_cut_at_what_is_expected() {
+    fn oversized_runs_are_cut_at_the_expected_count() {
         let endless = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
         for width in 0..=40 {
             for head in [0xfe, 0xff] {

@@ -1,42 +1,41 @@
-//! A file's own description at its end (parquet-format's `parquet.thrift`): columns, row groups, and what the writer
-//! added as key and value.
+//! Footer of a file (`parquet.thrift` of parquet-format): columns, row groups, and key-value metadata of the writer.
 
 use super::codec::Codec;
 use super::thrift::{Kind, Malformed, Thrift};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 
-/// A longer description is refused.
+/// Longest footer, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
-/// Groups in one another, at most.
+/// Deepest nesting of groups.
 const DEPTH: usize = 32;
-/// Bytes of the names of all columns, at most: each has those of its groups before its own.
+/// Total size of the names of all columns, in bytes; each name includes those of its groups.
 const MOST_NAME_BYTES: usize = 16 << 20;
-/// The file ends with the description's length and these bytes.
+/// Last bytes of the file, after the length of the footer.
 const MAGIC: &[u8; 4] = b"PAR1";
 const ENCRYPTED: &[u8; 4] = b"PARE";
 
-/// What a file says of itself.
+/// Contents of the footer.
 pub struct Footer {
     pub leaves: Vec<Leaf>,
     pub groups: Vec<Group>,
-    /// The JSON text under the key `huggingface`.
+    /// JSON text under the key `huggingface`.
     pub features: Option<String>,
 }
 
-/// A column that has values: a leaf of the tree of columns.
+/// Column with values: a leaf of the tree of columns.
 pub struct Leaf {
-    /// Names from the top, joined with dots.
+    /// Names from the root, joined with dots.
     pub path: String,
     pub form: Form,
-    /// Whether its integers have no sign.
+    /// Whether its integers are unsigned.
     pub unsigned: bool,
-    /// The definition level of a value that is there.
+    /// Definition level of a non-null value.
     pub defined: u32,
     /// Whether a row may have several values.
     pub repeated: bool,
 }
 
-/// A physical type, as far as images and labels have it.
+/// Physical type, limited to those of images and labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Int32,
@@ -47,31 +46,35 @@ pub enum Form {
     Other,
 }
 
-/// Some rows, all columns of which lie together.
+/// Row group, whose columns are stored together.
 pub struct Group {
     pub rows: u64,
-    /// One for each leaf.
+    /// One chunk per leaf.
     pub chunks: Vec<Chunk>,
 }
 
-/// The values of one column in a row group.
+/// Values of one column in a row group.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
     pub codec: Codec,
-    /// The first byte, and the first after it.
+    /// Byte range in the file: start and end.
     pub start: u64,
     pub end: u64,
-    /// Rows without a value, where the file says it.
+    /// Number of null rows, if the file states it.
     pub nulls: Option<u64>,
 }
 
 impl Footer {
-    /// Reads it from the end of a file.
+    /// Reads the footer from the end of a file.
     pub fn read(shard: &Shard) -> Result<Self, FileError> {
         let len = shard.stamp.len;
-        let not = |what: &str| FileError::corrupt(len.saturating_sub(8), format!("{what}; copy it again"));
+        let not = |what: &str| {
+            FileError::corrupt(len.saturating_sub(8), format!("{what}; copy it again"))
+        };
         if len < 12 {
-            return Err(not(&format!("the file has {len} bytes: it is no Parquet file, or is cut")));
+            return Err(not(&format!(
+                "the file has {len} bytes: it is no Parquet file, or is truncated"
+            )));
         }
         let mut tail = [0; 8];
         shard.read(&mut tail, len - 8)?;
@@ -81,15 +84,19 @@ impl Footer {
             return Err(FileError::unsupported(len - 4, problem));
         }
         if magic != MAGIC {
-            return Err(not("the file does not end with PAR1: it is no Parquet file, or is cut"));
+            return Err(not(
+                "the file does not end with PAR1: it is no Parquet file, or is truncated",
+            ));
         }
         let size = u64::from(u32::from_le_bytes(size.try_into().expect("4 bytes")));
         if size > len - 12 {
-            return Err(not(&format!("{size} bytes of metadata should be before this: it is damaged")));
+            return Err(not(&format!(
+                "expected {size} bytes of metadata before this: it is damaged"
+            )));
         }
         if size > MOST_BYTES {
             let problem = format!(
-                "{size} bytes of metadata, at most {MOST_BYTES} are read; write fewer rows or columns to a file"
+                "{size} bytes of metadata, the maximum is {MOST_BYTES}; write fewer rows or columns per file"
             );
             return Err(FileError::unsupported(len - 8, problem));
         }
@@ -99,7 +106,7 @@ impl Footer {
         parse(&bytes, start)
     }
 
-    /// The leaf of this path; else of its field `bytes`.
+    /// Returns the leaf of this path, or of its field `bytes`.
     pub fn leaf(&self, path: &str) -> Option<usize> {
         let find = |path: &str| self.leaves.iter().position(|leaf| leaf.path == path);
         find(path).or_else(|| find(&format!("{path}.bytes")))
@@ -111,7 +118,7 @@ impl Footer {
         paths.collect::<Vec<_>>().join(", ")
     }
 
-    /// Names of the classes of a column, where Hugging Face's `ClassLabel` has them.
+    /// Names of the classes of a column, if they have Hugging Face's `ClassLabel`.
     pub fn classes(&self, column: &str) -> Vec<String> {
         let names = || -> Option<Vec<String>> {
             let json: serde_json::Value = serde_json::from_str(self.features.as_deref()?).ok()?;
@@ -123,14 +130,14 @@ impl Footer {
     }
 }
 
-/// The description in these bytes, the first of which is at `start` in the file.
+/// Parses a footer that starts at offset `start` of the file.
 fn parse(bytes: &[u8], start: u64) -> Result<Footer, FileError> {
     let malformed = |bad: Malformed| {
         let problem = "the metadata cannot be read here: the file is damaged; copy it again";
         FileError::corrupt(start + bad.at as u64, problem)
     };
     let mut footer = Footer { leaves: Vec::new(), groups: Vec::new(), features: None };
-    // Columns come before row groups, but nothing says that they must: so they are read first.
+    // The schema usually precedes the row groups, but this is not guaranteed, so it is parsed first.
     let mut leaves = None;
     Thrift::new(bytes)
         .fields(|thrift, id, kind| match (id, kind) {
@@ -167,7 +174,7 @@ fn parse(bytes: &[u8], start: u64) -> Result<Footer, FileError> {
     Ok(footer)
 }
 
-/// The leaves of the tree of columns, which is written in depth-first order.
+/// Parses the leaves of the tree of columns, which is stored depth first.
 fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
     struct Open {
         path: String,
@@ -190,7 +197,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
                 (3, Kind::Integer) => repetition = thrift.integer()?,
                 (4, Kind::Binary) => name = thrift.binary()?,
                 (5, Kind::Integer) => children = thrift.integer()?,
-                // `UINT_8` to `UINT_64` of the types before logical ones, which writers need not repeat.
+                // `UINT_8` to `UINT_64` of the legacy converted types, without which writers may set only the logical type.
                 (6, Kind::Integer) => unsigned |= matches!(thrift.integer()?, 11..=14),
                 (10, Kind::Struct) => unsigned |= is_unsigned(thrift)?,
                 _ => return Ok(false),
@@ -240,7 +247,7 @@ impl Form {
     }
 }
 
-/// Whether a logical type is that of integers without a sign.
+/// Whether a logical type is an unsigned integer.
 fn is_unsigned(thrift: &mut Thrift) -> Result<bool, Malformed> {
     let mut unsigned = false;
     thrift.fields(|thrift, id, kind| {
@@ -256,7 +263,7 @@ fn is_unsigned(thrift: &mut Thrift) -> Result<bool, Malformed> {
     Ok(unsigned)
 }
 
-/// What stands under the key `huggingface`.
+/// Parses the value of the key `huggingface`.
 fn features(thrift: &mut Thrift, found: &mut Option<String>) -> Result<(), Malformed> {
     let (element, len) = thrift.list()?;
     for _ in 0..len {
@@ -279,7 +286,7 @@ fn features(thrift: &mut Thrift, found: &mut Option<String>) -> Result<(), Malfo
     Ok(())
 }
 
-/// A row group, or what is wrong with it.
+/// Parses a row group; the inner error is a problem with its contents.
 fn group(
     thrift: &mut Thrift,
     kind: Kind,
@@ -316,20 +323,22 @@ fn group(
         return Ok(Err("a row group without a number of rows: the file is damaged".into()));
     };
     if chunks.len() != leaves {
-        let problem =
-            format!("a row group of {} columns, the file has {leaves}: it is damaged", chunks.len());
+        let problem = format!(
+            "a row group of {} columns, but the file has {leaves}: it is damaged",
+            chunks.len()
+        );
         return Ok(Err(problem));
     }
     Ok(Ok(Group { rows, chunks }))
 }
 
 impl Group {
-    /// Whether its chunks lie before byte `end`.
+    /// Checks that the chunk ends before offset `end`.
     fn check(self, end: u64) -> Result<Self, String> {
         match self.chunks.iter().find(|chunk| chunk.start > chunk.end || chunk.end > end) {
             None => Ok(self),
             Some(Chunk { start, end: last, .. }) => Err(format!(
-                "a column in the bytes {start} to {last}, the metadata begins at {end}: the file is damaged"
+                "a column in bytes {start} to {last}, but the metadata begins at {end}: the file is damaged"
             )),
         }
     }
@@ -347,7 +356,7 @@ fn chunk(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
         Ok(true)
     })?;
     Ok(match meta {
-        _ if elsewhere => Err("the column lies in another file; write whole files".into()),
+        _ if elsewhere => Err("the column is in another file; write whole files".into()),
         None => Err("a column without metadata: it is encrypted, or the file is damaged".into()),
         Some(meta) => meta,
     })
@@ -373,14 +382,14 @@ fn chunk_meta(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
         }
         Ok(true)
     })?;
-    // Some writers say 0 where there is no dictionary.
+    // Some writers store 0 if there is no dictionary.
     let start = if dictionary > 0 { data.min(dictionary) } else { data };
     let place = || {
         let start = u64::try_from(start).ok()?;
         Some((start, start.checked_add(u64::try_from(bytes).ok()?)?))
     };
     Ok(match place() {
-        None => Err("a column without a place: the file is damaged".into()),
+        None => Err("a column without an offset: the file is damaged".into()),
         Some((start, end)) => Ok(Chunk { codec: Codec::of(codec), start, end, nulls }),
     })
 }

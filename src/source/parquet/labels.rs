@@ -1,4 +1,4 @@
-//! The column of labels, which is read whole.
+//! Column of labels, which is read whole.
 
 use std::collections::HashMap;
 
@@ -7,27 +7,27 @@ use super::column::admit;
 use super::encoding::delta;
 use super::footer::{Chunk, Form, Leaf};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 use crate::source::label::{self, MOST_NAME_BYTES};
 
-/// Different texts in a column of labels, at most.
+/// Most distinct texts in a column of labels.
 const MOST_TEXTS: usize = 1 << 18;
-/// Bytes of them, at most.
+/// Their largest total size, in bytes.
 const MOST_TEXT_BYTES: usize = 32 << 20;
 
-/// The labels of a file.
+/// Labels of a file.
 #[derive(Default)]
 pub struct Labels {
-    /// Of each row; -1 where it has none.
+    /// Label of each row; -1 if it has none.
     pub numbers: Vec<i64>,
-    /// Where the labels are texts, those that there are; `numbers` are places in it.
+    /// Distinct texts of text labels; `numbers` are indices into it.
     pub texts: Vec<String>,
     text_bytes: usize,
     places: HashMap<Vec<u8>, i64>,
 }
 
 impl Labels {
-    /// Adds those of a chunk of so many rows.
+    /// Adds the labels of a chunk.
     pub fn read(
         &mut self,
         shard: &Shard,
@@ -61,7 +61,7 @@ impl Labels {
         }
         if self.numbers.len() as u64 != end {
             let problem = format!(
-                "the labels end {} rows before the row group: the file is damaged; copy it again",
+                "{} rows of the row group have no labels: the file is damaged; copy it again",
                 end - self.numbers.len() as u64
             );
             return Err(FileError::corrupt(chunk.start, problem));
@@ -69,21 +69,21 @@ impl Labels {
         Ok(())
     }
 
-    /// Puts the number of each text, by its place, where the place was.
+    /// Replaces each text index by the number at that index.
     pub fn rename(&mut self, numbers: &[i64]) {
         for label in &mut self.numbers {
             *label = usize::try_from(*label).map_or(-1, |place| numbers[place]);
         }
     }
 
-    /// The labels in a dictionary, as [`bits`] or places of texts.
+    /// Labels in a dictionary, as [`bits`] or as indices of texts.
     fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, FileError> {
         if leaf.form == Form::Bytes {
             let values = head.entries(body)?;
             return self.texts(head, body, &values);
         }
         if !matches!(head.encoding, 0 | 2) {
-            return Err(head.unsupported("the dictionary is not written plainly"));
+            return Err(head.unsupported("the dictionary is not PLAIN"));
         }
         bits(body, 0, leaf.form, head.values as usize, head)
     }
@@ -108,7 +108,7 @@ impl Labels {
                 &own
             }
             Held::Dictionary => dictionary
-                .ok_or_else(|| head.damaged("it needs a dictionary, and none is before it"))?,
+                .ok_or_else(|| head.damaged("it needs a dictionary, but none precedes it"))?,
         };
         let Some(rows) = rows else {
             return values.iter().try_for_each(|value| self.push(*value, leaf, head));
@@ -125,7 +125,7 @@ impl Labels {
         Ok(())
     }
 
-    /// Adds the label of the next row, which is these bits or the place of a text.
+    /// Adds the label of the next row: the bits of a number, or the index of a text.
     fn push(&mut self, bits: i64, leaf: &Leaf, head: &Head) -> Result<(), FileError> {
         let label = match leaf.form {
             Form::Int32 if leaf.unsigned => Ok(i64::from(bits as u32)),
@@ -145,7 +145,7 @@ impl Labels {
         };
         let label = label.map_err(|(label, why)| {
             let problem = format!(
-                "row {} has the label {label}, which {why}; name another column as source.label or none (\"\")",
+                "row {} has the label {label}, which {why}; set source.label to another column or \"\"",
                 self.numbers.len()
             );
             FileError::unsupported(head.start, problem)
@@ -154,7 +154,7 @@ impl Labels {
         Ok(())
     }
 
-    /// The places of texts among those that there are.
+    /// Indices of the texts of a page, after adding new ones.
     fn texts(&mut self, head: &Head, body: &[u8], values: &Values) -> Result<Vec<i64>, FileError> {
         let texts = (0..values.len() as u32).filter_map(|number| values.get(number));
         texts
@@ -164,14 +164,14 @@ impl Labels {
                     return Ok(place);
                 }
                 let text = str::from_utf8(bytes).map_err(|_| {
-                    let problem = "a label is neither a number nor a text; name another column as source.label or \
-                                   none (\"\")";
+                    let problem = "a label is neither a number nor a text; set source.label to another column \
+                                   or \"\"";
                     FileError::unsupported(head.start, problem)
                 })?;
                 if text.len() > MOST_NAME_BYTES {
                     let problem = format!(
-                        "a label of {} bytes, at most {MOST_NAME_BYTES} are read; name another column as source.label or \
-                         none (\"\")",
+                        "a label of {} bytes, the maximum is {MOST_NAME_BYTES}; set source.label to another column or \
+                         \"\"",
                         text.len()
                     );
                     return Err(FileError::unsupported(head.start, problem));
@@ -179,8 +179,8 @@ impl Labels {
                 self.text_bytes += text.len();
                 if self.texts.len() == MOST_TEXTS || self.text_bytes > MOST_TEXT_BYTES {
                     let problem = format!(
-                        "the labels are more than {MOST_TEXTS} different texts, or {MOST_TEXT_BYTES} bytes of them; \
-                         name another column as source.label or none (\"\")"
+                        "the labels have more than {MOST_TEXTS} distinct texts, or {MOST_TEXT_BYTES} bytes of them; \
+                         set source.label to another column or \"\""
                     );
                     return Err(FileError::unsupported(head.start, problem));
                 }
@@ -193,7 +193,7 @@ impl Labels {
     }
 }
 
-/// The bits of `count` numbers in these bytes of a page.
+/// Decodes the bits of `count` numbers in a page.
 fn bits(
     bytes: &[u8],
     encoding: i64,
@@ -212,13 +212,13 @@ fn bits(
         }
         (5, Form::Int32 | Form::Int64) => {
             let values = delta(bytes, count);
-            let wrong = || head.damaged("its values are not as many as it says");
+            let wrong = || head.damaged("it has the wrong number of values");
             values.ok_or_else(wrong)?.0
         }
-        _ => return Err(head.unsupported("the labels are encoded in a way that is not read")),
+        _ => return Err(head.unsupported("unsupported encoding of labels")),
     };
     if values.len() != count {
-        return Err(head.damaged("its values are not as many as it says"));
+        return Err(head.damaged("it has the wrong number of values"));
     }
     Ok(values)
 }

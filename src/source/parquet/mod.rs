@@ -1,4 +1,4 @@
-//! Parquet files, as Hugging Face writes image datasets.
+//! Source for Parquet files, such as Hugging Face's image datasets.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
 use super::{Configured, Hints, LabelSort, Page, Sealed, Source, file};
-use crate::error::{Error, DataError, Reason, Redacted, Result};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::storage::{self, Storage};
 
 use cache::Cache;
 use column::Column;
-use shard::{Shard, FileError};
+use shard::{FileError, Shard};
 use table::Table;
 
 mod cache;
@@ -26,67 +26,67 @@ mod shard;
 mod table;
 mod thrift;
 
-/// Bytes of pages in which the largest image is looked for.
+/// Most bytes of pages that are searched for the largest image.
 const LOOKED_AT_BYTES: u64 = 64 << 20;
-/// A longer path of an image is refused.
+/// Longest path of an image, in bytes.
 const MOST_PATH_BYTES: u64 = 4096;
 
 /// Images in a column of Parquet files.
 ///
-/// * A path is a file, a directory (its visible files that end in `.parquet`), or a pattern such as `train-*.parquet`
-///   (`*` and `?` in the last part). The samples are in the order of the paths, of the names, and of the rows.
-/// * The image is the value of a column of bytes, which the settings name: the column itself or its field `bytes`,
-///   as in Hugging Face's `image: struct<bytes, path>`. A row whose image is null is read from the file that `path`
-///   names, relative to the Parquet file; one that has neither is a sample that cannot be read.
-/// * The label is a whole number (an integer below 2^63, a float, or a text as which it is written), or a name. The names of the
-///   classes are those of Hugging Face's `ClassLabel`, in the file's metadata; of names the different ones in byte order, which
-///   are numbered so. A row without has label -1. A label that is none, and a column of numbers and names, is an error with
-///   the row.
-/// * On first use only metadata, headers of pages, and the labels are read. Where in a page its images are is learnt
-///   when it is first read; that takes eight bytes for a row at most. From then on, an image whose page is not
-///   compressed is one read of its own bytes.
-/// * Pages that were decompressed or read whole are kept under `cache_bytes`, that which was used least lately goes
-///   first. All memory for pages comes from there, also that of pages that are being read: a thread that finds none
-///   waits. In the order of the files every page is decompressed once; in a random order of compressed files that are
-///   larger than the cache nearly every image costs a page.
-/// * A page's checksum is verified, where it has one, when the page is read whole. A page that does not decompress, or
-///   contradicts itself, makes its samples ones that cannot be read. Metadata and headers that are damaged are an
-///   error with the byte.
-/// * Compressed with snappy, zstd, gzip, brotli, LZ4 (raw) or not; encoded as PLAIN, by a dictionary, or as
-///   DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED); pages of version 1 and 2. Encrypted files and columns
-///   with several values in a row are not read.
+/// * A path is a file, a directory (its visible files that end in `.parquet`), or a pattern such as `train-*.parquet` (`*` and
+///   `?` in the last part). Samples are ordered by path, then file name, then row.
+/// * The image is the value of a binary column, which the settings name: the column itself or its field `bytes`, as in Hugging
+///   Face's `image: struct<bytes, path>`. If it is null, the image is read from the file named by the field `path`, relative to
+///   the Parquet file; a row with neither is a sample error.
+/// * The label is a whole number (an integer below 2^63, a float, or a text) or a name. Class names come from Hugging Face's
+///   `ClassLabel` in the file's metadata; with text names, the classes are the distinct names in byte order. A null label is -1.
+///   An invalid label, or both numbers and names in one column, is an error with the row.
+/// * On first use only metadata, page headers and labels are read. The positions of the images in a page are recorded on its
+///   first read, at most eight bytes per row. After that, an image in an uncompressed page is one read of its own bytes.
+/// * Decompressed and fully read pages are cached within `cache_bytes`, with LRU eviction. This limit includes pages being read:
+///   a thread that gets no memory waits. In file order every page is decompressed once. In random order, with compressed files
+///   larger than the cache, nearly every image costs a page.
+/// * The checksum of a page, if any, is verified when the page is read whole. If a page fails to decompress or is inconsistent,
+///   its samples are sample errors. Damaged metadata and headers are errors with the byte offset.
+/// * Supported compressions: none, snappy, zstd, gzip, brotli, LZ4 (raw). Supported encodings: PLAIN, dictionary,
+///   DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED), in pages of versions 1 and 2. Encrypted files and repeated columns
+///   are not supported.
 pub struct Parquet {
     storage: Storage,
     shards: Vec<Shard>,
-    /// The first row after each file.
+    /// Row index after the end of each file.
     ends: Vec<u64>,
     cache: Cache,
     images: Column,
-    /// Of files where every row has its image, without pages.
+    /// Column of paths; without pages in files where every row has an image.
     paths: Column,
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: OnceLock<u64>,
 }
 
-/// The columns that are read, and how much memory it may take.
+/// Settings next to `parquet`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParquetSettings {
-    /// The column that holds the encoded image, its names from the top joined with dots; where it has a field `bytes`
-    /// that field. Default `image`.
+    /// Column of the encoded image, with names from the root joined by dots, or its field `bytes` if it has one. Default `image`.
     pub image: String,
-    /// The column that holds the label; empty where samples have none, which is label -1. Default `label`.
+    /// Column of the label; empty for no labels (-1). Default `label`.
     pub label: String,
-    /// What labels that are texts are: whole numbers, or names of classes. Default `auto`: numbers where all of them are.
+    /// Type of text labels: whole numbers, or class names. Default `auto`: numbers if all of them are.
     pub labels: LabelSort,
-    /// Bytes of pages in memory at most, at least those of the largest page, compressed and not. Default 256 MiB.
+    /// Memory limit for pages, in bytes; at least the size of the largest page, compressed plus decompressed. Default 256 MiB.
     pub cache_bytes: u64,
 }
 
 impl Default for ParquetSettings {
     fn default() -> Self {
-        Self { image: "image".into(), label: "label".into(), labels: LabelSort::Auto, cache_bytes: 256 << 20 }
+        Self {
+            image: "image".into(),
+            label: "label".into(),
+            labels: LabelSort::Auto,
+            cache_bytes: 256 << 20,
+        }
     }
 }
 
@@ -101,7 +101,7 @@ impl Configured for Parquet {
         head.starts_with(b"PAR1")
     }
 
-    /// Opens the files; reads their metadata, the headers of the pages, and the labels.
+    /// Opens the files and reads their metadata, page headers and labels.
     fn open_with(paths: &[PathBuf], settings: &ParquetSettings, storage: &Storage) -> Result<Self> {
         let files = expand(storage, Self::KEY, paths, ".parquet")?;
         let cache = Cache::new(settings.cache_bytes);
@@ -122,7 +122,7 @@ impl Configured for Parquet {
         source.cache.expect(source.cached_bytes());
         if source.labels.is_empty() {
             let (count, first) = (files.len(), files[0].display());
-            let problem = format!("no samples in {count} files, the first is {first}");
+            let problem = format!("no samples in {count} files; the first is {first}");
             return Err(Error::config("source.parquet", problem));
         }
         Ok(source)
@@ -140,7 +140,7 @@ impl Parquet {
         self.ends.push(self.labels.len() as u64);
     }
 
-    /// Bytes of all pages that can come into the cache.
+    /// Size of all pages that can enter the cache, in bytes.
     fn cached_bytes(&self) -> u64 {
         self.images.cached_bytes() + self.paths.cached_bytes()
     }
@@ -149,9 +149,9 @@ impl Parquet {
         self.ends.partition_point(|end| *end <= index)
     }
 
-    /// The file that the row names instead of having an image.
+    /// Path of the file that the row names instead of an image.
     fn path(&self, index: u64) -> Result<PathBuf, DataError> {
-        let null = || DataError::new(Reason::Empty, "the row has no image: it is null");
+        let null = || DataError::new(Reason::Empty, "the image is null");
         let mut name = Vec::new();
         let there = self.paths.read(&self.shards, &self.cache, index, |len| {
             file::check_size(len as u64, MOST_PATH_BYTES)?;
@@ -176,7 +176,7 @@ impl Source for Parquet {
         self.labels[index as usize]
     }
 
-    /// The file and, in brackets, the number of the row in it.
+    /// File and, in brackets, the index of the row in it.
     fn location(&self, index: u64) -> String {
         let number = self.shard_number(index);
         let first = if number == 0 { 0 } else { self.ends[number - 1] };
@@ -192,13 +192,13 @@ impl Source for Parquet {
             return Ok(());
         }
         let path = self.path(index)?;
-        file::read(&self.storage, &path, page, limit).map_err(|fault| {
-            let problem = format!("{}, which the row names: {}", path.display(), fault.problem);
-            fault.reworded(problem)
+        file::read(&self.storage, &path, page, limit).map_err(|error| {
+            let problem = format!("{} (named in the row): {}", path.display(), error.problem);
+            error.reworded(problem)
         })
     }
 
-    /// The first file, and how many files and samples there are.
+    /// First file, number of files, and number of samples.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
         match more {
@@ -217,7 +217,7 @@ impl Source for Parquet {
 }
 
 impl Hints for Parquet {
-    /// Of pages evenly spread, and of the files that rows name.
+    /// Estimated from evenly spread pages, and from the files that rows name.
     fn largest_bytes(&self) -> Option<u64> {
         let largest = self.largest_bytes.get_or_init(|| {
             let inside = self.images.largest(&self.shards, &self.cache, LOOKED_AT_BYTES);
@@ -235,7 +235,8 @@ impl Hints for Parquet {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let files = self.shards.iter().map(|it| it.memory_bytes() as usize + size_of::<Shard>() + 8);
+        let files =
+            self.shards.iter().map(|it| it.memory_bytes() as usize + size_of::<Shard>() + 8);
         let names = self.classes.iter().map(|it| it.capacity() + size_of::<String>());
         let fixed = files.chain(names).sum::<usize>() + self.labels.capacity() * 8;
         let columns = [&self.images, &self.paths];
@@ -247,14 +248,14 @@ impl Hints for Parquet {
         self.ends.clone()
     }
 
-    /// Pages that must be read whole, of which not all can stay in memory.
+    /// Warns if pages that must be read whole do not all fit into the cache.
     fn slow_shuffled(&self) -> Option<String> {
         let (pages, limit) = (self.cached_bytes(), self.cache.limit());
         (pages > limit).then(|| {
             format!(
-                "the images lie in {pages} bytes of pages that are read whole, and source.cache_bytes is {limit}: \
-                 most images of a shuffled epoch cost a whole page; set loader.shuffle_window, or write the \
-                 images anew with feedwater pack"
+                "the images are in {pages} bytes of pages that are read whole, but source.cache_bytes is {limit}: \
+                 most images of a shuffled epoch cost a whole page; set loader.shuffle_window, or rewrite the \
+                 images with feedwater pack"
             )
         })
     }

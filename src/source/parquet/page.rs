@@ -1,5 +1,4 @@
-//! Pages: a column's values are in pages, each with a header of its own (parquet-format's `parquet.thrift` and
-//! `README.md`).
+//! Pages, which contain the values of a column, each with its own header (`parquet.thrift` and `README.md` of parquet-format).
 
 use std::ops::Range;
 
@@ -7,30 +6,30 @@ use super::codec::{Codec, unsupported};
 use super::encoding::{delta, hybrid};
 use super::footer::Form;
 use super::thrift::{Kind, Malformed, Thrift};
-use super::{Shard, FileError};
+use super::{FileError, Shard};
 use crate::storage;
 
-/// What is read for a header first; those with long statistics take more reads.
+/// Bytes read for a header at first; headers with long statistics take more reads.
 const HEADER_BYTES: u64 = 1 << 10;
-/// A longer header is refused.
+/// Longest header, in bytes.
 const MOST_HEADER_BYTES: u64 = 16 << 20;
-/// Values of fewer bytes, on average, are not worth a read for the length of each.
+/// Smallest average value, in bytes, for which reading each length separately is worthwhile.
 const HOP_BYTES: u64 = 1 << 12;
-/// A row without a value, in [`Rows`].
+/// Row without a value, in [`Rows`].
 pub const NULL: u32 = u32::MAX;
 
-/// What a page's header says.
+/// Header of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub sort: Sort,
-    /// The page's first byte after the header.
+    /// Offset of the first byte after the header.
     pub start: u64,
-    /// Bytes in the file, and once decompressed.
+    /// Size in bytes in the file, and decompressed.
     pub stored: u32,
     pub size: u32,
-    /// CRC-32 (that of gzip) of the bytes in the file.
+    /// CRC-32 (as in gzip) of the bytes in the file.
     pub crc: Option<u32>,
-    /// Rows, those without a value among them; of a dictionary its entries.
+    /// Number of rows including nulls, or of entries in a dictionary.
     pub values: u32,
     pub encoding: i64,
 }
@@ -38,46 +37,52 @@ pub struct Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     Dictionary,
-    /// Levels and values are compressed together; how the definition levels are encoded.
-    Data { levels: i64 },
-    /// Bytes of levels, which come first and are not compressed; whether the values are.
-    DataV2 { repetition: u32, definition: u32, compressed: bool },
-    /// Nothing that is read.
+    /// Levels and values are compressed together; `levels` is the encoding of the definition levels.
+    Data {
+        levels: i64,
+    },
+    /// Sizes in bytes of the levels, which come first and are not compressed, and whether the values are compressed.
+    DataV2 {
+        repetition: u32,
+        definition: u32,
+        compressed: bool,
+    },
+    /// Unsupported.
     Other,
 }
 
-/// The values in a page's decompressed bytes.
+/// Positions of the values in a page's decompressed bytes.
 #[derive(Debug, Default)]
 pub struct Values {
-    /// The first byte of each value, and one more.
+    /// Start of each value, and the end of the last.
     starts: Box<[u32]>,
-    /// Bytes between a value's end and the next one's first.
+    /// Number of bytes between two values.
     gap: u32,
 }
 
-/// The number of each row's value, or [`NULL`]; `None` where they are equal.
+/// Value index of each row, or [`NULL`]; `None` if both are equal.
 pub type Rows = Option<Box<[u32]>>;
 
-/// A data page, read.
+/// Contents of a data page.
 #[derive(Debug)]
 pub struct Contents {
     pub rows: Rows,
     pub values: Held,
 }
 
-/// Where the values of a data page are.
+/// Location of the values of a data page.
 #[derive(Debug)]
 pub enum Held {
     /// In the dictionary.
     Dictionary,
-    /// In the page's bytes.
+    /// In the bytes of the page.
     Here(Values),
-    /// In the page's bytes from here on, `present` of them: they are no bytes.
+    /// In the bytes of the page from offset `from`: `present` values of a numeric type.
     Numbers { from: usize, present: usize },
 }
 
 impl Head {
-    /// Reads the header at this byte of a chunk that ends at `end`, and checks that the page is in the chunk.
+    /// Reads the header at this offset of a chunk that ends at `end`, and checks that the page is within the chunk.
     pub fn read(shard: &Shard, at: u64, end: u64) -> Result<Self, FileError> {
         let mut most = HEADER_BYTES;
         let mut bytes = Vec::new();
@@ -89,14 +94,15 @@ impl Head {
                 Ok((head, len)) => return head.check(at, len as u64, end),
                 Err(bad) if bad.cut && len < end - at && most < MOST_HEADER_BYTES => most *= 16,
                 Err(bad) => {
-                    let problem = "a page's header cannot be read: the file is damaged; copy it again";
+                    let problem =
+                        "a page's header cannot be read: the file is damaged; copy it again";
                     return Err(FileError::corrupt(at + bad.at as u64, problem));
                 }
             }
         }
     }
 
-    /// The first byte after the page.
+    /// Offset after the page.
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.stored)
     }
@@ -105,7 +111,7 @@ impl Head {
         self.start = at + len;
         if self.end() > end {
             let problem = format!(
-                "a page of {} bytes, the column has {} more: the file is damaged; copy it again",
+                "a page of {} bytes, but the column has only {} more: the file is damaged; copy it again",
                 self.stored,
                 end - self.start.min(end)
             );
@@ -114,30 +120,32 @@ impl Head {
         Ok(self)
     }
 
-    /// The bytes that are decompressed apart from the levels before them.
+    /// Size in bytes of levels that are stored separately before the compressed values.
     fn levels_bytes(&self) -> usize {
         match self.sort {
-            Sort::DataV2 { repetition, definition, .. } => repetition as usize + definition as usize,
+            Sort::DataV2 { repetition, definition, .. } => {
+                repetition as usize + definition as usize
+            }
             _ => 0,
         }
     }
 
-    /// Whether the bytes in the file are those of the values.
+    /// Whether the page is stored uncompressed.
     pub fn is_plain(&self, codec: Codec) -> bool {
         codec == Codec::None || matches!(self.sort, Sort::DataV2 { compressed: false, .. })
     }
 
-    /// Bytes that are needed besides `size` to read the page.
+    /// Memory in bytes needed to read the page, in addition to `size`.
     pub fn room(&self, codec: Codec) -> usize {
         if self.is_plain(codec) { 0 } else { self.stored as usize }
     }
 
-    /// Whether its values are numbers of a dictionary's entries.
+    /// Whether its values are indices into a dictionary.
     pub fn is_dictionary_encoded(&self) -> bool {
         self.sort != Sort::Dictionary && matches!(self.encoding, 2 | 8)
     }
 
-    /// Whether so many bytes can come out of this page.
+    /// Checks that the compressed size can produce the decompressed one.
     pub fn check_size(&self, codec: Codec) -> Result<(), FileError> {
         if let Codec::Other(number) = codec {
             return Err(FileError::unsupported(self.start, unsupported(number)));
@@ -157,8 +165,8 @@ impl Head {
         Ok(())
     }
 
-    /// Reads the page, verifies its checksum where it has one, and decompresses it into `body` (`size` bytes).
-    /// `stored` has room for the compressed bytes; a page that [is plain](Self::is_plain) does without.
+    /// Reads the page, verifies its checksum if any, and decompresses it into `body` (`size` bytes). `stored` is the buffer for
+    /// the compressed bytes, unused if the page [is plain](Self::is_plain).
     pub fn body(
         &self,
         shard: &Shard,
@@ -174,7 +182,7 @@ impl Head {
         self.check_crc(stored)?;
         let levels = self.levels_bytes();
         body[..levels].copy_from_slice(&stored[..levels]);
-        // Nothing but levels: writers leave the values out, or compress no bytes.
+        // The page has only levels: writers omit the values, or compress zero bytes.
         if body.len() == levels {
             return Ok(());
         }
@@ -187,15 +195,16 @@ impl Head {
     fn check_crc(&self, stored: &[u8]) -> Result<(), FileError> {
         match self.crc {
             Some(crc) if crc32fast::hash(stored) != crc => {
-                let problem = format!("the checksum of the page of {} bytes does not match", stored.len());
+                let problem =
+                    format!("the checksum of the page of {} bytes does not match", stored.len());
                 Err(FileError::corrupt(self.start, problem))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether the values are found by reading their lengths alone: they lie in the file as they are, there is nothing
-    /// to verify, and passing over them saves more than further reads cost.
+    /// Whether values can be located by reading only their lengths: the page is uncompressed, there is no checksum to verify, and
+    /// skipping values saves more than further reads cost.
     pub fn can_hop(&self, codec: Codec, shard: &Shard) -> bool {
         let plain = self.encoding == 0 || (self.sort == Sort::Dictionary && self.encoding == 2);
         let large = u64::from(self.size) >= HOP_BYTES * u64::from(self.values);
@@ -203,9 +212,9 @@ impl Head {
         plain && large && local && self.crc.is_none() && self.is_plain(codec)
     }
 
-    /// What is in a page that one [can hop](Self::can_hop) through.
+    /// Contents of a page for which [`can_hop`](Self::can_hop) is true.
     pub fn hop(&self, shard: &Shard, defined: u32) -> Result<Contents, FileError> {
-        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let damaged = || self.damaged("it has the wrong number of levels or values");
         let size = self.size as usize;
         shard.reads(|read| {
             let mut start = vec![0; size.min(1 << 10)];
@@ -236,7 +245,7 @@ impl Head {
         })
     }
 
-    /// Where the levels before the values end.
+    /// End of the levels, where the values begin.
     fn levels_end(&self, body: &[u8], defined: u32) -> Option<usize> {
         match self.sort {
             Sort::DataV2 { .. } => Some(self.levels_bytes()),
@@ -247,9 +256,9 @@ impl Head {
         }
     }
 
-    /// The number of each row's value, where they are not equal; how many values there are; and where they begin.
+    /// Returns the value index of each row (if not equal), the number of values, and their start.
     fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), FileError> {
-        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let damaged = || self.damaged("it has the wrong number of levels or values");
         let count = self.values as usize;
         let from = self.levels_end(body, defined).ok_or_else(damaged)?;
         let start = match self.sort {
@@ -270,15 +279,15 @@ impl Head {
         Ok(((present < count).then(|| numbered(levels, defined)), present, from))
     }
 
-    /// What is in the bytes of a data page, of a column whose values have this definition level and form.
+    /// Parses a data page of a column with this definition level and type.
     pub fn contents(&self, body: &[u8], defined: u32, form: Form) -> Result<Contents, FileError> {
-        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let damaged = || self.damaged("it has the wrong number of levels or values");
         let (mut rows, present, from) = self.levels(body, defined)?;
         let rest = &body[from..];
         let values = match self.encoding {
             2 | 8 => {
                 let numbers = match rest {
-                    // A page without a single value may have no bytes.
+                    // A page of nulls only may have no bytes.
                     [] if present == 0 => Vec::new(),
                     [width, rest @ ..] => {
                         hybrid(rest, (*width).into(), present).ok_or_else(damaged)?
@@ -298,17 +307,17 @@ impl Head {
             _ if form != Form::Bytes => Held::Numbers { from, present },
             0 => Held::Here(plain(rest, from, present).ok_or_else(damaged)?),
             6 => Held::Here(lengths(rest, from, present).ok_or_else(damaged)?),
-            _ => return Err(self.unsupported("the values are encoded in a way that is not read")),
+            _ => return Err(self.unsupported("unsupported encoding of values")),
         };
         Ok(Contents { rows, values })
     }
 
-    /// The entries of a dictionary.
+    /// Parses the entries of a dictionary.
     pub fn entries(&self, body: &[u8]) -> Result<Values, FileError> {
         if !matches!(self.encoding, 0 | 2) {
-            return Err(self.unsupported("the dictionary is not written plainly"));
+            return Err(self.unsupported("the dictionary is not PLAIN"));
         }
-        let damaged = || self.damaged("its values are not as many as it says");
+        let damaged = || self.damaged("it has the wrong number of values");
         plain(body, 0, self.values as usize).ok_or_else(damaged)
     }
 
@@ -323,7 +332,7 @@ impl Head {
 }
 
 impl Values {
-    /// Of these lengths, from this byte on, each after `gap` bytes. They end within a page, which is below 2 GiB.
+    /// Positions of values with these lengths, starting at `from`, each after `gap` bytes. They are within a page, below 2 GiB.
     fn of(lens: &[u32], from: usize, gap: u32) -> Self {
         let mut at = from as u32 + gap;
         let mut starts = Vec::with_capacity(lens.len() + 1);
@@ -339,23 +348,23 @@ impl Values {
         self.starts.len().saturating_sub(1)
     }
 
-    /// The bytes of a value; `None` where there are not so many.
+    /// Byte range of a value; `None` if there is no such value.
     pub fn get(&self, number: u32) -> Option<Range<usize>> {
         let number = number as usize;
         let next = *self.starts.get(number + 1)?;
         Some(self.starts[number] as usize..(next - self.gap) as usize)
     }
 
-    /// Bytes of the largest.
+    /// Size of the largest value, in bytes.
     pub fn largest(&self) -> u64 {
         let lens = self.starts.windows(2).map(|pair| pair[1] - pair[0] - self.gap);
         lens.max().unwrap_or(0).into()
     }
 }
 
-/// A value is its length (4 bytes) and its bytes. `from` is where `bytes` begin in the page.
+/// Parses PLAIN values: a length (4 bytes) and the bytes of each. `from` is the offset of `bytes` in the page.
 fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
-    // Each takes four bytes that are there.
+    // Each value takes at least four bytes.
     if bytes.len() / 4 < count {
         return None;
     }
@@ -370,7 +379,7 @@ fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     Some(Values::of(&lens, from, 4))
 }
 
-/// DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
+/// Parses DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
 fn lengths(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     let (lens, taken) = delta(bytes, count)?;
     let lens: Vec<u32> = lens.into_iter().map(u32::try_from).collect::<Result<_, _>>().ok()?;
@@ -379,7 +388,7 @@ fn lengths(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     fits.then(|| Values::of(&lens, from + taken, 0))
 }
 
-/// The number of each row's value among those that are there.
+/// Index of each row's value among the non-null ones.
 fn numbered(mut levels: Vec<u32>, defined: u32) -> Box<[u32]> {
     let mut next = 0;
     for level in &mut levels {
@@ -390,7 +399,7 @@ fn numbered(mut levels: Vec<u32>, defined: u32) -> Box<[u32]> {
     levels.into()
 }
 
-/// A header, and how long it is.
+/// Parses a header, and returns its length too.
 fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
     let mut thrift = Thrift::new(bytes);
     let (mut sort, mut size, mut stored, mut crc) = (-1, -1, -1, None);
@@ -402,7 +411,7 @@ fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
             (2, Kind::Integer) => size = thrift.integer()?,
             (3, Kind::Integer) => stored = thrift.integer()?,
             (4, Kind::Integer) => crc = Some(thrift.integer()? as u32),
-            // Data, dictionary and data of version 2.
+            // Headers of data pages, dictionaries and data pages of version 2.
             (5 | 7 | 8, Kind::Struct) => thrift.fields(|thrift, field, kind| {
                 match (id, field, kind) {
                     (_, 1, Kind::Integer) => values = thrift.integer()?,

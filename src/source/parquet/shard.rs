@@ -1,24 +1,24 @@
-//! A file, and what is wrong in one.
+//! Parquet file, and its errors.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, DataError, Reason};
+use crate::error::{DataError, Error, Reason};
 use crate::storage::{File, Stamp, Storage};
 
-/// One of the files, and how it was when it was opened.
+/// One of the files, with its stamp on opening.
 pub struct Shard {
     pub path: PathBuf,
     pub stamp: Stamp,
     file: File,
 }
 
-/// What is wrong with a file, and where.
+/// Error in a file, with its offset.
 #[derive(Clone, Debug)]
 pub struct FileError {
     pub reason: Reason,
     pub offset: u64,
-    /// In words, with the way out.
+    /// Message, with a remedy.
     pub problem: String,
 }
 
@@ -30,17 +30,17 @@ impl Shard {
         Ok(Self { path: path.into(), stamp, file })
     }
 
-    /// Memory besides itself.
+    /// Allocated memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.path.capacity() as u64 + self.file.memory_bytes()
     }
 
-    /// Reads these bytes of the file, which must still be what it was when it was opened.
+    /// Reads bytes of the file, and checks that the file has not changed since it was opened.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), FileError> {
         self.reads(|read| read(bytes, offset))
     }
 
-    /// Any number of reads, with one look at the end whether the file is still what it was.
+    /// Performs any number of reads, and checks once at the end that the file has not changed.
     pub fn reads<T>(
         &self,
         with: impl FnOnce(&dyn Fn(&mut [u8], u64) -> Result<(), FileError>) -> Result<T, FileError>,
@@ -58,7 +58,7 @@ impl Shard {
                 ErrorKind::UnexpectedEof => {
                     let end = offset + bytes.len() as u64;
                     let problem =
-                        format!("the file ends before byte {end}: it was cut; copy it again");
+                        format!("the file ends before byte {end}: it was truncated; copy it again");
                     FileError { reason: Reason::Truncated, offset, problem }
                 }
                 _ => io(offset)(error),
@@ -81,7 +81,7 @@ impl FileError {
         Self { reason: Reason::Unsupported, offset, problem: problem.into() }
     }
 
-    /// As an error of the file.
+    /// Converts to an error of the file.
     pub fn into_error(self, path: &Path) -> Error {
         let Self { reason, offset, problem } = self;
         match reason {

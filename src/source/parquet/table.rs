@@ -1,4 +1,4 @@
-//! What is read of a file when it is opened.
+//! Facts about a file that are read when it is opened.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -7,20 +7,20 @@ use super::cache::Cache;
 use super::column::Column;
 use super::footer::{Footer, Form, Leaf};
 use super::labels::Labels;
-use super::{ParquetSettings, Shard, FileError};
+use super::{FileError, ParquetSettings, Shard};
 use crate::error::{Error, Result};
 use crate::source::LabelSort;
 use crate::source::label;
 use crate::storage::Storage;
 
-/// What is in one file.
+/// Contents of one file.
 pub struct Table {
     pub shard: Shard,
     pub images: Column,
-    /// Of paths; without pages where every row has its image.
+    /// Column of paths; without pages if every row has an image.
     pub paths: Column,
     pub labels: Labels,
-    /// Whether the labels are texts; `None` where there are none.
+    /// Whether the labels are texts; `None` if there are none.
     textual: Option<bool>,
     classes: Vec<String>,
 }
@@ -57,7 +57,7 @@ impl Table {
             && leaf.form != Form::Bytes
             && settings.labels == LabelSort::Text
         {
-            let problem = format!("is text, and {:?} in {} holds numbers", leaf.path, path.display());
+            let problem = format!("is text, but {:?} in {} has numbers", leaf.path, path.display());
             return Err(Error::config("source.labels", problem));
         }
         let beside = beside.filter(|place| footer.leaves[*place].form == Form::Bytes);
@@ -91,7 +91,7 @@ impl Table {
         let mut row = 0u64;
         for group in &footer.groups {
             let rows = row..row.saturating_add(group.rows);
-            // A sample takes a byte of its file at least: no memory is taken for more.
+            // A sample takes at least one byte of its file, so no memory is allocated for more rows.
             if rows.end > shard.stamp.len {
                 let problem = format!(
                     "{} rows in a file of {} bytes: it is damaged; copy it again",
@@ -119,21 +119,21 @@ impl Table {
     }
 }
 
-/// The names of the classes of all files. Labels that are texts become places in them, or where the texts are whole
-/// numbers these numbers, and there are no names.
+/// Collects the class names of all files. Text labels become indices of these names. If the texts are whole numbers, labels are
+/// those numbers, and there are no names.
 pub fn name_classes(tables: &mut [Table], sort: LabelSort) -> Result<Vec<String>> {
     let Some((first, others)) = tables.split_first() else { return Ok(Vec::new()) };
     for other in others {
         let problem = |what: &str| {
             let (one, two) = (first.shard.path.display(), other.shard.path.display());
-            let problem = format!("{two} has {what} than {one}; name files of one set");
+            let problem = format!("{two} has {what} than {one}; choose files of one dataset");
             Error::config("source.parquet", problem)
         };
         if other.textual != first.textual {
             return Err(problem("labels of another type"));
         }
         if other.classes != first.classes {
-            return Err(problem("other names of classes"));
+            return Err(problem("other class names"));
         }
     }
     if first.textual != Some(true) {
@@ -158,20 +158,24 @@ pub fn name_classes(tables: &mut [Table], sort: LabelSort) -> Result<Vec<String>
     Ok(classes)
 }
 
-/// Whether the texts are whole numbers.
+/// Whether all texts are whole numbers.
 ///
 /// # Errors
 ///
-/// Where one is a number but no whole one, or some are numbers and some names.
+/// If one is a number with a fraction or out of range, or some are numbers and some are names.
 fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     let (mut number, mut name) = (None, None);
-    let all = tables.iter().flat_map(|table| table.labels.texts.iter().zip(0..).map(move |it| (table, it)));
+    let all = tables
+        .iter()
+        .flat_map(|table| table.labels.texts.iter().zip(0..).map(move |it| (table, it)));
     let place = |table: &Table, text: i64| {
         let row = table.labels.numbers.iter().position(|it| *it == text).unwrap_or(0);
         format!("row {row} of {}", table.shard.path.display())
     };
     let wrong = |problem: String| {
-        let problem = format!("{problem}: make them one sort, or write labels = \"text\" where all are names");
+        let problem = format!(
+            "{problem}: make all numbers or all names, or write labels = \"text\" if all are names"
+        );
         Err(Error::config("source.parquet", problem))
     };
     for (table, (text, at)) in all {
@@ -185,23 +189,24 @@ fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     }
     match (number, name) {
         (Some((table, text, at)), Some((other, word, after))) => wrong(format!(
-            "the label in {} is the number {text}, and in {} the name {word:?}",
+            "the label in {} is the number {text}, but in {} the name {word:?}",
             place(table, at),
             place(other, after)
         )),
         (None, Some((table, word, at))) if sort == LabelSort::Integer => {
-            let problem = format!("the label in {} is no whole number: {word:?}", place(table, at));
+            let problem =
+                format!("the label in {} is not a whole number: {word:?}", place(table, at));
             Err(Error::config("source.labels", problem))
         }
         (number, _) => Ok(number.is_some()),
     }
 }
 
-/// The leaf that a setting names.
+/// Returns the leaf that a setting names.
 fn wanted(path: &Path, footer: &Footer, setting: &str, name: &str, more: &str) -> Result<usize> {
     let Some(leaf) = footer.leaf(name) else {
         let problem = format!(
-            "{} has no column {name:?}; name another one{more}, there are {}",
+            "{} has no column {name:?}; choose another one{more}: {}",
             path.display(),
             footer.paths()
         );
@@ -216,6 +221,6 @@ fn wanted(path: &Path, footer: &Footer, setting: &str, name: &str, more: &str) -
 }
 
 fn unfit(path: &Path, setting: &str, leaf: &Leaf, what: &str) -> Error {
-    let problem = format!("{:?} in {} {what}; name another column", leaf.path, path.display());
+    let problem = format!("{:?} in {} {what}; choose another column", leaf.path, path.display());
     Error::config(format!("source.{setting}"), problem)
 }

@@ -1,36 +1,36 @@
-//! The compact protocol of Thrift (thrift's `doc/specs/thrift-compact-protocol.md`), in which Parquet writes its
-//! metadata. Only reading; a field that nobody asks for is passed over. Nothing is taken for what is announced: every
-//! element of a list is at least one byte that must be there.
+//! Reader of Thrift's compact protocol (`doc/specs/thrift-compact-protocol.md`), in which Parquet metadata is written. Unknown
+//! fields are skipped. No memory is allocated for announced sizes: every element of a list takes at least one byte, which must
+//! exist.
 
-/// Structs and lists in one another, at most.
+/// Deepest nesting of structs and lists.
 const DEPTH: u32 = 32;
 
-/// Where in the bytes the metadata cannot be read.
+/// Error in the metadata, with its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     pub at: usize,
-    /// The bytes end here: more of them may be all it needs.
+    /// Whether the bytes end too early, so that more of them may help.
     pub cut: bool,
 }
 
-/// What a field is.
+/// Type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A boolean, which as a field has no bytes of its own.
+    /// Boolean, which as a field has no bytes of its own.
     Bool(bool),
     Byte,
-    /// Of 16, 32 or 64 bits, all written alike.
+    /// Integer of 16, 32 or 64 bits; all are encoded alike.
     Integer,
     Double,
     Binary,
-    /// A list or a set.
+    /// List or set.
     List,
     Map,
     Struct,
     Uuid,
 }
 
-/// Bytes of metadata, and a place in them.
+/// Reader over bytes of metadata.
 pub struct Thrift<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -41,12 +41,12 @@ impl<'a> Thrift<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Reads a struct. `field` gets the number and kind of each field, and reads it or says `false`.
+    /// Reads a struct. `field` receives the ID and type of each field, and either reads it or returns `false`.
     pub fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, i64, Kind) -> Result<bool, Malformed>,
@@ -72,7 +72,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Reads a list's head: the kind of its elements, and how many are announced.
+    /// Reads the header of a list: the type of its elements, and their announced number.
     pub fn list(&mut self) -> Result<(Kind, u64), Malformed> {
         let at = self.at;
         let head = self.byte()?;
@@ -98,7 +98,7 @@ impl<'a> Thrift<'a> {
         Ok(taken)
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     pub fn skip(&mut self, kind: Kind, depth: u32) -> Result<(), Malformed> {
         if depth == DEPTH {
             return Err(Malformed { at: self.at, cut: false });
@@ -136,7 +136,7 @@ impl<'a> Thrift<'a> {
         self.fields(|this, _, kind| this.skip(kind, depth + 1).map(|()| true))
     }
 
-    /// In a list a boolean is a byte.
+    /// In a list, a boolean takes one byte.
     fn skip_element(&mut self, kind: Kind, depth: u32) -> Result<(), Malformed> {
         match kind {
             Kind::Bool(_) => self.byte().map(drop),
@@ -163,7 +163,7 @@ impl<'a> Thrift<'a> {
     }
 }
 
-/// A variable-length integer, seven bits to a byte, the lowest first.
+/// Reads a variable-length integer, seven bits per byte, lowest first.
 pub fn varint(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
     let start = *at;
     let mut value = 0;
@@ -203,9 +203,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_nobody_asks_for_are_passed_over() {
+    fn unknown_fields_are_skipped() {
         // 1: true, 2: list of 2 bytes, 3: map of one integer to a binary, 4: struct, 20: integer -3.
-        let bytes = [0x11, 0x19, 0x23, 7, 8, 0x1b, 1, 0x58, 4, 2, b'a', b'b', 0x1c, 0x13, 9, 0, 5, 40, 5, 0, 99];
+        let bytes = [
+            0x11, 0x19, 0x23, 7, 8, 0x1b, 1, 0x58, 4, 2, b'a', b'b', 0x1c, 0x13, 9, 0, 5, 40, 5, 0,
+            99,
+        ];
         let mut thrift = Thrift::new(&bytes);
         let mut found = Vec::new();
         thrift
@@ -215,8 +218,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!(thrift.at(), bytes.len() - 1);
-        let kinds =
-            [Kind::Bool(true), Kind::List, Kind::Map, Kind::Struct, Kind::Integer];
+        let kinds = [Kind::Bool(true), Kind::List, Kind::Map, Kind::Struct, Kind::Integer];
         assert_eq!(found, [1, 2, 3, 4, 20].into_iter().zip(kinds).collect::<Vec<_>>());
         for len in 0..bytes.len() - 1 {
             let cut = Thrift::new(&bytes[..len]).fields(|_, _, _| Ok(false));
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_end_at_the_depth_and_at_the_bytes() {
+    fn malicious_nesting_and_counts_are_bounded() {
         // Lists in lists, structs in structs, and a list of 2^63 structs of which there are ten.
         for bytes in [&[0x19; 100_000][..], &[0x1c; 100_000]] {
             let bad = Thrift::new(bytes).fields(|_, _, _| Ok(false)).unwrap_err();

@@ -1,65 +1,64 @@
-//! MXNet's RecordIO files.
+//! Source for MXNet's RecordIO files.
 
 use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::records::{Entry, FileError, Format, Records, Window};
 use super::{LeftOuts, label};
-use super::records::{Entry, Format, Records, Window, FileError};
 use crate::storage::File;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
-/// Magic and length.
+/// Size of a record header: magic number and length.
 const HEAD_BYTES: u64 = 8;
-/// `IRHeader`: flag 4, label 4, id 8, id2 8.
+/// Size of `IRHeader`: flag 4, label 4, id 8, id2 8.
 const IR_BYTES: usize = 24;
-/// The note of a sample whose bytes in the file are all of its record, headers included.
+/// Note of a sample whose entry covers its whole record, headers included.
 const IN_PARTS: u32 = 1;
 
-/// Images in RecordIO files, each with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
+/// Images in RecordIO files with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
 ///
-/// * A path is a `.rec` file, a directory (its visible files that end in `.rec`), or a pattern such as `train-*.rec` (`*`
-///   and `?` in the last part). The samples are in the order of the paths, of the names, and of the records. An `.idx`
-///   file beside it is neither needed nor read: the order in it is the order of the records as long as they are written
-///   one after another, as both tools do.
-/// * A label is an integer in a float. A record with a list of labels has one that counts only where the settings say so.
-/// * The headers are read on first use; the table is kept beside each file (a hidden file that ends in `.feedwater1`) or
-///   in the cache's directory. An image is then one read, also that of a record in several parts. RecordIO has no
-///   checksums: what was damaged before is left to the image's own format.
-/// * A file that is cut or damaged, or whose records are no images with labels, is an error with the byte.
+/// * A path is a `.rec` file, a directory (its visible files that end in `.rec`), or a pattern such as `train-*.rec` (`*` and `?`
+///   in the last part). Samples are ordered by path, then file name, then position in the file. An `.idx` file is neither needed
+///   nor read: both tools write records in index order.
+/// * A label is an integer stored as a float. For records with a list of labels, the settings must select one.
+/// * The headers are read on first use. The resulting table is stored next to each file (a hidden file that ends in
+///   `.feedwater1`) or in the cache directory. Each image is then one read, even if its record has several parts. RecordIO has no
+///   checksums, so earlier damage is detected only by the image format.
+/// * A truncated or damaged file, or one whose records are not images with labels, is an error with the byte offset.
 pub type RecordIo = Records<RecordIoSettings>;
 
-/// How RecordIO files are read.
+/// Settings next to `recordio`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordIoSettings {
-    /// Which of a record's labels counts. Default `one`.
+    /// Label to use. Default `one`.
     pub label: RecordIoLabel,
 }
 
-/// Which of a record's labels counts.
+/// Selection of a record's label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RecordIoLabel {
-    /// The only one: a record with several is an error.
+    /// The only label; a record with several is an error.
     #[default]
     One,
-    /// The first of however many.
+    /// The first label.
     First,
-    /// None: every sample has label -1.
+    /// No label: every sample has label -1.
     None,
 }
 
-/// A record in its file, in one part or in several.
+/// Record in its file, in one or several parts.
 struct Record {
-    /// From its first header to the end of its last part.
+    /// Byte range from its first header to the end of its last part.
     bytes: Range<u64>,
     parts: u64,
-    /// Bytes of the record itself.
+    /// Length of the record's contents, in bytes.
     len: u64,
-    /// The first of them.
+    /// First bytes of its contents.
     head: [u8; IR_BYTES + 4],
 }
 
@@ -68,7 +67,7 @@ impl Format for RecordIoSettings {
     const ENDING: &'static str = ".rec";
     const CHECKED: bool = false;
 
-    /// By the mark of the first record.
+    /// Recognised by the magic number of the first record.
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.starts_with(&MAGIC)
     }
@@ -83,7 +82,7 @@ impl Format for RecordIoSettings {
         let mut at = 0;
         while at < window.file_len() {
             let record = Record::read(window, at)?;
-            // What pads the last record may be missing.
+            // The padding of the last record may be missing.
             at = record.bytes.end.next_multiple_of(4);
             table.push(self.entry(&record)?);
         }
@@ -97,7 +96,9 @@ impl Format for RecordIoSettings {
     fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         match note {
-            IN_PARTS => join(space).ok_or_else(|| io::Error::other("the parts of the record do not fit")),
+            IN_PARTS => {
+                join(space).ok_or_else(|| io::Error::other("the parts of the record do not fit"))
+            }
             _ => Ok(space.len()),
         }
     }
@@ -107,7 +108,8 @@ impl RecordIoSettings {
     fn entry(&self, record: &Record) -> Result<Entry, FileError> {
         let start = record.bytes.start;
         let skipped = before_image(&record.head, record.len).ok_or_else(|| {
-            let problem = format!("a record of {} bytes has no room for MXNet's image header", record.len);
+            let problem =
+                format!("a record of {} bytes has no room for MXNet's image header", record.len);
             FileError::new(start, problem)
         })?;
         let labels = u32_at(&record.head, 0);
@@ -115,7 +117,7 @@ impl RecordIoSettings {
             (RecordIoLabel::None, _) => -1,
             (RecordIoLabel::One, 2..) => {
                 let problem = format!(
-                    "the record has {labels} labels; write source.label = \"first\" for the first of them, or \"none\""
+                    "the record has {labels} labels; set source.label to \"first\" or \"none\""
                 );
                 return Err(FileError::new(start, problem));
             }
@@ -130,8 +132,8 @@ impl RecordIoSettings {
 }
 
 impl Record {
-    /// The record whose first header is at this byte: a magic number that is aligned in its data ends a part, and is
-    /// left out (dmlc/recordio.h).
+    /// Reads the record whose first header is at this offset. An aligned magic number in the data splits a record into parts and
+    /// is omitted from the file (dmlc/recordio.h).
     fn read(window: &mut Window, start: u64) -> Result<Self, FileError> {
         let mut record = Self { bytes: start..start, parts: 0, len: 0, head: [0; IR_BYTES + 4] };
         let mut at = start;
@@ -140,7 +142,7 @@ impl Record {
             let (part, len) = part(header).ok_or_else(|| FileError::new(at, not_a_record(at)))?;
             let first = record.parts == 0;
             if first != matches!(part, Part::Whole | Part::First) {
-                let problem = "the parts of a record do not follow one another: the file is damaged";
+                let problem = "the parts of a record are out of order: the file is damaged";
                 return Err(FileError::new(at, problem));
             }
             if !first {
@@ -163,7 +165,7 @@ impl Record {
         }
     }
 
-    /// Adds bytes of the record, and keeps those that are among the first.
+    /// Adds contents of the record, and stores those that are among its first bytes.
     fn push(&mut self, bytes: &[u8]) {
         let at = (self.len as usize).min(self.head.len());
         let count = bytes.len().min(self.head.len() - at);
@@ -179,7 +181,7 @@ enum Part {
     Last,
 }
 
-/// Sort and length of the part that a header begins.
+/// Kind and length of the part that starts with this header.
 fn part(header: [u8; 8]) -> Option<(Part, u64)> {
     if header[..4] != MAGIC {
         return None;
@@ -195,14 +197,14 @@ fn part(header: [u8; 8]) -> Option<(Part, u64)> {
     Some((part, u64::from(both & ((1 << 29) - 1))))
 }
 
-/// Bytes before the image in a record of `len` bytes: the header, and the labels where there is a list of them.
+/// Number of bytes before the image in a record of `len` bytes: the header, and a list of labels if present.
 fn before_image(head: &[u8], len: u64) -> Option<u64> {
     let labels = u64::from(u32_at(head, 0));
     let skipped = IR_BYTES as u64 + 4 * labels;
     (skipped <= len).then_some(skipped)
 }
 
-/// Moves the image of a record in parts to the front; how many bytes it has.
+/// Moves the image of a record in parts to the front, and returns its length.
 fn join(bytes: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0, 0);
     loop {
@@ -227,23 +229,24 @@ fn join(bytes: &mut [u8]) -> Option<usize> {
     Some(to - skipped)
 }
 
-/// The class that a label, which is a float in the file, stands for.
+/// Converts a label from a float.
 fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
     let label = f32::from_bits(bits);
     label::of_f32(label).map_err(|_| {
         let problem = format!(
-            "the label {label} is no class; write source.label = \"none\" where classes are not needed"
+            "the label {label} is no class; set source.label to \"none\" if labels are not needed"
         );
         FileError::new(offset, problem)
     })
 }
 
 fn not_a_record(at: u64) -> String {
-    let sort = if at == 0 { "the file is no RecordIO, or is damaged" } else { "the file is damaged" };
-    format!("a record should begin here: {sort}")
+    let sort =
+        if at == 0 { "the file is no RecordIO, or is damaged" } else { "the file is damaged" };
+    format!("expected the start of a record: {sort}")
 }
 
-/// A little-endian number at a place that is there.
+/// Reads a little-endian number, which must exist.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

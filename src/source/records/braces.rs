@@ -1,24 +1,24 @@
-//! Braces in paths, as shells and the Python package `braceexpand` (which WebDataset uses) write them.
+//! Brace expansion in paths, as in shells and in the Python package `braceexpand` (which WebDataset uses).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The most paths that one path with braces may mean.
+/// Most paths from one path with braces.
 pub const MOST: usize = 1_000_000;
 
-/// The deepest braces in braces.
+/// Deepest nesting of braces.
 const DEEPEST: usize = 16;
 
-/// The paths that a path with braces means, in the order of the braces, the last of them turning fastest.
+/// Expands the braces in a path, in order, the last brace varying fastest.
 ///
-/// * `{a,b}` is each of its parts, `{000..146}` each whole number and `{a..e}` each letter from the first to the last,
-///   downwards too; `{0..146..2}` takes every second. Numbers have leading zeros where one of the ends has them.
-/// * Braces may stand in braces, and several in one path. What is neither a list nor a range (`{x}`) stays as it is.
+/// * `{a,b}` expands to each part, `{000..146}` to each number and `{a..e}` to each letter of the range, also descending;
+///   `{0..146..2}` has a step of 2. Numbers have leading zeros if one of the ends has them.
+/// * Braces may be nested, and a path may have several. A brace without a list or range (`{x}`) is left unchanged.
 ///
 /// # Errors
 ///
-/// What is wrong: a brace that is not closed or not opened, or more than [`MOST`] paths.
+/// A message: a brace is not closed or not opened, or there are more than [`MOST`] paths.
 pub fn braces(path: &Path) -> Result<Vec<PathBuf>, String> {
     let texts = expand(path.as_os_str().as_bytes(), 0)?;
     Ok(texts.into_iter().map(|text| PathBuf::from(OsString::from_vec(text))).collect())
@@ -26,7 +26,7 @@ pub fn braces(path: &Path) -> Result<Vec<PathBuf>, String> {
 
 fn expand(mut text: &[u8], depth: usize) -> Result<Vec<Vec<u8>>, String> {
     if depth > DEEPEST {
-        return Err(format!("braces in braces, more than {DEEPEST} deep"));
+        return Err(format!("braces nested more than {DEEPEST} deep"));
     }
     let mut found = vec![Vec::new()];
     while let Some(at) = text.iter().position(|byte| b"{}".contains(byte)) {
@@ -61,7 +61,7 @@ fn expand(mut text: &[u8], depth: usize) -> Result<Vec<Vec<u8>>, String> {
     Ok(found)
 }
 
-/// What stands between the commas of the brace that `text` begins with, and what follows that brace.
+/// Splits the brace at the start of `text` at its commas, and returns the rest after it.
 fn parts(text: &[u8]) -> Result<(Vec<&[u8]>, &[u8]), String> {
     let (mut depth, mut start, mut parts) = (0, 1, Vec::new());
     for (at, byte) in text.iter().enumerate() {
@@ -83,7 +83,7 @@ fn parts(text: &[u8]) -> Result<(Vec<&[u8]>, &[u8]), String> {
     Err("a brace { has no } after it".into())
 }
 
-/// The numbers or letters of `FIRST..LAST` or `FIRST..LAST..STEP`; `None` where it is no range.
+/// Numbers or letters of `FIRST..LAST` or `FIRST..LAST..STEP`; `None` if it is no range.
 fn range(text: &[u8]) -> Result<Option<Vec<Vec<u8>>>, String> {
     let Ok(text) = str::from_utf8(text) else { return Ok(None) };
     let mut ends = text.split("..");
@@ -113,7 +113,7 @@ fn range(text: &[u8]) -> Result<Option<Vec<Vec<u8>>>, String> {
     };
     let (Some(from), Some(to)) = (letter(first), letter(last)) else { return Ok(None) };
     let letters = steps(from, to, step)?.map(|letter| letter as u8);
-    // Between Z and a there are signs.
+    // ASCII has punctuation between Z and a.
     Ok(Some(letters.filter(u8::is_ascii_alphabetic).map(|letter| vec![letter]).collect()))
 }
 
@@ -131,7 +131,7 @@ fn steps(from: i64, to: i64, step: u64) -> Result<impl Iterator<Item = i64>, Str
 fn bounded(count: usize) -> Result<(), String> {
     match count {
         0..=MOST => Ok(()),
-        _ => Err(format!("the braces mean more than {MOST} files")),
+        _ => Err(format!("the braces expand to more than {MOST} files")),
     }
 }
 
@@ -144,9 +144,9 @@ mod tests {
         paths.into_iter().map(|path| path.into_os_string().into_string().unwrap()).collect()
     }
 
-    /// Each line is what `braceexpand` 0.1.7 gives.
+    /// Expected results are those of `braceexpand` 0.1.7.
     #[test]
-    fn lists_and_ranges_are_those_of_braceexpand() {
+    fn lists_and_ranges_match_braceexpand() {
         for (text, expected) in [
             ("a", "a"),
             ("", ""),
@@ -190,14 +190,14 @@ mod tests {
             ("a{b,{c}", "a brace { has no } after it"),
             ("a}b", "a brace } has no { before it"),
             ("{a,b}}", "a brace } has no { before it"),
-            ("{0..1000000}", "the braces mean more than 1000000 files"),
-            ("{1..1001}{1..1000}", "the braces mean more than 1000000 files"),
-            ("{{1..999999},{1..2}}", "the braces mean more than 1000000 files"),
+            ("{0..1000000}", "the braces expand to more than 1000000 files"),
+            ("{1..1001}{1..1000}", "the braces expand to more than 1000000 files"),
+            ("{{1..999999},{1..2}}", "the braces expand to more than 1000000 files"),
             (
                 "{-9223372036854775808..9223372036854775807}",
-                "the braces mean more than 1000000 files",
+                "the braces expand to more than 1000000 files",
             ),
-            (&deep, "braces in braces, more than 16 deep"),
+            (&deep, "braces nested more than 16 deep"),
         ] {
             assert_eq!(braces(Path::new(text)).unwrap_err(), words, "{text}");
         }

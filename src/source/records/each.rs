@@ -1,4 +1,4 @@
-//! The same work for many files, several at a time.
+//! Parallel processing of files.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,15 +7,15 @@ use std::thread;
 use crate::error::Result;
 use crate::storage::{self, OpeningOf};
 
-/// Files behind URLs that are walked at the same time: a thread mostly waits for the network.
+/// Files behind URLs that are processed at the same time: the threads mostly wait for the network.
 const WALKS: usize = 8;
 
-/// What `make` makes of each file and its number, in their order, by as many threads as there are processors.
+/// Calls `make` with each file and its number, in parallel on all processors, and returns the results in order.
 ///
 /// # Errors
 ///
-/// That of the first file that has one. No further file is begun once there is an error: a server that refuses, or a disk that fails,
-/// does so for all of them.
+/// That of the first failing file. After an error no further file is started: a server that refuses, or a disk that fails, does
+/// so for all of them.
 pub fn of_each<T: Send>(
     files: &[PathBuf],
     make: impl Fn(usize, &PathBuf) -> Result<T> + Sync,
@@ -44,7 +44,7 @@ pub fn of_each<T: Send>(
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(help)).collect();
         workers.into_iter().flat_map(|it| it.join().expect("a walk does not panic")).collect()
     });
-    // Every file before one that failed was begun before it, so the first error is always the same one.
+    // Files are started in order, so all files before a failed one have been started, and the first error is deterministic.
     made.sort_unstable_by_key(|(number, _)| *number);
     made.into_iter().map(|(_, made)| made).collect()
 }
@@ -55,7 +55,7 @@ mod tests {
     use crate::error::Error;
 
     #[test]
-    fn the_first_error_is_given_and_nothing_is_begun_after_it() {
+    fn the_first_error_is_returned_and_no_further_file_is_started() {
         let files: Vec<PathBuf> = (0..10_000).map(|number| format!("{number}").into()).collect();
         let begun = AtomicUsize::new(0);
         let error = of_each(&files, |number, path| {

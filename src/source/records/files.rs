@@ -1,4 +1,4 @@
-//! The files that a setting means.
+//! Expansion of configured paths to files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use super::braces::braces;
 use crate::error::{Error, Result};
 use crate::storage::{self, Storage};
 
-/// The files of each path, one path after another: the path itself where it is a file; the visible files in it where
-/// it is a directory; else those in its parent whose names match its last part, in which `*` is any text and `?` any
-/// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count,
-/// which may have `.gz` or `.zst` after it.
-/// Before all this a path that is not there, and has braces, stands for each path that they mean.
+/// Expands each path to files, in order.
+///
+/// A path is a file, a directory (its visible files whose names match `ending`, optionally followed by `.gz` or `.zst`), or a
+/// pattern in its last part, in which `*` is any text and `?` any byte. Files of directories and patterns are in byte order of
+/// their names. A path that does not exist and contains braces is expanded first.
 pub fn expand(
     storage: &Storage,
     key: &str,
@@ -37,7 +37,7 @@ pub fn expand(
         }
     }
     if files.is_empty() {
-        return Err(Error::config(format!("source.{key}"), "names no files; name at least one"));
+        return Err(Error::config(format!("source.{key}"), "is empty; name at least one file"));
     }
     Ok(files)
 }
@@ -58,7 +58,7 @@ fn without_braces(key: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// The last part of a path that is no file, if it is a pattern.
+/// Last part of a path that does not exist, if it is a pattern.
 fn pattern(path: &Path) -> Option<&[u8]> {
     let name = path.file_name()?.as_bytes();
     (!storage::exists(path) && name.iter().any(|byte| b"*?".contains(byte))).then_some(name)
@@ -81,7 +81,7 @@ fn ends_with(name: &[u8], ending: &[u8]) -> bool {
     name.ends_with(ending) || packed.is_some_and(|name| name.ends_with(ending))
 }
 
-/// Whether a name matches a pattern of `*` (any text) and `?` (any byte): on a mismatch the last `*` takes one byte more.
+/// Whether a name matches a pattern of `*` (any text) and `?` (any byte). On a mismatch, the last `*` is extended by one byte.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {

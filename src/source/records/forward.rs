@@ -1,33 +1,33 @@
-//! A file behind a URL that is read from its beginning to its end: blocks are on their way before they are wanted.
+//! Sequential reader of a file behind a URL, which prefetches blocks.
 
 use std::collections::VecDeque;
 use std::io::Result;
 
 use crate::storage::{Fetch, File};
 
-/// Blocks of [`Self::BLOCK`] bytes, of which [`Self::AHEAD`] are on their way.
+/// Reader in blocks of [`Self::BLOCK`] bytes, of which [`Self::AHEAD`] are prefetched.
 pub struct Forward<'a> {
     file: &'a File,
     len: u64,
-    /// The block that was read last, with its number.
+    /// Number and contents of the last block.
     block: Option<(u64, Vec<u8>)>,
-    /// Those that follow it, the first with this number.
+    /// Number of the first block in `coming`, which holds the following ones.
     next: u64,
     coming: VecDeque<Result<Fetch>>,
 }
 
 impl<'a> Forward<'a> {
-    /// Bytes of a block.
+    /// Size of a block, in bytes.
     pub const BLOCK: u64 = 1 << 20;
-    /// Blocks that are on their way.
+    /// Number of prefetched blocks.
     const AHEAD: usize = 4;
 
-    /// Of a file of this length, none of whose bytes were asked for yet.
+    /// Creates a reader of a file of this length, without a request.
     pub fn new(file: &'a File, len: u64) -> Self {
         Self { file, len, block: None, next: 0, coming: VecDeque::new() }
     }
 
-    /// Fills the buffer with bytes that the file has. What lies before the block that was read last is asked for anew.
+    /// Fills the buffer from the file. Reading before the current block repeats requests.
     pub fn read(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
         while !buffer.is_empty() {
             let number = offset / Self::BLOCK;
@@ -60,7 +60,7 @@ impl<'a> Forward<'a> {
                 };
                 self.coming.push_back(fetch);
             }
-            // The buffer holds bytes of the file, so its blocks were asked for.
+            // The buffer is within the file, so its blocks were requested.
             let fetch = self.coming.pop_front().ok_or(std::io::ErrorKind::UnexpectedEof)?;
             self.next += 1;
             self.block = Some((number, fetch?.wait()?.into()));

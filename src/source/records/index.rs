@@ -1,12 +1,11 @@
-//! The table of a file on disk, so that the file is walked once and not at every start.
+//! Persistent table of a file's samples, so that the file is scanned only once.
 //!
-//! It lies beside the file as `.NAME.XXXXXXXX.feedwater1`, or where that cannot be written in the cache's directory
-//! (`storage/cache_dir.rs`), as for every file behind a URL. The digits are those of a hash of all that
-//! the table depends on besides the file: the format and its settings. The table holds for one length and one time of
-//! the file. It is written under a name of its own and then renamed, so a reader sees all of it or nothing and writers
-//! in several processes do not disturb each other; it has a checksum, so a damaged one is made anew. Where it can be
-//! written nowhere the file is walked each time, which is no error. The entries are as they are in memory, so that they
-//! are read straight to where they stay; behind them is what was left out, as JSON.
+//! It is stored next to the file as `.NAME.XXXXXXXX.feedwater1`. If that is not writable, and for every file behind a URL, it is
+//! stored in the cache directory (`storage/cache_dir.rs`). The digits are a hash of everything else that the table depends on:
+//! the format and its settings. The table is valid for one length and modification time of the file. It is written under a
+//! temporary name and renamed, so readers never see a partial table and concurrent writers do not conflict. A checksum detects
+//! damage; a damaged table is rebuilt. If it can be stored nowhere, the file is scanned each time, which is no error. Entries
+//! have the same layout as in memory, so they are read without conversion; they are followed by the skipped items as JSON.
 
 use std::env;
 use std::fs::{self, File};
@@ -21,30 +20,30 @@ use crate::error::Redacted;
 use crate::file::AtomicFile;
 use crate::storage::{self, Stamp, Storage};
 
-/// The last digit is the version of the format, and of what is read from files: 3 is the first with labels of FFCV's floats and
-/// with the sizes of its JPEGs. Machines of the other byte order have tables of their own.
+/// The last digit is the version of the format and of the data read from files: 3 is the first with labels from FFCV's floats and
+/// with the sizes of its JPEGs. Machines of the other byte order have their own tables.
 const MAGIC: &[u8; 16] =
     if cfg!(target_endian = "little") { b"feedwater index3" } else { b"feedwater index#" };
-/// Magic, checksum of what follows, hash, stamp, bytes of what was left out.
+/// Size of the header: magic, checksum of what follows, hash, stamp, length of the skipped items.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 8;
-/// Bytes of what was left out, at most: some ten reasons of some twenty kinds.
+/// Largest size of the skipped items, in bytes: about ten reasons with about twenty kinds each.
 const MOST_LEFT_OUT_BYTES: usize = 1 << 18;
 const ENTRY_BYTES: usize = size_of::<Entry>();
-/// Entries that are read at a time: they stay in the processor's cache until they were looked at.
+/// Entries read at a time, few enough to stay in the processor's cache until they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
-/// What a file holds: its samples, and what was left out.
+/// Samples and skipped items of a file.
 pub type Contents = (Box<[Entry]>, Vec<LeftOut>);
 
-/// Where the table of a file may lie.
+/// Possible locations of a file's table.
 pub struct Index {
-    /// What the table depends on besides the file.
+    /// Hash of the table's inputs other than the file.
     hash: [u8; 32],
     places: Vec<PathBuf>,
 }
 
 impl Index {
-    /// Of this file, read with these settings.
+    /// Locates the table of a file read with these settings.
     pub fn new(storage: &Storage, path: &Path, format: &str, settings: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(format!("{format}\n{settings}")).into();
         let beside = path.file_name().filter(|_| !storage::is_url(path)).map(|name| {
@@ -55,7 +54,7 @@ impl Index {
         });
         let cached = storage.cache_directory().and_then(|directory| {
             let whole = storage::join(&env::current_dir().ok()?, path);
-            // Neither a secret nor a name that a new password changes.
+            // Hash a name without secrets, which a new password does not change.
             let whole: std::ffi::OsString = match whole.to_str() {
                 Some(url) => Redacted::new(url).into_string().into(),
                 None => whole.into_os_string(),
@@ -66,20 +65,20 @@ impl Index {
         Self { hash, places: beside.into_iter().chain(cached).collect() }
     }
 
-    /// The table, if it is that of the file as it is now, and all of it lies within `len` bytes.
+    /// Reads the table if it matches the stamp of the file, and all its entries are within `len` bytes.
     pub fn read(&self, stamp: Stamp, len: u64) -> Option<Contents> {
         self.places.iter().find_map(|place| self.read_from(place, stamp, len))
     }
 
-    /// Keeps the table, if it can.
+    /// Stores the table, if possible.
     pub fn write(&self, stamp: Stamp, (entries, left_out): &Contents) {
         let Ok(left_out) = serde_json::to_vec(left_out) else { return };
         let facts = self.facts(stamp, left_out.len());
-        // The first place that takes it.
+        // Use the first writable location.
         let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &left_out).is_ok());
     }
 
-    /// What the head says of the file and of what follows.
+    /// Header fields that identify the file and the length of the skipped items.
     fn facts(&self, stamp: Stamp, left_out_bytes: usize) -> Vec<u8> {
         let left_out_bytes = (left_out_bytes as u64).to_le_bytes();
         [&self.hash[..], &stamp.to_bytes(), &left_out_bytes].concat()
@@ -101,7 +100,7 @@ impl Index {
             return None;
         }
         let bytes = (bytes as usize).checked_sub(HEAD_BYTES + left_out_bytes)?;
-        // A sample takes a byte of its file at least: what is longer is no table, and no memory is taken for it.
+        // A sample takes at least one byte of its file. A longer file is no table, and no memory is allocated for it.
         if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > len {
             return None;
         }

@@ -1,16 +1,14 @@
-//! Files that hold many samples each: where every sample lies, and positioned reads.
+//! Files with many samples each: tables of sample positions, and positioned reads.
 //!
-//! * The table has 24 bytes for a sample. It is made by walking each file once, several files at a time, and kept on
-//!   disk (`index.rs`); a file of the same length and time is not walked again. Each file's part stays where it was made
-//!   or read to, so that no more memory than the table is taken for it.
-//! * A sample is one positioned read, straight into the page. There is no shared cursor: any number of threads may
-//!   read at once.
-//! * A file behind a URL is walked from its beginning to its end, with the next blocks on their way, and its samples can be
-//!   asked for before they are read.
-//! * After a read the file must still have the length and the time that it was indexed with. One that was changed or
-//!   cut is a fault of the sample, whatever was read.
-//! * Of a format that can be compressed, files that are so are read as what they hold (`storage/unpacked/`), from one
-//!   bounded memory for all of them.
+//! * The table has 24 bytes per sample. It is built by scanning each file once, several files in parallel, and stored on disk
+//!   (`index.rs`); a file with the same length and modification time is not scanned again. Each file's part of the table stays
+//!   where it was built or read, so loading takes no extra memory.
+//! * A sample is one positioned read into the page. There is no shared cursor: any number of threads may read at once.
+//! * A file behind a URL is scanned sequentially with prefetched blocks, and its samples can be prefetched.
+//! * After a read, the file must still have the length and modification time of its table. If it was changed or truncated, the
+//!   read is a sample error.
+//! * Formats that support compression read compressed files as their contents (`storage/unpacked/`), within one memory limit for
+//!   all files.
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -51,46 +49,44 @@ pub(in crate::source) mod protobuf;
 mod table;
 mod window;
 
-/// A format of such files, and its settings in a pipeline file. The table depends on nothing but the file, the key and
-/// the settings.
+/// Format of such files, with its settings in a pipeline file. The table depends only on the file, the key and the settings.
 pub trait Format:
     Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static
 {
-    /// The key of `[source]` that names it.
+    /// Key of `[source]`.
     const KEY: &'static str;
 
-    /// How the names of those files of a directory end that are read.
+    /// Extension of the files to read in a directory.
     const ENDING: &'static str;
 
-    /// Whether a file of this name, which begins with these bytes, is one of this format; `head` has the first
-    /// [`HEAD_BYTES`](super::HEAD_BYTES), or all there are.
+    /// Whether this format can read the file, judged by its name and its first bytes. `head` has the first
+    /// [`HEAD_BYTES`](super::HEAD_BYTES) bytes, or the whole file if it is shorter.
     fn recognises(name: &str, head: &[u8]) -> bool;
 
-    /// Whether entries carry checksums that hold for what is read.
+    /// Whether entries have checksums of the sample's bytes.
     const CHECKED: bool;
 
-    /// What stands in the page before the bytes of a sample with this note: for formats whose files do not repeat with
-    /// every sample what the decoder must know.
+    /// Image header to insert before a sample with this note, for formats that do not store one per sample.
     fn head(_note: u32) -> Option<PnmHead> {
         None
     }
 
-    /// The pixels of a sample with this note, roughly; `None` where the note does not say.
+    /// Approximate pixel count of a sample with this note; `None` if unknown.
     fn pixels(_note: u32) -> Option<u64> {
         None
     }
 
-    /// Whether files on local disks that are not compressed are mapped.
+    /// Whether uncompressed files on local disks are memory-mapped.
     const MAPPED: bool = false;
 
-    /// Whether a file with these first bytes, at most 512, may be a compressed one that is read as what it holds.
-    /// Asked of files only that begin as a compressed one does.
+    /// Whether a file with these first bytes (at most 512) may be a compressed file of this format. Called only for files that
+    /// begin like a compressed one.
     fn unpacks(_first: &[u8]) -> bool {
         false
     }
 
-    /// Adds every sample of the file to the table, and counts what is none. Takes no memory for what the file merely
-    /// announces.
+    /// Adds every sample of the file to the table, and counts skipped items. Must not allocate memory for sizes that the file
+    /// merely announces.
     fn walk(
         &self,
         window: &mut Window,
@@ -98,50 +94,50 @@ pub trait Format:
         left_out: &mut LeftOuts,
     ) -> Result<(), FileError>;
 
-    /// Whether [`fill`](Self::fill) is one read of a sample with this note, so that its bytes can be asked for ahead of time.
+    /// Whether [`fill`](Self::fill) is one read for a sample with this note, so that it can be prefetched.
     fn is_plain(_note: u32) -> bool {
         true
     }
 
-    /// Fills the space from this byte of the file on, as a sample with this note needs it, and gives how many of its bytes
-    /// are the image's: those at its front.
+    /// Reads a sample with this note from this offset into `space`. Returns the length of the image, which is at the start of
+    /// `space`.
     fn fill(&self, _note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         Ok(space.len())
     }
 }
 
-/// Where a sample lies in its file. In memory as on disk.
+/// Position of a sample in its file; same layout in memory and on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Entry {
     pub(super) offset: u64,
     pub(super) label: i64,
-    /// Bytes, or [`DAMAGED`].
+    /// Length in bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the bytes; where a format has none, the note that [`Format::head`] and [`Format::fill`] read.
+    /// CRC-32C of the bytes. For formats without checksums, the note for [`Format::head`] and [`Format::fill`].
     pub(super) crc: u32,
 }
 
-/// The length of a sample that its file's own checksum says is not what was written.
+/// Length of a sample that fails the checksum of its file.
 const DAMAGED: u32 = u32::MAX;
 
-/// What is wrong with a file as a whole, so that it cannot be a source.
+/// Error in a file as a whole, which makes it unusable as a source.
 #[derive(Debug)]
 pub struct FileError {
-    /// The byte where it is.
+    /// Offset in the file.
     pub offset: u64,
-    /// What it is, with the way out.
+    /// Message, with a remedy.
     pub problem: String,
 }
 
-/// The samples of many files.
+/// Source of samples in files of the format `F`.
 pub struct Records<F> {
     storage: Storage,
     shards: Vec<Shard>,
     largest_bytes: u64,
     unpacker: Arc<Unpacker>,
-    /// Whether any of the files lies behind a URL.
+    /// Whether any of the files is behind a URL.
     remote: bool,
     left_out: Vec<LeftOut>,
     format: F,
@@ -153,61 +149,60 @@ struct Shard {
     packing: Option<Packing>,
     stamp: Stamp,
     entries: Box<[Entry]>,
-    /// The first sample after it.
+    /// Index after its last sample.
     end: u64,
 }
 
 impl Shard {
-    /// What the unpacker must know of it, where it is compressed.
+    /// Facts about the file for the unpacker, if it is compressed.
     fn listed(&self) -> Option<Listed> {
         Some(Listed::new(self.path.clone(), self.packing?, Some(&self.file)))
     }
 
-    /// Its first sample.
+    /// Index of its first sample.
     fn first(&self) -> u64 {
         self.end - self.entries.len() as u64
     }
 }
 
 impl Entry {
-    /// A sample in these bytes of the file, with their checksum or a note. Fails where there are 4 GiB of them.
+    /// Entry for a sample in this byte range, with its checksum or note. Fails if it has 4 GiB or more.
     pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, FileError> {
         let (offset, len) = (bytes.start, bytes.end - bytes.start);
         match u32::try_from(len) {
             Ok(len) if len != DAMAGED => Ok(Self { offset, label, len, crc }),
             _ => Err(FileError::new(
                 offset,
-                format!("a sample of {len} bytes, at most 4 GiB are read"),
+                format!("a sample of {len} bytes; the maximum is 4 GiB"),
             )),
         }
     }
 
-    /// A sample that can never be read, at this byte of the file.
+    /// Entry for an unreadable sample at this offset.
     pub fn damaged(offset: u64) -> Self {
         Self { offset, label: -1, len: DAMAGED, crc: 0 }
     }
 }
 
 impl FileError {
-    /// At this byte, this.
+    /// Creates an error at this offset.
     pub fn new(offset: u64, problem: impl Into<String>) -> Self {
         Self { offset, problem: problem.into() }
     }
 }
 
 impl<F: Format> Records<F> {
-    /// Opens the files that the paths mean, and walks those that have no table yet. A path is a file, a directory (its
-    /// visible files with the format's ending), or a pattern (`*` and `?` in the last part).
+    /// Opens files and scans those without a table. A path is a file, a directory (its visible files with the format's
+    /// extension), or a pattern (`*` and `?` in the last part).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where a file cannot be read, [`Error::Config`] where there are no samples or a file is not what it
-    /// should be.
+    /// [`Error::Io`] if a file cannot be read, [`Error::Config`] if there are no samples or a file is invalid.
     pub fn open(paths: &[PathBuf], format: &F) -> Result<Self> {
         Self::open_with(paths, format, &Storage::default())
     }
 
-    /// As [`open`](Self::open), with the handle through which the files are read.
+    /// [`open`](Self::open), reading the files through this storage handle.
     ///
     /// # Errors
     ///
@@ -235,15 +230,15 @@ impl<F: Format> Records<F> {
         let left_out = left_out.into_list();
         if end == 0 {
             let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
-            let problem = format!("no samples in {} files, the first is {first}", files.len());
+            let problem = format!("no samples in {} files; the first is {first}", files.len());
             return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &left_out)));
         }
         let (storage, format) = (storage.clone(), format.clone());
         Ok(Self { storage, shards, largest_bytes, unpacker, remote, left_out, format })
     }
 
-    /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
-    /// every sample what the decoder must know.
+    /// Reads a sample as [`Source::read`] does, and inserts `prefix` before it: for formats that do not store with every sample
+    /// what the decoder needs.
     pub fn read_after(
         &self,
         prefix: &[u8],
@@ -254,7 +249,7 @@ impl<F: Format> Records<F> {
         let (number, Entry { offset, len, crc, .. }) = self.find(index);
         let shard = &self.shards[number];
         if len == DAMAGED {
-            let problem = format!("the checksum of the record at byte {offset} does not match it");
+            let problem = format!("the checksum of the record at byte {offset} does not match");
             return Err(DataError::new(Reason::Corrupt, problem));
         }
         file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
@@ -273,7 +268,7 @@ impl<F: Format> Records<F> {
         Ok(())
     }
 
-    /// Begins to read a sample as [`Source::expect`] does, and puts `prefix` before it.
+    /// Prefetches a sample as [`RemoteReads::expect`] does, and inserts `prefix` before it.
     pub fn expect_after(&self, prefix: &[u8], index: u64, limit: u64) -> Option<Expected> {
         if !self.remote {
             return None;
@@ -297,12 +292,12 @@ impl<F: Format> Records<F> {
         }))
     }
 
-    /// How many files are compressed.
+    /// Number of compressed files.
     fn packed(&self) -> usize {
         self.shards.iter().filter(|shard| shard.packing.is_some()).count()
     }
 
-    /// The number of the sample's file, and where it lies there.
+    /// File number of the sample, and its entry.
     fn find(&self, index: u64) -> (usize, Entry) {
         let number = self.shards.partition_point(|shard| shard.end <= index);
         let shard = &self.shards[number];
@@ -319,10 +314,10 @@ fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataErro
     Ok(())
 }
 
-/// Why bytes up to `end` could not be read.
+/// Error for a failed read of bytes up to `end`.
 fn not_read(error: io::Error, end: u64) -> DataError {
     match error.kind() {
-        // A compressed file says itself where it is cut.
+        // Errors of compressed files already state where they are truncated.
         ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
             DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
         }
@@ -345,7 +340,7 @@ impl<F: Format> Source for Records<F> {
         self.find(index).1.label
     }
 
-    /// The file and, in brackets, the number of the sample in it.
+    /// File and, in brackets, the index of the sample in it.
     fn location(&self, index: u64) -> String {
         let shard = &self.shards[self.find(index).0];
         format!("{}[{}]", Redacted::path(&shard.path), index - shard.first())
@@ -358,7 +353,7 @@ impl<F: Format> Source for Records<F> {
         }
     }
 
-    /// The first file, how many files and samples there are, and how many files are compressed.
+    /// First file, number of files and samples, and number of compressed files.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
         let what = match more {
@@ -428,8 +423,8 @@ impl<F: Format> Hints for Records<F> {
     fn slow_shuffled(&self) -> Option<String> {
         let first = self.shards.iter().find(|shard| shard.packing.is_some())?;
         Some(format!(
-            "{} files are compressed, the first is {}: each sample that is not read in their order unpacks some MiB \
-             besides; set loader.shuffle_window, unpack them, or write them anew with feedwater pack",
+            "{} files are compressed, the first is {}: each sample read out of order decompresses some MiB more; \
+             set loader.shuffle_window, decompress the files, or rewrite them with feedwater pack",
             self.packed(),
             Redacted::path(&first.path)
         ))

@@ -1,37 +1,37 @@
-//! The fields of a message of protocol buffers, one after another. Nothing is copied.
+//! Reader of the fields of a protocol buffer message. Nothing is copied.
 
 use std::ops::Range;
 
 use super::{FileError, Window};
 
-/// The fields of a message that are still to be read.
+/// Remaining fields of a message.
 pub struct Fields<'a> {
     rest: Range<u64>,
-    /// What is wrong where the bytes are no message.
+    /// Error message for bytes that are no message.
     otherwise: &'a str,
 }
 
-/// What a field holds.
+/// Value of a field.
 pub enum Value {
     Number(u64),
     Bytes(Range<u64>),
-    /// 4 or 8 bytes: a float, mostly.
+    /// 4 or 8 bytes, usually a float.
     #[cfg_attr(not(feature = "tfrecord"), allow(dead_code, reason = "LMDB's Datum has none"))]
     Fixed(Range<u64>),
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of the message in these bytes of the file.
+    /// Reader over the message in this byte range of the file.
     pub fn of(message: Range<u64>, otherwise: &'a str) -> Self {
         Self { rest: message, otherwise }
     }
 
-    /// Whether nothing is left.
+    /// Whether no field is left.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Number and value of the next field; `None` at the end.
+    /// Returns number and value of the next field; `None` at the end.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<(u64, Value)>, FileError> {
         if self.is_empty() {
             return Ok(None);
@@ -51,7 +51,7 @@ impl<'a> Fields<'a> {
         Ok(Some((tag >> 3, value)))
     }
 
-    /// A variable-length integer.
+    /// Reads a variable-length integer.
     pub fn number(&mut self, window: &mut Window) -> Result<u64, FileError> {
         let start = self.rest.start;
         let bytes = window.at(start, (self.rest.end - start).min(10))?;

@@ -1,4 +1,4 @@
-//! A file of samples with its table: read from the disk where it was kept, else made by walking the file.
+//! File of samples with its table, which is read from disk or built by scanning the file.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 use crate::storage::unpacked::{Packing, Unpacker};
 use crate::storage::{File, Stamp, Storage};
 
-/// What is known of a file once it is open.
+/// Open file with its table.
 pub struct Table {
     pub file: File,
     pub packing: Option<Packing>,
     pub stamp: Stamp,
     pub entries: Box<[Entry]>,
     pub left_out: Vec<LeftOut>,
-    /// Bytes of the largest sample that is whole.
+    /// Size of the largest intact sample, in bytes.
     pub largest: u64,
 }
 
@@ -37,7 +37,7 @@ impl Table {
     }
 }
 
-/// Opens a file and makes its table, or reads that of an earlier time.
+/// Opens a file, and reads or builds its table.
 pub fn table_of<F: Format>(
     storage: &Storage,
     path: &PathBuf,
@@ -58,7 +58,7 @@ pub fn table_of<F: Format>(
         Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
         None => (file, stamp.len),
     };
-    // A file that has a table is not read at all here, wherever it lies.
+    // A file with a stored table is not read at all here, wherever it is.
     for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
         let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
         if let Some(contents) = index(packing).read(stamp, len) {
@@ -85,7 +85,7 @@ pub fn table_of<F: Format>(
     Ok(Table::new::<F>(file, packing, stamp, contents))
 }
 
-/// How the file is compressed, if it is, and the format can be.
+/// Compression of the file, if any and supported by the format.
 fn packing<F: Format>(file: &File) -> io::Result<Option<Packing>> {
     let mut first = [0; 512];
     let len = file.read_at(&mut first, 0)?;

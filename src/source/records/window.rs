@@ -1,4 +1,4 @@
-//! A piece of a file in memory, for walking over it.
+//! Window of a file in memory, for scanning it.
 
 use std::ops::Range;
 
@@ -6,47 +6,46 @@ use super::FileError;
 use super::forward::Forward;
 use crate::storage::File;
 
-/// A window of 1 MiB over a file of any length.
+/// Window of 1 MiB over a file of any length.
 pub struct Window<'a> {
     file: &'a File,
     len: u64,
-    /// The byte of the file that is first in `buffer`.
+    /// Offset in the file of the first byte in `buffer`.
     start: u64,
     buffer: Vec<u8>,
     ahead: u64,
-    /// Reads, where the file lies behind a URL: a request for every sample, one after another, would take far longer than
-    /// all of the file.
+    /// Sequential reader for a file behind a URL, because one request per sample would take far longer than reading the whole
+    /// file.
     forward: Option<Forward<'a>>,
 }
 
 impl<'a> Window<'a> {
-    /// The most bytes that are seen at once.
+    /// Largest visible range, in bytes.
     pub const BYTES: u64 = 1 << 20;
 
-    /// The most bytes after the last sample that are looked at.
+    /// Most bytes after the last sample that are checked.
     const PADDING: u64 = 64 << 20;
 
-    /// The length of a compressed file before its end is met: more than any file has.
+    /// Length of a compressed file before its end is reached; larger than any file.
     pub const UNKNOWN: u64 = 1 << 62;
 
-    /// A window over a file of this length, or of [`Self::UNKNOWN`].
+    /// Creates a window over a file of this length, or of [`Self::UNKNOWN`].
     pub fn new(file: &'a File, len: u64) -> Self {
         let forward = file.is_remote().then(|| Forward::new(file, len));
         Self { file, len, start: 0, buffer: Vec::new(), ahead: Self::BYTES, forward }
     }
 
-    /// Reads this many bytes at a time from now on, or what is asked for where that is more: for walks that pass over
-    /// most of a file.
+    /// Sets the number of bytes per read; larger requests are still read whole. For scans that skip most of a file.
     pub fn read_ahead(&mut self, bytes: u64) {
         self.ahead = bytes;
     }
 
-    /// Bytes of the file, or [`Self::UNKNOWN`] as long as a compressed file's end was not met.
+    /// Length of the file in bytes, or [`Self::UNKNOWN`] until the end of a compressed file is reached.
     pub fn file_len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the file has no byte there, nor after it.
+    /// Whether the file ends at or before this offset.
     pub fn ends_at(&mut self, offset: u64) -> Result<bool, FileError> {
         if self.len == Self::UNKNOWN && offset < self.len {
             self.read(offset, 1)?;
@@ -54,7 +53,7 @@ impl<'a> Window<'a> {
         Ok(offset >= self.len)
     }
 
-    /// `count` bytes, at most [`Self::BYTES`]. Fails where the file has ended before.
+    /// Returns `count` bytes, at most [`Self::BYTES`]. Fails if the file ends before.
     pub fn at(&mut self, offset: u64, count: u64) -> Result<&[u8], FileError> {
         let end = offset.checked_add(count).filter(|&end| end <= self.len);
         let end = end.ok_or_else(|| self.cut(offset, count))?;
@@ -66,8 +65,7 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[begin..begin + count as usize])
     }
 
-    /// Passes over what follows in a compressed file, as far as padding goes, so that the checksums behind it are
-    /// verified.
+    /// Skips the padding at the end of a compressed file, so that the checksums after it are verified.
     pub fn drain(&mut self) -> Result<(), FileError> {
         let first = self.start + self.buffer.len() as u64;
         let mut at = first;
@@ -78,7 +76,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Has `count` bytes in memory, or as many as there are; that there are no more is then known.
+    /// Loads `count` bytes, or as many as exist; fewer mean that the end is known.
     fn read(&mut self, offset: u64, count: u64) -> Result<(), FileError> {
         if offset >= self.start && offset + count <= self.start + self.buffer.len() as u64 {
             return Ok(());
@@ -98,11 +96,11 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// The CRC-32C of any number of bytes. Fails where the file has ended before.
+    /// CRC-32C of a range of any length. Fails if the file ends before its end.
     pub fn crc32c(&mut self, bytes: Range<u64>) -> Result<u32, FileError> {
         let (mut at, mut crc) = (bytes.start, 0);
         while at < bytes.end {
-            // What is in memory already first.
+            // Start with the bytes in memory.
             let held = (self.start + self.buffer.len() as u64).saturating_sub(at);
             let count = if at >= self.start && held > 0 { held } else { Self::BYTES };
             let chunk = self.at(at, count.min(bytes.end - at))?;
@@ -112,14 +110,14 @@ impl<'a> Window<'a> {
         Ok(crc)
     }
 
-    /// What is wrong where `count` bytes are announced that the file does not have.
+    /// Error for `count` announced bytes that the file does not have.
     pub fn cut(&self, offset: u64, count: u64) -> FileError {
         let ends = match self.len {
-            Self::UNKNOWN => "no file is that long".into(),
-            len => format!("the file ends at {len}"),
+            Self::UNKNOWN => "no file is that large".into(),
+            len => format!("but the file ends at {len}"),
         };
         let problem =
-            format!("{count} bytes should be here, {ends}: it is cut or damaged; copy it again");
+            format!("expected {count} bytes, {ends}: it is truncated or damaged; copy it again");
         FileError::new(offset, problem)
     }
 }

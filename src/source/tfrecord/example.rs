@@ -1,4 +1,4 @@
-//! The little of protocol buffers that `tf.train.Example` needs (tensorflow/core/example/{example,feature}.proto):
+//! Parser of `tf.train.Example` protocol buffers (tensorflow/core/example/{example,feature}.proto):
 //!
 //! ```text
 //! Example { Features features = 1 }      Features { map<string, Feature> feature = 1 }
@@ -6,18 +6,18 @@
 //! BytesList { repeated bytes value = 1 }      Int64List { repeated int64 value = 1 [packed] }
 //! ```
 //!
-//! Fields that are not among these are skipped; of a feature that is there twice the last counts. Nothing is copied.
+//! Other fields are skipped. The last of duplicate features counts. Nothing is copied.
 
 use std::ops::Range;
 
 use super::TfRecordSettings;
 use crate::source::label;
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
 const FLOAT_BYTES: u64 = 4;
 
-/// The bytes of a record's image in its file, and its label.
+/// Finds the byte range of a record's image in its file, and its label.
 pub fn find(
     window: &mut Window,
     record: Range<u64>,
@@ -44,7 +44,7 @@ pub fn find(
         }
         shown.sort_unstable();
         let problem = format!(
-            "the record has no feature {key:?}; name another one as source.{setting}{more}, there are {}",
+            "the record has no feature {key:?}; set source.{setting} to another one{more}: {}",
             shown.join(", ")
         );
         Err(FileError::new(record.start, problem))
@@ -73,7 +73,7 @@ fn each_feature(
         let mut features = fields(features);
         while let Some(field) = features.next(window)? {
             let (1, Value::Bytes(entry)) = field else { continue };
-            // What is left out is empty.
+            // Omitted fields are empty.
             let (mut name, mut value) = (entry.start..entry.start, entry.start..entry.start);
             let mut entry = fields(entry);
             while let Some(field) = entry.next(window)? {
@@ -94,8 +94,12 @@ fn equal(window: &mut Window, name: &Range<u64>, wanted: &str) -> Result<bool, F
     Ok(len == wanted.len() as u64 && window.at(name.start, len)? == wanted.as_bytes())
 }
 
-/// The one value of a bytes list.
-fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Range<u64>, FileError> {
+/// Returns the only value of a bytes list.
+fn one_bytes(
+    window: &mut Window,
+    feature: Range<u64>,
+    name: &str,
+) -> Result<Range<u64>, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0..0, 0u64);
     each_value(window, feature, 1, |_, value| {
@@ -111,7 +115,7 @@ fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Ran
     }
 }
 
-/// The one value of an integer list, or of a float list that is a whole number.
+/// Returns the only value of an integer list, or of a float list if it is a whole number.
 fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0, 0u64);
@@ -147,14 +151,15 @@ fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i6
         (0, 1) => {
             let bytes = window.at(float, FLOAT_BYTES)?.first_chunk().expect("4 bytes");
             let label = f32::from_le_bytes(*bytes);
-            label::of_f32(label)
-                .map_err(|why| FileError::new(start, format!("the label {label} in {name:?} {why}")))
+            label::of_f32(label).map_err(|why| {
+                FileError::new(start, format!("the label {label} in {name:?} {why}"))
+            })
         }
         _ => Err(FileError::new(start, not_one(name, count + floats, "int64 or float list"))),
     }
 }
 
-/// Calls `found` with every value of the list that is this field of a feature.
+/// Calls `found` with every value in this list of a feature.
 fn each_value(
     window: &mut Window,
     feature: Range<u64>,
@@ -178,7 +183,7 @@ fn each_value(
 }
 
 fn not_one(name: &str, count: u64, list: &str) -> String {
-    format!("the feature {name:?} has {count} values in its {list}, one is needed")
+    format!("the feature {name:?} has {count} values in its {list}, must have one")
 }
 
 fn fields(message: Range<u64>) -> Fields<'static> {

@@ -1,37 +1,33 @@
-//! TFRecord files of `tf.train.Example`.
-
+//! Source for TFRecord files of `tf.train.Example`.
 
 use serde::{Deserialize, Serialize};
 
 use super::LeftOuts;
-use super::records::{Entry, Format, Records, Window, FileError};
+use super::records::{Entry, FileError, Format, Records, Window};
 
 mod example;
 
 /// Images in TFRecord files, each in a `tf.train.Example`.
 ///
-/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part)
-///   or `train-{00..15}` (braces anywhere, as in shells).
-///   The samples are in the order of the paths, of the names, and of the records.
-/// * The image is the one value of a bytes list, the label the one value of an integer list, or of a float list where that is
-///   a whole number; the settings name both features. What a record has besides does not matter.
-/// * The files are walked on first use, and every checksum verified; the table is kept beside each file (a hidden file
-///   that ends in `.feedwater1`) or in the cache's directory. An image is then one read, and is verified again.
-/// * A record whose data do not match their checksum is a sample that cannot be read (label -1): the policy for samples
-///   decides. A file whose lengths are damaged, that is cut, or holds something else than Examples with these features,
-///   is an error with the byte.
-/// * Files that are compressed (gzip and zlib, as TensorFlow writes them, or zstd) are unpacked while they are read: fast
-///   in the order of the samples; in any other order a read unpacks some MiB besides.
+/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part) or
+///   `train-{00..15}` (braces anywhere, as in shells). Samples are ordered by path, then file name, then position in the file.
+/// * The image is the only value of a bytes list. The label is the only value of an integer list, or of a float list if it is a
+///   whole number. The settings name both features; others are ignored.
+/// * The files are scanned on first use, and every checksum is verified. The resulting table is stored next to each file (a
+///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read, which is verified again.
+/// * A record that does not match its checksum is a sample error (label -1). A file with damaged lengths, that is truncated, or
+///   that contains anything but Examples with these features, is an error with the byte offset.
+/// * Compressed files (gzip and zlib, as TensorFlow writes them, or zstd) are decompressed while they are read. This is fast in
+///   sample order; in any other order each read decompresses some MiB more.
 pub type TfRecord = Records<TfRecordSettings>;
 
-/// The features of a `tf.train.Example` that are read.
+/// Settings next to `tfrecord`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TfRecordSettings {
-    /// The feature that holds the encoded image. Default `image/encoded`.
+    /// Feature of the encoded image. Default `image/encoded`.
     pub image: String,
-    /// The feature that holds the label; empty where samples have none, which is label -1. Default
-    /// `image/class/label`.
+    /// Feature of the label; empty for no labels (-1). Default `image/class/label`.
     pub label: String,
 }
 
@@ -46,12 +42,12 @@ impl Format for TfRecordSettings {
     const ENDING: &'static str = "";
     const CHECKED: bool = true;
 
-    /// By the checksum of the first length.
+    /// Recognised by the checksum of the first length.
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.first_chunk::<12>().is_some_and(|head| checked_len(head).is_some())
     }
 
-    /// The length of a record may begin as compressed data do, but then its checksum matches.
+    /// The length of a record may look like the start of compressed data, but then its checksum matches.
     fn unpacks(first: &[u8]) -> bool {
         first.first_chunk().is_none_or(|head| checked_len(head).is_none())
     }
@@ -71,17 +67,17 @@ impl Format for TfRecordSettings {
             let start = at + 12;
             let end = start.checked_add(len).filter(|&end| window.file_len() - 4 >= end);
             let end = end.ok_or_else(|| window.cut(start, len.saturating_add(4)))?;
-            // The whole record in one read, where it fits.
+            // Read the whole record at once, if it fits.
             window.at(start, len.min(Window::BYTES))?;
             let found = example::find(window, start..end, self);
-            // A damaged record may say anything, so this comes before what it says is believed.
+            // A damaged record may contain anything, so verify it before parsing.
             let whole = window.crc32c(start..end)?;
             let expected = window.at(end, 4)?.first_chunk().expect("4 bytes");
             if masked(whole) != u32::from_le_bytes(*expected) {
                 table.push(Entry::damaged(at));
             } else {
                 let (image, label) = found?;
-                // Summed again, not taken apart from the whole's: that takes longer for most records.
+                // Computed separately from the checksum of the whole record, which is faster for most records.
                 let crc = window.crc32c(image.clone())?;
                 table.push(Entry::new(image, label, crc)?);
             }
@@ -91,12 +87,12 @@ impl Format for TfRecordSettings {
     }
 }
 
-/// The checksum as it is stored: of data that contain checksums themselves, a plain CRC is a poor one.
+/// Returns the checksum as stored: masked, because a CRC of data that contains CRCs is weak.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The length that a record begins with, where its checksum is right.
+/// Returns the length at the start of a record, if its checksum matches.
 fn checked_len(head: &[u8; 12]) -> Option<u64> {
     let (len, crc) = head.split_first_chunk()?;
     (masked(crc32c::crc32c(len)).to_le_bytes() == crc).then(|| u64::from_le_bytes(*len))

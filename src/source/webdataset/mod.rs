@@ -1,56 +1,57 @@
-//! Tar archives in the form of WebDataset.
+//! Source for tar archives in WebDataset's format.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::records::{Entry, Format, Records, Window, FileError};
+use super::records::{Entry, FileError, Format, Records, Window};
 use super::{LeftOuts, WhyLeftOut, label, left_out};
 
 use tar::Kind;
 
 mod tar;
 
-/// Images in tar archives, as WebDataset writes them, in any order.
+/// Images in tar archives as WebDataset writes them, readable in any order.
 ///
-/// * A path is an archive, a directory (its visible files that end in `.tar`, `.tar.gz` or `.tar.zst`), or a pattern such
-///   as `train-*.tar` (`*` and `?` in the last part) or `train-{000..146}.tar` (braces anywhere, as in shells). The
-///   samples are in the order of the paths, of the names, and of the members.
-/// * Files that follow one another and whose names are equal up to the first dot of the last part are one sample; what
-///   follows that dot, in lower case, is a file's extension. The settings name the image's extension and the label's.
-///   Hard links are the files that they lead to, which must be before them (GNU tar makes them by itself). Keys without an
-///   image, files without a dot, or with nothing before it, and symbolic links are left out and counted
-///   ([`Source::left_out`](super::Notes::left_out)); what `__NAME__` leads to is not seen.
-/// * The headers are read on first use and their checksums verified; the table is kept beside each archive (a hidden
-///   file that ends in `.feedwater1`) or in the cache's directory. An image is then one read. Tar has no checksums of
-///   contents: what was damaged before the archive was indexed is left to the image's own format.
-/// * Archives that gzip or zstd compressed are unpacked while they are read, to the bytes of the archive and in bounded
-///   memory. In the order of the samples each is unpacked once, and several at a time where several threads read; in any
-///   other order a read unpacks some MiB besides (of a zstd file of one frame, all that comes before it): the
-///   description of the source says so. On first use they are unpacked once more, and the checksums of gzip and zstd are
-///   verified.
-/// * An archive that is cut, damaged, compressed in another way, or whose samples have no label, is an error with the
-///   byte (of a compressed one, in what it holds; where it is damaged itself, also in it).
+/// * A path is an archive, a directory (its visible files that end in `.tar`, `.tar.gz` or `.tar.zst`), or a pattern such as
+///   `train-*.tar` (`*` and `?` in the last part) or `train-{000..146}.tar` (braces anywhere, as in shells). Samples are ordered
+///   by path, then file name, then position in the archive.
+/// * Consecutive files whose names are equal up to the first dot of the last part (the key) are one sample. The rest after that
+///   dot, in lower case, is the extension; the settings name those of image and label. Hard links are read as their targets,
+///   which must precede them (GNU tar creates such links). Keys without an image, files without a dot or without a key, and
+///   symbolic links are skipped and counted ([`Source::left_out`](super::Notes::left_out)). Files named `__NAME__` are ignored.
+/// * The headers are read on first use, and their checksums verified. The resulting table is stored next to each archive (a
+///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read. Tar has no checksums of
+///   contents, so earlier damage is detected only by the image format.
+/// * Archives compressed with gzip or zstd are decompressed while they are read, in bounded memory. In sample order each is
+///   decompressed once, several in parallel with several reader threads. In any other order each read decompresses some MiB more
+///   (of a zstd file with a single frame, everything before it); the source's description states the number of compressed files.
+///   The first scan decompresses them once more and verifies the checksums of gzip and zstd.
+/// * An archive that is truncated, damaged, compressed in another way, or whose samples have no label, is an error with the byte
+///   offset (of the decompressed contents; for damaged compressed data also in the file).
 pub type WebDataset = Records<WebDatasetSettings>;
 
-/// The files of a sample that are read.
+/// Settings next to `webdataset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebDatasetSettings {
-    /// Extensions of the image, with semicolons; the first of them that a sample has counts. Default
+    /// Extensions of the image, separated by semicolons; the first that a sample has is used. Default
     /// `jpg;jpeg;png;webp;ppm;pgm`.
     pub image: String,
-    /// Extension of the label, an integer in digits; empty where samples have none, which is label -1. Default `cls`.
+    /// Extension of the label, a file with an integer in digits; empty for no labels (-1). Default `cls`.
     pub label: String,
-    /// Where the label's file is a JSON object (`label = "json"`), the key of the integer in it. Default empty: it is no
-    /// JSON.
+    /// Key of the integer label, if the label file is a JSON object (`label = "json"`). Default empty: no JSON.
     pub label_key: String,
 }
 
 impl Default for WebDatasetSettings {
     fn default() -> Self {
-        Self { image: "jpg;jpeg;png;webp;ppm;pgm".into(), label: "cls".into(), label_key: String::new() }
+        Self {
+            image: "jpg;jpeg;png;webp;ppm;pgm".into(),
+            label: "cls".into(),
+            label_key: String::new(),
+        }
     }
 }
 
@@ -59,7 +60,7 @@ impl Format for WebDatasetSettings {
     const ENDING: &'static str = ".tar";
     const CHECKED: bool = false;
 
-    /// By the checksum of the first header, or, where it is compressed, by its name.
+    /// Recognised by the checksum of the first header; a compressed archive by its name.
     fn recognises(name: &str, head: &[u8]) -> bool {
         if [".tar.gz", ".tgz", ".tar.zst"].iter().any(|ending| name.ends_with(ending)) {
             return true;
@@ -67,7 +68,7 @@ impl Format for WebDatasetSettings {
         head.first_chunk().is_some_and(|head| head != &[0; 512] && tar::is_header(head))
     }
 
-    /// A member's name may begin as zlib data do, which nobody packs archives into.
+    /// A member's name may look like zlib data, with which archives are not compressed.
     fn unpacks(first: &[u8]) -> bool {
         !first.starts_with(b"x")
     }
@@ -133,11 +134,11 @@ impl Format for WebDatasetSettings {
 }
 
 impl WebDatasetSettings {
-    /// The label that a file says.
+    /// Parses the label in a file.
     fn label_in(&self, window: &mut Window, data: Range<u64>) -> Result<i64, FileError> {
         let len = data.end - data.start;
         if len > Window::BYTES {
-            let problem = format!("a label of {len} bytes, at most {} are read", Window::BYTES);
+            let problem = format!("a label of {len} bytes; the maximum is {}", Window::BYTES);
             return Err(FileError::new(data.start, problem));
         }
         let bytes = window.at(data.start, len)?;
@@ -160,26 +161,28 @@ impl WebDatasetSettings {
         match label {
             Some(Ok(label)) => Ok(label),
             Some(Err(why)) => Err(wrong(format!("the label under {key:?} in {:?} {why}", start()))),
-            None => Err(wrong(format!("no whole number under {key:?} in the JSON text {:?}", start()))),
+            None => {
+                Err(wrong(format!("no whole number under {key:?} in the JSON text {:?}", start())))
+            }
         }
     }
 }
 
-/// The files of one sample, as far as they were met.
+/// Files of one sample that were read so far.
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
-    /// Of its first file.
+    /// Offset of its first file.
     offset: u64,
-    /// Place of the extension in the settings, and the bytes.
+    /// Position of the extension in the settings, and the byte range.
     image: Option<(usize, Range<u64>)>,
     label: Option<i64>,
-    /// The first extension that is none of the settings'.
+    /// First extension that is not in the settings.
     other: String,
 }
 
 impl Group {
-    /// Adds the sample to the table, or counts a key without an image by the first extension that it has instead.
+    /// Adds the sample to the table. A key without an image is counted under the first other extension.
     fn finish(
         self,
         settings: &WebDatasetSettings,
@@ -200,7 +203,7 @@ impl Group {
             None => {
                 let key = String::from_utf8_lossy(&self.key).into_owned();
                 let problem = format!(
-                    "the sample {key:?} has no file {:?}; name another extension as source.label or none (\"\")",
+                    "the sample {key:?} has no file {:?}; set source.label to another extension or \"\"",
                     settings.label
                 );
                 return Err(FileError::new(self.offset, problem));
@@ -211,13 +214,13 @@ impl Group {
     }
 }
 
-/// Whether a file is about the archive and not of a sample, as `webdataset.tariterators` has it.
+/// Whether a file describes the archive instead of a sample, as in `webdataset.tariterators`.
 fn is_meta(name: &[u8]) -> bool {
     let first = name.split(|&byte| byte == b'/').next().unwrap_or(name);
     first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__")
 }
 
-/// Key and extension, as `webdataset.tariterators` splits names.
+/// Splits a name into key and extension, as `webdataset.tariterators` does.
 fn split(name: &[u8]) -> Option<(&[u8], String)> {
     let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
     let dot = base + name[base..].iter().position(|&byte| byte == b'.')?;

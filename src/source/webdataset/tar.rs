@@ -1,47 +1,47 @@
-//! The files of a tar archive: ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`), each with its checksum.
+//! Reader of tar archives: ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`), with verified checksums.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
-use crate::source::records::{Window, FileError};
+use crate::source::records::{FileError, Window};
 
-/// Bytes that are read for a header: contents are passed over.
+/// Bytes read per header; contents are skipped.
 pub const AHEAD_BYTES: u64 = 4096;
 const BLOCK: u64 = 512;
 
-/// What a header stands for.
+/// Member of an archive.
 pub struct Member {
-    /// Its header's byte.
+    /// Offset of its header.
     pub offset: u64,
     pub name: Vec<u8>,
     pub kind: Kind,
 }
 
-/// What a member is. Folders and volume labels are not given at all.
+/// Kind of a member. Folders and volume labels are not returned.
 pub enum Kind {
-    /// A regular file, or a hard link to one before it, with the bytes of its contents.
+    /// Regular file, or a hard link to an earlier one, with the byte range of its contents.
     File(Range<u64>),
-    /// A hard link to a file that is not before it.
+    /// Hard link without an earlier target.
     LostLink,
     SymbolicLink,
-    /// A pipe or a device.
+    /// Pipe or device.
     Special,
 }
 
-/// The members that are still to come.
+/// Iterator over the remaining members.
 #[derive(Default)]
 pub struct Members {
     at: u64,
-    /// Where the contents of the files before are, from the first hard link on: few archives have any.
+    /// Contents of earlier files, collected from the first hard link on: few archives have any.
     files: Option<Files>,
 }
 
-/// Contents by the hash of the name: names may be long.
+/// Contents by the hash of the name, because names may be long.
 type Files = HashMap<[u8; 16], Range<u64>>;
 
-/// What extended headers say of the next member.
+/// Fields of extended headers for the next member.
 #[derive(Default)]
 struct Extended {
     name: Option<Vec<u8>>,
@@ -50,7 +50,7 @@ struct Extended {
 }
 
 impl Members {
-    /// The next member; `None` at the archive's end mark.
+    /// Returns the next member; `None` at the archive's end mark.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, FileError> {
         let mut extended = Extended::default();
         loop {
@@ -63,7 +63,7 @@ impl Members {
                     FileError::new(offset, "the header has no size: the archive is damaged")
                 })?,
             };
-            // Links, devices and folders have no contents, whatever their size says.
+            // Links, devices and folders have no contents, whatever their size field.
             let size = if matches!(kind, b'1'..=b'6') { 0 } else { size };
             let start = offset + BLOCK;
             let end = start.checked_add(size).filter(|&end| end <= window.file_len());
@@ -90,7 +90,7 @@ impl Members {
                     continue;
                 }
                 b'S' => return Err(sparse(offset)),
-                // What is said of all files has nothing that is needed here.
+                // Global headers contain nothing that is needed here.
                 b'g' => continue,
                 _ => {
                     extended = Extended::default();
@@ -105,7 +105,7 @@ impl Members {
         }
     }
 
-    /// The contents of the file of this name before a header. The first time, what is before it is walked once more.
+    /// Contents of the file of this name before a header. The first call scans the archive up to there again.
     fn file(
         &mut self,
         window: &mut Window,
@@ -113,7 +113,7 @@ impl Members {
         name: &[u8],
     ) -> Result<Option<Range<u64>>, FileError> {
         if self.files.is_none() {
-            // With a table of its own, so that this walk meets the links as files too, and does not begin another.
+            // A separate table makes this scan treat links as files, and prevents another scan.
             let mut again = Members { at: 0, files: Some(Files::new()) };
             while again.at < before && again.next(window)?.is_some_and(|it| it.offset < before) {}
             self.files = again.files;
@@ -122,7 +122,7 @@ impl Members {
     }
 }
 
-/// The same for names that mean one file: GNU tar takes `/` and `../` off members and not always off links.
+/// Hash of a normalised name: GNU tar strips `/` and `../` from members, but not always from links.
 fn hash(mut name: &[u8]) -> [u8; 16] {
     while let Some(rest) =
         [&b"/"[..], b"./", b"../"].iter().find_map(|prefix| name.strip_prefix(*prefix))
@@ -134,7 +134,7 @@ fn hash(mut name: &[u8]) -> [u8; 16] {
 }
 
 impl Extended {
-    /// Records `LENGTH KEY=VALUE\n`.
+    /// Parses records `LENGTH KEY=VALUE\n`.
     fn read(&mut self, mut text: &[u8], offset: u64) -> Result<(), FileError> {
         let damaged = || FileError::new(offset, "an extended header is damaged");
         while !text.is_empty() {
@@ -162,19 +162,22 @@ impl Extended {
     }
 }
 
-/// A header whose checksum is right; `None` for the block of zeros that ends an archive.
+/// Reads and verifies a header; `None` for the block of zeros that ends an archive.
 fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileError> {
     if offset == 0 {
         let first = window.at(0, window.file_len().min(6))?;
         if let Some(way_out) = compression(first) {
             let problem = format!(
-                "the archive is compressed in a way that is not read (gzip and zstd are); unpack it ({way_out})"
+                "the compression of the archive is unsupported (gzip and zstd are supported); decompress it ({way_out})"
             );
             return Err(FileError::new(0, problem));
         }
     }
     if window.ends_at(offset)? {
-        return Err(FileError::new(offset, "the archive has no end mark: it is cut; copy it again"));
+        return Err(FileError::new(
+            offset,
+            "the archive has no end mark: it is truncated; copy it again",
+        ));
     }
     let header: [u8; 512] = *window.at(offset, BLOCK)?.first_chunk().expect("512 bytes");
     if header == [0; 512] {
@@ -189,9 +192,9 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileErr
     Ok(Some(header))
 }
 
-/// Whether the checksum is right.
+/// Whether the checksum matches.
 pub fn is_header(header: &[u8; 512]) -> bool {
-    // Its own field counts as blanks.
+    // The checksum field itself counts as spaces.
     let sum: u64 = header.iter().map(|&byte| u64::from(byte)).sum();
     let field: u64 = header[148..156].iter().map(|&byte| u64::from(byte)).sum();
     number(&header[148..156]) == Some(sum - field + 8 * u64::from(b' '))
@@ -199,7 +202,7 @@ pub fn is_header(header: &[u8; 512]) -> bool {
 
 fn name(header: &[u8; 512]) -> Vec<u8> {
     let (name, prefix) = (until_nul(&header[..100]), until_nul(&header[345..500]));
-    // GNU's own headers have other things in the prefix's place.
+    // GNU headers use the prefix field for other data.
     if &header[257..263] == b"ustar\0" && !prefix.is_empty() {
         [prefix, b"/", name].concat()
     } else {
@@ -207,12 +210,12 @@ fn name(header: &[u8; 512]) -> Vec<u8> {
     }
 }
 
-/// The name of the file that a link leads to.
+/// Name of the target of a link.
 fn link(header: &[u8; 512]) -> Vec<u8> {
     until_nul(&header[157..257]).to_vec()
 }
 
-/// Octal digits between blanks and up to NUL or a blank, or binary where the first bit is set.
+/// Parses octal digits between spaces and up to NUL or a space, or binary if the first bit is set.
 fn number(field: &[u8]) -> Option<u64> {
     if let [0x80, digits @ ..] = field {
         return digits.iter().try_fold(0u64, |number, &byte| {
@@ -223,24 +226,21 @@ fn number(field: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 8).ok()
 }
 
-/// The contents of an extended header, which are in memory at once.
+/// Contents of an extended header, which must fit into memory at once.
 fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], FileError> {
     let len = data.end - data.start;
     if len > Window::BYTES {
         let problem =
-            format!("an extended header of {len} bytes, at most {} are read", Window::BYTES);
+            format!("an extended header of {len} bytes; the maximum is {}", Window::BYTES);
         return Err(FileError::new(data.start, problem));
     }
     window.at(data.start, len)
 }
 
-/// What unpacks a file that begins so, and that is not unpacked here.
+/// Command that decompresses a file with this unsupported compression.
 fn compression(first: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 3] = [
-        (b"BZh", "bunzip2"),
-        (b"\xfd7zXZ", "unxz"),
-        (b"\x04\x22\x4d\x18", "unlz4"),
-    ];
+    let known: [(&[u8], &str); 3] =
+        [(b"BZh", "bunzip2"), (b"\xfd7zXZ", "unxz"), (b"\x04\x22\x4d\x18", "unlz4")];
     known.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, program)| *program)
 }
 

@@ -34,7 +34,7 @@ fn invalid_weights_are_errors() {
         let parts = weights.iter().map(|&weight| (numbered("a", 0, 5), weight));
         refusal(Mixture::new(parts.collect(), None))
     };
-    assert_eq!(mix(&[]), "source.mixture: has no sources; name at least one");
+    assert_eq!(mix(&[]), "source.mixture: is empty; list at least one source");
     for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let words =
             format!("source.mixture[1].weight: must be above 0 and at most 1e9, is {weight}");
@@ -43,7 +43,7 @@ fn invalid_weights_are_errors() {
     let text = mix(&[1.0 / 3.0, 2.0 / 3.0]);
     assert!(text.contains("at most 6 decimal places") && text.contains("write whole numbers"));
     let text = mix(&[1.0, 2e6]);
-    assert!(text.contains("begin anew after 2000001 samples, at most 1048576"), "{text}");
+    assert!(text.contains("have a period of 2000001 samples, at most 1048576"), "{text}");
     let empty = Mixture::new(vec![(numbered("a", 0, 0), 1.0)], None);
     assert_eq!(refusal(empty), "source.mixture[0]: has no samples");
     let none = Mixture::new(vec![(numbered("a", 0, 1), 1.0)], Some(0));

@@ -125,7 +125,7 @@ fn parts_are_concatenated() {
     consistent(&source);
     assert_eq!(
         refusal(Concat::new(Vec::new())),
-        "source.concat: has no samples; name at least one source"
+        "source.concat: is empty; list at least one source"
     );
 }
 
@@ -142,9 +142,7 @@ fn classes_are_shared_joined_by_name_or_errors() {
     let refused = Concat::new(vec![numbered("a", 0, 1), classed(0, 1, &["a"])]);
     let text = refusal(refused);
     assert!(
-        text.starts_with(
-            "source.concat: source 1 has names of classes and source 0 has none, so their labels"
-        ),
+        text.starts_with("source.concat: source 1 has class names and source 0 has none"),
         "{text}"
     );
 }
@@ -159,14 +157,17 @@ fn a_subset_is_a_list_a_range_the_first_or_all_but_the_first() {
     assert_eq!(labels(&Subset::skip(source(), 8).unwrap()), [108, 109]);
     consistent(&Subset::of(source(), &[7, 0, 7, 3]).unwrap());
     for (refused, words) in [
-        (Subset::of(source(), &[1, 10]), "source.subset[1]: is 10, the source has 10 samples"),
-        (Subset::of(source(), &[]), "source.subset: is empty; name at least one index"),
+        (Subset::of(source(), &[1, 10]), "source.subset[1]: is 10, but the source has 10 samples"),
+        (Subset::of(source(), &[]), "source.subset: is empty; list at least one index"),
         (
             Subset::range(source(), 8..11),
-            "source.subset: samples 8 to 11 are asked for, the source has 10",
+            "source.subset: is samples 8 to 11, but the source has 10",
         ),
         (Subset::take(source(), 0), "source.take: must be at least 1, is 0"),
-        (Subset::skip(source(), 10), "source.skip: is 10, the source has 10 samples: none is left"),
+        (
+            Subset::skip(source(), 10),
+            "source.skip: is 10, but the source has 10 samples: none is left",
+        ),
     ] {
         assert_eq!(refusal(refused), words);
     }
@@ -186,7 +187,7 @@ fn a_filter_calls_each_sample_once_and_reads_nothing() {
     consistent(&source);
     assert_eq!(source.memory_bytes(), 1000 + 3 * 4);
     let none = Subset::filter(numbered("a", 100, 6), |_, _, _| false);
-    assert_eq!(refusal(none), "source.filter: leaves none of 6 samples");
+    assert_eq!(refusal(none), "source.filter: selects none of 6 samples");
 }
 
 #[test]

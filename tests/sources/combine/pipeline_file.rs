@@ -101,7 +101,7 @@ fn a_pipeline_file_mixes_sources_and_can_be_serialized() {
 fn errors_name_their_key() {
     let root = folders();
     for (text, words) in [
-        ("[source]\ntake = 3", "source: says nothing; write directory"),
+        ("[source]\ntake = 3", "source: is empty; write directory"),
         (
             "[source]\ndirectory = \"animals\"\ntake = -1",
             "source.take: must be an integer from 0 up",
@@ -117,14 +117,14 @@ fn errors_name_their_key() {
         ),
         (
             "[source]\ndirectory = \"animals\"\nfilter = {}",
-            "source.filter: says nothing; write labels, classes or location",
+            "source.filter: is empty; write labels, classes or location",
         ),
         (
             "[source]\ndirectory = \"animals\"\nfilter = { classes = [\"cat\", \"cow\"] }",
-            "source.filter.classes[1]: is cow, which is none of the 2 classes of the source",
+            "source.filter.classes[1]: is cow, which is not among the 2 classes",
         ),
         ("[source]\nmixture = 3", "source.mixture: must be a list: [[source.mixture]], is integer"),
-        ("[source]\nmixture = []", "source.mixture: has no sources; name at least one"),
+        ("[source]\nmixture = []", "source.mixture: is empty; list at least one source"),
         (
             "[source]\nmixture = [{ directory = \"animals\", weight = 0 }]",
             "source.mixture[0].weight: must be above 0 and at most 1e9, is 0",
@@ -135,11 +135,11 @@ fn errors_name_their_key() {
         ),
         (
             "[source]\nconcat = [{ directory = \"animals\" }, { directory = \"more\", skip = 3 }]",
-            "source.concat[1].skip: is 3, the source has 3 samples: none is left",
+            "source.concat[1].skip: is 3, but the source has 3 samples: none is left",
         ),
         (
             "[source]\nconcat = [{ directory = \"animals\", weight = 1 }]",
-            "source.concat[0].weight: only the sources of a mixture have one; leave it out",
+            "source.concat[0].weight: only the sources of a mixture have a weight; remove it",
         ),
         (
             "[source]\nsample = 3\nmixture = [{ directory = \"animals\" }]",
@@ -147,7 +147,7 @@ fn errors_name_their_key() {
         ),
         (
             "[source]\ndirectory = \"a\"\nconcat = [{ directory = \"animals\" }]",
-            "source: has both directory and concat; leave one of them out",
+            "source: has both directory and concat; remove one of them",
         ),
         (
             "[source]\nmixture = [{ concat = [{ direktory = \"animals\" }] }]",

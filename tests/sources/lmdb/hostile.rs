@@ -77,7 +77,7 @@ fn loops_depth_and_invalid_pages_are_errors() {
     let root = pages.branch(&[2]);
     assert_eq!(
         refused(&pages.file(root), &settings),
-        "byte 12280: page 2 is there twice: the file is damaged"
+        "byte 12280: page 2 occurs twice: the file is damaged"
     );
     let mut pages = Pages::new(4096, 16);
     let one = leaf(&mut pages, b"a");
@@ -104,29 +104,29 @@ fn loops_depth_and_invalid_pages_are_errors() {
             assert!(words.contains(expected), "{words}");
         }
     };
-    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 0, b"")], "a value leaves its page");
-    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 1, &[9; 24])], "a value's page is number 65");
+    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 0, b"")], "a value exceeds its page");
+    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 1, &[9; 24])], "a value's page has number 65");
     refused_leaf(
         &|it| vec![it.node(b"a", 10, 1, &[255; 24])],
-        "a value's page is number 18446744073709551615",
+        "a value's page has number 18446744073709551615",
     );
     refused_leaf(
         &|it| vec![it.node(b"a", 10, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 0])],
-        "a value's page is number 1,",
+        "a value's page has number 1 of",
     );
     refused_leaf(
         &|it| vec![it.node(b"a", 10, 1, &[2, 0, 0, 0, 0, 0, 0, 0, 0])],
-        "it is another page",
+        "found another page",
     );
     refused_leaf(&|it| vec![it.node(b"a", 10, 4, b"")], "a key with several values");
-    refused_leaf(&|it| vec![it.node(b"a", 10, 2, b"")], "a database leaves its page");
+    refused_leaf(&|it| vec![it.node(b"a", 10, 2, b"")], "a database exceeds its page");
     refused_leaf(
         &|it| vec![it.value(b"b", b"1"), it.value(b"a", b"2")],
-        "not above the one before it",
+        "not above the previous one",
     );
     refused_leaf(
         &|it| vec![it.value(b"a", b"1"), it.value(b"a", b"2")],
-        "not above the one before it",
+        "not above the previous one",
     );
     refused_leaf(
         &|it| {
@@ -134,20 +134,20 @@ fn loops_depth_and_invalid_pages_are_errors() {
             node[6..8].fill(255);
             vec![node]
         },
-        "a key leaves its page",
+        "a key exceeds its page",
     );
 
     // Wrong counts and missing pages.
     let mut pages = Pages::new(4096, 16);
     let root = leaf(&mut pages, b"a");
     pages.nodes = 2;
-    assert!(refused(&pages.file(root), &settings).contains("has 2 entries, its pages hold 1"));
-    assert!(refused(&pages.file(77), &settings).contains("a page is number 77, there are 3"));
-    assert!(refused(&pages.file(1), &settings).contains("a page is number 1, there are 3"));
+    assert!(refused(&pages.file(root), &settings).contains("has 2 entries, but its pages have 1"));
+    assert!(refused(&pages.file(77), &settings).contains("a page has number 77 of 3"));
+    assert!(refused(&pages.file(1), &settings).contains("a page has number 1 of 3"));
     pages.page(4, &[]);
-    assert!(refused(&pages.file(3), &settings).contains("a page of keys is needed"));
+    assert!(refused(&pages.file(3), &settings).contains("expected a page of keys"));
     for (lower, expected) in
-        [(15u16, "the list of keys leaves its page"), (4098, "the list of keys"), (4096, "a key")]
+        [(15u16, "the list of keys exceeds its page"), (4098, "the list of keys"), (4096, "a key")]
     {
         let mut file = pages.file(2);
         file[2 * 4096 + 12..][..2].copy_from_slice(&lower.to_le_bytes());
@@ -181,8 +181,5 @@ fn pages_shared_by_two_values_are_an_error() {
     let node = pages.node(b"a", 5000, 1, &2u64.to_le_bytes());
     pages.page(4, &[]);
     let root = pages.leaf(&[node]);
-    assert!(
-        refused(&pages.file(root), &settings)
-            .contains("page 3 is there for this value and for another")
-    );
+    assert!(refused(&pages.file(root), &settings).contains("page 3 has two uses"));
 }

@@ -189,14 +189,14 @@ fn datums_written_by_protobuf_are_read_with_their_labels() {
         let (_root, source) = open(&golden(name), &database("val")).unwrap();
         assert_eq!(samples(&source), datums()[..2], "{name}");
         let words = refused(&golden(name), &database("test"));
-        let end = "no database \"test\"; name another one as source.database, there are train, val";
+        let end = "no database \"test\"; set source.database to one of train, val";
         assert!(words.ends_with(end), "{words}");
         let words = refused(&golden(name), &database(""));
-        assert!(words.ends_with("write one as source.database, there are train, val"), "{words}");
+        assert!(words.ends_with("set source.database to one of train, val"), "{words}");
     }
     let settings = LmdbSettings { database: "train".into(), ..Default::default() };
     let words = refused(&golden("lmdb/datum.mdb"), &settings);
-    assert!(words.contains("no database \"train\"; it has none with names"), "{words}");
+    assert!(words.contains("no database \"train\" and no other named ones"), "{words}");
 }
 
 #[test]
@@ -247,11 +247,13 @@ fn large_datums_of_pixels_are_converted_in_pieces() {
     assert_eq!(samples(&source), [(expected, 0)]);
 
     let words = refused(&environment(&datum(1)), &LmdbSettings::default());
-    let expected = "key \"a\": the Datum has 159831 bytes of data, 1 planes of 301x177 pixels are 53277: it is damaged";
+    let expected = "key \"a\": the Datum has 159831 bytes of data, but 1 planes of 301x177 pixels are 53277: it is damaged";
     assert!(words.contains(expected), "{words}");
     let words = refused(&environment(&datum(2)), &LmdbSettings::default());
     assert!(
-        words.contains("holds 2 planes of 301x177 pixels, read are 1 or 3 of at most 32767x32767"),
+        words.contains(
+            "has 2 planes of 301x177 pixels, supported are 1 or 3 of at most 32767x32767"
+        ),
         "{words}"
     );
 }
@@ -267,7 +269,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
     let words = refused(&[&0xbeef_c0de_u32.to_le_bytes()[..], &[0; 8188]].concat(), &images());
     assert_eq!(
         words,
-        "byte 0: the file is the lock of an environment; name the data.mdb beside it"
+        "byte 0: the file is the lock of an environment; use the data.mdb next to it"
     );
 }
 
@@ -330,13 +332,16 @@ fn unsupported_environments_are_errors_with_advice() {
     for (patches, expected) in [
         (
             &[(16, &magic.to_be_bytes()[..])][..],
-            "byte 0: the environment is of a big-endian machine",
+            "byte 0: the environment is from a big-endian machine",
         ),
         (
             &[(12, &magic.to_le_bytes()), (16, &[1, 0, 0, 0])],
-            "byte 0: the environment is of a 32-bit program",
+            "byte 0: the environment is from a 32-bit program",
         ),
-        (&[(20, &[2])], "byte 0: version 2 of the format, 1 (LMDB 0.9) and 3 (LMDB 1.0) are read"),
+        (
+            &[(20, &[2])],
+            "byte 0: version 2 of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0)",
+        ),
         (&[(16, &[0])], "byte 0: the file is no LMDB environment, or is damaged"),
         (&[(16 + 29, &[0x20])], "byte 0: the environment is encrypted; "),
         (&[(16 + 24, &[1])], "byte 0: a page size of 4097 bytes"),
@@ -344,8 +349,8 @@ fn unsupported_environments_are_errors_with_advice() {
             &[(4096 + 16 + 25, &[0x20])],
             "byte 4096: the page size is 8192 here and 4096 in the first",
         ),
-        (&[(4096 + 16, &[0])], "byte 4096: a meta page should be here"),
-        (&[(4096, &[7])], "byte 4096: page 1 should be here, it says that it is 7"),
+        (&[(4096 + 16, &[0])], "byte 4096: expected a meta page"),
+        (&[(4096, &[7])], "byte 4096: expected page 1, found 7"),
     ] {
         let words = patched(patches);
         assert!(words.starts_with(expected), "{words}");

@@ -600,7 +600,7 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     for arguments in [&["data", "some"][..], &["data", "none", "--shorter", "32", "--dry-run"]] {
         let (code, text, _) = run(arguments);
         let told = text.lines().nth(1).unwrap_or_default();
-        assert!(code == Some(0) && told.starts_with("left out  1 files lie beside"), "{text}");
+        assert!(code == Some(0) && told.starts_with("left out  1 files "), "{text}");
         let json = run(&[arguments, &["--overwrite", "--json"]].concat()).1;
         let json: Value = serde_json::from_str(&json).unwrap_or_else(|it| panic!("{it}: {json}"));
         assert_eq!(json["left_out"][0]["why"], "beside_classes", "{json}");

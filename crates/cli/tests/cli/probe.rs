@@ -119,7 +119,7 @@ fn a_file_is_detected_by_its_first_bytes_or_its_name() {
     fs::write(root.path().join("other"), "text").unwrap();
     let error = source::detect(&root.path().join("other")).unwrap_err().to_string();
     assert!(
-        error.contains("other is of no source") && error.contains("directory, list"),
+        error.contains("other by content or name") && error.contains("directory, list"),
         "{error}"
     );
     let missing = source::detect(&root.path().join("missing")).unwrap_err();
