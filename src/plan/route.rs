@@ -37,6 +37,11 @@ macro_rules! routes {
                 }
             }
 
+            /// Name before version 1.0, which is still accepted.
+            pub const fn former_name(self) -> Option<&'static str> {
+                self.spec().former_name
+            }
+
             const fn spec(self) -> &'static RouteSpec {
                 match self {
                     $(Route::$route => $file::SPEC),+
@@ -65,6 +70,8 @@ routes! {
 struct RouteSpec {
     /// Name in settings and reports.
     name: &'static str,
+    /// See [`Route::former_name`].
+    former_name: Option<&'static str>,
     /// Row of the footprint with the decoder's own buffers.
     row: &'static str,
     /// See [`Route::on_device`].

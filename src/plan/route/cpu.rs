@@ -4,6 +4,7 @@ use super::{AssumedCost, DecoderMemory, RouteSpec};
 
 pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "cpu",
+    former_name: None,
     row: "nvjpeg none",
     on_device: false,
     batches: false,

@@ -7,6 +7,7 @@ use super::{AssumedCost, DecoderMemory, RouteSpec};
 
 pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-gpu",
+    former_name: Some("cuda"),
     row: "nvjpeg cuda",
     on_device: true,
     batches: false,

@@ -12,6 +12,7 @@ const MAX_SIDE: u32 = 16_000;
 
 pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-hardware",
+    former_name: Some("hardware"),
     row: "nvjpeg hardware",
     on_device: true,
     batches: true,

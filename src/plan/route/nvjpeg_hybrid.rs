@@ -5,6 +5,7 @@ use super::{AssumedCost, DecoderMemory, RouteSpec};
 
 pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-hybrid",
+    former_name: Some("host"),
     row: "nvjpeg host",
     on_device: true,
     batches: false,

@@ -4,18 +4,21 @@ use std::collections::HashMap;
 use std::path::{self, Path, PathBuf};
 
 use memchr::memmem;
-use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
 use super::{
-    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Sealed, Source, file, settings,
+    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Sealed, Source,
+    file, settings,
 };
-use crate::error::{Error, DataError, Redacted, Result};
+use crate::error::{DataError, Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
 use blocks::{BLOCK, Blocks};
 
+pub use format::{FileListSettings, ListFormat};
+
 mod blocks;
+mod format;
 mod lines;
 mod table;
 mod text;
@@ -62,52 +65,8 @@ pub struct FileList {
     remote: bool,
 }
 
-/// Settings next to `list`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FileListSettings {
-    /// Format of the file. Default: by its extension.
-    pub format: ListFormat,
-    /// Column (or key) of the path. Default: the first existing of the usual names.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub image: Option<String>,
-    /// Column (or key) of the label; empty for no labels. Default: `label`, if it exists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// Type of the labels. Default: detected.
-    pub labels: LabelSort,
-    /// Column separator of a table, an ASCII character. Default: a comma in CSV, a tab in TSV.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub separator: Option<char>,
-}
-
-/// Format of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum ListFormat {
-    /// By its extension.
-    #[default]
-    Auto,
-    /// Lines of path and label.
-    Text,
-    /// Table with commas.
-    Csv,
-    /// Table with tabs.
-    Tsv,
-    /// One JSON object per line.
-    Jsonl,
-}
-
 /// Number of files of a list whose existence is checked.
 const FILES_TRIED: u64 = 16;
-
-/// Default names of the column of paths.
-const PATHS: [&str; 7] =
-    ["path", "image", "file", "filename", "file_name", "filepath", "image_path"];
-
-/// Default name of the column of labels.
-const LABEL: &str = "label";
 
 impl FileList {
     /// Reads the list with default settings. Errors: those of [`with`](Self::with).
@@ -162,9 +121,20 @@ impl FileList {
         ends.shrink_to_fit();
         labels.shrink_to_fit();
         let (storage, list) = (storage.clone(), list.into());
-        let mut this = Self { storage, list, base, paths, ends, labels, classes, largest_bytes: 0, remote: false };
+        let mut this = Self {
+            storage,
+            list,
+            base,
+            paths,
+            ends,
+            labels,
+            classes,
+            largest_bytes: 0,
+            remote: false,
+        };
         // Most lists contain no URL, which this search finds quickly.
-        let urls = storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
+        let urls =
+            storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
         this.remote = urls && (0..this.len()).any(|index| storage::is_url(&this.path(index)));
         this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
         Ok(this)
@@ -201,9 +171,12 @@ impl FileList {
         );
         problem += &match Path::new(self.written(0)).is_relative() {
             true => {
-                let base = path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
+                let base =
+                    path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
                 let base = base.display();
-                format!("; paths are relative to the folder {base} of the list: correct them, or write absolute paths")
+                format!(
+                    "; paths are relative to the folder {base} of the list: correct them, or write absolute paths"
+                )
             }
             false => "; correct the paths, or mount their file system".into(),
         };
@@ -319,61 +292,19 @@ impl Identity for FileList {
     }
 }
 
-impl FileListSettings {
-    /// Detects the format of the file.
-    fn format_of(&self, list: &Path, blocks: &mut Blocks) -> ListFormat {
-        if self.format != ListFormat::Auto {
-            return self.format;
-        }
-        let ending = list.extension().and_then(|it| it.to_str()).unwrap_or_default();
-        match ending.to_ascii_lowercase().as_str() {
-            "csv" => ListFormat::Csv,
-            "jsonl" | "ndjson" => ListFormat::Jsonl,
-            "tsv" if self.of_a_table().is_some() || table::has_header(blocks.first_line()) => ListFormat::Tsv,
-            _ => ListFormat::Text,
-        }
+/// Detects the format of the file.
+fn format_of(settings: &FileListSettings, list: &Path, blocks: &mut Blocks) -> ListFormat {
+    if settings.format != ListFormat::Auto {
+        return settings.format;
     }
-
-    /// Returns the first setting that does not apply to text.
-    fn of_a_table(&self) -> Option<&'static str> {
-        let separator = self.separator.map(|_| "separator");
-        let label = self.label.as_ref().map(|_| "label");
-        self.image.as_ref().map(|_| "image").or(label).or(separator)
-    }
-
-    /// Rejects settings without effect, and an invalid separator.
-    fn check(&self, list: &Path, format: ListFormat) -> Result<()> {
-        let unused = match format {
-            ListFormat::Text | ListFormat::Auto => self.of_a_table(),
-            ListFormat::Jsonl => self.separator.map(|_| "separator"),
-            ListFormat::Csv | ListFormat::Tsv => None,
-        };
-        if let Some(key) = unused {
-            let (list, sort) = (list.display(), if format == ListFormat::Jsonl { "JSON lines" } else { "text" });
-            let problem = format!("has no effect on {list}, which is read as {sort}: leave it out, or set source.format");
-            return Err(Error::config(format!("source.{key}"), problem));
+    let ending = list.extension().and_then(|it| it.to_str()).unwrap_or_default();
+    match ending.to_ascii_lowercase().as_str() {
+        "csv" => ListFormat::Csv,
+        "jsonl" | "ndjson" => ListFormat::Jsonl,
+        "tsv" if settings.of_a_table().is_some() || table::has_header(blocks.first_line()) => {
+            ListFormat::Tsv
         }
-        match self.separator {
-            Some(it) if !it.is_ascii() || "\"\r\n".contains(it) => {
-                let problem = format!("must be one ASCII character other than a quote or a line end, is {it:?}");
-                Err(Error::config("source.separator", problem))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Accepted names of the column of paths.
-    fn images(&self) -> Vec<&str> {
-        self.image.as_ref().map_or(PATHS.to_vec(), |name| vec![name])
-    }
-
-    /// Name of the column of labels, and whether it is required.
-    fn label(&self) -> Option<(&str, bool)> {
-        match self.label.as_deref() {
-            None => Some((LABEL, false)),
-            Some("") => None,
-            Some(name) => Some((name, true)),
-        }
+        _ => ListFormat::Text,
     }
 }
 
@@ -414,7 +345,7 @@ enum Written<'a> {
 impl Samples {
     /// Reads a whole list; labels are not yet numbered.
     fn read(blocks: &mut Blocks, list: &Path, settings: &FileListSettings) -> Result<Self> {
-        let format = settings.format_of(list, blocks);
+        let format = format_of(settings, list, blocks);
         settings.check(list, format)?;
         let mut samples = Self::default();
         match format {
@@ -439,12 +370,21 @@ impl Samples {
         let _ = self.labels.try_reserve(more(self.labels.len()));
     }
 
-    fn push(&mut self, line: u64, path: &str, label: Written, sort: LabelSort) -> Result<(), LineError> {
+    fn push(
+        &mut self,
+        line: u64,
+        path: &str,
+        label: Written,
+        sort: LabelSort,
+    ) -> Result<(), LineError> {
         match path.len() {
             0 => return Err(LineError::new(line, "the path is empty")),
             len if len > file::MOST_PATH_BYTES => {
                 let most = file::MOST_PATH_BYTES;
-                return Err(LineError::new(line, format!("a path of {len} bytes; the maximum is {most}")));
+                return Err(LineError::new(
+                    line,
+                    format!("a path of {len} bytes; the maximum is {most}"),
+                ));
             }
             _ => {}
         }
@@ -453,16 +393,18 @@ impl Samples {
             (Written::Number(label), LabelSort::Text) => self.class(line, &label.to_string())?,
             (Written::Number(label), _) => self.number_of(line, label, label),
             (Written::Text(text), LabelSort::Text) => self.class(line, text)?,
-            (Written::Text(text), LabelSort::Auto | LabelSort::Integer) => match label::number(text) {
-                Some(Ok(label)) => self.number_of(line, label, text),
-                Some(Err(why)) => {
-                    let problem = format!(
-                        "the label {text:?} {why}: make it one, or write labels = \"text\" where labels are names"
-                    );
-                    return Err(LineError::new(line, problem));
+            (Written::Text(text), LabelSort::Auto | LabelSort::Integer) => {
+                match label::number(text) {
+                    Some(Ok(label)) => self.number_of(line, label, text),
+                    Some(Err(why)) => {
+                        let problem = format!(
+                            "the label {text:?} {why}: make it one, or write labels = \"text\" where labels are names"
+                        );
+                        return Err(LineError::new(line, problem));
+                    }
+                    None => self.class(line, text)?,
                 }
-                None => self.class(line, text)?,
-            },
+            }
         };
         self.paths += path;
         self.ends.push(self.paths.len() as u64);
@@ -489,7 +431,8 @@ impl Samples {
 
     fn class(&mut self, line: u64, text: &str) -> Result<i64, LineError> {
         if text.len() > MOST_NAME_BYTES {
-            let problem = format!("a label of {} bytes; the maximum is {MOST_NAME_BYTES}", text.len());
+            let problem =
+                format!("a label of {} bytes; the maximum is {MOST_NAME_BYTES}", text.len());
             return Err(LineError::new(line, problem));
         }
         self.text.get_or_insert_with(|| (line, text.to_string()));

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use csv::{ReaderBuilder, StringRecord};
 
 use super::blocks::{Blocks, MOST_LINE_BYTES};
-use super::{FileListSettings, LineError, PATHS, Samples, Written};
+use super::format::PATHS;
+use super::{FileListSettings, LineError, Samples, Written};
 
 /// Whether the first line of a TSV names a column of paths.
 pub fn has_header(first: &str) -> bool {

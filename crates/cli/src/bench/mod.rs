@@ -111,7 +111,11 @@ impl ValueEnum for By {
             self.route().map_or("All allowed routes, balanced by measured queue times", |route| {
                 route.about().trim_end_matches('.')
             });
-        Some(PossibleValue::new(self.name()).help(help))
+        let value = PossibleValue::new(self.name()).help(help);
+        Some(match self.route().and_then(Route::former_name) {
+            Some(former) => value.alias(former),
+            None => value,
+        })
     }
 }
 

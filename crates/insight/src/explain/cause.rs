@@ -23,6 +23,7 @@ pub enum Cause {
     /// Decoding on the host.
     Decoding,
     /// Decoding on the host of images that are far larger than the output.
+    #[serde(alias = "huge_pictures")]
     HugeImages,
     /// The operators on the host.
     Transforming,

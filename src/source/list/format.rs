@@ -1,0 +1,101 @@
+//! Settings of a list.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::source::label::LabelSort;
+
+/// Settings next to `list`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileListSettings {
+    /// Format of the file. Default: by its extension.
+    pub format: ListFormat,
+    /// Column (or key) of the path. Default: the first existing of the usual names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Column (or key) of the label; empty for no labels. Default: `label`, if it exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Type of the labels. Default: detected.
+    pub labels: LabelSort,
+    /// Column separator of a table, an ASCII character. Default: a comma in CSV, a tab in TSV.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub separator: Option<char>,
+}
+
+/// Format of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ListFormat {
+    /// By its extension.
+    #[default]
+    Auto,
+    /// Lines of path and label.
+    Text,
+    /// Table with commas.
+    Csv,
+    /// Table with tabs.
+    Tsv,
+    /// One JSON object per line.
+    Jsonl,
+}
+
+/// Default names of the column of paths.
+pub(super) const PATHS: [&str; 7] =
+    ["path", "image", "file", "filename", "file_name", "filepath", "image_path"];
+
+/// Default name of the column of labels.
+const LABEL: &str = "label";
+
+impl FileListSettings {
+    /// Returns the first setting that does not apply to text.
+    pub(super) fn of_a_table(&self) -> Option<&'static str> {
+        let separator = self.separator.map(|_| "separator");
+        let label = self.label.as_ref().map(|_| "label");
+        self.image.as_ref().map(|_| "image").or(label).or(separator)
+    }
+
+    /// Rejects settings without effect, and an invalid separator.
+    pub(super) fn check(&self, list: &Path, format: ListFormat) -> Result<()> {
+        let unused = match format {
+            ListFormat::Text | ListFormat::Auto => self.of_a_table(),
+            ListFormat::Jsonl => self.separator.map(|_| "separator"),
+            ListFormat::Csv | ListFormat::Tsv => None,
+        };
+        if let Some(key) = unused {
+            let (list, sort) =
+                (list.display(), if format == ListFormat::Jsonl { "JSON lines" } else { "text" });
+            let problem = format!(
+                "has no effect on {list}, which is read as {sort}: leave it out, or set source.format"
+            );
+            return Err(Error::config(format!("source.{key}"), problem));
+        }
+        match self.separator {
+            Some(it) if !it.is_ascii() || "\"\r\n".contains(it) => {
+                let problem = format!(
+                    "must be one ASCII character other than a quote or a line end, is {it:?}"
+                );
+                Err(Error::config("source.separator", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Accepted names of the column of paths.
+    pub(super) fn images(&self) -> Vec<&str> {
+        self.image.as_ref().map_or(PATHS.to_vec(), |name| vec![name])
+    }
+
+    /// Name of the column of labels, and whether it is required.
+    pub(super) fn label(&self) -> Option<(&str, bool)> {
+        match self.label.as_deref() {
+            None => Some((LABEL, false)),
+            Some("") => None,
+            Some(name) => Some((name, true)),
+        }
+    }
+}
