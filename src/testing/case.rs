@@ -17,7 +17,7 @@ use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
 use crate::random::{SampleKey, SampleRng};
 use crate::tensor::{DType, Layout, TensorShape};
-use crate::transform::{EncodedImage, HostTransform};
+use crate::transform::{HostTransform, PlannedImage};
 
 use super::error::{Difference, Form, ParityError};
 use super::values::{Found, of_images, of_tensors};
@@ -196,7 +196,7 @@ impl Case<'_> {
             let mut sample = SamplePlan::default();
             plan.sample(self.key, &header, &mut sample)?;
             let image =
-                EncodedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
+                PlannedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
             HostTransform::new(&plan).run(image, &mut Decoders::new(), found)
         };
         make().map_err(|fault| self.invalid(fault.to_string()))?;

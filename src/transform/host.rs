@@ -32,7 +32,7 @@ pub struct HostTransform {
 
 /// An image that is to be decoded, and what is to be done with it.
 #[derive(Clone, Copy)]
-pub struct EncodedImage<'a> {
+pub struct PlannedImage<'a> {
     /// Its file.
     pub bytes: &'a [u8],
     /// The file's header.
@@ -79,12 +79,12 @@ impl HostTransform {
     /// Decodes an image and runs all operators; `out` is its part of the batch.
     pub fn run(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         out: &mut [u8],
     ) -> Result<(), DataError> {
         self.stream.busy = Duration::ZERO;
-        let EncodedImage { plan, sample, .. } = encoded;
+        let PlannedImage { plan, sample, .. } = encoded;
         match resampling(plan, sample) {
             Some(job) => {
                 if let Some(steps) = tail_of(plan, sample, job.place + 1) {
@@ -105,7 +105,7 @@ impl HostTransform {
     /// the device, upright.
     pub fn run_prefix(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         steps: usize,
     ) -> Result<(), DataError> {
@@ -137,7 +137,7 @@ impl HostTransform {
     /// Decodes, resamples and stores row by row; nothing of the image is kept.
     fn stream(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         job: Resampling,
         steps: TailSteps,
@@ -156,7 +156,7 @@ impl HostTransform {
     /// Decodes and resamples into an image.
     fn resample(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         job: Resampling,
     ) -> Result<(), DataError> {
@@ -167,7 +167,7 @@ impl HostTransform {
     /// Decodes the window upright into an image.
     fn decode_stored(
         &mut self,
-        EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
+        PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
         decoder: &mut Decoders,
     ) -> Result<(), DataError> {
         let image = self.images.begin(sample.window)?;
@@ -181,7 +181,7 @@ impl HostTransform {
     /// Runs the operators from number `place` on, on the image, and stores what comes out.
     fn finish(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         place: usize,
         out: &mut [u8],
     ) -> Result<(), DataError> {
@@ -193,8 +193,8 @@ impl HostTransform {
     }
 
     /// Runs the operators from number `place` on, on the image, until storing can do the rest.
-    fn operate(&mut self, encoded: EncodedImage<'_>, place: usize) -> Result<(), DataError> {
-        let EncodedImage { plan, sample, .. } = encoded;
+    fn operate(&mut self, encoded: PlannedImage<'_>, place: usize) -> Result<(), DataError> {
+        let PlannedImage { plan, sample, .. } = encoded;
         self.stored = place;
         while self.stored < plan.steps.len() {
             if self.image().pixels() == PixelType::U8
@@ -211,7 +211,7 @@ impl HostTransform {
     /// Runs operator number `place` on the image.
     fn apply(
         &mut self,
-        EncodedImage { plan, sample, .. }: EncodedImage<'_>,
+        PlannedImage { plan, sample, .. }: PlannedImage<'_>,
         place: usize,
     ) -> Result<(), DataError> {
         let (op, step) = (&plan.steps[place], &sample.steps[place]);
@@ -232,7 +232,7 @@ impl HostTransform {
     }
 
     /// Stores what [`operate`](Self::operate) left; operators that only move and map bytes are run by that.
-    fn store(&mut self, EncodedImage { plan, sample, .. }: EncodedImage<'_>, out: &mut [u8]) {
+    fn store(&mut self, PlannedImage { plan, sample, .. }: PlannedImage<'_>, out: &mut [u8]) {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
         let (HostImage::U8(image), Some(steps)) =
             (self.images.current(), tail_of(plan, sample, self.stored))
@@ -306,7 +306,7 @@ impl RowStream {
     /// Decodes an image and gives each row that comes out of the resampler to `sink`.
     fn run(
         &mut self,
-        EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
+        PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
         decoder: &mut Decoders,
         job: Resampling,
         mut sink: impl FnMut(u32, &[u8]),

@@ -5,4 +5,4 @@ mod host;
 mod upright;
 
 pub use full_decoder::FullDecoder;
-pub use host::{EncodedImage, HostTransform};
+pub use host::{HostTransform, PlannedImage};
