@@ -294,7 +294,7 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         (
             "[decode]\nroutes = [\"cpu\", \"nvjpeg-hybrid\", \"cpu\"]",
-            "decode.routes[2]: cpu is there already; leave it out here",
+            "decode.routes[2]: cpu is listed twice; remove it here",
         ),
         (
             "[decode]\nmax_cpu_threads = 0",

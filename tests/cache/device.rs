@@ -62,7 +62,7 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
         .build();
     let text = refused.map(|_| ()).unwrap_err().to_string();
     assert!(
-        text.starts_with("cache.decoded: kept images come to the device by the route cpu"),
+        text.starts_with("cache.decoded: cached images reach the gpu by the route cpu"),
         "{text}"
     );
 }
