@@ -13,12 +13,12 @@ use super::{Count, DevicePlan, Facts, Settings};
 /// Range of a number that the loader chooses. For a fixed number all three fields are equal.
 ///
 /// * `loader.workers = "auto"`: minimum 1, start at the number of cores. Maximum two per core but at least 16, or at
-/// least 64 if samples come over a network, because waiting threads use no core.
+///   least 64 if samples come over a network, because waiting threads use no core.
 /// * `limits.cpu_threads` also covers the loader's other threads: the launcher of a GPU, and the thread that feeds its
-/// JPEG engines. Workers get the rest.
+///   JPEG engines. Workers get the rest.
 /// * `loader.prefetch = "auto"`: minimum 1, start at 2. Maximum 8, or as many batches as fit 1 GiB, but at least 2.
 /// * Memory is allocated for the maximum of both. A memory limit may reduce the number of batches, as described at
-/// [`Counts`](super::Counts).
+///   [`Counts`](super::Counts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bounds {
     /// Minimum.

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// * `none`: the loader reads the whole set.
 /// * The name of a launcher: its variables, which must be set.
 /// * `environment`, the default: the launcher whose variables are set. If no variable is set, the loader reads the
-/// whole set. If several launchers have set theirs, the one that started this process counts: `torchrun` (detected by
-/// `TORCHELASTIC_RUN_ID`), then Open MPI, then MPICH, then a step of Slurm, then plain `RANK` and `WORLD_SIZE`, then a
-/// Kubernetes indexed job. The reason for this order is that `mpirun` starts its daemons through Slurm, and a pod or a
-/// task may start either.
+///   whole set. If several launchers have set theirs, the one that started this process counts: `torchrun` (detected by
+///   `TORCHELASTIC_RUN_ID`), then Open MPI, then MPICH, then a step of Slurm, then plain `RANK` and `WORLD_SIZE`, then a
+///   Kubernetes indexed job. The reason for this order is that `mpirun` starts its daemons through Slurm, and a pod or a
+///   task may start either.
 /// * Plain `RANK` and `WORLD_SIZE`, which any script may have set, must agree with MPI and Slurm.
 /// * It is an error if a variable is not a number or lacks its partner, or if a rank is not below its world. The
-/// message names the variables. A wrong guess would give every process all samples, or one process a part of them.
+///   message names the variables. A wrong guess would give every process all samples, or one process a part of them.
 ///
 /// | launcher | rank | world |
 /// |---|---|---|
