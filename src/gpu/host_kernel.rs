@@ -1,4 +1,4 @@
-//! Kernel texts compiled for the host and run there: the bits that a device must give.
+//! Kernel texts compiled and run on the host, as the reference for the bits that a GPU must produce.
 //!
 //! A compiled text is a shared object with an entry for each kernel,
 //! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::geometry::Size;
 
-/// What CUDA promises and a host compiler must be told: no contraction to fused multiply-add.
-/// Bytes are read as words there, so the compiler must not conclude anything from types.
+/// Flags that give a host compiler CUDA's guarantees: no contraction to fused multiply-add. Bytes are read as words,
+/// so no type-based aliasing.
 const OPTIONS: [&str; 9] = [
     "-x",
     "c++",
@@ -32,12 +32,12 @@ const OPTIONS: [&str; 9] = [
     "-Wall",
 ];
 
-/// The C++ compiler of this machine: `$CXX`, or `c++`.
+/// C++ compiler of this machine: `$CXX`, or `c++`.
 pub struct HostCompiler {
     command: String,
-    /// Where compiled texts are.
+    /// Folder of compiled texts.
     folder: PathBuf,
-    /// Whether they stay there for the next process.
+    /// Whether the compiled texts stay there for the next process.
     kept: bool,
     loaded: Mutex<HashMap<u64, Arc<HostKernel>>>,
 }
@@ -45,21 +45,22 @@ pub struct HostCompiler {
 /// Why there is no compiled kernel.
 #[derive(Debug)]
 pub enum CompileError {
-    /// The compiler refuses the text, with its log.
+    /// The compiler rejects the text. Holds its log.
     Refused(String),
     /// The compiler does not run, a file cannot be written, or the object cannot be loaded.
     Unusable(String),
 }
 
 impl HostCompiler {
-    /// Keeps what it compiles in this folder, which only this user must be able to write: what lies there is run.
+    /// Stores compiled texts in this folder, which only this user must be able to write, because its contents are
+    /// executed.
     pub fn keeping_in(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;
         Ok(Self::new(folder, true))
     }
 
-    /// Keeps nothing: the folder is this value's own, and goes with it.
+    /// Stores compiled texts in a temporary folder that is deleted with this value.
     pub fn temporary() -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

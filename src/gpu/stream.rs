@@ -1,4 +1,4 @@
-//! Streams and events: the device's queues, and the marks in them that others can wait for.
+//! Streams and events: the device's queues, and the marks in them that other streams can wait for.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use cudarc::driver::{CudaStream, result, sys};
 use super::{Device, driver, library};
 use crate::error::{Error, Result};
 
-/// A queue of work on the device: what is put into one stream runs in that order, and different streams run
-/// in any order unless an [`Event`] says otherwise.
+/// Queue of work on the device. Work in one stream runs in order; different streams run in any order unless
+/// synchronized by an [`Event`].
 ///
-/// Dropping a stream that this crate made lets the work that is in it finish first.
+/// Dropping a stream that this crate created first waits for its work.
 #[derive(Debug)]
 pub struct Stream {
     raw: sys::CUstream,
@@ -23,7 +23,7 @@ pub struct Stream {
 #[derive(Debug)]
 enum Owner {
     Us,
-    /// Somebody who promised to keep it, or nobody: the default streams are always there.
+    /// An external owner that promised to keep it, or none: the default streams always exist.
     Other,
     /// cudarc, whose stream is held here.
     Cudarc {
@@ -38,7 +38,7 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A new stream that does not wait for the legacy default stream.
+    /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         device.bind()?;
         let created = result::stream::create(result::stream::StreamKind::NonBlocking);

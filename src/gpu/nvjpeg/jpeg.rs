@@ -1,4 +1,4 @@
-//! The handle, and which window of an image it decodes.
+//! Handle of a backend, and the window of an image that it decodes.
 
 use std::ptr;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::Device;
 
-/// One of nvJPEG's backends on one device, chroma interpolated as libjpeg does.
+/// One of nvJPEG's backends on one device, with chroma interpolated as libjpeg does.
 ///
-/// Everything that is made with it holds it; it holds the pools.
+/// Everything created from it holds it, and it holds the pools.
 #[derive(Debug)]
 pub struct Jpeg {
     pub(super) library: Library,
     pub(super) handle: sys::nvjpegHandle_t,
-    /// Null for [`Backend::Hardware`], whose decoder by itself takes no windows and has crashed with them.
+    /// Null for [`Backend::Hardware`], whose decoder does not support windows by itself and has crashed with them.
     pub(super) decoder: sys::nvjpegJpegDecoder_t,
-    // Boxed, because nvJPEG keeps pointers to it.
+    // Boxed, because nvJPEG stores pointers to it.
     pub(super) allocators: Box<Allocators>,
     pub(super) device: Arc<Device>,
     backend: Backend,
@@ -32,9 +32,9 @@ pub struct Jpeg {
 /// The JPEG engines of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engines {
-    /// How many there are.
+    /// Number of engines.
     pub engines: u32,
-    /// Images that each decodes at a time.
+    /// Number of images that each decodes at a time.
     pub cores_per_engine: u32,
 }
 

@@ -13,7 +13,7 @@ pub enum AttemptError {
     /// Retryable.
     Again {
         problem: String,
-        /// How long the server wants to be left alone, where it says so.
+        /// Pause that the server asked for.
         after: Option<Duration>,
         /// Whether there was an answer.
         answered: bool,

@@ -26,9 +26,9 @@ pub struct Decoder {
     /// Position of the next output byte.
     at: u64,
     input: Vec<u8>,
-    /// Bytes of the input that were used.
+    /// Number of input bytes consumed.
     used: usize,
-    /// The compressed byte after the input.
+    /// Position in the compressed file of the byte after the input.
     packed: u64,
 }
 
