@@ -171,7 +171,7 @@ impl BatchDecoder {
         self.set_arguments(jobs)?;
         lap.map_or(Ok(()), |lap| lap.start(stream))?;
         let called = self.call(&state, stream);
-        if let Err(fault) = called.and_then(|()| Ok(self.done.record(stream)?)) {
+        if let Err(error) = called.and_then(|()| Ok(self.done.record(stream)?)) {
             // Some of it may be in progress, in the stream or, on Hopper, ahead of it.
             return Err(error.behind(stream));
         }
