@@ -43,9 +43,9 @@ unsafe impl Send for BatchDecoder {}
 pub struct BatchJob<'a> {
     /// File in memory of the page-locked pool. Must not change until [`BatchDecoder::done`].
     pub bytes: &'a [u8],
-    /// The image's size, as its header has it.
+    /// Size of the image according to its header.
     pub image: Size,
-    /// The pixels that are wanted; after the reduction, if there is one.
+    /// Wanted pixels, after the reduction.
     pub wanted: Roi,
     /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded, see
     /// [`Jpeg::reduced_window`].

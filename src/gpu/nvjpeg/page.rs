@@ -63,9 +63,9 @@ impl PageDecoder {
     /// guarantees that the device's data has been copied by then, not that it was copied when the call returned.
     ///
     /// # Errors
-    /// [`DecodeError::Sample`] where the file is at fault, or where `wanted` is not within the image that nvJPEG
-    /// sees; [`DecodeError::Failed`] where nvJPEG fails without a word about the file; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the image is in
-    /// the stream any more then.
+    /// [`DecodeError::Sample`] if the file is invalid or unsupported, or if `wanted` is not within the image that nvJPEG
+    /// sees; [`DecodeError::Failed`] if nvJPEG fails without blaming the file; [`Error::Internal`] if the destination has
+    /// less than [`Window::bytes`]. None of the image's work is left in the stream then.
     pub fn decode(
         &mut self,
         stream: &Stream,
