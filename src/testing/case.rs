@@ -1,4 +1,4 @@
-//! One image through one chain, in every form.
+//! Comparison of all forms of a chain on one image.
 
 use std::sync::Arc;
 
@@ -25,28 +25,28 @@ use super::values::{Found, of_images, of_tensors};
 /// One comparison.
 #[derive(Clone)]
 pub struct Case<'a> {
-    /// The chain, first to last.
+    /// Operators of the chain, in order.
     pub operators: &'a [Arc<dyn AnyOperator>],
-    /// How many of the operators run on the host before the kernel does the rest.
+    /// Number of operators that run on the host before the kernel runs the rest.
     pub on_host: usize,
-    /// The image as it is stored.
+    /// Image as stored.
     pub stored: &'a Image<u8>,
-    /// How it stands upright.
+    /// Orientation of the stored image.
     pub orientation: Orientation,
-    /// A decoder reduced the image by this factor after the operators saw its size.
+    /// Factor by which a decoder reduced the image after the operators saw its size.
     pub reduction: u32,
     /// Element type of the tensor.
     pub dtype: DType,
     /// Memory order of the tensor.
     pub layout: Layout,
-    /// The sample's randomness.
+    /// Key of the sample's random numbers.
     pub key: SampleKey,
-    /// What compiles the kernels' text for the host; `None` where kernels are not compared.
+    /// Compiler of the kernels' text for the host. `None` if kernels are not compared.
     pub compiler: Option<&'a HostCompiler>,
 }
 
-/// The kernels of a text: a thread per pixel; tiles as a device makes them; small tiles, with so little shared memory that
-/// their columns go in strips, or that the widest do not fit.
+/// Kernel launches of a text: one thread per pixel; tiles as on a GPU; small tiles, with so little shared memory that
+/// their columns are processed in strips, or that the widest do not fit.
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
     Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
@@ -54,17 +54,17 @@ const LAUNCHES: [Option<Tiles>; 4] = [
     Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
 
-/// With so much shared memory, pixels lie as they do in a loader's pages: rows begin at multiples of 16 bytes.
+/// With this much shared memory, pixels are laid out as in a loader's pages: rows begin at multiples of 16 bytes.
 const PITCHED: u32 = 56 << 10;
 
-/// Values between the rows of an image where they do not.
+/// Number of values between the rows of an image in the other launches.
 const GAP: usize = 5;
 
-/// One operator's share of a sample.
+/// One operator's part of a sample.
 struct Step {
     params: ParamBytes,
     table: Vec<i32>,
-    /// The window that it gives.
+    /// Window of its output.
     output: Roi,
     pixels: PixelType,
 }
@@ -74,7 +74,7 @@ impl Case<'_> {
     ///
     /// # Errors
     ///
-    /// The first difference, or what cannot be compared.
+    /// The first difference, or the reason why a comparison is impossible.
     pub fn check(&self) -> Result<(), ParityError> {
         let (first, steps) = self.plan()?;
         let images = self.run(&steps, first)?;
@@ -87,7 +87,7 @@ impl Case<'_> {
         }
     }
 
-    /// Asks the operators forwards and backwards, as the plan does; gives the window to decode too.
+    /// Runs the forward and backward pass over the operators, as the plan does. Also returns the window to decode.
     fn plan(&self) -> Result<(Roi, Vec<Step>), ParityError> {
         let decoded = self.orientation.upright_size(self.stored.window().size());
         let full = Size::new(decoded.width * self.reduction, decoded.height * self.reduction);
@@ -115,7 +115,7 @@ impl Case<'_> {
             let reduction = if place == 0 { self.reduction } else { 1 };
             let step = &mut steps[place];
             step.output = output;
-            // An operator's table begins where it appends, whatever is there.
+            // An operator's table begins at the current end of the table.
             let wanted = Wanted { input: sizes[place], reduction, output };
             let mut table = vec![i32::MIN; 5];
             output = op.demand(&mut step.params, wanted, &mut table);
@@ -141,8 +141,8 @@ impl Case<'_> {
         upright
     }
 
-    /// The image's window and what every operator makes of it by the reference, with which the fast path
-    /// is compared on the way, on exactly that window and on a larger one.
+    /// Returns the image's window and the reference output of every operator. Compares the fast path with it, on
+    /// exactly that window and on a larger one.
     fn run(&self, steps: &[Step], first: Roi) -> Result<Vec<HostImage>, ParityError> {
         let upright = self.upright();
         let mut images = vec![HostImage::U8(cut(&upright, first))];
@@ -171,8 +171,8 @@ impl Case<'_> {
         out.to_vec()
     }
 
-    /// The same as a loader's worker does it, from a file of pixels: where the image stands as it is stored, and every image
-    /// leaves with one size.
+    /// Compares a loader's CPU path on a file of pixels. Only if the image is stored upright and all images have the
+    /// same output size.
     fn check_rows(&self, expected: &[u8], size: Size) -> Result<(), ParityError> {
         let fixed = self.operators.iter().fold(None, |size, op| op.fixed_output(size));
         if fixed != Some(size) || !self.orientation.is_upright() || self.reduction != 1 {
@@ -235,7 +235,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Two samples in one launch, which differ in nothing but where they are stored.
+    /// Runs two samples in one launch that differ only in their destination.
     fn launch(
         &self,
         compiler: &HostCompiler,
@@ -269,7 +269,7 @@ impl Case<'_> {
         Ok([0, 1].map(|sample| tensors[4 * sample * half..][..bytes].to_vec()))
     }
 
-    /// What describes an image to a kernel, and its pixels. Rows in memory are farther apart than they are long.
+    /// Kernel parameters of an image, and its pixels. Rows in memory are padded.
     fn leaf(&self, image: &HostImage, pitched: bool) -> (Vec<u8>, Pixels) {
         let window = image.window();
         let pitch_of = |window: Roi| match pitched {
@@ -349,7 +349,7 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     out
 }
 
-/// Rows that begin `pitch` bytes apart. They end where a page ends, and whoever reads the next one dies.
+/// Rows that begin `pitch` bytes apart. They end at the end of a page, and reading the next page ends the process.
 fn in_rows(image: &Image<u8>, pitch: u32) -> Guarded {
     let window = image.window();
     let mut rows = Guarded::new(pitch as usize * window.height as usize);
