@@ -66,13 +66,13 @@ impl HostCompiler {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("feedwater-kernels-{}-{count}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // Of an earlier process with this number. What is another user's stays, and is refused by `create`.
+        // Left by an earlier process with this number. A folder of another user stays, and `create` refuses it.
         let _ = fs::remove_dir_all(&folder);
         DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Self::new(folder, false))
     }
 
-    /// The same, if the compiler runs.
+    /// Returns `self` if the compiler runs.
     pub fn runs(self) -> io::Result<Self> {
         match Command::new(&self.command).arg("--version").output() {
             Ok(_) => Ok(self),
@@ -85,11 +85,11 @@ impl HostCompiler {
         Self { command, folder, kept, loaded: Mutex::default() }
     }
 
-    /// The compiled text of the kernel of this name.
+    /// Compiled kernel named `name`.
     ///
     /// # Errors
     ///
-    /// [`CompileError`]; warnings of the compiler count as errors.
+    /// [`CompileError`]. Warnings of the compiler count as errors.
     pub fn compile(&self, name: &str, text: &str) -> Result<Arc<HostKernel>, CompileError> {
         let mut hasher = DefaultHasher::new();
         (text, &self.command, OPTIONS).hash(&mut hasher);
@@ -106,7 +106,7 @@ impl HostCompiler {
         Ok(loaded().entry(hash).or_insert(Arc::new(kernel)).clone())
     }
 
-    /// Written apart and renamed, as others may want the same kernel at the same time.
+    /// Written under a temporary name and renamed, because others may compile the same kernel at the same time.
     fn write(&self, name: &str, text: &str, done: &Path) -> Result<(), CompileError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unusable = |error: io::Error| CompileError::Unusable(error.to_string());
@@ -130,7 +130,7 @@ impl HostCompiler {
 impl Drop for HostCompiler {
     fn drop(&mut self) {
         if !self.kept {
-            // Objects that are loaded stay so without their files.
+            // Loaded objects stay loaded without their files.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
@@ -142,22 +142,22 @@ fn no_compiler(command: &str, error: &io::Error) -> String {
     )
 }
 
-/// The launch of a tiled kernel: its blocks and threads, and the shared memory of a block.
+/// Launch of a tiled kernel: blocks, threads, and shared memory per block.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
-    /// Tiles side by side.
+    /// Number of tiles in a row.
     pub columns: u32,
-    /// Tiles one below the other.
+    /// Number of rows of tiles.
     pub rows: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Shared memory of a block, at most 48 KiB.
+    /// Shared memory per block, at most 48 KiB.
     pub shared_bytes: u32,
 }
 
 type Launch = unsafe extern "C" fn(*mut *mut c_void, u32, u32, u32, u32, u32, u32);
 
-/// A compiled kernel in this process.
+/// Compiled kernel, loaded into this process.
 pub struct HostKernel {
     library: libloading::Library,
 }
@@ -169,8 +169,8 @@ impl HostKernel {
         library.map(|library| Self { library }).map_err(|error| error.to_string())
     }
 
-    /// Launches it for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block` threads.
-    /// Like any launch it is as safe as the kernel's text and the addresses in the parameters.
+    /// Launches the kernel for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block`
+    /// threads. Like any launch it is only as safe as the kernel's text and the addresses in the parameters.
     pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
         let mut pointer = samples.as_ptr();
         let (mut count, mut width, mut height) =
@@ -189,10 +189,10 @@ impl HostKernel {
         unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, block.0, block.1, 1) };
     }
 
-    /// The same with the tiled kernel.
+    /// Launches the tiled kernel.
     ///
     /// # Panics
-    /// Where the text has no such kernel.
+    /// If the text has no such kernel.
     pub fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
         let mut pointer = samples.as_ptr();
         let (mut count, mut width, mut height, mut shared_bytes) =
@@ -213,10 +213,10 @@ impl HostKernel {
     }
 }
 
-/// Bytes of a page, or a part of one where pages are larger.
+/// Size of a page in bytes, or of a part of one if pages are larger.
 const PAGE: usize = 4096;
 
-/// Bytes before a page that cannot be read. Where their number is a multiple of 16, so is their address.
+/// Bytes followed by an unreadable page. If their number is a multiple of 16, so is their address.
 pub struct Guarded {
     mapping: *mut u8,
     mapped: usize,
@@ -224,10 +224,10 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// So many bytes, zeroed.
+    /// Allocates `len` zeroed bytes.
     ///
     /// # Panics
-    /// Where the system has no memory for them.
+    /// If the system has no memory for them.
     pub fn new(len: usize) -> Self {
         let mapped = len.next_multiple_of(PAGE) + PAGE;
         let (access, kind) =
@@ -243,7 +243,7 @@ impl Guarded {
         Self { mapping, mapped: mapped - PAGE, len }
     }
 
-    /// The address of the first one.
+    /// Address of the first byte.
     pub fn as_ptr(&self) -> *const u8 {
         // SAFETY: within the mapping, whose readable part is at least that long.
         unsafe { self.mapping.add(self.mapped - self.len) }
