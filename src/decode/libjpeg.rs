@@ -226,7 +226,7 @@ unsafe fn open(session: *mut Session) {
     }
 }
 
-/// Reads the header, crops, skips, and hands over the rows of the window.
+/// Reads the header, crops, skips, and passes on the rows of the window.
 ///
 /// # Safety
 /// `cinfo` was opened with the whole file as its source.

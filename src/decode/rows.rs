@@ -19,8 +19,8 @@ pub enum RowLayout {
     YCbCr,
 }
 
-/// A group of consecutive rows of the window. A group ends where the number of the next row is a multiple of [`MOST_ROWS`], and at
-/// the end of the window.
+/// Group of consecutive rows of the window. A group ends where the number of the next row is a multiple of
+/// [`MOST_ROWS`], and at the end of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     /// Number of the first row in the stored image, after the reduction.

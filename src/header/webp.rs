@@ -157,7 +157,8 @@ impl<'a> Walk<'a> {
         };
         self.at += chunk.len;
         let chunks = &self.bytes[start..self.at];
-        // libwebp takes an alpha chunk behind the pixels for the frame's as well; where it counts it refuses the order.
+        // libwebp also accepts an alpha chunk after the pixels as the frame's. If that chunk would count, libwebp
+        // refuses the order.
         if self.left() >= CHUNK_HEAD && !seen && self.peek()?.kind == b"ALPH" {
             if alpha {
                 return Err(corrupt("a chunk of alpha behind the pixels"));
@@ -167,7 +168,7 @@ impl<'a> Walk<'a> {
         Ok(Frame { size, chunks })
     }
 
-    /// A file that starts with a VP8X chunk.
+    /// Parses a file that starts with a VP8X chunk.
     fn extended(&mut self, metadata: &mut Metadata) -> Result<WebpLayout<'a>, DataError> {
         let head = self.peek()?;
         let (flags, canvas) = canvas(head.data)?;
@@ -226,7 +227,7 @@ impl<'a> Walk<'a> {
         first.ok_or_else(|| corrupt("a WebP without an image"))
     }
 
-    /// Moves behind a frame of an animation: its place on the canvas, and its chunks.
+    /// Moves past a frame of an animation. Returns its position on the canvas and its chunks.
     fn animation_frame(&mut self, chunk: &Chunk<'a>) -> Result<(Roi, &'a [u8]), DataError> {
         let Some((head, payload)) = chunk.data.split_at_checked(ANMF_BYTES) else {
             return Err(corrupt("an ANMF chunk without its place on the canvas"));
@@ -243,7 +244,7 @@ impl<'a> Walk<'a> {
         if self.at - begin > payload.len() + payload.len() % 2 {
             return Err(corrupt("the chunks of a frame are longer than it"));
         }
-        // Where they differ, libwebp goes by the image.
+        // If the sizes differ, libwebp uses the image's.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
     }
 }

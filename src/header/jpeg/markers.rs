@@ -82,7 +82,7 @@ impl<'a> Markers<'a> {
         Ok(&whole[2..])
     }
 
-    /// Moves to the marker behind coded data and returns how many bytes of them there are without stuffing.
+    /// Moves to the marker after coded data and returns the number of coded bytes without stuffing.
     pub fn coded_data(&mut self) -> Result<u64, DataError> {
         let begin = self.at;
         let mut stuffed = 0;
