@@ -1,8 +1,8 @@
-//! What the first bytes of an image say: format, size, orientation. Reads no pixels.
+//! Image headers: format, size and orientation from the first bytes. Reads no pixels.
 //!
-//! The format is told by the content, never by a name. Nothing here allocates more than an error text, whatever
-//! sizes the bytes claim, but for the text of a PNG's profile, of at most 1 MiB, and 64 KiB where the texts of a PNG are unpacked
-//! to check them; and every loop moves forward through the bytes, so hostile input costs at most one pass over the file.
+//! The format is detected from the content, never from a name. Whatever sizes the bytes claim, nothing here allocates
+//! more than an error text, except for the text of a PNG's profile, at most 1 MiB, and 64 KiB to unpack and check the
+//! texts of a PNG. Every loop moves forward through the bytes, so hostile input costs at most one pass over the file.
 
 mod exif;
 mod jpeg;
@@ -22,7 +22,7 @@ pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
 pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_layout};
 
-/// An image's format, recognised by its content.
+/// Image format, detected from the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -32,14 +32,15 @@ pub enum Format {
     Png,
     /// Google WebP.
     WebP,
-    /// Netpbm's bits, gray or RGB, as text (`P1` to `P3`) or in binary (`P4` to `P6`), with up to 16 bits per sample.
+    /// Netpbm's bitmaps, gray or RGB images, as text (`P1` to `P3`) or binary (`P4` to `P6`), with up to 16 bits per
+    /// sample.
     Pnm,
-    /// Decoded already: three bytes a pixel, rows without gaps. No file is of this format; a cache gives it.
+    /// Decoded pixels: three bytes per pixel, rows without padding. Produced by a cache, never found in a file.
     Pixels,
 }
 
 impl Format {
-    /// The name in reports.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Jpeg => "JPEG",
@@ -50,7 +51,7 @@ impl Format {
         }
     }
 
-    /// The factors by which a decoder can divide both sides of such an image while it decodes.
+    /// Factors by which a decoder can reduce both sides of such an image while decoding.
     pub const fn reductions(self) -> &'static [u32] {
         match self {
             Format::Jpeg => &[1, 2, 4, 8],
@@ -59,31 +60,31 @@ impl Format {
     }
 }
 
-/// What is known about an image before it is decoded.
+/// Properties of an image that are known before it is decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Format, by content.
     pub format: Format,
     /// Size as stored, before the orientation is applied; both sides are at least 1.
     pub size: Size,
-    /// How the stored pixels must be turned, as Pillow's `ImageOps.exif_transpose` would turn them.
+    /// Rotation and mirroring to apply to the stored pixels, equal to Pillow's `ImageOps.exif_transpose`.
     pub orientation: Orientation,
-    /// What only a JPEG has.
+    /// JPEG properties. `None` for other formats.
     pub jpeg: Option<JpegHeader>,
 }
 
 impl Header {
-    /// Reads the header of a whole file. Never panics, whatever the bytes.
+    /// Parses the header of a whole file. Never panics, whatever the bytes.
     ///
-    /// Faults: `Empty` for no bytes, `Unsupported` for another format (the text says what the bytes look like),
-    /// `Truncated` where the file ends inside its header or, for a JPEG, has no end-of-image marker after its
-    /// first scan or, for a PNM, is too short for its pixels, and `Corrupt` where the header contradicts the format.
+    /// Errors: `Empty` for no bytes, `Unsupported` for another format (the text says what the bytes look like),
+    /// `Truncated` if the file ends inside its header or, for a JPEG, has no end-of-image marker after its first scan
+    /// or, for a PNM, is too short for its pixels, and `Corrupt` if the header contradicts the format.
     pub fn parse(bytes: &[u8]) -> Result<Self, DataError> {
         Self::parse_as(bytes, true)
     }
 
-    /// The same; unless `strict`, a JPEG passes that lacks its end-of-image marker or has a segment of impossible length,
-    /// which [`JpegHeader::tolerated`] then says. `decode.strict` is the setting.
+    /// Parses the header of a whole file. Unless `strict`, accepts a JPEG that lacks its end-of-image marker or has a
+    /// segment of impossible length, and records that in [`JpegHeader::tolerated`]. `decode.strict` is the setting.
     pub fn parse_as(bytes: &[u8], strict: bool) -> Result<Self, DataError> {
         if bytes.is_empty() {
             return Err(DataError::new(Reason::Empty, "the file has no bytes"));
@@ -97,10 +98,10 @@ impl Header {
         }
     }
 
-    /// Reads the header from the first bytes of a file, whose pixels need not be among them. An orientation that stands
-    /// behind the pixels is not seen.
+    /// Parses the header from the first bytes of a file, which need not include the pixels. An orientation stored
+    /// after the pixels is not seen.
     ///
-    /// Faults: those of [`parse_as`](Self::parse_as); `Truncated` where the header goes on after these bytes.
+    /// Errors: those of [`parse_as`](Self::parse_as); `Truncated` if the header extends beyond these bytes.
     pub fn parse_head(head: &[u8], strict: bool) -> Result<Self, DataError> {
         match recognise(head) {
             Ok(Format::Jpeg) => jpeg::parse_head(head, strict).map(|(header, _)| header),
@@ -109,34 +110,34 @@ impl Header {
         }
     }
 
-    /// Whether a JPEG, of which this is the header, is so well formed that it may be handed to a decoder that must not see
+    /// Checks that a JPEG with this header is so well formed that it may be passed to a decoder that must not see
     /// damaged files: every marker up to the end, in one pass, without decoding. Never panics, whatever the bytes.
     ///
-    /// It knows what ITU-T T.81 says of 8-bit Huffman-coded images, and refuses everything else:
+    /// The check covers ITU-T T.81's 8-bit Huffman-coded images, and refuses everything else:
     ///
-    /// * Segments follow one another without stray bytes; there is one frame header, the one of this header.
+    /// * Segments follow one another without stray bytes. There is exactly one frame header, the one of this header.
     /// * Quantisation and Huffman tables are well formed: lengths fit, no step is 0, codes do not overlap, symbols
     ///   are those of the process.
-    /// * Each scan names components of the frame, in its order, with tables that were there before it; its band and
-    ///   bits follow from the scans before it. At the end each component was coded.
-    /// * Restart markers come in order and as many as the interval says; the coded data between markers is neither
-    ///   shorter nor longer than the blocks that it must hold can be.
+    /// * Each scan names components of the frame, in its order, with tables defined before it. Its band and bits
+    ///   follow from the scans before it. At the end each component was coded.
+    /// * Restart markers are in order and match the interval. The coded data between markers is neither shorter nor
+    ///   longer than its blocks can be.
     /// * There is an end-of-image marker; what follows it does not matter.
     ///
-    /// A file that is refused here is not thereby bad: it goes to the CPU's decoder, which decides. To refuse too much
-    /// costs speed; to accept too much would cost safety.
+    /// A file that is refused here is not necessarily damaged: it goes to the CPU's decoder, which decides. Refusing
+    /// too much costs speed; accepting too much would cost safety.
     ///
-    /// Faults: `Truncated` where the file ends before the image does, `Unsupported` for what this does not know
+    /// Errors: `Truncated` if the file ends before the image does, `Unsupported` for what the check does not cover
     /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), DataError> {
         self.walk(bytes, None)
     }
 
-    /// Verifies a JPEG as [`verify`](Self::verify) does, and fills `layout` with the offsets of its tables and scans in the same
-    /// pass; with `restarts` also with those of its restart markers.
+    /// Verifies a JPEG like [`verify`](Self::verify), and fills `layout` with the offsets of its tables and scans in
+    /// the same pass; with `restarts` also with those of its restart markers.
     ///
-    /// Faults: those of [`verify`](Self::verify), and `Unsupported` for more than [`JpegLayout::MOST_SCANS`] scans. A fault
-    /// leaves `layout` empty.
+    /// Errors: those of [`verify`](Self::verify), and `Unsupported` for more than [`JpegLayout::MOST_SCANS`] scans.
+    /// After an error `layout` is empty.
     pub fn layout(
         &self,
         bytes: &[u8],
@@ -200,7 +201,7 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     Err(DataError::new(Reason::Unsupported, problem))
 }
 
-/// What bytes of another format look like, for the error text.
+/// Description of bytes in another format, for the error text.
 fn looks_like(bytes: &[u8]) -> String {
     const OTHERS: [(usize, &[u8], &str); 16] = [
         (0, b"GIF8", "a GIF"),
@@ -210,7 +211,7 @@ fn looks_like(bytes: &[u8]) -> String {
         (0, b"II+\0", "a BigTIFF"),
         (4, b"ftypavif", "an AVIF"),
         (4, b"ftyphei", "a HEIC"),
-        (4, b"ftyp", "an MP4 or one of its kin"),
+        (4, b"ftyp", "an MP4 or a related format"),
         (0, &[0xFF, 0x0A], "a JPEG XL"),
         (4, b"JXL \r\n", "a JPEG XL"),
         (4, b"jP  \r\n", "a JPEG 2000"),
@@ -242,17 +243,17 @@ fn corrupt(problem: impl Into<String>) -> DataError {
     DataError::new(Reason::Corrupt, problem)
 }
 
-/// A big-endian 16-bit number, where the bytes reach that far.
+/// Big-endian 16-bit number, if the bytes reach that far.
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
-/// A big-endian 32-bit number, where the bytes reach that far.
+/// Big-endian 32-bit number, if the bytes reach that far.
 fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// A little-endian 32-bit number, where the bytes reach that far.
+/// Little-endian 32-bit number, if the bytes reach that far.
 fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }

@@ -4,7 +4,7 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-/// What a pixel is made of: bytes before `normalize`, floats after it.
+/// Element type of a pixel: bytes before `normalize`, floats after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PixelType {
     /// Three bytes.
@@ -15,7 +15,7 @@ pub enum PixelType {
 
 /// Interleaved RGB pixels of one window of an image, rows without padding.
 ///
-/// Coordinates are those of the whole image, so an operator need not know which part of it is there.
+/// Coordinates are those of the whole image, so operators do not depend on which window is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Image<T> {
     window: Roi,
@@ -23,19 +23,19 @@ pub struct Image<T> {
 }
 
 impl<T: Copy + Default> Image<T> {
-    /// A window of zeros.
+    /// Creates a window of zeros.
     pub fn new(window: Roi) -> Self {
         Self { window, data: vec![T::default(); len(window)] }
     }
 
-    /// The pixels of a window, row after row: `width * height * 3` values.
+    /// Creates an image from a window's values in row order: `width * height * 3` values.
     pub fn from_data(window: Roi, data: Vec<T>) -> Self {
         assert_eq!(data.len(), len(window), "pixels of {window}");
         Self { window, data }
     }
 
-    /// Makes it a window of another size, keeping the memory or taking no more than that; the values are unspecified. If memory
-    /// cannot be allocated, it is an empty window.
+    /// Changes the window. Reuses the memory or allocates exactly what is needed; the values are unspecified. If the
+    /// allocation fails, the window is empty.
     pub fn reset(&mut self, window: Roi) -> Result<(), DataError> {
         self.window = Roi::default();
         if let Err(fault) = reserve::renew(&mut self.data, len(window)) {
@@ -46,39 +46,39 @@ impl<T: Copy + Default> Image<T> {
         Ok(())
     }
 
-    /// Which part of the image is there.
+    /// Stored window of the image.
     pub fn window(&self) -> Roi {
         self.window
     }
 
-    /// All values, row after row.
+    /// All values in row order.
     pub fn data(&self) -> &[T] {
         &self.data
     }
 
-    /// All values, row after row, in their own memory.
+    /// All values in row order, as a vector.
     pub fn into_data(self) -> Vec<T> {
         self.data
     }
 
-    /// All values, row after row.
+    /// All values in row order.
     pub fn data_mut(&mut self) -> &mut [T] {
         &mut self.data
     }
 
-    /// The values of row `y` of the image, `3 * width` of them.
+    /// Values of row `y` of the image, `3 * width` of them.
     pub fn row(&self, y: u32) -> &[T] {
         let len = CHANNELS * self.window.width as usize;
         &self.data[(y - self.window.y) as usize * len..][..len]
     }
 
-    /// The values of row `y` of the image, `3 * width` of them.
+    /// Values of row `y` of the image, `3 * width` of them.
     pub fn row_mut(&mut self, y: u32) -> &mut [T] {
         let len = CHANNELS * self.window.width as usize;
         &mut self.data[(y - self.window.y) as usize * len..][..len]
     }
 
-    /// The pixel at column `x` of row `y` of the image.
+    /// Pixel at column `x` of row `y` of the image.
     pub fn pixel(&self, x: u32, y: u32) -> [T; CHANNELS] {
         let row = &self.row(y)[CHANNELS * (x - self.window.x) as usize..];
         [row[0], row[1], row[2]]
@@ -90,13 +90,13 @@ impl<T: Copy + Default> Image<T> {
         self.row_mut(y)[start..start + CHANNELS].copy_from_slice(&pixel);
     }
 
-    /// Bytes of memory held.
+    /// Memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.data.capacity() * size_of::<T>()
     }
 }
 
-/// An image of either pixel type.
+/// Image of either pixel type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostImage {
     /// Before `normalize`.
@@ -106,7 +106,7 @@ pub enum HostImage {
 }
 
 impl HostImage {
-    /// A window of zeros.
+    /// Creates a window of zeros.
     pub fn new(pixels: PixelType, window: Roi) -> Self {
         match pixels {
             PixelType::U8 => HostImage::U8(Image::new(window)),
@@ -114,7 +114,7 @@ impl HostImage {
         }
     }
 
-    /// Which part of the image is there.
+    /// Stored window of the image.
     pub fn window(&self) -> Roi {
         match self {
             HostImage::U8(image) => image.window(),
@@ -122,7 +122,7 @@ impl HostImage {
         }
     }
 
-    /// Bytes of memory held.
+    /// Memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         match self {
             HostImage::U8(image) => image.capacity_bytes(),
@@ -130,7 +130,7 @@ impl HostImage {
         }
     }
 
-    /// What a pixel is made of.
+    /// Pixel type of the image.
     pub fn pixels(&self) -> PixelType {
         match self {
             HostImage::U8(_) => PixelType::U8,
@@ -138,8 +138,8 @@ impl HostImage {
         }
     }
 
-    /// Bytes of the image in a device's memory. Rows of bytes begin [`Roi::pitch_bytes`] apart there; those of floats
-    /// follow on one another.
+    /// Size of the image in device memory, in bytes. Rows of bytes begin [`Roi::pitch_bytes`] apart there; rows of
+    /// floats are contiguous.
     pub fn bytes_on_device(&self) -> usize {
         match self {
             HostImage::U8(image) => image.window().pitched_bytes(),
@@ -147,8 +147,8 @@ impl HostImage {
         }
     }
 
-    /// Writes it as it is to lie there, to the [`bytes_on_device`](Self::bytes_on_device) bytes `out`. What is between
-    /// rows stays as it is.
+    /// Writes the image in its device layout to `out`, which has [`bytes_on_device`](Self::bytes_on_device) bytes.
+    /// Padding between rows is not written.
     pub fn write_for_device(&self, out: &mut [u8]) {
         match self {
             HostImage::U8(image) => {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_bytes_lie_in_groups_of_sixteen_pixels_on_a_device() {
+    fn device_rows_of_bytes_are_padded_to_sixteen_pixels() {
         let of = |width| {
             HostImage::U8(Image::from_data(Roi::new(3, 4, width, 2), vec![7; 6 * width as usize]))
         };

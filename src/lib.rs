@@ -1,15 +1,16 @@
-//! A data loader for vision models: compressed images in, batches that are ready for the model out.
+//! A data loader for vision models: compressed images in, model-ready batches out.
 //!
-//! feedwater reads images (JPEG, PNG, WebP, PNM) from folders, record files, archives and object storage, decodes them, runs a chain
-//! of operators, and gives batches in host memory or on a GPU. It does for Rust what NVIDIA DALI does for Python.
+//! feedwater reads images (JPEG, PNG, WebP, PNM) from folders, record files, archives and object storage, decodes
+//! them, runs a chain of operators, and returns batches in host memory or on a GPU. It does for Rust what NVIDIA DALI
+//! does for Python.
 //!
-//! * Pixels that the CPU decodes and transforms equal Pillow's and torchvision's bit for bit.
-//! * The same seed gives the same batch for any number of workers, batch size and number of shards.
-//! * Memory is predicted before the run ([`footprint`]), allocated once, and limited where asked.
+//! * Pixels decoded and transformed on the CPU equal Pillow's and torchvision's bit for bit.
+//! * The same seed gives the same samples for any number of workers, batch size and number of shards.
+//! * Memory is predicted before the run ([`footprint`]), allocated once, and limited on request.
 //! * Every sample's outcome is counted ([`loader::Stats`]).
 //!
-//! The GPU path is complete, but no real GPU has run it yet: it is tested against a simulated driver and with kernels compiled for the
-//! host. CUDA is opened at run time, and everything also runs on the CPU.
+//! The GPU path is complete, but no real GPU has run it yet: it is tested against a simulated driver and with kernels
+//! compiled for the host. CUDA is opened at run time, and everything also runs on the CPU.
 //!
 //! # Start here
 //!
@@ -117,7 +118,7 @@ pub use explain::Report;
 pub use footprint::Footprint;
 #[doc(no_inline)]
 pub use geometry::{Roi, Size};
-/// Its `f16` and `bf16` are element types of [`loader::Batch`].
+/// `f16` and `bf16` are element types of [`loader::Batch`].
 pub use half;
 #[doc(no_inline)]
 pub use loader::{
@@ -134,7 +135,7 @@ pub use source::Source;
 #[doc(no_inline)]
 pub use tensor::{DType, Layout};
 
-/// Compiles the Rust blocks of the pages. `tests/docs.rs` checks that every page is here.
+/// Compiles the Rust code blocks of the pages in `docs`. `tests/docs.rs` checks that every page is listed.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

@@ -1,8 +1,7 @@
-//! The last step: the final window's pixels as elements of the tensor.
+//! Output: conversion of the final window's pixels to elements of the tensor.
 //!
-//! Bytes keep their value (0 to 255) in every element type; floats become f16 and bf16 by rounding to
-//! nearest even, and are refused as bytes. A sample's tensor is dense: three planes (NCHW) or interleaved
-//! pixels (NHWC).
+//! Bytes keep their value (0 to 255) in every element type. Floats are rounded to nearest even for f16 and bf16, and
+//! cannot be stored as bytes. A sample's tensor is dense: three planes (NCHW) or interleaved pixels (NHWC).
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -11,7 +10,7 @@ use crate::image::{HostImage, Image, PixelType};
 use crate::op::normalize;
 use crate::tensor::{CHANNELS, DType, Layout};
 
-/// Whether pixels of this type can be stored as elements of that one: an error says what to do instead.
+/// Checks that pixels of this type can be stored as elements of `dtype`. The error says what to do instead.
 pub fn check(pixels: PixelType, dtype: DType) -> Result<(), String> {
     match (pixels, dtype) {
         (PixelType::F32, DType::U8) => {
@@ -22,9 +21,9 @@ pub fn check(pixels: PixelType, dtype: DType) -> Result<(), String> {
     }
 }
 
-/// Stores an image as one sample's tensor, which `out` covers exactly, aligned for `dtype`. The reference.
+/// Stores an image as one sample's tensor, which `out` covers exactly, aligned for `dtype`. Reference implementation.
 ///
-/// Pixels and element type must be a pair that [`check`] allows.
+/// [`check`] must allow this combination of pixels and element type.
 pub fn store(image: &HostImage, dtype: DType, layout: Layout, out: &mut [u8]) {
     match (image, dtype) {
         (HostImage::U8(image), DType::U8) => each(image, layout, out, |value| value),
@@ -62,15 +61,15 @@ fn each<T: Copy + Default, E: Pod>(
     }
 }
 
-/// The end of a chain that gives bytes, fused: mirroring, `normalize` and the conversion, by tables, a row
-/// at a time. The bits are those of the operators and of [`store`].
+/// Fused end of a chain of bytes: mirroring, `normalize` and the conversion, with lookup tables, row by row. The bits
+/// equal those of the operators and [`store`].
 #[derive(Clone, Debug)]
 pub struct Tail {
     tables: Tables,
     layout: Layout,
 }
 
-/// What becomes of each byte of each channel.
+/// Converted values of each byte of each channel.
 #[derive(Clone, Debug)]
 enum Tables {
     Bytes,
@@ -79,7 +78,7 @@ enum Tables {
 }
 
 impl Tail {
-    /// For `normalize` with these parameters, or without it.
+    /// Creates the tables for `normalize` with these parameters, or without it.
     pub fn new(normalize: Option<&normalize::Params>, dtype: DType, layout: Layout) -> Self {
         let floats = || match normalize {
             Some(params) => params.tables(),
@@ -98,7 +97,7 @@ impl Tail {
         Self { tables, layout }
     }
 
-    /// Bytes of memory held.
+    /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         match &self.tables {
             Tables::Bytes => 0,
@@ -107,8 +106,8 @@ impl Tail {
         }
     }
 
-    /// Stores row `y` of a sample of `width` x `height`: `row` is its RGB, right to left where it is
-    /// mirrored; `out` is the sample's whole tensor, aligned for its element type.
+    /// Stores row `y` of a sample of `width` x `height`. `row` is its RGB, still unmirrored; `out` is the sample's
+    /// whole tensor, aligned for its element type.
     pub fn store_row(
         &self,
         row: &[u8],
@@ -135,7 +134,7 @@ impl Tail {
     }
 }
 
-/// Where a row belongs in a sample's tensor.
+/// Position of a row in a sample's tensor.
 #[derive(Clone, Copy)]
 struct Place {
     width: usize,
@@ -192,7 +191,7 @@ mod tests {
     use crate::random::{SampleKey, SampleRng};
 
     #[test]
-    fn layouts_are_planes_and_interleaved_pixels() {
+    fn nchw_stores_planes_and_nhwc_interleaved_pixels() {
         let image = Image::from_data(Roi::new(5, 5, 2, 1), vec![1u8, 2, 3, 4, 5, 6]);
         let mut out = [0; 6];
         store(&HostImage::U8(image.clone()), DType::U8, Layout::Nchw, &mut out);
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_flip_normalize_and_store() {
+    fn the_tail_equals_flip_normalize_and_store() {
         let size = Size::new(37, 5);
         let data = (0..3 * size.pixels()).map(|at| (at * 89 % 256) as u8).collect();
         let image = Image::from_data(size.window(), data);

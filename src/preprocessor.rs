@@ -13,7 +13,7 @@ use crate::plan::{
 use crate::random::SampleKey;
 use crate::source::check_size;
 use crate::tensor::{DType, Layout, Tensor, TensorShape};
-use crate::transform::{EncodedImage, HostTransform};
+use crate::transform::{HostTransform, PlannedImage};
 
 /// Most bytes of buffers that are reused for the next image of a thread.
 const KEPT_BYTES: usize = 32 << 20;
@@ -143,7 +143,7 @@ impl Scratch {
         let windows = plan.windows_of(sample);
         let drawn = SampleMemory { windows, ..SampleMemory::default() };
         room.beyond(header.size, &need.max(&drawn))?;
-        transform.run(EncodedImage { bytes, header: &header, plan, sample }, decoder, out)
+        transform.run(PlannedImage { bytes, header: &header, plan, sample }, decoder, out)
     }
 
     /// Frees the buffers of a large image.

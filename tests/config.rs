@@ -288,7 +288,7 @@ fn errors_name_the_full_key_and_the_nearest_name() {
         ),
         (
             "[decode]\nroutes = [\"cpu\", \"nvjpeg-hybrid\", \"cpu\"]",
-            "decode.routes[2]: cpu is there already; leave it out here",
+            "decode.routes[2]: cpu is listed twice; remove it here",
         ),
         (
             "[decode]\nmax_cpu_threads = 0",

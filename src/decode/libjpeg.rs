@@ -1,12 +1,11 @@
-//! JPEG through libjpeg-turbo (in the copy that mozjpeg-sys builds): every `unsafe` that touches it.
+//! JPEG through libjpeg-turbo (in the copy that mozjpeg-sys builds), with every `unsafe` that touches it.
 //!
-//! A decompressor lives as long as one image. libjpeg would let it live longer, but then quantisation and
-//! Huffman tables of one file would silently stand in for those that the next file lacks; making one costs
-//! about a microsecond.
+//! A decompressor is created per image. libjpeg would allow reuse, but then quantisation and Huffman tables of one
+//! file would silently replace those that the next file lacks. Creating one takes about a microsecond.
 //!
-//! Errors unwind: libjpeg's `error_exit` may not return, so it records the fault and starts a panic (without
-//! the hook's message) that passes through the C frames, which are built with unwind tables, and is caught here.
-//! With `panic = "abort"` a damaged image would end the process, so such a build is refused.
+//! Errors unwind: libjpeg's `error_exit` must not return, so it records the error and starts a panic (without the
+//! hook's message) that passes through the C frames, which are built with unwind tables, and is caught here. With
+//! `panic = "abort"` a damaged image would end the process, so such a build is refused.
 #![allow(unsafe_code)]
 
 #[cfg(panic = "abort")]
@@ -38,18 +37,18 @@ use crate::tensor::CHANNELS;
 
 mod memory;
 
-/// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the
-/// edge of the image, where the upsampling filter has no neighbour; only that one column comes out different.
+/// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the edge
+/// of the image, where the upsampling filter has no neighbour. Only that one column differs.
 const MARGIN: u32 = 1;
 
-/// Narrowest crop. libjpeg upsamples plainly where a component is at most 2 samples wide; a crop must not make
-/// it so. 2 samples are at most 8 columns.
+/// Minimum width of a crop. libjpeg uses plain upsampling if a component is at most 2 samples wide, and a crop must
+/// not cause that. 2 samples are at most 8 columns.
 const MIN_WIDTH: u32 = 16;
 
-/// Most scans that are read.
+/// Maximum number of scans.
 const MAX_SCANS: c_int = JpegLayout::MOST_SCANS as c_int;
 
-/// libjpeg-turbo. It decodes every JPEG.
+/// libjpeg-turbo. Decodes every JPEG.
 #[derive(Debug, Default)]
 pub(super) struct LibjpegTurbo;
 
@@ -63,11 +62,11 @@ impl HostDecoder for LibjpegTurbo {
     }
 
     fn memory(&self, header: &Header, _: &[u8], _: u64) -> DecodeMemory {
-        // Four bytes of ink at most, and what libjpeg rounds up to whole blocks.
+        // At most four bytes of ink, and libjpeg's rounding to whole blocks.
         let row = 4 * (u64::from(header.size.width) + 64);
         let library = match &header.jpeg {
             Some(jpeg) => memory::library_bytes(header.size, jpeg),
-            // No JPEG's header is without it.
+            // The header of every JPEG has it.
             None => 8 * header.size.pixels(),
         };
         DecodeMemory { scratch: 0, rows: row * most_rows(header.size.height), library }
@@ -93,7 +92,7 @@ impl HostDecoder for LibjpegTurbo {
     }
 }
 
-/// What libjpeg cannot decode, in clearer words than its own.
+/// Refuses what libjpeg cannot decode, with a clearer message than libjpeg's.
 fn check(jpeg: &JpegHeader) -> Result<(), DataError> {
     let what = match jpeg.frame {
         FrameKind::Lossless => "a lossless JPEG".into(),
@@ -120,7 +119,7 @@ fn decode(
             let cinfo = &mut (*address).cinfo;
             read(cinfo, image, rows, sink)?;
             if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
-                // As Pillow does behind the last row: an error there is one, the end of the file is none.
+                // As in Pillow: after the last row, errors count but the end of the file does not.
                 (*address).finishing = true;
                 sys::jpeg_finish_decompress(&mut (*address).cinfo);
             }
@@ -133,7 +132,7 @@ fn decode(
     }
 }
 
-/// Whether libjpeg-turbo's SIMD code was built in and this processor has what it needs.
+/// Whether libjpeg-turbo's SIMD code was built in and this CPU supports it.
 pub(super) fn simd() -> bool {
     unsafe extern "C" {
         fn jsimd_can_idct_islow() -> c_int;
@@ -143,22 +142,22 @@ pub(super) fn simd() -> bool {
     unsafe { jsimd_can_idct_islow() != 0 }
 }
 
-/// One decompressor with what libjpeg points to. Must not move between `open` and its drop.
+/// Decompressor with what libjpeg points to. Must not move between `open` and its drop.
 struct Session {
     cinfo: jpeg_decompress_struct,
     errors: sys::jpeg_error_mgr,
     source: sys::jpeg_source_mgr,
     progress: sys::jpeg_progress_mgr,
-    /// Warnings of damaged data are errors.
+    /// Whether warnings about damaged data are errors.
     strict: bool,
-    /// There was such a warning.
+    /// Whether there was such a warning.
     warned: bool,
-    /// All rows are there, so the file may end.
+    /// Whether all rows are decoded, so that the file may end.
     finishing: bool,
     fault: Option<DataError>,
 }
 
-/// What `error_exit` throws; the fault itself lies in the session.
+/// Panic payload of `error_exit`. The error itself is in the session.
 struct Raised;
 
 impl Session {
@@ -191,7 +190,7 @@ impl Session {
         }
     }
 
-    /// The fault that ended the decode; a panic that is not ours goes on.
+    /// Error that ended the decode. A foreign panic is resumed.
     fn fault(&mut self, payload: Box<dyn Any + Send>) -> DataError {
         match self.fault.take() {
             Some(fault) if payload.is::<Raised>() => fault,
@@ -208,7 +207,7 @@ impl Drop for Session {
     }
 }
 
-/// Makes the decompressor and connects the session's parts to it.
+/// Creates the decompressor and connects the session's parts to it.
 ///
 /// # Safety
 /// `session` is valid, and its target does not move until it is dropped.
@@ -227,7 +226,7 @@ unsafe fn open(session: *mut Session) {
     }
 }
 
-/// Reads the header, crops, skips, and hands over the rows of the window.
+/// Reads the header, crops, skips, and passes on the rows of the window.
 ///
 /// # Safety
 /// `cinfo` was opened with the whole file as its source.
@@ -277,7 +276,7 @@ unsafe fn read(
     }
 
     let pitch = samples * cinfo.output_width as usize;
-    // Rows above the window are read too where libjpeg may not skip them.
+    // Rows above the window are read too if libjpeg must not skip them.
     let most = most_rows(window.bottom()) as usize;
     let rows = grown(rows, pitch * most)?;
     let left = samples * (window.x - x) as usize;
@@ -304,7 +303,7 @@ unsafe fn read(
     Ok(())
 }
 
-/// Reads the next `count` rows, at most [`MOST_ROWS`], one after another into `group`.
+/// Reads the next `count` rows, at most [`MOST_ROWS`], consecutively into `group`.
 ///
 /// # Safety
 /// Decompression has started, and `group` holds that many rows.
@@ -323,14 +322,14 @@ unsafe fn read_group(
         let left = &mut starts[done as usize..count as usize];
         // SAFETY: the caller's promise: there is a row of memory behind each of the pointers.
         match unsafe { sys::jpeg_read_scanlines(cinfo, left.as_mut_ptr(), count - done) } {
-            0 => return Err(DataError::new(Reason::Corrupt, "libjpeg gives no more rows")),
+            0 => return Err(DataError::new(Reason::Corrupt, "libjpeg returns no more rows")),
             read => done += read,
         }
     }
     Ok(())
 }
 
-/// The columns to ask libjpeg for: the window, its margin, and never too few.
+/// Columns to request from libjpeg: the window with its margin, at least the minimum width.
 fn columns(window: Roi, width: u32) -> (u32, u32) {
     let left = window.x.saturating_sub(MARGIN);
     let right = window.right().saturating_add(MARGIN).max(left + MIN_WIDTH).min(width);
@@ -338,8 +337,8 @@ fn columns(window: Roi, width: u32) -> (u32, u32) {
     (left, right - left)
 }
 
-/// Whether libjpeg will smooth over coefficients that a progressive file leaves out. Its smoothing looks at
-/// neighbouring blocks, which a crop would not have; such files are decoded whole.
+/// Whether libjpeg will smooth over coefficients that a progressive file omits. Its smoothing reads neighbouring
+/// blocks, which a crop would not have, so such files are decoded whole.
 ///
 /// # Safety
 /// Decompression has started.
@@ -355,8 +354,8 @@ unsafe fn smooths(cinfo: &jpeg_decompress_struct) -> bool {
     bits.iter().any(|component| component[..SMOOTHED].iter().any(|&bit| bit != 0))
 }
 
-/// Turns inverted CMYK (Adobe's convention, which Pillow assumes of every such JPEG) into RGB, in place: the
-/// pixel `i` of four bytes becomes the pixel `i` of three. The formula is Pillow's `cmyk2rgb` (Convert.c).
+/// Converts inverted CMYK (Adobe's convention, which Pillow assumes of every such JPEG) to RGB in place: pixel `i` of
+/// four bytes becomes pixel `i` of three. The formula is Pillow's `cmyk2rgb` (Convert.c).
 fn inks_to_rgb(pixels: &mut [u8]) {
     for index in 0..pixels.len() / 4 {
         let [c, m, y, k] = [0, 1, 2, 3].map(|ink| 255 - i32::from(pixels[4 * index + ink]));
@@ -369,7 +368,7 @@ fn inks_to_rgb(pixels: &mut [u8]) {
     }
 }
 
-/// `error_exit`: records libjpeg's words and unwinds.
+/// `error_exit`: records libjpeg's message and unwinds.
 unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
     // SAFETY: called by libjpeg with its own decompressor.
     let code = unsafe { (*common.err).msg_code };
@@ -396,8 +395,8 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
     }
 }
 
-/// `emit_message`: a warning that means damaged data is an error where the decode is strict, and noted where it is not;
-/// the harmless ones and traces are passed over.
+/// `emit_message`: a warning about damaged data is an error if the decode is strict, else it is recorded. Harmless
+/// warnings and traces are ignored.
 unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int) {
     // SAFETY: called by libjpeg with its own decompressor.
     let code = unsafe { (*common.err).msg_code };
@@ -422,7 +421,7 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
     unsafe { (*session).warned = true };
 }
 
-/// `progress_monitor`: stops at a file of endless scans.
+/// `progress_monitor`: stops at a file with endless scans.
 unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
     let cinfo = ptr::from_mut(common).cast::<jpeg_decompress_struct>();
     // SAFETY: libjpeg calls this with its decompressor, whose first part is the common one.
@@ -434,7 +433,7 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
     }
 }
 
-/// `fill_input_buffer`: the whole file was there from the start, so this is its end.
+/// `fill_input_buffer`: the whole file was available from the start, so this is its end.
 unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> c_int {
     // SAFETY: `client_data` is the session; nothing else refers to this field during a call into libjpeg.
     if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
@@ -464,7 +463,7 @@ unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_lo
 /// `init_source` and `term_source`.
 unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 
-/// Stores the fault in the session and unwinds to `decode`.
+/// Stores the error in the session and unwinds to `decode`.
 ///
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
@@ -474,7 +473,7 @@ unsafe fn throw(client_data: *mut c_void, fault: DataError) -> ! {
     resume_unwind(Box::new(Raised))
 }
 
-/// libjpeg's text for the current message.
+/// libjpeg's text of the current message.
 ///
 /// # Safety
 /// `common` belongs to an open decompressor.

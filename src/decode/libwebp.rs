@@ -1,8 +1,9 @@
-//! WebP through libwebp, as Pillow does it: every `unsafe` that touches it.
+//! WebP through libwebp, equal to Pillow, with every `unsafe` that touches it.
 //!
-//! An image is the first frame on a black canvas, without alpha: what Pillow's `Image.open(file).convert("RGB")` gives
-//! of an animation too, whose background color it ignores. libwebp decodes the frame down to the last row of the window
-//! and stores the window only. Its memory comes from `malloc`; where that fails, the sample fails.
+//! An image is the first frame on a black canvas, without alpha. That is also what Pillow's
+//! `Image.open(file).convert("RGB")` returns for an animation, whose background color it ignores. libwebp decodes the
+//! frame down to the last row of the window and stores only the window. It allocates with `malloc`; a failed
+//! allocation is a sample error.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -19,16 +20,16 @@ use crate::geometry::Roi;
 use crate::header::{Format, Header, WebpLayout, webp_code_bytes, webp_layout};
 use crate::tensor::CHANNELS;
 
-/// Columns and rows decoded around a window: at the edge of a crop the upsampling of chroma lacks its neighbours. Crops
-/// begin at even columns and rows, where a chroma sample does.
+/// Columns and rows decoded around a window, because chroma upsampling lacks neighbours at the edge of a crop. Crops
+/// begin at even columns and rows, as chroma samples do.
 const MARGIN: u32 = 2;
 
-/// Most bytes that a lossless WebP's code tables are expected to take where the bytes at hand do not tell: 1000 groups of
-/// 21 KiB, and for small files a share of their length.
+/// Assumed maximum size of a lossless WebP's code tables if the available bytes do not tell: 1000 groups of 21 KiB,
+/// and for small files a share of their length.
 const CODE_BYTES: u64 = 24 << 20;
 const CODE_BYTES_PER_BYTE: u64 = 8 << 10;
 
-/// libwebp. It decodes every WebP.
+/// libwebp. Decodes every WebP.
 #[derive(Debug, Default)]
 pub(super) struct Libwebp;
 
@@ -52,7 +53,7 @@ impl HostDecoder for Libwebp {
         let codes = chunks.and_then(webp_code_bytes).unwrap_or(expected);
         // Red, green, blue and alpha, and transforms and code groups of blocks of 4x4.
         let lossless = 5 * pixels + codes;
-        // Luma, two chromas of a quarter each, and what is known of macroblocks; the file's partitions are copied.
+        // Luma, two chroma planes of a quarter each, and macroblock data; the file's partitions are copied.
         let lossy = 2 * pixels + file_bytes;
         let alpha = if found.alpha { lossless + pixels } else { 0 };
         let frame = match (found.lossless, found.lossy) {
@@ -108,7 +109,7 @@ impl HostDecoder for Libwebp {
     }
 }
 
-/// What a WebP's first chunks say; all that may be where they do not reach far enough.
+/// Kinds of data that a WebP's first chunks announce; all kinds if the chunks are not complete.
 struct Parts {
     lossless: bool,
     lossy: bool,
@@ -119,7 +120,7 @@ impl Parts {
     fn of(head: &[u8]) -> Self {
         match head.get(12..16) {
             Some(b"VP8 ") => Self { lossless: false, lossy: true, alpha: false },
-            // The flag for alpha is the last bit of the 29 after the signature, 28 of which are sides.
+            // The alpha flag is the last of the 29 bits after the signature; the other 28 are the sides.
             Some(b"VP8L") => {
                 let alpha = head.get(24).is_none_or(|byte| byte & 0x10 != 0);
                 Self { lossless: true, lossy: false, alpha }
@@ -135,7 +136,7 @@ impl Parts {
     }
 }
 
-/// The part of a frame to ask libwebp for, so that the pixels that are `seen` are those of a whole decode.
+/// Part of a frame to request from libwebp so that the pixels in `seen` equal those of a whole decode.
 fn crop(seen: Roi, frame: Roi) -> Roi {
     if seen.is_empty() {
         return Roi::default();
@@ -147,7 +148,7 @@ fn crop(seen: Roi, frame: Roi) -> Roi {
     Roi::new(x, y, right - x, bottom - y)
 }
 
-/// Decodes a part of a frame into `pixels`, three bytes each, rows without gaps.
+/// Decodes a part of a frame into `pixels`, three bytes each, rows without padding.
 fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataError> {
     let Ok(mut config) = WebPDecoderConfig::new() else {
         return Err(DataError::new(Reason::Unsupported, "libwebp has another version than its header"));
@@ -165,8 +166,8 @@ fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataEr
     let stride = CHANNELS as c_int * width;
     let buffer = WebPRGBABuffer { rgba: pixels.as_mut_ptr(), stride, size: pixels.len() };
     config.output.u.RGBA = buffer;
-    // SAFETY: `chunks` and `pixels` outlive the call. libwebp reads the former, and writes into the latter after it has
-    // checked that `height` rows of `stride` bytes fit into its size. It leaves external memory to its owner and keeps
+    // SAFETY: `chunks` and `pixels` outlive the call. libwebp reads the former, and writes into the latter after it
+    // has checked that `height` rows of `stride` bytes fit into its size. It does not free external memory and keeps
     // nothing that would have to be freed.
     let status = unsafe { sys::WebPDecode(chunks.as_ptr(), chunks.len(), &mut config) };
     let (reason, problem) = match status {

@@ -1,18 +1,18 @@
-//! Decoding on the CPU: a window of rows out of a JPEG, PNG, WebP or PNM, bit for bit what Pillow gives.
+//! CPU decoding: a window of rows of a JPEG, PNG, WebP or PNM, bit-identical to Pillow.
 //!
 //! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is applied. Alpha is
 //! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
 //!
-//! Damage is reported, never painted over: where Pillow returns an image with gray or smeared parts after a
-//! libjpeg warning about corrupt data, a decoder here returns a [`DataError`]. Harmless oddities (stray bytes between
-//! segments, unknown JFIF or Adobe versions) pass. A decode ends with the last row that its window needs, so
-//! damage below the window is not seen.
+//! Damage is reported, never hidden: if Pillow returns an image with gray or smeared parts after a libjpeg warning
+//! about corrupt data, a decoder here returns a [`DataError`]. Harmless oddities (stray bytes between segments,
+//! unknown JFIF or Adobe versions) pass. Decoding ends with the last row that the window needs, so damage below the
+//! window is not detected.
 //!
-//! Decoders that are not [`strict`](Decoders::strict) take what Pillow takes (with its `LOAD_TRUNCATED_IMAGES` at the
-//! default, false), give Pillow's pixels and say what they [`tolerated`](Decoders::tolerated). What Pillow refuses as
-//! damaged they refuse too.
+//! Decoders that are not [`strict`](Decoders::strict) accept what Pillow accepts (with `LOAD_TRUNCATED_IMAGES` at its
+//! default, false), return Pillow's pixels and report what they [`tolerated`](Decoders::tolerated). They refuse as
+//! damaged what Pillow refuses.
 //!
-//! To add a decoder: a file here whose type implements [`HostDecoder`], and one word in `decoders!`.
+//! To add a decoder, add a file here with a type that implements [`HostDecoder`], and one line in `decoders!`.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 
 mod rows;
 
-/// The decoders: the one list from which dispatch and memory predictions follow. Of those that accept an image the first one
+/// List of decoders, from which dispatch and memory predictions are derived. The first decoder that accepts an image
 /// decodes it.
 macro_rules! decoders {
     ($($module:ident :: $type:ident),+ $(,)?) => {
         $(mod $module;)+
 
-        /// Every decoder with its state.
+        /// All decoders with their state.
         #[derive(Debug, Default)]
         struct All {
             $($module: $module::$type,)+
@@ -58,29 +58,29 @@ decoders! {
     pixels::Pixels,
 }
 
-/// A decoder of one format, with its state for one thread.
+/// Decoder of one format, with its state for one thread.
 ///
-/// `Default` makes the state without an allocation. The state has a fixed size: what grows with an image lies in [`Buffers`],
-/// which all decoders of a thread share.
+/// `Default` creates the state without an allocation. The state has a fixed size: memory that grows with an image
+/// belongs in [`Buffers`], which all decoders of a thread share.
 pub trait HostDecoder: fmt::Debug {
     /// Name in tests and messages.
     fn name(&self) -> &'static str;
 
-    /// Whether it takes images with this header, at every reduction of the format. What it takes it may still refuse as
-    /// unsupported.
+    /// Whether it accepts images with this header, at every reduction of the format. It may still refuse an accepted
+    /// image as unsupported.
     fn accepts(&self, header: &Header) -> bool;
 
-    /// Most host memory that an image with this header takes; see [`memory_bytes`].
+    /// Maximum host memory for an image with this header; see [`memory_bytes`].
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory;
 
-    /// The layouts in which it can give an image that it accepts. [`RowLayout::Rgb`] is always among them.
+    /// Row layouts that it supports for an image that it accepts. [`RowLayout::Rgb`] is always among them.
     fn layouts(&self, header: &Header) -> &'static [RowLayout] {
         let _ = header;
         &[RowLayout::Rgb]
     }
 
-    /// Decodes an image that it accepts, in one of its layouts, and returns the damage that it passed over. An image that fails
-    /// does not change how the next one is decoded.
+    /// Decodes an image that it accepts, in one of its layouts, and returns the damage that it tolerated. An error
+    /// does not affect how the next image is decoded.
     fn decode(
         &mut self,
         image: &EncodedImage<'_>,
@@ -89,70 +89,70 @@ pub trait HostDecoder: fmt::Debug {
     ) -> Result<Option<Tolerated>, DataError>;
 }
 
-/// An image for a decoder, and the part of it that is wanted.
+/// Image for a decoder, and the wanted part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedImage<'a> {
     /// The whole file.
     pub bytes: &'a [u8],
-    /// What [`Header::parse_as`] said about it.
+    /// Result of [`Header::parse_as`] for these bytes.
     pub header: &'a Header,
-    /// The window that is wanted, in stored pixels after the reduction and before the orientation. It lies inside the image and
-    /// is not empty.
+    /// Wanted window, in stored pixels after the reduction and before the orientation. Lies inside the image and is
+    /// not empty.
     pub window: Roi,
-    /// Both sides are divided by this, which is one of [`Format::reductions`](crate::header::Format::reductions).
+    /// Factor by which both sides are reduced: one of [`Format::reductions`](crate::header::Format::reductions).
     pub reduction: u32,
-    /// Whether damage that Pillow takes is a fault.
+    /// Whether damage that Pillow accepts is an error.
     pub strict: bool,
     /// Layout of the rows.
     pub layout: RowLayout,
 }
 
-/// Memory that the decoders of a thread share and keep from image to image.
+/// Memory that the decoders of a thread share and reuse.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// A whole image, where the format can be decoded in no other way.
+    /// Whole image, for formats that cannot be decoded otherwise.
     pub scratch: Vec<u8>,
-    /// The rows that are handed on together.
+    /// Rows that are passed to the sink together.
     pub rows: Vec<u8>,
 }
 
-/// What decoding one image takes of host memory, in bytes.
+/// Host memory for decoding one image, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeMemory {
     /// [`Buffers::scratch`].
     pub scratch: u64,
     /// [`Buffers::rows`].
     pub rows: u64,
-    /// What the format's library allocates, and frees with the image.
+    /// Memory that the format's library allocates, and frees with the image.
     pub library: u64,
 }
 
 impl DecodeMemory {
-    /// All together.
+    /// Sum of all parts.
     pub const fn total(self) -> u64 {
         self.scratch.saturating_add(self.rows).saturating_add(self.library)
     }
 }
 
-/// What libraries allocate for any image: tables, states and small chunks.
+/// Memory that libraries allocate for any image, in bytes: tables, states and small chunks.
 const LIBRARY_BYTES: u64 = 96 << 10;
 
-/// Most bytes that decoding an image takes. `head` is the file or its first bytes, and `file_bytes` the length of the
-/// whole file. The answer is a bound where `head` is the whole file. From first bytes alone, the code tables of a lossless
-/// WebP are an estimate.
+/// Maximum memory for decoding an image. `head` is the file or its first bytes, and `file_bytes` the length of the
+/// whole file. The result is a bound if `head` is the whole file. From first bytes alone, the code tables of a
+/// lossless WebP are an estimate.
 ///
-/// * JPEG of one scan: rows. Of several scans, progressive or not: all coefficients too.
-/// * PNG: rows; the whole image where it is interlaced.
-/// * WebP: the whole image, and the planes and tables of its library.
-/// * PNM: rows. What is decoded already: nothing.
+/// * JPEG with one scan: rows. With several scans, progressive or not: also all coefficients.
+/// * PNG: rows; the whole image if it is interlaced.
+/// * WebP: the whole image, and libwebp's planes and tables.
+/// * PNM: rows. Decoded pixels: nothing.
 pub fn memory_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
     Decoders::new().memory(header, head, file_bytes)
 }
 
-/// Decodes images on the CPU. One per thread; its buffers grow to what the largest image needs and serve every image.
-/// [`memory_bytes`] bounds what an image needs.
+/// CPU decoders for one thread. Buffers grow to what the largest image needs and are reused. [`memory_bytes`] bounds
+/// what an image needs.
 ///
-/// An image that fails leaves nothing behind: the next one decodes as if it were the first.
+/// An error has no effect on later images.
 #[derive(Debug, Default)]
 pub struct Decoders {
     tolerant: bool,
@@ -163,12 +163,12 @@ pub struct Decoders {
 }
 
 impl Decoders {
-    /// Strict decoders without buffers yet.
+    /// Strict decoders without buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The decoder of this name alone, for tests. Images that it does not accept are refused.
+    /// Only the decoder of this name, for tests. Images that it does not accept are refused.
     ///
     /// # Panics
     /// If no decoder has this name.
@@ -180,27 +180,26 @@ impl Decoders {
         Self { only: Some(found.unwrap_or_else(|| panic!("{name} is none of {names:?}"))), ..this }
     }
 
-    /// The same decoders, which take damage for a fault (the default), or take what Pillow takes; `decode.strict` is the
-    /// setting.
+    /// Sets whether damage is an error (the default) or Pillow's tolerance applies; `decode.strict` is the setting.
     ///
-    /// Of PNGs, `tests/png_damage/` compares with Pillow's outcomes and pixels: cut anywhere, with any byte changed, with wrong and
-    /// missing checksums, and with malformed chunks. Where Pillow refuses a PNG, a strict decoder does too, also for a chunk that
-    /// says nothing of pixels (a `gAMA` of three bytes). A PNG whose header breaks the standard is refused in both cases,
-    /// though Pillow guesses what is meant: IHDR is not the first chunk or has more than 13 bytes; a second IHDR differs; the
-    /// compression or interlace method is unknown; there is no IDAT chunk, or the first frame of an animation is a part of the image.
-    /// One difference is known the other way: damage behind the last pixel that only zlib sees, in a chunk whose checksum is right,
-    /// can pass here.
+    /// For PNGs, `tests/png_damage/` compares with Pillow's results and pixels: truncated anywhere, with any byte
+    /// changed, with wrong and missing checksums, and with malformed chunks. If Pillow refuses a PNG, a strict decoder
+    /// does too, even for a chunk that does not affect pixels (a `gAMA` of three bytes). A PNG whose header violates
+    /// the standard is refused in both modes, though Pillow guesses its meaning: IHDR is not the first chunk or has
+    /// more than 13 bytes; a second IHDR differs; the compression or interlace method is unknown; there is no IDAT
+    /// chunk, or the first frame of an animation is a part of the image. One difference is known the other way: damage
+    /// after the last pixel that only zlib detects, in a chunk with a correct checksum, may pass here.
     pub fn strict(self, strict: bool) -> Self {
         Self { tolerant: !strict, ..self }
     }
 
-    /// The damage that the last [`decode`](Self::decode) met and passed over; never any where decoders are strict. Of
-    /// several sorts it is one.
+    /// Damage that the last [`decode`](Self::decode) tolerated, one kind if there were several. Always `None` for
+    /// strict decoders.
     pub const fn tolerated(&self) -> Option<Tolerated> {
         self.tolerated
     }
 
-    /// [`memory_bytes`] of the decoder that these decoders choose for the image; 0 where none accepts it.
+    /// [`memory_bytes`] for the decoder that would decode the image; 0 if none accepts it.
     pub fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let place = self.place(header);
         place.map_or_else(Default::default, |at| {
@@ -208,19 +207,20 @@ impl Decoders {
         })
     }
 
-    /// The layouts in which an image with this header can be decoded. Empty where no decoder accepts it.
+    /// Row layouts in which an image with this header can be decoded. Empty if no decoder accepts it.
     pub fn layouts(&self, header: &Header) -> &'static [RowLayout] {
         self.place(header).map_or(&[], |at| self.all.list()[at].layouts(header))
     }
 
-    /// Decodes the pixels of `window` and hands them to `sink`, top to bottom, as rows of RGB.
+    /// Decodes the pixels of `window` and passes them to `sink`, top to bottom, as rows of RGB.
     ///
-    /// `header` is what [`Header::parse_as`] said about the same `bytes`; limits on its size are the caller's to
-    /// check first. `reduction` divides both sides inside a JPEG's inverse transform and is one of
-    /// [`Format::reductions`](crate::header::Format::reductions). `window` counts stored pixels, before the EXIF orientation and
-    /// after the reduction, and lies inside [`Size::reduced`]. Equal, bit for bit, to the same window of a whole decode.
+    /// `header` is the result of [`Header::parse_as`] for the same `bytes`; the caller checks limits on its size
+    /// first. `reduction` reduces both sides inside a JPEG's inverse transform and is one of
+    /// [`Format::reductions`](crate::header::Format::reductions). `window` is in stored pixels, before the EXIF
+    /// orientation and after the reduction, and lies inside [`Size::reduced`]. The pixels equal the same window of a
+    /// whole decode bit for bit.
     ///
-    /// Memory: at most [`memory`](Self::memory). `sink` may have been called for some rows before a fault shows.
+    /// Memory: at most [`memory`](Self::memory). `sink` may receive some rows before an error is detected.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -267,7 +267,7 @@ impl Decoders {
         self.buffers.scratch.capacity() + self.buffers.rows.capacity()
     }
 
-    /// Gives all memory back. The decoders stay as [`strict`](Self::strict) as they are.
+    /// Frees all memory. The decoders keep their [`strict`](Self::strict) setting.
     pub fn release(&mut self) {
         *self = Self { tolerant: self.tolerant, only: self.only, ..Self::default() };
     }
@@ -283,8 +283,8 @@ fn place(list: &[&dyn HostDecoder], only: Option<&str>, header: &Header) -> Opti
     list.iter().position(|it| allowed(it.name()) && it.accepts(header))
 }
 
-/// Whether libjpeg-turbo's SIMD code was built in (on x86-64 that needs nasm at build time). Without it the
-/// pixels are the same and decoding takes longer.
+/// Whether libjpeg-turbo's SIMD code was built in (on x86-64 that needs nasm at build time). Without it the pixels are
+/// the same and decoding is slower.
 pub fn simd() -> bool {
     libjpeg::simd()
 }
@@ -314,7 +314,7 @@ fn unsupported(problem: impl Into<String>) -> DataError {
     DataError::new(Reason::Unsupported, problem)
 }
 
-/// The fault for a file whose own decoder sees another size than its header said.
+/// Error for a file whose decoder sees another size than its header.
 fn size_changed(header: Size, decoder: Size) -> DataError {
     DataError::new(
         Reason::Corrupt,
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use crate::header::Format;
 
-    /// Takes every image of its format.
+    /// Accepts every image of its format.
     #[derive(Debug)]
     struct Fake(&'static str, Format);
 

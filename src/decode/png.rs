@@ -1,11 +1,12 @@
-//! PNG through the `png` crate, with Pillow's reading of the samples.
+//! PNG through the `png` crate, with samples interpreted as in Pillow.
 //!
-//! | stored | becomes |
+//! | stored | result |
 //! |---|---|
 //! | gray of 1, 2, 4 bits | spread over 0 to 255 |
-//! | gray of 16 bits | clipped to 255 (Pillow's `I;16` to `RGB`), so nearly white; kept for equality's sake |
+//! | gray of 16 bits | clipped to 255 (Pillow's `I;16` to `RGB`), so nearly white; done for equality with Pillow |
 //! | gray with alpha, RGB, RGBA of 16 bits | the high byte |
-//! | palette | its colours; an index without one is `Corrupt`, or black where the decode is not strict, as in Pillow |
+//! | palette | its colours; an index without a colour is `Corrupt`, or black if the decode is not strict, as in Pillow
+//! |
 //! | alpha and tRNS | dropped |
 
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
@@ -25,17 +26,17 @@ mod damaged;
 
 use damaged::Shape;
 
-/// Bytes that the crate may take beside the rows: for chunks.
+/// Memory that the crate may allocate for chunks besides the rows, in bytes.
 const SLACK_BYTES: usize = 1 << 16;
 
-/// The crate shifts its buffer of unpacked rows back after so many rows or bytes, and looks back 32 KiB.
+/// The crate shifts its buffer of unpacked rows back after this many rows or bytes, and looks back 32 KiB.
 const SHIFT: (u64, u64) = (4, 128 << 10);
 const LOOK_BACK_BYTES: u64 = 56 << 10;
 
-/// The chunk that ends what the crate sees.
+/// Chunk appended to end the stream that the crate sees.
 const IEND: &[u8] = b"\0\0\0\0IEND\xaeB`\x82";
 
-/// The `png` crate, and Pillow's own loop for damaged images. It decodes every PNG.
+/// `png` crate, and Pillow's own loop for damaged images. Decodes every PNG.
 #[derive(Debug, Default)]
 pub(super) struct Png;
 
@@ -65,7 +66,7 @@ impl HostDecoder for Png {
         let (rows, bytes) = SHIFT;
         let all = row.saturating_mul(height.saturating_add(if interlaced { 8 } else { 0 }));
         let unpacked = (rows * row).max(bytes) + 2 * row + LOOK_BACK_BYTES;
-        // A buffer that doubles is there twice while it is moved.
+        // A growing buffer exists twice while it is copied.
         let unpacked = 3 * unpacked.min(all.saturating_add(LOOK_BACK_BYTES));
         DecodeMemory {
             scratch: if interlaced { stored.saturating_mul(height) } else { 0 },
@@ -80,19 +81,20 @@ impl HostDecoder for Png {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
-        // The crate aborts the process where it cannot allocate them.
+        // The crate aborts the process if it cannot allocate them.
         let _crate = reserve::promise(crate_bytes(image.header.size.width) as u64)?;
         decode(image, buffers, sink)
     }
 }
 
-/// Most bytes that the crate allocates for an image with `width` columns: rows of at most 8 bytes per pixel.
+/// Maximum memory that the crate allocates for an image with `width` columns, in bytes: rows of at most 8 bytes per
+/// pixel.
 fn crate_bytes(width: u32) -> usize {
     4 * 8 * width as usize + SLACK_BYTES
 }
 
-/// The crate sees IHDR and IDAT only: what is in other chunks cannot change the pixels, and must not stop it. What the crate
-/// refuses of an image that need not be strict is read again as Pillow reads it.
+/// Passes only IHDR and IDAT to the crate, because other chunks cannot change the pixels and must not cause errors. If
+/// the crate refuses an image and the decode is not strict, the image is read again as Pillow reads it.
 fn decode(
     image: &EncodedImage<'_>,
     Buffers { scratch, rows }: &mut Buffers,
@@ -101,7 +103,7 @@ fn decode(
     let EncodedImage { bytes, header: &Header { size, .. }, window, strict, .. } = *image;
     let layout = png_layout(bytes)?;
     let mut options = DecodeOptions::default();
-    // Pillow checks zlib's checksum and not those of the chunks; they are looked at below.
+    // Pillow checks zlib's checksum and not those of the chunks; the latter are checked below.
     options.set_ignore_adler32(false);
     options.set_ignore_crc(!strict);
     let mut decoder = Decoder::new_with_options(Chunks::new(&layout), options);
@@ -114,7 +116,7 @@ fn decode(
     let shape = Shape::new(reader.info());
     let samples = Samples::new(reader.info(), layout.palette, strict)?;
     let groups = RowGroups::new(rows, window, sink)?;
-    // Where the whole image is decoded, what is behind its rows is looked at whatever the window.
+    // If the whole image is decoded, the data after its rows is checked, whatever the window.
     let whole = shape.interlaced || window.bottom() == size.height;
     let mut rows = Rows { samples, window, groups };
     let intact = strict || layout.checksums_hold();
@@ -123,14 +125,14 @@ fn decode(
     let mut damaged = false;
     let mut tolerated = None;
     match sound {
-        // The crate passes over some damage that zlib sees.
+        // The crate ignores some damage that zlib detects.
         Ok(()) if intact || !whole => {}
         Err(fault) if strict || !matches!(fault.reason, Reason::Corrupt | Reason::Truncated) => {
             return Err(fault);
         }
         sound => {
             damaged = true;
-            // Of two faults the crate's tells more.
+            // Of two errors the crate's says more.
             let all = rows
                 .damaged(&layout, shape, scratch)
                 .map_err(|fault| sound.err().unwrap_or(fault))?;
@@ -149,7 +151,7 @@ fn decode(
     Ok(tolerated)
 }
 
-/// Hands out the window's rows, one after another.
+/// Passes the window's rows to the sink.
 struct Rows<'a> {
     samples: Samples<'a>,
     window: Roi,
@@ -157,7 +159,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Reads a sound image, and what is behind its rows where that is to be looked at.
+    /// Reads an intact image, and the data after its rows if that is to be checked.
     fn sound(
         &mut self,
         reader: &mut Reader<Chunks<'_>>,
@@ -184,7 +186,8 @@ impl Rows<'_> {
         if whole { reader.finish().map_err(fault) } else { Ok(()) }
     }
 
-    /// Reads the rest of an image as Pillow does, whatever there is already, and says whether all rows were there.
+    /// Reads the rest of an image as Pillow does, whatever has been read already. Returns whether all rows were
+    /// present.
     fn damaged(
         &mut self,
         layout: &PngLayout<'_>,
@@ -198,7 +201,7 @@ impl Rows<'_> {
         }
         let (from, to) = (self.groups.next(), self.window.bottom());
         let all = damaged::in_order(layout, shape, from..to, &mut |row| self.give(row))?;
-        // Pillow's images are zeros before they are read.
+        // Pillow's images are zero before they are read.
         let missing = self.groups.next()..to;
         if !missing.is_empty() {
             let indexed = self.samples.color == ColorType::Indexed;
@@ -211,7 +214,7 @@ impl Rows<'_> {
         Ok(all)
     }
 
-    /// The next row, of whose samples there are all columns.
+    /// Passes on the next row, which has the samples of all columns.
     fn give(&mut self, stored: &[u8]) -> Result<(), DataError> {
         self.samples.convert_row(stored, self.window, self.groups.row())?;
         self.groups.push();
@@ -226,7 +229,7 @@ impl Rows<'_> {
     }
 }
 
-/// What is behind the pixels.
+/// Checks the chunks after the pixels.
 fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, DataError> {
     let problem = match &layout.end {
         PngEnd::Whole => return Ok(None),
@@ -238,7 +241,7 @@ fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, Dat
     Err(DataError::new(Reason::Truncated, problem))
 }
 
-/// The chunks that the crate sees, one after another.
+/// Chunks that the crate sees, in sequence.
 struct Chunks<'a> {
     parts: [&'a [u8]; 3],
 }
@@ -271,21 +274,21 @@ impl Read for Chunks<'_> {
     }
 }
 
-/// The crate asks for this and does without.
+/// Required by the crate, which does not use it here.
 impl Seek for Chunks<'_> {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
         Err(ErrorKind::Unsupported.into())
     }
 }
 
-/// How to read the samples of a row.
+/// How to interpret the samples of a row.
 struct Samples<'a> {
     color: ColorType,
     bits: usize,
     palette: &'a [u8],
-    /// A color beyond the palette is a fault.
+    /// Whether a color beyond the palette is an error.
     strict: bool,
-    /// There was one.
+    /// Whether there was such a color.
     beyond_palette: bool,
 }
 
@@ -304,7 +307,7 @@ impl<'a> Samples<'a> {
         Ok(Self { color: info.color_type, bits, palette, strict, beyond_palette: false })
     }
 
-    /// The window's pixels of one row as RGB.
+    /// Converts the window's pixels of one row to RGB.
     fn convert_row(&mut self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), DataError> {
         if (self.color, self.bits) == (ColorType::Rgb, 8) {
             line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
@@ -314,7 +317,8 @@ impl<'a> Samples<'a> {
         let channels = color.samples();
         let bytes = bits / 8;
         for (x, out) in (window.x as usize..).zip(line.chunks_exact_mut(CHANNELS)) {
-            // The high byte of the pixel's channel; samples under a byte are gray or indices, first one highest.
+            // High byte of the pixel's channel. Samples smaller than a byte are gray or indices, most significant
+            // first.
             let high = |channel: usize| stored[bytes * (channels * x + channel)];
             let small = || {
                 let shift = 8 - bits - bits * x % 8;

@@ -1,10 +1,10 @@
-//! PNM: samples in binary are copied row by row, those of text are read one after another from the first on.
+//! PNM: binary samples are copied row by row, text samples are parsed in sequence from the first.
 //!
-//! Samples whose largest value is not 255 are stretched to 0 to 255 as Pillow does it: the nearest, halves to the even
-//! one; what is above the largest value is 255. Gray becomes three equal channels.
+//! If the largest value is not 255, samples are scaled to 0 to 255 as in Pillow: to the nearest, halves to even, and
+//! values above the largest become 255. Gray becomes three equal channels.
 //!
-//! Gray with a largest value above 255 is stretched to 0 to 65535 and then clipped to 255, so it is nearly white: that is
-//! Pillow's way from its mode `I` to `RGB`, as for PNGs, kept for equality's sake.
+//! Gray with a largest value above 255 is scaled to 0 to 65535 and then clipped to 255, so it is nearly white. That is
+//! Pillow's conversion from mode `I` to `RGB`, as for PNGs, done for equality with Pillow.
 
 use memchr::memchr2;
 
@@ -14,10 +14,10 @@ use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{Format, Header, PnmCoding, PnmLayout, is_pnm_space, pnm_layout};
 use crate::tensor::CHANNELS;
 
-/// Most digits of a number in text; Pillow's limit.
+/// Maximum number of digits of a number in text; Pillow's limit.
 const MOST_DIGITS: u32 = 10;
 
-/// Our own decoder of PNM. It decodes all of them.
+/// PNM decoder. Decodes every PNM.
 #[derive(Debug, Default)]
 pub(super) struct Pnm;
 
@@ -110,7 +110,7 @@ fn decode(
     Ok(())
 }
 
-/// Puts sample number `at` of a row where it belongs.
+/// Stores sample number `at` of a row.
 fn store(line: &mut [u8], channels: usize, at: usize, value: u8) {
     match channels {
         CHANNELS => line[at] = value,
@@ -118,11 +118,11 @@ fn store(line: &mut [u8], channels: usize, at: usize, value: u8) {
     }
 }
 
-/// What each value becomes.
+/// Scaled sample values.
 struct Scale {
     white: f64,
     top: f64,
-    /// Of values up to 255, which are nearly all there are.
+    /// Lookup table for values up to 255, which nearly all are.
     table: [u8; 256],
 }
 
@@ -143,13 +143,13 @@ impl Scale {
     }
 }
 
-/// The pixels of a PNM in text.
+/// Pixels of a PNM in text.
 struct Text<'a> {
     rest: &'a [u8],
 }
 
 impl Text<'_> {
-    /// The next sample. A comment counts as nothing, not as white space: so it is in Pillow.
+    /// Next sample. As in Pillow, a comment counts as nothing, not as white space.
     fn sample(&mut self, coding: PnmCoding, white: u16) -> Result<u16, DataError> {
         let (mut value, mut digits) = (0u64, 0);
         while let Some((&byte, rest)) = self.rest.split_first() {

@@ -1,26 +1,26 @@
-//! Rows on their way out of a decoder, in groups.
+//! Groups of rows that decoders emit.
 
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-/// Most rows of a group: one MCU row of a JPEG with 4:2:0 chroma, two MCU rows of a JPEG with 4:4:4.
+/// Maximum number of rows in a group: one MCU row of a JPEG with 4:2:0 chroma, two MCU rows of a JPEG with 4:4:4.
 pub const MOST_ROWS: u32 = 16;
 
-/// Meaning of the bytes of a row.
+/// Meaning of a row's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RowLayout {
-    /// Red, green and blue of each pixel. Every decoder gives it.
+    /// Red, green and blue of each pixel. Supported by every decoder.
     Rgb,
-    /// One byte for each pixel of a gray image.
+    /// One byte per pixel of a gray image.
     Gray,
-    /// Luma, one byte for each pixel. Both chromas come with it in [`Rows::chroma`].
+    /// Luma, one byte per pixel. Both chroma planes are in [`Rows::chroma`].
     YCbCr,
 }
 
-/// A group of consecutive rows of the window. A group ends where the number of the next row is a multiple of [`MOST_ROWS`], and at
-/// the end of the window.
+/// Group of consecutive rows of the window. A group ends where the number of the next row is a multiple of
+/// [`MOST_ROWS`], and at the end of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     /// Number of the first row in the stored image, after the reduction.
@@ -31,8 +31,8 @@ pub struct Rows<'a> {
     pub pitch: usize,
     /// Bytes of the rows. The last row ends where these bytes end.
     pub data: &'a [u8],
-    /// The Cb and the Cr plane of these pixels, subsampled as in the file, where the layout is [`RowLayout::YCbCr`]; else empty.
-    /// Their rows are numbered in their own plane.
+    /// Cb and Cr planes of these pixels, subsampled as in the file, for [`RowLayout::YCbCr`]; else empty. Their rows
+    /// are numbered within their own plane.
     pub chroma: &'a [Rows<'a>],
 }
 
@@ -47,18 +47,18 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// First row behind the group that begins with row `first`, where the window ends at row `end`.
+/// First row after the group that begins with row `first`, if the window ends at row `end`.
 pub(super) fn group_end(first: u32, end: u32) -> u32 {
     (first / MOST_ROWS * MOST_ROWS).saturating_add(MOST_ROWS).min(end)
 }
 
-/// Most rows of a group of an image with `height` rows.
+/// Maximum number of rows in a group of an image with `height` rows.
 pub(super) fn most_rows(height: u32) -> u64 {
     height.min(MOST_ROWS).into()
 }
 
-/// Hands on RGB rows of a window without copying them. `pixels` begins with the window's first pixel, and a row begins `stride`
-/// bytes after the one above it.
+/// Passes RGB rows of a window to the sink without copying them. `pixels` begins with the window's first pixel, and
+/// rows begin `stride` bytes apart.
 pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowSink<'_>) {
     let row_bytes = CHANNELS * window.width as usize;
     let mut first = window.y;
@@ -72,19 +72,19 @@ pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowS
     }
 }
 
-/// Collects RGB rows of a window and hands them on in groups.
+/// Collects RGB rows of a window and passes them to the sink in groups.
 pub(super) struct RowGroups<'a> {
     buffer: &'a mut [u8],
     window: Roi,
     /// First row of the current group.
     first: u32,
-    /// Next row to make.
+    /// Next row to write.
     next: u32,
     sink: &'a mut RowSink<'a>,
 }
 
 impl<'a> RowGroups<'a> {
-    /// No row is made yet. `buffer` grows to one group.
+    /// Creates an empty group. `buffer` grows to one group.
     pub fn new(
         buffer: &'a mut Vec<u8>,
         window: Roi,
@@ -95,7 +95,7 @@ impl<'a> RowGroups<'a> {
         Ok(Self { buffer, window, first: window.y, next: window.y, sink })
     }
 
-    /// Number of the next row to make.
+    /// Number of the next row to write.
     pub fn next(&self) -> u32 {
         self.next
     }
@@ -106,7 +106,7 @@ impl<'a> RowGroups<'a> {
         &mut self.buffer[row_bytes * (self.next - self.first) as usize..][..row_bytes]
     }
 
-    /// Goes on to the next row, and hands on a group that is complete.
+    /// Advances to the next row, and passes on a complete group.
     pub fn push(&mut self) {
         self.next += 1;
         if self.next < group_end(self.first, self.window.bottom()) {
@@ -123,7 +123,7 @@ impl<'a> RowGroups<'a> {
     }
 }
 
-/// Lengthens a scratch buffer where needed, to no more than that, and returns its first `len` bytes.
+/// Grows a scratch buffer if needed, to exactly `len` bytes, and returns its first `len` bytes.
 pub(super) fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DataError> {
     if buffer.len() < len {
         reserve::renew(buffer, len)?;

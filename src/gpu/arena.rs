@@ -1,14 +1,14 @@
-//! Which bytes of a block are taken: bookkeeping without memory.
+//! Allocation bookkeeping for a block of memory, without the memory itself.
 
 use std::collections::BTreeMap;
 
-/// A block of `capacity` bytes from which pieces are taken first-fit and given back in any order. Pieces
-/// begin at multiples of the alignment, and their lengths are rounded up to it.
+/// Block of `capacity` bytes with first-fit allocation and deallocation in any order. Pieces begin at multiples of the
+/// alignment, and their lengths are rounded up to it.
 #[derive(Debug)]
 pub(super) struct Arena {
     capacity: usize,
     align: usize,
-    /// Offset and length of what is free, never adjacent.
+    /// Offset and length of free ranges, which are never adjacent.
     free: BTreeMap<usize, usize>,
     used: usize,
     peak: usize,
@@ -20,7 +20,7 @@ impl Arena {
         Self { capacity, align, free, used: 0, peak: 0 }
     }
 
-    /// The offset of a new piece; `None` where no gap is long enough.
+    /// Allocates a piece and returns its offset. `None` if no gap is long enough.
     pub fn take(&mut self, bytes: usize) -> Option<usize> {
         let bytes = self.rounded(bytes)?;
         let (&offset, &len) = self.free.iter().find(|(_, len)| **len >= bytes)?;
@@ -33,7 +33,7 @@ impl Arena {
         Some(offset)
     }
 
-    /// Gives back a piece that `take` gave for that many bytes.
+    /// Frees a piece that `take` returned for `bytes` bytes.
     pub fn give(&mut self, offset: usize, bytes: usize) {
         let Some(bytes) = self.rounded(bytes) else { return };
         self.used -= bytes;
@@ -62,7 +62,7 @@ impl Arena {
         self.peak
     }
 
-    /// Empty pieces take one unit, so that every piece has an offset of its own.
+    /// Empty pieces take one unit, so that every piece has its own offset.
     fn rounded(&self, bytes: usize) -> Option<usize> {
         bytes.max(1).checked_next_multiple_of(self.align)
     }
@@ -74,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_full_block_gives_nothing_and_a_returned_piece_can_be_taken_again() {
+    fn a_full_block_refuses_and_a_freed_piece_can_be_allocated_again() {
         let mut arena = Arena::new(1024, 256);
         assert_eq!(arena.take(1), Some(0));
         assert_eq!(arena.take(768), Some(256));

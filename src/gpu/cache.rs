@@ -1,12 +1,12 @@
 //! Compiled kernels on disk, so that a chain is compiled once per machine and not once per process.
 //!
-//! One file per kernel, in the cache's directory (`storage/cache_dir.rs`). Its name is
-//! the hash of everything that the compiler's result depends on but the compiler. Which one that was the file says
-//! itself, by the library's path, length and time: opening a library of 100 MB only to ask for its version would take
-//! longer than all else. Where the library is another one now, or gone, the kernel is compiled anew. A file is written under a name of its own
-//! and then renamed, so a reader sees all of it or nothing and two writers do not disturb each other. It
-//! carries a hash of its content, so a damaged one is noticed and replaced. A directory that cannot be
-//! written costs the compilation each time and is no error.
+//! One file per kernel, in the cache's directory (`storage/cache_dir.rs`). The file name is the hash of everything
+//! that the compiler's result depends on except the compiler. The file itself records the compiler by its library's
+//! path, length and time, because opening a 100 MB library only to query its version would take longer than everything
+//! else. If the library has changed or is gone, the kernel is compiled again. A file is written under a temporary name
+//! and then renamed, so a reader sees all of it or nothing, and concurrent writers do not interfere. It contains a
+//! hash of its content, so a damaged file is detected and replaced. A directory that cannot be written costs the
+//! compilation each time and is not an error.
 
 use std::fs;
 use std::io::Write;
@@ -20,19 +20,19 @@ use crate::file::AtomicFile;
 const MAGIC: &[u8; 16] = b"feedwater cubin2";
 const HASH_BYTES: usize = 32;
 
-/// A library's file as it was when it compiled something.
+/// Identity of a compiler library's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compiler(String);
 
 impl Compiler {
-    /// The file as it is now; `None` where it cannot be looked at.
+    /// Identity of the current file. `None` if its metadata cannot be read.
     pub fn at(path: &Path) -> Option<Self> {
         let facts = fs::metadata(path).ok()?;
         let time = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
         Some(Self(format!("{} {} {}", facts.len(), time.as_nanos(), path.to_str()?)))
     }
 
-    /// Whether the file is still the same.
+    /// Whether the file is unchanged.
     fn is_there(text: &[u8]) -> bool {
         str::from_utf8(text).is_ok_and(|text| {
             let path = text.splitn(3, ' ').nth(2);
@@ -41,7 +41,7 @@ impl Compiler {
     }
 }
 
-/// The file name for everything that a compiler's result depends on.
+/// File name for all inputs that a compiler's result depends on.
 pub(super) fn key(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -53,8 +53,7 @@ pub(super) fn key(parts: &[&[u8]]) -> String {
     format!("{digits}.cubin")
 }
 
-/// The content under that name; `None` where there is none, where it is damaged, or where the compiler that made it
-/// is another one by now.
+/// Content stored under this name. `None` if there is none, it is damaged, or the compiler that made it has changed.
 pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
     let mut file = fs::read(directory.join(key)).ok()?;
     let content = file.strip_prefix(MAGIC)?;
@@ -71,7 +70,7 @@ pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
     Some(file.split_off(start))
 }
 
-/// Keeps what a compiler made under that name, if it can.
+/// Stores a compiler's output under this name. Errors are ignored.
 pub(super) fn write(directory: &Path, key: &str, Compiler(compiler): &Compiler, made: &[u8]) {
     let content = [&(compiler.len() as u32).to_le_bytes(), compiler.as_bytes(), made].concat();
     let _ = fs::create_dir_all(directory).and_then(|()| {
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A file in the place of a compiler.
+    /// A file that stands in for a compiler.
     fn compiler() -> (tempfile::NamedTempFile, Compiler) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let compiler = Compiler::at(file.path()).unwrap();
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_the_name_depends_on_every_part() {
+    fn written_content_is_read_and_the_name_depends_on_every_part() {
         let directory = tempfile::tempdir().unwrap();
         let (_file, by) = compiler();
         let name = key(&[b"source", b"sm_90"]);
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_writers_and_readers_see_whole_files_only() {
+    fn concurrent_writers_and_readers_see_only_whole_files() {
         let directory = tempfile::tempdir().unwrap();
         let (_file, by) = compiler();
         let name = key(&[b"k"]);
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_compiler_made_is_not_read() {
+    fn output_of_another_compiler_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let (mut file, by) = compiler();
         let name = key(&[b"k"]);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_no_error() {
+    fn an_unwritable_directory_is_not_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let below_a_file = file.path().join("cache");
         write(&below_a_file, "k", &compiler().1, b"cubin");

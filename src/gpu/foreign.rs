@@ -1,4 +1,4 @@
-//! Memory of our pools for others in the process: as a slice of cudarc's, and calls on threads that are not ours.
+//! Interoperability: pool memory as a slice of cudarc, and calls on threads that belong to others.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -13,9 +13,9 @@ use super::{Device, DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
-/// An element type of tensors as Rust has it.
+/// Rust type of a tensor element.
 pub trait Element: DeviceRepr + AnyBitPattern + Send + Sync + 'static {
-    /// Its name among ours.
+    /// Corresponding [`DType`].
     const DTYPE: DType;
 }
 
@@ -35,10 +35,10 @@ impl Element for f32 {
     const DTYPE: DType = DType::F32;
 }
 
-/// A `CudaSlice` of cudarc's over memory of ours, which cudarc never frees.
+/// A `CudaSlice` of cudarc over pool memory, which cudarc never frees.
 ///
-/// It derefs to the slice, for reading, and gives views. Dropping it puts waits for what cudarc has tracked of
-/// the slice's uses into its stream, and then drops `K`, which keeps the memory from being used for something else.
+/// Dereferences to the slice for reading, and returns views. Dropping it makes the slice's stream wait for all uses
+/// that cudarc has tracked, and then drops `K`, which keeps the memory from being reused.
 pub struct BorrowedSlice<T: Element, K> {
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Dropped after the slice.
@@ -47,13 +47,13 @@ pub struct BorrowedSlice<T: Element, K> {
 }
 
 impl<T: Element, K> BorrowedSlice<T, K> {
-    /// The first `len` elements of a buffer, for work in a stream of cudarc's.
+    /// The first `len` elements of a buffer, for work in a stream of cudarc.
     ///
     /// # Errors
-    /// [`Error::Config`] for a stream of another context, [`Error::Internal`] where the buffer is shorter.
+    /// [`Error::Config`] for a stream of another context, [`Error::Internal`] if the buffer is shorter.
     ///
     /// # Panics
-    /// Where cudarc tracks events, as it does until told not to, and the driver has no memory for one.
+    /// If cudarc tracks events, as it does by default, and the driver has no memory for one.
     pub fn new(
         buffer: Arc<DeviceBuffer>,
         len: usize,
@@ -72,18 +72,18 @@ impl<T: Element, K> BorrowedSlice<T, K> {
         Ok(Self { slice: ManuallyDrop::new(slice), keep, _buffer: buffer })
     }
 
-    /// All of it, for reading.
+    /// The whole slice, for reading.
     pub fn view(&self) -> CudaView<'_, T> {
         self.slice.as_view()
     }
 
-    /// All of it, for writing. There is no way to a `&mut CudaSlice`, out of which the slice could be taken
+    /// The whole slice, for writing. There is no access to a `&mut CudaSlice`, out of which the slice could be moved
     /// and freed.
     pub fn view_mut(&mut self) -> CudaViewMut<'_, T> {
         self.slice.as_view_mut()
     }
 
-    /// What keeps the memory.
+    /// Owner of the memory.
     pub fn keep(&self) -> &K {
         &self.keep
     }
@@ -111,8 +111,8 @@ impl<T: Element, K> fmt::Debug for BorrowedSlice<T, K> {
     }
 }
 
-/// Runs something that binds a device, on a thread that may be a framework's, and makes the context that was
-/// current before current again. The device is the proof that there is a driver.
+/// Runs code that binds a device on a thread that may belong to a framework, then restores the context that was
+/// current before. The `Device` argument proves that there is a driver.
 pub fn restoring_context<R>(_: &Device, run: impl FnOnce() -> R) -> R {
     let before = result::ctx::get_current();
     let value = run();

@@ -1,4 +1,4 @@
-//! Kernel texts compiled for the host and run there: the bits that a device must give.
+//! Kernel texts compiled and run on the host, as the reference for the bits that a GPU must produce.
 //!
 //! A compiled text is a shared object with an entry for each kernel,
 //! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::geometry::Size;
 
-/// What CUDA promises and a host compiler must be told: no contraction to fused multiply-add.
-/// Bytes are read as words there, so the compiler must not conclude anything from types.
+/// Flags that give a host compiler CUDA's guarantees: no contraction to fused multiply-add. Bytes are read as words,
+/// so no type-based aliasing.
 const OPTIONS: [&str; 9] = [
     "-x",
     "c++",
@@ -32,12 +32,12 @@ const OPTIONS: [&str; 9] = [
     "-Wall",
 ];
 
-/// The C++ compiler of this machine: `$CXX`, or `c++`.
+/// C++ compiler of this machine: `$CXX`, or `c++`.
 pub struct HostCompiler {
     command: String,
-    /// Where compiled texts are.
+    /// Folder of compiled texts.
     folder: PathBuf,
-    /// Whether they stay there for the next process.
+    /// Whether the compiled texts stay there for the next process.
     kept: bool,
     loaded: Mutex<HashMap<u64, Arc<HostKernel>>>,
 }
@@ -45,33 +45,34 @@ pub struct HostCompiler {
 /// Why there is no compiled kernel.
 #[derive(Debug)]
 pub enum CompileError {
-    /// The compiler refuses the text, with its log.
+    /// The compiler rejects the text. Holds its log.
     Refused(String),
     /// The compiler does not run, a file cannot be written, or the object cannot be loaded.
     Unusable(String),
 }
 
 impl HostCompiler {
-    /// Keeps what it compiles in this folder, which only this user must be able to write: what lies there is run.
+    /// Stores compiled texts in this folder, which only this user must be able to write, because its contents are
+    /// executed.
     pub fn keeping_in(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;
         Ok(Self::new(folder, true))
     }
 
-    /// Keeps nothing: the folder is this value's own, and goes with it.
+    /// Stores compiled texts in a temporary folder that is deleted with this value.
     pub fn temporary() -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("feedwater-kernels-{}-{count}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // Of an earlier process with this number. What is another user's stays, and is refused by `create`.
+        // Left by an earlier process with this number. A folder of another user stays, and `create` refuses it.
         let _ = fs::remove_dir_all(&folder);
         DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Self::new(folder, false))
     }
 
-    /// The same, if the compiler runs.
+    /// Returns `self` if the compiler runs.
     pub fn runs(self) -> io::Result<Self> {
         match Command::new(&self.command).arg("--version").output() {
             Ok(_) => Ok(self),
@@ -84,11 +85,11 @@ impl HostCompiler {
         Self { command, folder, kept, loaded: Mutex::default() }
     }
 
-    /// The compiled text of the kernel of this name.
+    /// Compiled kernel named `name`.
     ///
     /// # Errors
     ///
-    /// [`CompileError`]; warnings of the compiler count as errors.
+    /// [`CompileError`]. Warnings of the compiler count as errors.
     pub fn compile(&self, name: &str, text: &str) -> Result<Arc<HostKernel>, CompileError> {
         let mut hasher = DefaultHasher::new();
         (text, &self.command, OPTIONS).hash(&mut hasher);
@@ -105,7 +106,7 @@ impl HostCompiler {
         Ok(loaded().entry(hash).or_insert(Arc::new(kernel)).clone())
     }
 
-    /// Written apart and renamed, as others may want the same kernel at the same time.
+    /// Written under a temporary name and renamed, because others may compile the same kernel at the same time.
     fn write(&self, name: &str, text: &str, done: &Path) -> Result<(), CompileError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unusable = |error: io::Error| CompileError::Unusable(error.to_string());
@@ -129,7 +130,7 @@ impl HostCompiler {
 impl Drop for HostCompiler {
     fn drop(&mut self) {
         if !self.kept {
-            // Objects that are loaded stay so without their files.
+            // Loaded objects stay loaded without their files.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
@@ -141,22 +142,22 @@ fn no_compiler(command: &str, error: &io::Error) -> String {
     )
 }
 
-/// The launch of a tiled kernel: its blocks and threads, and the shared memory of a block.
+/// Launch of a tiled kernel: blocks, threads, and shared memory per block.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
-    /// Tiles side by side.
+    /// Number of tiles in a row.
     pub columns: u32,
-    /// Tiles one below the other.
+    /// Number of rows of tiles.
     pub rows: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Shared memory of a block, at most 48 KiB.
+    /// Shared memory per block, at most 48 KiB.
     pub shared_bytes: u32,
 }
 
 type Launch = unsafe extern "C" fn(*mut *mut c_void, u32, u32, u32, u32, u32, u32);
 
-/// A compiled kernel in this process.
+/// Compiled kernel, loaded into this process.
 pub struct HostKernel {
     library: libloading::Library,
 }
@@ -168,8 +169,8 @@ impl HostKernel {
         library.map(|library| Self { library }).map_err(|error| error.to_string())
     }
 
-    /// Launches it for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block` threads.
-    /// Like any launch it is as safe as the kernel's text and the addresses in the parameters.
+    /// Launches the kernel for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block`
+    /// threads. Like any launch it is only as safe as the kernel's text and the addresses in the parameters.
     pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
         let mut pointer = samples.as_ptr();
         let (mut count, mut width, mut height) =
@@ -188,10 +189,10 @@ impl HostKernel {
         unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, block.0, block.1, 1) };
     }
 
-    /// The same with the tiled kernel.
+    /// Launches the tiled kernel.
     ///
     /// # Panics
-    /// Where the text has no such kernel.
+    /// If the text has no such kernel.
     pub fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
         let mut pointer = samples.as_ptr();
         let (mut count, mut width, mut height, mut shared_bytes) =
@@ -222,10 +223,10 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// So many bytes, zeroed.
+    /// Allocates `len` zeroed bytes.
     ///
     /// # Panics
-    /// Where the system has no memory for them.
+    /// If the system has no memory for them.
     pub fn new(len: usize) -> Self {
         // SAFETY: asks for a constant of the system.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -244,7 +245,7 @@ impl Guarded {
         Self { mapping, readable, page, len }
     }
 
-    /// The address of the first one.
+    /// Address of the first byte.
     pub fn as_ptr(&self) -> *const u8 {
         // SAFETY: within the mapping, whose readable part is at least that long.
         unsafe { self.mapping.add(self.readable - self.len) }

@@ -1,4 +1,4 @@
-//! Kernels: compiled from text for the device at hand, kept on disk, launched with checked arguments.
+//! Kernels: compiled from text for the device, cached on disk, launched with checked arguments.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
@@ -11,70 +11,70 @@ use super::pool::DeviceBuffer;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
 
-/// Threads of a block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
+/// Threads per block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
 /// neighbouring addresses.
 pub const BLOCK: (u32, u32) = (32, 8);
 
-/// The name of a kernel whose blocks make tiles.
+/// Name of the kernel whose blocks compute tiles.
 pub const TILED: &str = "tiled";
 
-/// The name of that whose threads make a pixel each, which is in every text.
+/// Name of the kernel whose threads compute one pixel each. Every text has it.
 const FUSED: &str = "fused";
 
-/// A loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`:
-/// each thread makes one pixel of the output, `blockIdx.z` is the sample.
+/// Loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`. Each
+/// thread computes one pixel of the output; `blockIdx.z` is the sample.
 ///
-/// The kernel of the name [`TILED`] has one parameter more, `int shared_bytes`; there each block makes a tile of
-/// the output, and the grid shares the output out among its blocks: multiples of 16 columns and rows. Where the device has
-/// no products of matrices of bytes, `fused` of the same text is loaded instead.
+/// The kernel named [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a tile of the
+/// output, and the grid divides the output among its blocks in multiples of 16 columns and rows. On devices without
+/// matrix products of bytes, `fused` of the same text is loaded instead.
 #[derive(Debug)]
 pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     sample_bytes: usize,
-    /// What tiles depend on, for the kernel that makes them.
+    /// Properties that tiles depend on, for the tiled kernel.
     tiles: Option<Multiprocessors>,
     device: Arc<Device>,
 }
 
-/// What the launch of a tiled kernel depends on.
+/// Device properties that the launch of a tiled kernel depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessors {
-    /// How many there are.
+    /// Number of multiprocessors.
     pub count: u32,
-    /// Shared memory of each, in bytes.
+    /// Shared memory per multiprocessor, in bytes.
     pub shared_bytes: u32,
 }
 
-/// Blocks and threads of a launch.
+/// Grid and block of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Blocks: columns, rows, samples.
     pub grid: (u32, u32, u32),
-    /// Threads of a block: columns, rows.
+    /// Threads per block: columns, rows.
     pub block: (u32, u32),
-    /// Shared memory of a block, in bytes.
+    /// Shared memory per block, in bytes.
     pub shared_bytes: u32,
 }
 
 impl Shape {
-    /// A thread for each pixel of the output.
+    /// One thread per pixel of the output.
     pub fn pixels(count: u32, width: u32, height: u32) -> Self {
         let grid = (width.div_ceil(BLOCK.0), height.div_ceil(BLOCK.1), count);
         Self { grid, block: BLOCK, shared_bytes: 0 }
     }
 
-    /// A block for each tile.
+    /// One block per tile.
     ///
-    /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's waiting. So shared memory
-    /// is a quarter of a multiprocessor's, but 32 to 56 KiB: with less, tiles are made in strips of few columns, and
-    /// 56 KiB hold what a tile of a photograph needs. A tile is at most 112 columns wide and each warp has 16 of them,
-    /// which is what its products are wide. It is as high as can be, since the source rows at its edge are summed for its
-    /// neighbour too, as long as there are half as many blocks again as run at once; and 16 to 112 rows high, in steps of
-    /// the 16 rows of a product.
+    /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's latency. So shared
+    /// memory per block is a quarter of a multiprocessor's, but 32 to 56 KiB: with less, tiles become strips of few
+    /// columns, and 56 KiB suffice for a tile of a photograph. A tile is at most 112 columns wide, 16 per warp, which
+    /// is the width of its products. A tile is 16 to 112 rows high, in steps of the 16 rows of a product. It is as
+    /// high as possible, because the source rows at its edge are summed for its neighbour too, as long as there are
+    /// 1.5 times as many blocks as run at once.
     pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
         const BLOCKS: u32 = 4;
-        // CUDA takes 1 KiB of each block's share for itself.
+        // CUDA reserves 1 KiB of each block's share.
         let share = (on.shared_bytes / BLOCKS).saturating_sub(1 << 10);
         let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, MOST_SHARED);
         let columns = width.div_ceil(width.div_ceil(112).max(1)).next_multiple_of(16).max(16);
@@ -87,12 +87,12 @@ impl Shape {
     }
 }
 
-/// Shared memory of a block of a tiled kernel, at most. More than 48 KiB must be asked for, and those devices whose
-/// multiprocessors have four times this and 4 KiB give a single block 227 KiB (CUDA programming guide, "Compute
+/// Maximum shared memory per block of a tiled kernel, in bytes. More than 48 KiB must be requested. Devices whose
+/// multiprocessors have four times this plus 4 KiB allow 227 KiB per block (CUDA programming guide, "Compute
 /// Capabilities").
 const MOST_SHARED: u32 = 56 << 10;
 
-/// The first devices with products of matrices of bytes, which a tiled kernel is made of: Turing.
+/// First compute capability with matrix products of bytes, which tiled kernels use: Turing.
 const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 
 // SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,
@@ -102,8 +102,8 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// Compiles a text for this device, or takes the result of an earlier run from the cache, and loads the
-    /// function of that name. `sample_bytes` is the size of the text's `Sample`.
+    /// Compiles a text for this device, or reads the result of an earlier run from the cache, and loads the function
+    /// `function_name`. `sample_bytes` is the size of the text's `Sample`.
     ///
     /// # Errors
     /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC where there is no earlier
@@ -146,14 +146,14 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Puts a launch for `count` samples, whose descriptions begin `samples_offset` bytes into `samples`, into
-    /// the stream: outputs of `width` x `height` pixels. No samples, no launch.
+    /// Enqueues a launch for `count` samples, whose descriptions begin at byte `samples_offset` of `samples`, with
+    /// outputs of `width` x `height` pixels. With 0 samples nothing is launched.
     ///
-    /// What the descriptions point to is the caller's responsibility: the addresses in them must be of buffers
-    /// that hold what the kernel reads and have room for what it writes, until the stream is past it.
+    /// The caller is responsible for the addresses in the descriptions: until the kernel has finished, they must be of
+    /// buffers that hold what it reads and have room for what it writes.
     ///
     /// # Errors
-    /// [`Error::Internal`] where the descriptions are not within the buffer or the grid is larger than CUDA's
+    /// [`Error::Internal`] if the descriptions are not within the buffer or the grid is larger than CUDA's limit
     /// (65535 samples, 524280 rows).
     pub fn launch(
         &self,
@@ -198,7 +198,7 @@ impl Kernel {
             (&raw mut height).cast(),
             (&raw mut shared).cast(),
         ];
-        // Only a tiled kernel has the last one.
+        // Only a tiled kernel has the last argument.
         let arguments = if self.tiles.is_some() { &mut arguments[..] } else { &mut arguments[..4] };
         self.device.bind()?;
         // SAFETY: the arguments have the types of the kernel's parameters, which the driver copies during the call;
@@ -217,15 +217,15 @@ impl Kernel {
     }
 }
 
-/// The version of the compiler that is found for a device.
+/// Version of the compiler that is found for a device.
 ///
 /// # Errors
-/// [`Error::Unavailable`] where there is none, with what to install.
+/// [`Error::Unavailable`] if there is none, with what to install.
 pub fn compiler(device: &Device) -> Result<(u32, u32)> {
     Ok(Nvrtc::open(device.runtime(), Some(device.driver_version() / 1000))?.version())
 }
 
-/// Largest number of blocks in the second and third dimension.
+/// Maximum number of blocks in the second and third dimension.
 const MAX_GRID: u32 = 65535;
 
 impl Drop for Kernel {
@@ -237,8 +237,8 @@ impl Drop for Kernel {
     }
 }
 
-/// The options that a text is compiled with: for the architecture itself, because a driver may refuse the
-/// intermediate code of a newer compiler; without contraction, because results equal the CPU's bit for bit.
+/// Compiler options: for the exact architecture, because a driver may reject the intermediate code of a newer
+/// compiler; without contraction, because results must equal the CPU's bit for bit.
 fn options(device: &Device) -> Vec<String> {
     let (major, minor) = device.capability();
     vec![
@@ -248,9 +248,9 @@ fn options(device: &Device) -> Vec<String> {
     ]
 }
 
-/// A text as a cubin for this device's architecture, made by NVRTC or taken from the cache, for a kernel that is
-/// launched by other means than [`Kernel`] too. What was compiled before is taken without opening the compiler, which
-/// alone takes longer than all the rest.
+/// Compiles a text to a cubin for this device's architecture with NVRTC, or reads it from the cache. Also for kernels
+/// launched by other means than [`Kernel`]. A cached result is read without opening the compiler library, which alone
+/// takes longer than everything else.
 ///
 /// # Errors
 /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC.
@@ -281,7 +281,7 @@ mod tests {
     const H200: Multiprocessors = Multiprocessors { count: 132, shared_bytes: 228 << 10 };
 
     #[test]
-    fn tiles_are_as_high_as_there_are_blocks_enough() {
+    fn tiles_are_as_high_as_the_number_of_blocks_allows() {
         let rows = |count| Shape::tiles(H200, count, 224, 224).grid.1;
         assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [14, 14, 7, 2, 2]);
     }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_is_within_what_every_device_gives() {
+    fn shared_memory_is_within_every_devices_limit() {
         let shared = |kib: u32| {
             let on = Multiprocessors { count: 40, shared_bytes: kib << 10 };
             Shape::tiles(on, 8, 224, 224).shared_bytes >> 10

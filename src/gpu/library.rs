@@ -1,7 +1,7 @@
 //! Finds the driver, nvJPEG, NVRTC, NVTX and NVML at run time.
 //!
-//! Nothing links CUDA. Each library is looked for in this order, and the first that opens is used until the
-//! process ends (CUDA libraries must never be closed again, so the handles are leaked):
+//! Nothing links CUDA. Each library is searched for in this order, and the first that opens is used until the process
+//! ends (CUDA libraries must never be closed, so the handles are leaked):
 //!
 //! 1. the path that the [`Runtime`] names, else the one in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`,
 //!    `FEEDWATER_LIBNVRTC`, `FEEDWATER_LIBNVTX` or `FEEDWATER_LIBNVML`: an error if it does not open;
@@ -13,9 +13,9 @@
 //! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
 //!    `VIRTUAL_ENV`, `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
 //!
-//! A profiler's library for NVTX 3 is not looked for: the profiler names it (`nvtx`).
+//! A profiler's library for NVTX 3 is not searched for: the profiler names it (`nvtx`).
 //!
-//! What is not found is an [`Error::Unavailable`] that says where it was looked for and what to install.
+//! A missing library is an [`Error::Unavailable`] that says where it was searched for and what to install.
 
 use std::env;
 use std::ffi::{CString, OsStr, c_int};
@@ -28,31 +28,31 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use super::runtime::{Runtime, from_env};
 use crate::error::{Error, Result};
 
-/// `dlopen` flag of Linux and the BSDs: only if it is loaded already.
+/// `dlopen` flag of Linux and the BSDs: open only if already loaded.
 const RTLD_NOLOAD: c_int = 4;
 
-/// The newest CUDA major version whose library names are tried without knowing the driver's.
+/// Newest CUDA major version whose library names are tried if the driver's version is unknown.
 const NEWEST_MAJOR: u32 = 13;
 
-/// The oldest CUDA major version that works.
+/// Oldest CUDA major version that works.
 const OLDEST_MAJOR: u32 = 12;
 
-/// A library of NVIDIA's that is opened at run time.
+/// NVIDIA library that is opened at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// libcuda, which comes with the kernel driver.
     Driver,
     /// nvJPEG.
     NvJpeg,
-    /// The run-time compiler.
+    /// Run-time compiler.
     Nvrtc,
     /// Ranges for profilers.
     Nvtx,
-    /// NVML, the driver's library for watching devices.
+    /// NVML, the driver's library for monitoring devices.
     Nvml,
 }
 
-/// A library that is open until the process ends.
+/// Library that stays open until the process ends.
 #[derive(Debug)]
 pub struct Found {
     library: Library,
@@ -60,7 +60,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// The path or name by which it was opened.
+    /// Path or name by which it was opened.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -71,7 +71,7 @@ impl Found {
         unsafe { self.library.get::<*const ()>(symbol.as_bytes()) }.is_ok()
     }
 
-    /// The function of that name, or which one is missing.
+    /// The function of that name, or an error that names the missing function.
     ///
     /// # Safety
     /// `F` is a function pointer type that fits the function of that name.
@@ -83,8 +83,8 @@ impl Found {
     }
 }
 
-/// Opens a library or says why not; `cuda_major` is the driver's CUDA version (13 for 13.0), if it is known.
-/// Found once, it stays, for all that name the same file or none; not found, it is looked for again with the next call.
+/// Opens a library or returns why not. `cuda_major` is the driver's CUDA version (13 for 13.0), if known. Once found,
+/// a library is reused by all runtimes that name the same file or none. After a failure, the next call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let named = runtime.file_of(name);
     let mut open = lock(&FOUND[name as usize]);
@@ -115,24 +115,25 @@ pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'
     Ok(found)
 }
 
-/// Everything that decides which library [`open`] finds, but for what is installed there: another text, another search.
+/// Everything that decides which library [`open`] finds, except what is installed. A different text means a different
+/// search.
 pub(super) fn search_key(runtime: &Runtime, name: Name, cuda_major: u32) -> String {
     let explicit = runtime.file_of(name);
     let searched = ["LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"];
     format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
 }
 
-/// The last of the names is the one that was added last.
+/// Must be the variant declared last.
 pub(super) const NAMES: usize = Name::Nvml as usize + 1;
 
-/// The libraries that are open, each with the file that was named, if one was.
+/// Open libraries, each with the file that was named, if any.
 type Open = Vec<(Option<PathBuf>, &'static Found)>;
 
-/// Those of the process: a library is opened once in it, whoever asks.
+/// Open libraries of the process. Each is opened once.
 static FOUND: [Mutex<Open>; NAMES] = [const { Mutex::new(Vec::new()) }; NAMES];
 
 impl Name {
-    /// The environment variable that names its path.
+    /// Environment variable that names its path.
     pub const fn variable(self) -> &'static str {
         match self {
             Name::Driver => "FEEDWATER_LIBCUDA",
@@ -143,7 +144,7 @@ impl Name {
         }
     }
 
-    /// What it is called in errors.
+    /// Name in error messages.
     pub const fn noun(self) -> &'static str {
         match self {
             Name::Driver => "the CUDA driver (libcuda.so.1)",
@@ -179,7 +180,7 @@ impl Name {
         }
     }
 
-    /// The stem of its file names.
+    /// Stem of its file names.
     const fn stem(self) -> &'static str {
         match self {
             Name::Driver => "libcuda.so",
@@ -190,11 +191,11 @@ impl Name {
         }
     }
 
-    /// The file names to try. A library of a newer CUDA than the driver's does not run, so they start with
-    /// the driver's.
+    /// File names to try. A library of a newer CUDA than the driver's does not run, so the driver's version comes
+    /// first.
     fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
         if self == Name::Driver {
-            // As cudarc, which opens it once more, by itself.
+            // Same names as cudarc, which opens the driver again by itself.
             return vec!["libcuda.so".into(), "libcuda.so.1".into()];
         }
         if self == Name::Nvtx {
@@ -251,7 +252,7 @@ fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found
     Err(Error::unavailable(name.noun(), format!("{reason}; {}", name.remedy())))
 }
 
-/// Opens a file; NVRTC needs its built-in headers beside it, which some releases do not find themselves.
+/// Opens a file. NVRTC needs its built-in headers beside it, which some releases do not find themselves.
 fn open_file(name: Name, path: &Path) -> Result<Found, String> {
     if name == Name::Nvrtc
         && let Some(directory) = path.parent()
@@ -275,7 +276,7 @@ fn dlopen(file: &OsStr, flags: c_int) -> Result<Library, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Directories of CUDA toolkits and Python wheels that exist.
+/// Existing directories of CUDA toolkits and Python wheels.
 fn directories() -> Vec<PathBuf> {
     let mut toolkits: Vec<PathBuf> =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from_env).collect();
@@ -308,8 +309,8 @@ fn directories() -> Vec<PathBuf> {
     all
 }
 
-/// Files of a directory that may be the library: by their names, then copies with a hash in the name as
-/// wheels bundle them (`libnvjpeg.36e11081.so.13`).
+/// Files of a directory that may be the library: exact names first, then copies with a hash in the name as wheels
+/// bundle them (`libnvjpeg.36e11081.so.13`).
 fn files_in(directory: &Path, name: Name, names: &[String]) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         names.iter().map(|file| directory.join(file)).filter(|path| path.exists()).collect();
@@ -323,7 +324,7 @@ fn files_in(directory: &Path, name: Name, names: &[String]) -> Vec<PathBuf> {
     files
 }
 
-/// Entries of a directory whose names are wanted, in order of their names.
+/// Entries of a directory with matching names, sorted by name.
 fn entries(directory: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(directory) else { return Vec::new() };
     let mut found: Vec<PathBuf> = listing
@@ -335,9 +336,9 @@ fn entries(directory: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     found
 }
 
-/// cudarc panics where the driver or a symbol is missing, and it opens the driver by name, by itself. So
-/// everything that this module calls is looked up first, and the library that cudarc will find must be
-/// the one that was opened here.
+/// Checks that cudarc will work: it panics if the driver or a symbol is missing, and it opens the driver by name
+/// itself. So every function that this module calls is looked up first, and the library that cudarc will find must be
+/// the one opened here.
 fn check_driver(found: &Found) -> Result<()> {
     if let Some(symbol) = DRIVER_SYMBOLS.iter().find(|symbol| !found.has(symbol)) {
         return Err(missing(&found.path, symbol));
@@ -358,7 +359,7 @@ fn check_driver(found: &Found) -> Result<()> {
     }
 }
 
-/// cudarc opens one driver for the process.
+/// cudarc opens one driver per process.
 fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()> {
     if address(&first.library) == address(&other.library) {
         return Ok(());
@@ -370,7 +371,7 @@ fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()>
     Err(Error::unavailable(Name::Driver.noun(), reason))
 }
 
-/// The address of a function that every driver has: equal for equal libraries.
+/// Address of a function that every driver has: equal for equal libraries.
 fn address(library: &Library) -> Option<usize> {
     // SAFETY: only the address is looked at.
     unsafe { library.get::<*const ()>(b"cuInit") }.ok().map(|symbol| symbol.as_raw_ptr() as usize)
@@ -382,11 +383,11 @@ fn missing(path: &str, symbol: &str) -> Error {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What the mutexes hold is replaced whole, so a panic elsewhere leaves it consistent.
+    // The mutexes' contents are replaced as a whole, so a panic elsewhere leaves them consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every driver function that this crate reaches through cudarc.
+/// All driver functions that this crate calls through cudarc.
 const DRIVER_SYMBOLS: &[&str] = &[
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_with_where_it_was_looked_for_and_what_to_install() {
+    fn errors_say_where_a_library_was_searched_for_and_what_to_install() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("libfeedwater-nowhere.so.13"), b"not a library").unwrap();
         let names = ["libfeedwater-nowhere.so.13".to_owned()];

@@ -1,10 +1,10 @@
-//! Everything that touches CUDA: device, streams, events, memory, kernels, nvJPEG.
+//! CUDA access: device, streams, events, memory, kernels, nvJPEG.
 //!
-//! The crate is built without CUDA and runs without it: [`Device::open`] finds the driver at run time and
-//! says what is missing instead of panicking. Nothing here knows of operators or plans: kernels come as text,
-//! parameters as bytes.
+//! The crate is built without CUDA and runs without it: [`Device::open`] finds the driver at run time and returns an
+//! error that names what is missing instead of panicking. This module does not depend on operators or plans: kernels
+//! are passed as text, parameters as bytes.
 //!
-//! `unsafe` is allowed in this module and nowhere above it, for these reasons only:
+//! `unsafe` is allowed only in this module and `storage::mapped`, here for these purposes:
 //! * calls of C functions of the driver, NVRTC, NVTX, nvJPEG and NVML, whose handles are owned by the types here;
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
@@ -65,7 +65,7 @@ mod stopwatch;
 mod stream;
 mod transfer;
 
-/// One GPU and its primary context, which is shared with every framework in the process.
+/// A GPU and its primary context, which is shared with every framework in the process.
 #[derive(Debug)]
 pub struct Device {
     runtime: Runtime,
@@ -86,18 +86,16 @@ impl Device {
     /// Opens GPU number `ordinal` (0 is the first that `CUDA_VISIBLE_DEVICES` shows) and binds it to the
     /// calling thread.
     ///
-    /// # Errors
-    /// [`Error::Unavailable`] without a driver that works or without such a device, [`Error::Device`] where the driver
+    /// [`Error::Unavailable`] without a working driver or without such a device, [`Error::Device`] if the driver
     /// refuses. Never panics.
     pub fn open(ordinal: usize) -> Result<Arc<Self>> {
         Self::open_with(ordinal, &Runtime::default())
     }
 
-    /// As [`open`](Self::open), with the handle that names the libraries which this device is used by, and the directory of its
-    /// kernels.
+    /// [`open`](Self::open) with a handle that names the libraries to use and the directory of compiled kernels.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// Errors of [`open`](Self::open).
     pub fn open_with(ordinal: usize, runtime: &Runtime) -> Result<Arc<Self>> {
         let count = device_count(runtime)?;
         if ordinal >= count {
@@ -122,15 +120,15 @@ impl Device {
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
         let runtime = runtime.clone();
         let device = Self { runtime, ordinal, raw, context, name, capability, driver_version };
-        // Without looking what is current: it may be the same context from before its last release.
+        // Sets it unconditionally: the current context may be the same one from before its last release.
         device.make_current()?;
         Ok(Arc::new(device))
     }
 
-    /// Makes this device the calling thread's. Everything in this module does so by itself; foreign calls
-    /// (a framework's, cudart's) on a thread of ours need it.
+    /// Makes this device current on the calling thread. Everything in this module does so itself. Foreign calls (a
+    /// framework's, cudart's) on a thread of ours need it.
     pub fn bind(&self) -> Result<()> {
-        // Where asking fails, setting decides.
+        // If the query fails, set the context anyway.
         if result::ctx::get_current() == Ok(Some(self.context)) {
             return Ok(());
         }
@@ -142,9 +140,10 @@ impl Device {
         driver("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })
     }
 
-    /// Lets this thread's calls through while another thread of the process captures a graph in the usual, global mode:
-    /// the driver refuses, as it is, what might be unsafe then (asking events, taking memory), and ends the capture for it.
-    /// Only for threads of ours, whose streams nobody captures; where the driver does not do it, nothing changes.
+    /// Lets this thread call the driver while another thread of the process captures a graph in the default, global
+    /// mode. Otherwise the driver refuses calls that may be unsafe during a capture (event queries, allocations) and
+    /// invalidates the capture. Only for threads of ours, whose streams nobody captures. Has no effect on drivers that
+    /// lack the function.
     pub fn work_beside_captures(&self) {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
         /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
@@ -160,9 +159,9 @@ impl Device {
         }
     }
 
-    /// Keeps the primary context until the process ends, as frameworks do. nvJPEG has CUDA's runtime inside, whose code and
-    /// handles are of the context in which it was first used; once that is destroyed its calls fail, in a new one too
-    /// (CUDA runtime API, "Interactions with the CUDA Driver API").
+    /// Retains the primary context until the process ends, as frameworks do. nvJPEG contains CUDA's runtime, whose
+    /// code and handles belong to the context in which it was first used. Once that context is destroyed, its calls
+    /// fail, even in a new context (CUDA runtime API, "Interactions with the CUDA Driver API").
     fn keep_context(self: &Arc<Self>) {
         static KEPT: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,17 +170,17 @@ impl Device {
         }
     }
 
-    /// The handle that it was opened with.
+    /// Handle that the device was opened with.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Its number.
+    /// Device number.
     pub fn ordinal(&self) -> usize {
         self.ordinal
     }
 
-    /// Its name, as `NVIDIA H200`.
+    /// Device name, such as `NVIDIA H200`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -191,12 +190,12 @@ impl Device {
         self.capability
     }
 
-    /// The CUDA version that the driver supports, times 1000 plus ten times the minor: 13000 for 13.0.
+    /// CUDA version that the driver supports, as 1000 * major + 10 * minor: 13000 for 13.0.
     pub fn driver_version(&self) -> u32 {
         self.driver_version
     }
 
-    /// What launches depend on.
+    /// Properties that launches depend on.
     fn multiprocessors(&self) -> Result<kernel::Multiprocessors> {
         use sys::CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR as SHARED,
@@ -206,14 +205,14 @@ impl Device {
         Ok(kernel::Multiprocessors { count, shared_bytes })
     }
 
-    /// Free and total bytes of device memory, of all processes.
+    /// Free and total device memory in bytes, over all processes.
     pub fn memory_bytes(&self) -> Result<(u64, u64)> {
         self.bind()?;
         let (free, total) = driver("cuMemGetInfo", result::mem_get_info())?;
         Ok((free as u64, total as u64))
     }
 
-    /// Waits on the host until everything on the device is done.
+    /// Blocks until all work on the device is done.
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
         driver("cuCtxSynchronize", result::ctx::synchronize())
@@ -228,10 +227,10 @@ impl Drop for Device {
     }
 }
 
-/// How many GPUs the driver shows.
+/// Number of GPUs that the driver shows.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without a driver that works. Zero devices are no error here.
+/// [`Error::Unavailable`] without a working driver. Zero devices are not an error here.
 #[doc(hidden)]
 pub fn device_count(runtime: &Runtime) -> Result<usize> {
     library::open(runtime, LibraryName::Driver, None)?;
@@ -246,7 +245,7 @@ pub fn device_count(runtime: &Runtime) -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// The CUDA version that the driver supports.
+/// CUDA version that the driver supports.
 fn driver_version() -> Result<u32> {
     let mut version = 0;
     // SAFETY: writes one integer; the library and the symbol are there, `device_count` has seen to it.
@@ -260,7 +259,7 @@ fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Resul
     Ok(u32::try_from(driver("cuDeviceGetAttribute", value)?).unwrap_or(0))
 }
 
-/// A driver call's result as ours, with the driver's words.
+/// Converts a driver call's result, including the driver's message.
 fn driver<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T> {
     result.map_err(|error| {
         let name = error.error_name().map(|text| text.to_string_lossy().into_owned());

@@ -1,8 +1,7 @@
-//! NVML: how much of a device is in use, as the driver tells.
+//! NVML: device utilization as reported by the driver.
 //!
-//! The library comes with the driver and is opened at run time, as the others are. Without it everything runs, and these
-//! figures are not there. The declarations are those of `nvml.h` as its documentation gives them (docs.nvidia.com/deploy,
-//! "NVML API Reference").
+//! The library comes with the driver and is opened at run time. Without it everything runs, but these figures are
+//! missing. The declarations follow the documentation of `nvml.h` (docs.nvidia.com/deploy, "NVML API Reference").
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use super::{Device, Runtime};
 use crate::error::{Error, Result};
 use crate::measure::DeviceReading;
 
-/// The library, initialised; dropping it shuts it down, where nobody else in the process uses it.
+/// Initialised library. Dropping it shuts NVML down, unless other code in the process uses it.
 #[derive(Debug)]
 pub struct Nvml {
     found: &'static Found,
@@ -22,12 +21,12 @@ pub struct Nvml {
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
-/// One device, to read from.
+/// Device to be monitored.
 #[derive(Debug)]
 pub struct Monitor {
     nvml: Arc<Nvml>,
     device: Handle,
-    // What old drivers do not have is `None`.
+    // `None` for functions that old drivers lack.
     utilisation: Option<unsafe extern "C" fn(Handle, *mut Rates) -> c_int>,
     memory: Option<unsafe extern "C" fn(Handle, *mut MemoryInfo) -> c_int>,
     jpeg: Option<EngineUtilisation>,
@@ -38,7 +37,7 @@ pub struct Monitor {
 /// `nvmlDevice_t`.
 type Handle = *mut c_void;
 
-/// The share in percent, and over how many microseconds.
+/// Writes utilization in percent, and the sampling period in microseconds.
 type EngineUtilisation = unsafe extern "C" fn(Handle, *mut c_uint, *mut c_uint) -> c_int;
 
 /// `nvmlUtilization_t`, in percent.
@@ -72,7 +71,7 @@ impl Nvml {
     /// Opens and initialises the library.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where there is none, or where it finds no driver.
+    /// [`Error::Unavailable`] if there is no library, or if it finds no driver.
     pub fn open(runtime: &Runtime) -> Result<Arc<Self>> {
         let found = library::open(runtime, Name::Nvml, None)?;
         // SAFETY: the types are those of nvml.h.
@@ -94,12 +93,12 @@ impl Nvml {
         Ok(Arc::new(nvml))
     }
 
-    /// The path or name by which it was opened.
+    /// Path or name by which it was opened.
     pub fn path(&self) -> &str {
         self.found.path()
     }
 
-    /// The version of the library, which is the driver's.
+    /// Version of the library, which is the driver's version.
     pub fn version(&self) -> Result<String> {
         let mut text = [0u8; VERSION_BYTES];
         // SAFETY: the type is that of nvml.h, and at most so many bytes are written.
@@ -115,10 +114,11 @@ impl Nvml {
         Ok(text.to_string_lossy().into_owned())
     }
 
-    /// This device, by its place on the PCI bus: numbers are others here, for `CUDA_VISIBLE_DEVICES` does not count.
+    /// Monitor of this device, identified by its PCI bus address, because NVML's numbers ignore
+    /// `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
-    /// [`Error::Device`] where NVML does not know it, or may not look at it.
+    /// [`Error::Device`] if NVML does not know the device or may not access it.
     pub fn monitor(self: &Arc<Self>, device: &Device) -> Result<Monitor> {
         let at = |attribute| super::attribute(device.raw, attribute);
         let (domain, bus, slot) = (
@@ -179,11 +179,11 @@ impl Drop for Nvml {
 }
 
 impl Monitor {
-    /// What the driver tells now. Takes some 40 ms, in which the bytes on PCIe are counted: never to be called where samples
-    /// are made.
+    /// Current reading. Takes about 40 ms, during which PCIe traffic is counted, so it must not be called by threads
+    /// that process samples.
     ///
     /// # Errors
-    /// [`Error::Device`] where the device is lost, for example. What is not supported, or not permitted, is no error.
+    /// [`Error::Device`] if the device is lost, for example. Unsupported or unpermitted values are not an error.
     pub fn read(&self) -> Result<DeviceReading> {
         let mut rates = Rates::default();
         let rates = self
@@ -219,7 +219,7 @@ impl Monitor {
         Ok(told.then(|| share(percent)))
     }
 
-    /// Bytes in a second.
+    /// PCIe throughput in bytes per second.
     fn throughput(&self, counter: c_uint) -> Result<Option<f64>> {
         let mut kilobytes = 0;
         let told = self.ask("nvmlDeviceGetPcieThroughput", self.pcie, |call| {
@@ -229,7 +229,7 @@ impl Monitor {
         Ok(told.then(|| f64::from(kilobytes) * 1000.0))
     }
 
-    /// Whether the device tells what the function asks for.
+    /// Calls the function and returns whether the device supports the query.
     fn ask<F>(
         &self,
         name: &'static str,
@@ -257,7 +257,7 @@ fn share(percent: c_uint) -> f64 {
     f64::from(percent) / 100.0
 }
 
-/// Stands for shutting down what was not initialised.
+/// Placeholder for shutting down an uninitialised library.
 unsafe extern "C" fn nothing() -> c_int {
     SUCCESS
 }

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 type Program = *mut c_void;
 type Status = c_int;
 
-/// The nine functions of NVRTC's interface that are needed. They are declared here because cudarc panics
-/// where the library is missing and offers PTX only, which an older driver may not read.
+/// The nine NVRTC functions that are needed. They are declared here because cudarc panics if the library is missing
+/// and offers only PTX, which an older driver may not be able to read.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     found: &'static Found,
@@ -39,12 +39,12 @@ type CreateProgram = unsafe extern "C" fn(
 type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Status;
 type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> Status;
 
-/// NVRTC's success, and its verdict that the text is wrong.
+/// NVRTC's statuses for success and for a text with errors.
 const SUCCESS: Status = 0;
 const COMPILATION: Status = 6;
 
 impl Nvrtc {
-    /// Finds the library; `cuda_major` is the driver's CUDA version.
+    /// Opens the library. `cuda_major` is the driver's CUDA version.
     pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
         let found = library::open(runtime, Name::Nvrtc, cuda_major)?;
         let mut version = (0, 0);
@@ -71,7 +71,7 @@ impl Nvrtc {
         Ok(nvrtc)
     }
 
-    /// Major and minor version: (13, 0).
+    /// Major and minor version, such as (13, 0).
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
@@ -81,7 +81,7 @@ impl Nvrtc {
         self.found.path()
     }
 
-    /// The file that it is in, if the system says it: by name the linker may have found it anywhere.
+    /// File that it was loaded from, if the system reports it: by name the linker may have found it anywhere.
     pub fn file(&self) -> Option<PathBuf> {
         let address = self.compile as usize;
         let maps = fs::read_to_string("/proc/self/maps").ok()?;
@@ -99,7 +99,7 @@ impl Nvrtc {
     /// Compiles a text to machine code (a cubin).
     ///
     /// # Errors
-    /// [`Error::Compile`] with the log where the text is wrong.
+    /// [`Error::Compile`] with the log if the text has errors.
     pub fn compile(&self, source: &str, options: &[String]) -> Result<Vec<u8>> {
         let text = |text: &str| {
             CString::new(text)
@@ -168,7 +168,7 @@ impl Nvrtc {
     }
 }
 
-/// A program that is destroyed on every way out.
+/// Program that is destroyed on every return path.
 struct Guard<'a> {
     nvrtc: &'a Nvrtc,
     raw: Program,

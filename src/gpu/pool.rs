@@ -1,9 +1,9 @@
-//! Memory that is taken once, at start, and accounted for row by row.
+//! Memory pools: allocated once at start and accounted row by row.
 //!
-//! A pool takes exactly the bytes of the footprint's rows, rounded up per piece to [`ALIGN_BYTES`], in one
-//! allocation. Buffers are pieces of a row; a row that is used up gives an error and never takes more. A
-//! buffer holds its pool, and the pool its device, so everything is freed in the right order whoever drops
-//! first. Taking a buffer and giving it back never calls the driver.
+//! A pool allocates exactly the bytes of the footprint's rows, rounded up per piece to [`ALIGN_BYTES`], at once.
+//! Buffers are pieces of a row. A request that a row cannot satisfy is an error; rows never grow. A buffer holds its
+//! pool, and the pool its device, so everything is freed in the right order whatever is dropped first. Allocating and
+//! freeing a buffer never calls the driver.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -16,30 +16,30 @@ use super::{Device, driver};
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
 
-/// Every buffer begins at a multiple of this many bytes, as `cudaMalloc`'s do.
+/// Alignment of every buffer in bytes, the same as `cudaMalloc`'s.
 pub const ALIGN_BYTES: usize = 256;
 
 /// Device memory.
 pub type DevicePool = Pool<OnDevice>;
 
-/// Page-locked host memory, cached (not write-combined, for the CPU reads it).
+/// Page-locked host memory, cached (not write-combined, because the CPU reads it).
 pub type PinnedPool = Pool<Pinned>;
 
-/// A piece of device memory, given back to its pool when dropped.
+/// Piece of device memory, returned to its pool when dropped.
 ///
-/// Work that still reads or writes it is not waited for: it stays memory of the pool, but the next buffer may
-/// be the same bytes.
+/// Dropping does not wait for work that still reads or writes it. The bytes remain the pool's, but the next buffer may
+/// reuse them.
 pub type DeviceBuffer = Buffer<OnDevice>;
 
-/// A piece of page-locked memory; a byte slice.
+/// Piece of page-locked memory. Dereferences to a byte slice.
 pub type PinnedBuffer = Buffer<Pinned>;
 
-/// Memory of one sort, taken at once and handed out by rows.
+/// Memory of one kind, allocated at once and handed out by rows.
 pub struct Pool<M: Place> {
     shared: Arc<Shared<M>>,
 }
 
-/// A piece of a pool's memory.
+/// Piece of a pool's memory.
 pub struct Buffer<M: Place> {
     shared: Arc<Shared<M>>,
     row: usize,
@@ -47,14 +47,14 @@ pub struct Buffer<M: Place> {
     len: usize,
 }
 
-/// Where a pool's memory lies: [`OnDevice`] or [`Pinned`].
+/// Kind of a pool's memory: [`OnDevice`] or [`Pinned`].
 pub trait Place: Send + Sync + 'static {
-    /// The footprint's word for it.
+    /// Corresponding footprint kind.
     const MEMORY: Memory;
-    /// Takes `bytes` from the driver; the device is bound.
+    /// Allocates `bytes` from the driver. The device is bound.
     #[doc(hidden)]
     fn allocate(bytes: usize) -> Result<u64>;
-    /// Gives back what `allocate` gave; the device is bound.
+    /// Frees what `allocate` returned. The device is bound.
     ///
     /// # Safety
     /// `address` comes from `allocate`, and is given back once.
@@ -72,7 +72,7 @@ pub struct Pinned;
 
 struct Shared<M: Place> {
     device: Arc<Device>,
-    /// Of the first byte; 0 for an empty pool.
+    /// Address of the first byte; 0 for an empty pool.
     address: u64,
     bytes: usize,
     rows: Vec<Row>,
@@ -86,17 +86,17 @@ struct Row {
 }
 
 struct State {
-    /// One for each row.
+    /// One arena per row.
     arenas: Vec<Arena>,
     used: usize,
     peak: usize,
 }
 
 impl<M: Place> Pool<M> {
-    /// Takes the memory of all rows of this sort of memory.
+    /// Allocates the memory of all rows of this kind.
     ///
     /// # Errors
-    /// [`Error::Device`] where the driver has not that much.
+    /// [`Error::Device`] if the driver does not have that much.
     pub fn take(device: &Arc<Device>, footprint: &Footprint) -> Result<Self> {
         let mut rows = Vec::new();
         let mut arenas = Vec::new();
@@ -123,11 +123,10 @@ impl<M: Place> Pool<M> {
         Ok(Self { shared: Arc::new(Shared { device, address, bytes: start, rows, state, place }) })
     }
 
-    /// A piece of a row, with unspecified content.
+    /// Allocates a piece of a row, with unspecified content.
     ///
     /// # Errors
-    /// [`Error::Budget`] where the row has no gap of that many bytes, or where there is no such row (its
-    /// limit is then 0).
+    /// [`Error::Budget`] if the row has no gap of that many bytes, or if there is no such row (its limit is then 0).
     pub fn buffer(&self, row: &str, bytes: usize) -> Result<Buffer<M>> {
         let missing = || Error::Budget { row: row.into(), needed: bytes as u64, limit: 0 };
         let index = self.shared.rows.iter().position(|it| it.name == row).ok_or_else(missing)?;
@@ -135,7 +134,7 @@ impl<M: Place> Pool<M> {
         Ok(Buffer { shared: self.shared.clone(), row: index, offset, len: bytes })
     }
 
-    /// Bytes taken from the driver: the rows, each piece rounded up to [`ALIGN_BYTES`].
+    /// Bytes allocated from the driver: the rows, each piece rounded up to [`ALIGN_BYTES`].
     pub fn capacity_bytes(&self) -> u64 {
         self.shared.bytes as u64
     }
@@ -145,12 +144,12 @@ impl<M: Place> Pool<M> {
         self.shared.state().used as u64
     }
 
-    /// The most bytes that were in buffers at one time.
+    /// Maximum number of bytes in buffers at one time.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.state().peak as u64
     }
 
-    /// The most bytes of a row that were in buffers at one time, and the bytes of the row.
+    /// Maximum number of bytes of a row in buffers at one time, and the size of the row.
     pub fn row_bytes(&self, row: &str) -> Option<(u64, u64)> {
         let index = self.shared.rows.iter().position(|it| it.name == row)?;
         let state = self.shared.state();
@@ -159,7 +158,7 @@ impl<M: Place> Pool<M> {
 }
 
 impl Pool<Pinned> {
-    /// Whether these bytes, of which there is at least one, lie in this pool's memory.
+    /// Whether these bytes, at least one, lie in this pool's memory.
     pub fn holds(&self, bytes: &[u8]) -> bool {
         let Range { start, end } = bytes.as_ptr_range();
         let first = self.shared.address;
@@ -168,7 +167,7 @@ impl Pool<Pinned> {
 }
 
 impl<M: Place> Buffer<M> {
-    /// Address of the first byte, a multiple of [`ALIGN_BYTES`], in the address space that host and device share.
+    /// Address of the first byte, a multiple of [`ALIGN_BYTES`], in the address space shared by host and device.
     pub fn address(&self) -> u64 {
         self.shared.address + (self.shared.rows[self.row].start + self.offset) as u64
     }
@@ -178,7 +177,7 @@ impl<M: Place> Buffer<M> {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -239,7 +238,7 @@ impl<M: Place> Shared<M> {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code of others runs under the lock, so it is consistent even after a panic.
+        // No foreign code runs under the lock, so the state is consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

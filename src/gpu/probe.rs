@@ -1,22 +1,22 @@
-//! What this machine has, for people: nothing here is needed to run.
+//! Report of this machine's CUDA installation, for people. Nothing here is needed to run.
 
 use super::nvjpeg::Library;
 use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
 use super::{Device, LibraryName, Runtime, device_count, driver_version, library};
 
-/// What was found; errors are the texts that say what is missing and how to get it.
+/// Report of the CUDA installation. Errors are texts that say what is missing and how to get it.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// libcuda; the version is the CUDA version that the driver supports.
     pub driver: Result<LibraryReport, String>,
-    /// Every GPU, or why it cannot be opened; empty without a driver.
+    /// Every GPU, or why it cannot be opened. Empty without a driver.
     pub devices: Vec<Result<DeviceReport, String>>,
     /// nvJPEG.
     pub nvjpeg: Result<LibraryReport, String>,
-    /// The run-time compiler.
+    /// Run-time compiler.
     pub nvrtc: Result<LibraryReport, String>,
-    /// NVML, which tells how much of a GPU is in use; nothing else needs it.
+    /// NVML, which reports GPU utilization. Nothing else needs it.
     pub nvml: Result<LibraryReport, String>,
 }
 
@@ -25,9 +25,9 @@ pub struct Probe {
 pub struct LibraryReport {
     /// Path or name by which it was opened.
     pub path: String,
-    /// Its version: `13.0`.
+    /// Version, such as `13.0`.
     pub version: String,
-    /// What is known to be wrong with this version.
+    /// Known problems of this version.
     pub warnings: Vec<String>,
 }
 
@@ -40,13 +40,13 @@ pub struct DeviceReport {
     pub name: String,
     /// Compute capability.
     pub capability: (u32, u32),
-    /// Bytes of device memory that are free.
+    /// Free device memory, in bytes.
     pub free_bytes: u64,
-    /// Bytes of device memory.
+    /// Total device memory, in bytes.
     pub total_bytes: u64,
 }
 
-/// Looks at everything that this handle names or finds; opens the libraries and, for a moment, every GPU. Never panics.
+/// Probes everything that this handle names or finds. Opens the libraries and, briefly, every GPU. Never panics.
 pub fn probe(runtime: &Runtime) -> Probe {
     let count = device_count(runtime);
     let version = count.as_ref().ok().and_then(|_| driver_version().ok());

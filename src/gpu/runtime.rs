@@ -1,4 +1,4 @@
-//! Which CUDA libraries are used, and where compiled kernels are kept.
+//! Choice of CUDA libraries and of the directory for compiled kernels.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use super::library::{NAMES, Name};
 use crate::storage;
 
-/// Which files CUDA's libraries are opened from, and where compiled kernels are kept: a handle that is given to
+/// Handle that says which files CUDA libraries are opened from and where compiled kernels are cached. Passed to
 /// [`Device::open_with`](super::Device::open_with) and to
-/// [`LoaderBuilder::runtime`](crate::loader::LoaderBuilder::runtime), and is cheap to clone.
+/// [`LoaderBuilder::runtime`](crate::loader::LoaderBuilder::runtime). Cheap to clone.
 ///
-/// * A library that the handle does not name is the one that the environment names (`FEEDWATER_LIBNVJPEG` and its kin), else
-///   one that is found. Compiled kernels are kept below `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else
-///   `~/.cache/feedwater`, unless the handle says where.
-/// * Handles of one process may name different files for nvJPEG, NVRTC, NVTX and NVML: each uses its own. A library stays open
-///   until the process ends.
-/// * A process has one CUDA driver. A handle that names another one than is open already gets an error.
+/// * A library that the handle does not name comes from the environment (`FEEDWATER_LIBNVJPEG` and similar), else from
+///   the default search. Unless the handle names a directory, compiled kernels are cached below `$FEEDWATER_CACHE`,
+///   else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
+/// * Handles of one process may name different files for nvJPEG, NVRTC, NVTX and NVML: each uses its own. A library
+///   stays open until the process ends.
+/// * A process has one CUDA driver. A handle that names another one than the open one gets an error.
 #[derive(Clone, Debug, Default)]
 pub struct Runtime(Arc<Named>);
 
@@ -27,32 +27,32 @@ struct Named {
 }
 
 impl Runtime {
-    /// Opens this file as a library, and no other: an error where it does not open.
+    /// Opens `name` from this file and no other. It is an error if the file does not open.
     #[must_use]
     pub fn with_library(mut self, name: Name, file: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.0).libraries[name as usize] = Some(file.into());
         self
     }
 
-    /// Keeps compiled kernels in this directory.
+    /// Sets the directory for compiled kernels.
     #[must_use]
     pub fn with_cache_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.0).cache_directory = Some(directory.into());
         self
     }
 
-    /// Where compiled kernels are kept; `None` where nobody says it.
+    /// Directory for compiled kernels. `None` if none is set.
     pub(super) fn cache_directory(&self) -> Option<PathBuf> {
         self.0.cache_directory.clone().or_else(storage::cache_directory)
     }
 
-    /// The file of a library that was named, here or in the environment, so that no other may be used.
+    /// File of a library that is named here or in the environment, so that no other may be used.
     pub(super) fn file_of(&self, name: Name) -> Option<PathBuf> {
         let named = self.0.libraries[name as usize].clone();
         named.or_else(|| from_env(name.variable()))
     }
 
-    /// Who names the file of a library, for errors.
+    /// What names the file of a library, for error messages.
     pub(super) fn named_by(&self, name: Name) -> &'static str {
         match self.0.libraries[name as usize] {
             Some(_) => "the runtime",
@@ -61,7 +61,7 @@ impl Runtime {
     }
 }
 
-/// The path in an environment variable; an empty one counts as not set.
+/// Path in an environment variable. An empty one counts as not set.
 pub(super) fn from_env(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

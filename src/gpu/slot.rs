@@ -1,4 +1,4 @@
-//! An output tensor on the device, as a slot of a ring.
+//! Output tensor on the device, as a slot of a ring.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,12 +7,12 @@ use super::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::ring::Slot;
 
-/// A buffer that one stream fills and another uses, in turns, with two events and no waiting on the host.
+/// Buffer that one stream fills and another uses in turn, synchronized by two events without blocking the host.
 ///
 /// The producer's stream waits for the event `free` before it fills, and the consumer's for `ready` before it uses.
-/// The consumer's stream is fixed here, so that a batch which is dropped anywhere can still say behind
-/// which work of the consumer its slot is free. Other streams may be let in while the slot is in use
-/// ([`lend`](Self::lend)): it is then free behind the work of all of them.
+/// The consumer's stream is fixed here, so that dropping a batch anywhere can record which work of the consumer frees
+/// its slot. Other streams can be admitted while the slot is in use ([`lend`](Self::lend)); the slot is then free
+/// after the work of all of them.
 #[derive(Debug)]
 pub struct TensorSlot {
     buffer: Arc<DeviceBuffer>,
@@ -20,12 +20,12 @@ pub struct TensorSlot {
     free: Event,
     producer: Arc<Stream>,
     consumer: Arc<Stream>,
-    /// Streams besides the consumer's that use it now.
+    /// Streams besides the consumer's that currently use it.
     lent: Mutex<Vec<Arc<Stream>>>,
 }
 
 impl TensorSlot {
-    /// A slot that is free.
+    /// Creates a free slot.
     pub fn new(buffer: DeviceBuffer, producer: Arc<Stream>, consumer: Arc<Stream>) -> Result<Self> {
         let ready = Event::new(buffer.device())?;
         let free = Event::new(buffer.device())?;
@@ -33,12 +33,11 @@ impl TensorSlot {
         Ok(Self { buffer: Arc::new(buffer), ready, free, producer, consumer, lent })
     }
 
-    /// Lets another stream use the tensor, from this call to the end of the use: what is put into it from now on
-    /// waits until the tensor is filled, and the next filling waits for what is in it when the use ends. Nothing
-    /// waits on the host.
+    /// Admits another stream to the tensor until the use ends: work enqueued there from now on waits until the tensor
+    /// is filled, and the next filling waits for what is in that stream when the use ends. Does not block the host.
     ///
     /// # Errors
-    /// [`Error::Config`] for a stream of another device, [`Error::Device`] where the driver refuses.
+    /// [`Error::Config`] for a stream of another device, [`Error::Device`] if the driver refuses.
     pub fn lend(&self, stream: &Arc<Stream>) -> Result<()> {
         let (ours, theirs) = (self.buffer.device().ordinal(), stream.device().ordinal());
         if ours != theirs {
@@ -50,29 +49,29 @@ impl TensorSlot {
         }
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         stream.wait(&self.ready)?;
-        // Of the default streams of several threads one stands for all.
+        // Default streams of several threads are recorded once.
         if !lent.iter().any(|it| it.is(stream)) {
             lent.push(stream.clone());
         }
         Ok(())
     }
 
-    /// The tensor's memory, which whoever fills a part of it may hold.
+    /// The tensor's memory, which may be held by whoever fills a part of it.
     pub fn buffer(&self) -> &Arc<DeviceBuffer> {
         &self.buffer
     }
 
-    /// The stream that fills it.
+    /// Stream that fills it.
     pub fn producer(&self) -> &Arc<Stream> {
         &self.producer
     }
 
-    /// The stream that uses it.
+    /// Stream that uses it.
     pub fn consumer(&self) -> &Arc<Stream> {
         &self.consumer
     }
 
-    /// Reached when the last use is over; decoders that write outside stream order must see it on the host.
+    /// Reached when the last use is over. Decoders that write outside stream order must check it on the host.
     pub fn free(&self) -> &Event {
         &self.free
     }
@@ -96,7 +95,7 @@ impl Slot for TensorSlot {
         self.consumer.wait(&self.ready)
     }
 
-    /// A wait counts what was recorded before it, so the one event can stand in every stream in turn.
+    /// A wait covers what was recorded before it, so one event can serve every stream in turn.
     fn end_use(&mut self) -> Result<()> {
         let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
         for stream in lent.drain(..) {
@@ -113,5 +112,5 @@ impl Slot for TensorSlot {
     }
 }
 
-/// Streams that a slot is lent to without taking memory for their names.
+/// Number of lent streams that need no extra allocation.
 const LENT: usize = 4;

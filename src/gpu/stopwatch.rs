@@ -1,4 +1,4 @@
-//! How long the device is at parts of streams, without anybody waiting for it.
+//! Device time of parts of streams, measured without blocking.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,21 +8,21 @@ use super::{Device, Event, Stream};
 use crate::error::Result;
 use crate::measure::DeviceMeter;
 
-/// After a measurement a stopwatch rests for so many times as long as it kept the host busy. So a thread spends at most a
-/// two-hundredth of its time on it, whatever a mark with a time stamp costs: mostly some microseconds, but on one GPU
-/// (B200) 0.7 ms on the average were seen.
+/// After a measurement a stopwatch pauses for this many times the host time that it took. A thread therefore spends at
+/// most 0.5 % of its time on measuring, whatever a mark with a time stamp costs: usually some microseconds, but 0.7 ms
+/// on average were seen on one GPU (B200).
 const REST: u32 = 200;
 
-/// But no longer than this: what a measurement took may be that the thread had to leave its processor to another one.
+/// Maximum pause. A measurement may have taken long only because the thread was descheduled.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Measures spans of streams: from a mark in the stream to the next, by the device's clock.
+/// Measures spans of streams between two marks, by the device's clock.
 ///
-/// * All events are made at the beginning, and none later.
-/// * Nobody ever waits: whether a span is over is asked when the next one begins, and at the end of a run.
-/// * A span is measured where the one that was measured last is over for long enough (a two-hundredth of the time may go
-///   into measuring) and a pair of events is free; else it is counted only.
-/// * A span that is given up before its end leaves nothing behind.
+/// * All events are created at the beginning.
+/// * It never blocks: whether a span is over is checked when the next one begins, and at the end of a run.
+/// * A span is measured if the pause after the last measured one is over (at most 0.5 % of the time goes into
+///   measuring) and a pair of events is free. Otherwise it is only counted.
+/// * A span that is dropped before its end has no effect.
 #[derive(Debug)]
 pub struct Stopwatch {
     state: Mutex<State>,
@@ -32,7 +32,7 @@ pub struct Stopwatch {
 #[derive(Debug)]
 struct State {
     free: Vec<Pair>,
-    /// Pairs that are in a stream, with their samples, in the order in which they were put there.
+    /// Pairs in a stream with their number of samples, in the order in which they were enqueued.
     pending: VecDeque<(Pair, u64)>,
     rests_until: Option<Instant>,
 }
@@ -43,23 +43,23 @@ struct Pair {
     end: Event,
 }
 
-/// A span; dropped before its end it is not counted.
+/// Span of a stream. It is not counted if it is dropped before its end.
 #[derive(Debug)]
 #[must_use = "a span that is dropped before its end is not counted"]
 pub struct Lap<'a> {
     watch: &'a Stopwatch,
-    /// `None` where it is not measured.
+    /// `None` if the span is not measured.
     pair: Option<Pair>,
-    /// What this has taken of the host's time.
+    /// Host time that measuring took.
     cost: Duration,
     started: bool,
 }
 
 impl Stopwatch {
-    /// A stopwatch that can have so many spans under way at a time, for all of which the device has room.
+    /// Creates a stopwatch for up to `spans` concurrent spans, for all of which the device must have space.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the driver refuses.
+    /// [`Error::Device`](crate::Error::Device) if the driver refuses.
     pub fn new(device: &Arc<Device>, spans: usize, meter: Arc<DeviceMeter>) -> Result<Self> {
         let pair = |_| Ok(Pair { begin: Event::timed(device)?, end: Event::timed(device)? });
         let free = (0..spans).map(pair).collect::<Result<Vec<_>>>()?;
@@ -68,10 +68,10 @@ impl Stopwatch {
         Ok(Self { state, meter })
     }
 
-    /// A span that is about to begin.
+    /// Creates a span that is about to begin.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device): also for what went wrong in a stream before.
+    /// [`Error::Device`](crate::Error::Device), also for earlier errors in a stream.
     pub fn lap(&self) -> Result<Lap<'_>> {
         let mut lap = Lap { watch: self, pair: None, cost: Duration::ZERO, started: false };
         let begin = Instant::now();
@@ -89,10 +89,10 @@ impl Stopwatch {
         Ok(lap)
     }
 
-    /// Counts what is over by now. Does not wait.
+    /// Counts spans that are over. Does not block.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device): also for what went wrong in a stream before.
+    /// [`Error::Device`](crate::Error::Device), also for earlier errors in a stream.
     pub fn harvest(&self) -> Result<()> {
         self.lock().harvest(&self.meter)
     }
@@ -124,7 +124,7 @@ impl State {
 }
 
 impl Lap<'_> {
-    /// The span begins here in the stream. Called once more, it begins there instead.
+    /// Begins the span at the current end of the stream. A second call moves the beginning.
     pub fn start(&mut self, stream: &Stream) -> Result<()> {
         if let Some(pair) = &self.pair {
             let begin = Instant::now();
@@ -135,7 +135,7 @@ impl Lap<'_> {
         Ok(())
     }
 
-    /// The span of so many samples ends here in the same stream. One that was not started is counted and not measured.
+    /// Ends the span of `items` samples in the same stream. A span that was not started is counted but not measured.
     pub fn stop(mut self, stream: &Stream, items: u64) -> Result<()> {
         self.watch.meter.seen(items);
         if !self.started {

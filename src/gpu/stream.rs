@@ -1,4 +1,4 @@
-//! Streams and events: the device's queues, and the marks in them that others can wait for.
+//! Streams and events: the device's queues, and the marks in them that other streams can wait for.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use cudarc::driver::{CudaStream, result, sys};
 use super::{Device, driver, library};
 use crate::error::{Error, Result};
 
-/// A queue of work on the device: what is put into one stream runs in that order, and different streams run
-/// in any order unless an [`Event`] says otherwise.
+/// Queue of work on the device. Work in one stream runs in order; different streams run in any order unless
+/// synchronized by an [`Event`].
 ///
-/// Dropping a stream that this crate made lets the work that is in it finish first.
+/// Dropping a stream that this crate created first waits for its work.
 #[derive(Debug)]
 pub struct Stream {
     raw: sys::CUstream,
@@ -23,7 +23,7 @@ pub struct Stream {
 #[derive(Debug)]
 enum Owner {
     Us,
-    /// Somebody who promised to keep it, or nobody: the default streams are always there.
+    /// An external owner that promised to keep it, or none: the default streams always exist.
     Other,
     /// cudarc, whose stream is held here.
     Cudarc {
@@ -38,7 +38,7 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A new stream that does not wait for the legacy default stream.
+    /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         device.bind()?;
         let created = result::stream::create(result::stream::StreamKind::NonBlocking);
@@ -46,19 +46,19 @@ impl Stream {
         Ok(Self { raw, owner: Owner::Us, device: device.clone() })
     }
 
-    /// Somebody else's stream, for example the one on which a framework consumes batches.
+    /// Wraps a foreign stream, for example the one on which a framework consumes batches.
     ///
     /// # Safety
-    /// `raw` is a `CUstream` of this device's primary context (or null, the legacy default stream) and stays
-    /// valid as long as the result and everything that was made with it.
+    /// `raw` is a `CUstream` of this device's primary context (or null, the legacy default stream) and stays valid as
+    /// long as the result and everything created from it.
     pub unsafe fn borrowed(device: &Arc<Device>, raw: *mut std::ffi::c_void) -> Self {
         Self { raw: raw.cast(), owner: Owner::Other, device: device.clone() }
     }
 
-    /// A stream of cudarc's, held as long as the result.
+    /// Wraps a stream of cudarc, which is held as long as the result.
     ///
     /// # Errors
-    /// [`Error::Config`] where its context is not this device's primary one, in which alone its work and ours share
+    /// [`Error::Config`] if its context is not this device's primary one. Only there can its work and ours share
     /// memory and events.
     pub fn of_cudarc(device: &Arc<Device>, stream: &Arc<CudaStream>) -> Result<Self> {
         if stream.context().cu_ctx() != device.context {
@@ -73,19 +73,19 @@ impl Stream {
         Ok(Self { raw, owner, device: device.clone() })
     }
 
-    /// The legacy default stream, which is always there: its work and that of every blocking stream wait for
-    /// each other. Streams of this crate are not blocking ones.
+    /// Legacy default stream, which always exists. Its work and that of every blocking stream wait for each other.
+    /// Streams of this crate are not blocking ones.
     pub fn legacy_default(device: &Arc<Device>) -> Self {
         Self { raw: LEGACY as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
 
-    /// The default stream of whichever thread makes a call with it.
+    /// Default stream of whichever thread makes a call with it.
     pub fn per_thread_default(device: &Arc<Device>) -> Self {
         Self { raw: PER_THREAD as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
 
-    /// Everything that is put into this stream from now on waits until the event's last record is reached;
-    /// nothing waits on the host. An event that was never recorded does not hold anything up.
+    /// Makes all work enqueued in this stream from now on wait until the event's last record is reached. Does not
+    /// block the host. An event that was never recorded delays nothing.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.device.bind()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
@@ -95,14 +95,14 @@ impl Stream {
         })
     }
 
-    /// Waits on the host until the stream is empty; errors of work in it come out here.
+    /// Blocks until the stream is empty. Returns errors of work in it.
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: the handle is alive.
         driver("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) })
     }
 
-    /// The `CUstream`, for nvJPEG and for frameworks; valid as long as this stream.
+    /// `CUstream` handle, for nvJPEG and frameworks. Valid as long as this stream.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.raw.cast()
     }
@@ -116,7 +116,7 @@ impl Stream {
         self.raw
     }
 
-    /// Whether both are one queue.
+    /// Whether both are the same queue.
     pub(super) fn is(&self, other: &Stream) -> bool {
         let number = |stream: &Stream| match stream.raw as usize {
             0 => LEGACY,
@@ -145,7 +145,7 @@ impl Drop for Stream {
     }
 }
 
-/// A mark in a stream. Recording it again moves the mark.
+/// Mark in a stream. Recording it again moves the mark.
 #[derive(Debug)]
 pub struct Event {
     raw: sys::CUevent,
@@ -159,16 +159,16 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// An event that counts as reached until it is recorded. It takes no time stamps (those cost hundreds
-    /// of microseconds on some devices), and a host that waits for it sleeps instead of spinning.
+    /// Creates an event that counts as reached until it is recorded. It has no time stamps (which cost hundreds of
+    /// microseconds on some devices), and a host that waits for it sleeps instead of spinning.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32
             | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
         Self::with_flags(device, flags)
     }
 
-    /// An event that takes the time when it is reached, for [`elapsed_since`](Self::elapsed_since). Nothing should wait
-    /// for it: a [`Stopwatch`](super::Stopwatch) has such events.
+    /// Creates an event with a time stamp, for [`elapsed_since`](Self::elapsed_since). Nothing should wait for it.
+    /// Used by [`Stopwatch`](super::Stopwatch).
     pub fn timed(device: &Arc<Device>) -> Result<Self> {
         Self::with_flags(device, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
     }
@@ -181,14 +181,14 @@ impl Event {
         Ok(Self { raw, device: device.clone() })
     }
 
-    /// Puts the mark behind everything that is in the stream now.
+    /// Enqueues the mark after everything that is in the stream now.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.device.bind()?;
         // SAFETY: both handles are alive: they are borrowed.
         driver("cuEventRecord", unsafe { result::event::record(self.raw, stream.raw) })
     }
 
-    /// Whether the mark is reached; does not wait.
+    /// Whether the mark is reached. Does not block.
     pub fn query(&self) -> Result<bool> {
         self.device.bind()?;
         // SAFETY: the handle is alive.
@@ -198,11 +198,11 @@ impl Event {
         }
     }
 
-    /// What the device's clock says between an earlier mark and this one; `None` where one of them is not reached. Does not
-    /// wait. CUDA gives milliseconds in single precision, in steps of about half a microsecond.
+    /// Device time between an earlier mark and this one. `None` if one of them is not reached. Does not block. CUDA
+    /// returns milliseconds in single precision, in steps of about half a microsecond.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where one of them is not [`timed`](Self::timed) or was never recorded.
+    /// [`Error::Device`](crate::Error::Device) if one of them is not [`timed`](Self::timed) or was never recorded.
     pub fn elapsed_since(&self, earlier: &Event) -> Result<Option<Duration>> {
         self.device.bind()?;
         let mut milliseconds = 0f32;
@@ -219,12 +219,12 @@ impl Event {
         }
     }
 
-    /// The `CUevent`, for streams that are driven from elsewhere; valid as long as this event.
+    /// `CUevent` handle, for streams driven by other code. Valid as long as this event.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.raw.cast()
     }
 
-    /// Waits on the host until the mark is reached.
+    /// Blocks until the mark is reached.
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: the handle is alive.
@@ -234,7 +234,7 @@ impl Event {
 
 type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
 
-/// The function that every driver has: cudarc knows only its successor of CUDA 12.8, which older drivers have not.
+/// The function that every driver has. cudarc only has its successor of CUDA 12.8, which older drivers lack.
 fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
     static FOUND: OnceLock<ElapsedTime> = OnceLock::new();
     if let Some(found) = FOUND.get() {

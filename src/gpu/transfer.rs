@@ -1,4 +1,4 @@
-//! Bytes between host and device, in stream order, without races on the host's side.
+//! Copies between host and device, in stream order, without races on the host.
 
 use std::ops::Range;
 
@@ -8,9 +8,9 @@ use super::pool::{DeviceBuffer, PinnedBuffer};
 use super::{Event, Stream, driver};
 use crate::error::{Error, Result};
 
-/// A page-locked buffer that the host writes and streams copy to the device.
+/// Page-locked buffer that the host writes and streams copy to the device.
 ///
-/// The host gets at the bytes only when the last copy of them has been made: [`bytes`](Self::bytes) waits for it.
+/// The host can access the bytes only after their last copy is done: [`bytes`](Self::bytes) waits for it.
 #[derive(Debug)]
 pub struct Upload {
     host: PinnedBuffer,
@@ -18,19 +18,19 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// A buffer of which nothing is being copied.
+    /// Creates an upload buffer with no copy in progress.
     pub fn new(host: PinnedBuffer) -> Result<Self> {
         let copied = Event::new(host.device())?;
         Ok(Self { host, copied })
     }
 
-    /// The host's bytes, for writing; waits on the host until the last copy has read them.
+    /// The host's bytes, for writing. Blocks until the last copy has read them.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.copied.synchronize()?;
         Ok(&mut self.host)
     }
 
-    /// Puts a copy of these bytes, to `offset` bytes into the destination, into the stream.
+    /// Enqueues a copy of these bytes to byte `offset` of the destination.
     pub fn copy(
         &mut self,
         stream: &Stream,
@@ -54,7 +54,7 @@ impl Upload {
         let copy = unsafe { result::memcpy_htod_async(address, host, stream.handle()) };
         driver("cuMemcpyHtoDAsync", copy)?;
         if let Err(error) = self.copied.record(stream) {
-            // Without the mark nobody could tell when the copy is over.
+            // Without the mark, the end of the copy could not be detected.
             stream.synchronize()?;
             return Err(error);
         }
@@ -66,7 +66,7 @@ impl Upload {
         self.host.len()
     }
 
-    /// Whether there are no bytes.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.host.is_empty()
     }
@@ -74,16 +74,16 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // The host's side goes back to its pool: not before the copy has read it. Where waiting fails, the
-        // device is lost and copies nothing any more.
+        // The host buffer must not return to its pool before the copy has read it. If waiting fails, the device is
+        // lost and no longer copies.
         let _ = self.copied.synchronize();
     }
 }
 
-/// A page-locked buffer with its twin on the device: the host writes one, a stream copies it to the other.
+/// Page-locked buffer with a counterpart on the device: the host writes one, and a stream copies it to the other.
 ///
-/// The device's side is ordered by streams: whoever reads it in another stream than the copy's waits for an
-/// event that was recorded after the copy, and the next upload waits for whoever still reads.
+/// Access to the device buffer is ordered by streams: a reader in another stream waits for an event that was recorded
+/// after the copy, and the next upload waits for all readers.
 #[derive(Debug)]
 pub struct Staged {
     host: Upload,
@@ -91,7 +91,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// A pair of buffers of the same length.
+    /// Creates a pair from buffers of the same length.
     pub fn new(host: PinnedBuffer, device: DeviceBuffer) -> Result<Self> {
         if host.len() != device.len() {
             let problem = format!(
@@ -104,34 +104,34 @@ impl Staged {
         Ok(Self { host: Upload::new(host)?, device })
     }
 
-    /// The host's bytes, for writing; waits on the host until the last upload has read them.
+    /// The host's bytes, for writing. Blocks until the last upload has read them.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.host.bytes()
     }
 
-    /// Puts a copy of these bytes, host to device, into the stream.
+    /// Enqueues a copy of these bytes from host to device.
     pub fn upload(&mut self, stream: &Stream, range: Range<usize>) -> Result<()> {
         let offset = range.start;
         self.host.copy(stream, range, &self.device, offset)
     }
 
-    /// The device's side.
+    /// Device buffer.
     pub fn device(&self) -> &DeviceBuffer {
         &self.device
     }
 
-    /// Number of bytes of each side.
+    /// Number of bytes of each buffer.
     pub fn len(&self) -> usize {
         self.device.len()
     }
 
-    /// Whether there are no bytes.
+    /// Whether the buffers are empty.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
     }
 }
 
-/// Copies bytes from the device, behind everything that is in the stream now, and waits for them.
+/// Copies bytes from the device after everything that is in the stream now, and waits for them.
 pub fn read_back(
     stream: &Stream,
     source: &DeviceBuffer,
@@ -155,7 +155,7 @@ pub fn read_back(
     copied
 }
 
-/// Puts writing one value to every byte of a range into the stream.
+/// Enqueues setting every byte of a range to one value.
 pub fn fill(stream: &Stream, target: &DeviceBuffer, range: Range<usize>, value: u8) -> Result<()> {
     if range.start > range.end || range.end > target.len() {
         return Err(out_of_bounds(&range, target.len()));
@@ -170,7 +170,7 @@ pub fn fill(stream: &Stream, target: &DeviceBuffer, range: Range<usize>, value: 
     driver("cuMemsetD8Async", filled)
 }
 
-/// Puts a copy of the first `bytes` bytes from one buffer to the beginning of another into the stream.
+/// Enqueues a copy of the first `bytes` bytes of one buffer to the beginning of another.
 pub fn copy(
     stream: &Stream,
     source: &DeviceBuffer,

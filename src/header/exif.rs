@@ -1,13 +1,13 @@
-//! The orientation in EXIF and XMP data, read as Pillow 12 reads it.
+//! Orientation in EXIF and XMP data, read as Pillow 12 reads it.
 //!
-//! Only the first directory (IFD0) is read, each entry once, and no offset leads to another directory, so one that
-//! points at itself cannot make a loop.
+//! Only the first directory (IFD0) is read, each entry once. No offset to another directory is followed, so a
+//! directory that points at itself cannot cause a loop.
 
 use crate::geometry::Orientation;
 
 const ORIENTATION: u16 = 0x0112;
 
-/// The orientation that the metadata of one image asks for; the tag in EXIF wins over the one in XMP.
+/// Orientation in the metadata of one image. The EXIF tag takes precedence over XMP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Metadata {
     exif: Option<u16>,
@@ -15,26 +15,26 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Takes a block of EXIF data, with or without its `Exif\0\0` in front. The first block with the tag counts.
+    /// Adds a block of EXIF data, with or without the prefix `Exif\0\0`. The first block with the tag counts.
     pub(super) fn add_exif(&mut self, data: &[u8]) {
         let tiff = data.strip_prefix(b"Exif\0\0").unwrap_or(data);
         self.exif = self.exif.or_else(|| tiff_orientation(tiff));
     }
 
-    /// Takes a packet of XMP text.
+    /// Adds a packet of XMP text.
     pub(super) fn add_xmp(&mut self, text: &[u8]) {
         self.xmp = self.xmp.or_else(|| xmp_orientation(text));
     }
 
-    /// What both together ask for.
+    /// Resulting orientation.
     pub(super) fn orientation(self) -> Orientation {
         self.exif.or(self.xmp).map_or(Orientation::UPRIGHT, Orientation::from_exif)
     }
 }
 
-/// The value of the orientation tag in IFD0; 0 where it is there and not an integer from 1 to 8.
+/// Value of the orientation tag in IFD0; 0 if it exists but is not an integer from 1 to 8.
 ///
-/// As in Pillow any integer type will do, of several values the first counts, and of several such tags the last.
+/// As in Pillow any integer type is accepted, of several values the first counts, and of several such tags the last.
 fn tiff_orientation(tiff: &[u8]) -> Option<u16> {
     let little = match tiff.get(..4)? {
         b"II*\0" => true,
@@ -69,7 +69,7 @@ fn tiff_orientation(tiff: &[u8]) -> Option<u16> {
         }
         let size = bytes as u64 * u64::from(count);
         let start = if size > 4 { offset as usize } else { at + 8 };
-        // Where the values lie beyond the data, Pillow stops reading.
+        // Pillow stops reading at values beyond the data.
         if start as u64 + size > tiff.len() as u64 {
             break;
         }
@@ -79,7 +79,7 @@ fn tiff_orientation(tiff: &[u8]) -> Option<u16> {
     found
 }
 
-/// The digit after the first `tiff:Orientation="` or `tiff:Orientation>` that is followed by one.
+/// Digit after the first `tiff:Orientation="` or `tiff:Orientation>` that is followed by one.
 fn xmp_orientation(text: &[u8]) -> Option<u16> {
     const NAME: &[u8] = b"tiff:Orientation";
     text.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME).find_map(

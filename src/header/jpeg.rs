@@ -1,7 +1,6 @@
-//! The header of a JPEG: every marker segment up to the first scan, and whether the file has an end.
+//! JPEG headers: every marker segment up to the first scan, and whether the file has an end.
 //!
-//! Where libjpeg refuses a header (a second start or frame, a scan without a frame) so does this; where it
-//! skips bytes between segments, so does this.
+//! Like libjpeg, this refuses a second start or frame and a scan without a frame, and skips bytes between segments.
 
 use super::exif::Metadata;
 use super::{Format, Header, be16, corrupt};
@@ -15,35 +14,35 @@ use markers::{DRI, EOI, Markers, SOI, SOS};
 pub(super) mod layout;
 pub(super) mod markers;
 
-/// The parts of a JPEG's header that decide who can decode it.
+/// Properties of a JPEG that decide which decoders support it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JpegHeader {
     /// The coding process of the frame.
     pub frame: FrameKind,
-    /// Arithmetic instead of Huffman coding.
+    /// Whether coding is arithmetic instead of Huffman.
     pub arithmetic: bool,
-    /// Bits per sample: 8 almost always, 12 or 2 to 16 in medicine.
+    /// Bits per sample: almost always 8; 12 or 2 to 16 in medicine.
     pub precision: u8,
-    /// MCUs between two restart markers; 0 where there are none.
+    /// MCUs between two restart markers; 0 without restart markers.
     pub restart_interval: u16,
-    /// Components of the first scan. Where these are all, a sequential frame has no other scan.
+    /// Components of the first scan. If it has all components, a sequential frame has no other scan.
     pub scan_components: u8,
-    /// An APP0 segment says JFIF.
+    /// Whether an APP0 segment says JFIF.
     pub jfif: bool,
-    /// The colour transform that an APP14 segment of Adobe names: 0 none, 1 YCbCr, 2 YCCK.
+    /// Colour transform in Adobe's APP14 segment: 0 none, 1 YCbCr, 2 YCCK.
     pub adobe_transform: Option<u8>,
-    /// There is (at least a part of) an ICC profile.
+    /// Whether there is (at least a part of) an ICC profile.
     pub icc: bool,
-    /// What [`Header::parse`] would have refused and [`Header::parse_as`] passed over.
+    /// Damage that [`Header::parse`] would have refused and [`Header::parse_as`] tolerated.
     pub tolerated: Option<Tolerated>,
     components: [Component; 4],
     component_count: u8,
 }
 
-/// One component of the frame.
+/// Component of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Component {
-    /// The identifier by which scans name it.
+    /// Identifier by which scans refer to it.
     pub id: u8,
     /// Horizontal sampling factor, 1 to 4.
     pub h: u8,
@@ -51,7 +50,7 @@ pub struct Component {
     pub v: u8,
 }
 
-/// The coding processes of ITU-T T.81, table B.1.
+/// Coding processes of ITU-T T.81, table B.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// SOF0.
@@ -66,7 +65,7 @@ pub enum FrameKind {
     Hierarchical,
 }
 
-/// How the chroma is subsampled against the luma.
+/// Chroma subsampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sampling {
     /// One component.
@@ -87,7 +86,7 @@ pub enum Sampling {
     Other,
 }
 
-/// What the components mean, by the rules of libjpeg.
+/// Meaning of the components, by the rules of libjpeg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColorSpace {
     /// One component.
@@ -100,17 +99,17 @@ pub enum ColorSpace {
     Cmyk,
     /// Four inks, three of them turned into luma and chroma.
     Ycck,
-    /// Two components: nothing says what they are.
+    /// Two components, whose meaning is unspecified.
     Unknown,
 }
 
 impl JpegHeader {
-    /// The components, one to four, in the order of the frame.
+    /// Components of the frame, one to four, in order.
     pub fn components(&self) -> &[Component] {
         &self.components[..usize::from(self.component_count)]
     }
 
-    /// Whether the pixels come in several refining scans.
+    /// Whether the image is coded in several refining scans.
     pub const fn is_progressive(&self) -> bool {
         matches!(self.frame, FrameKind::Progressive)
     }
@@ -120,7 +119,7 @@ impl JpegHeader {
         self.scan_components == self.component_count
     }
 
-    /// How the chroma is subsampled.
+    /// Chroma subsampling.
     pub fn sampling(&self) -> Sampling {
         match *self.components() {
             [_] => Sampling::Gray,
@@ -142,7 +141,7 @@ impl JpegHeader {
         }
     }
 
-    /// What the components mean; the rules are those of libjpeg (jdapimin.c, `default_decompress_parms`).
+    /// Meaning of the components by libjpeg's rules (jdapimin.c, `default_decompress_parms`).
     pub fn color_space(&self) -> ColorSpace {
         match (self.components(), self.jfif, self.adobe_transform) {
             ([_], ..) => ColorSpace::Gray,
@@ -172,7 +171,7 @@ pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, DataError> {
     Ok(header)
 }
 
-/// The header, and what follows the head of the first scan.
+/// Header, and the bytes after the header of the first scan.
 pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), DataError> {
     let mut markers = Markers::new(bytes);
     let mut frame: Option<(Size, JpegHeader)> = None;
@@ -194,7 +193,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
             }
             _ => {}
         }
-        // libjpeg reads such a segment as empty where it knows nothing of its content.
+        // libjpeg reads such a segment as empty if it does not interpret its content.
         if !strict && matches!(marker, 0xE0..=0xEF | 0xFE) && markers.is_short() {
             seen.short_segment = true;
             markers.skip_length();
@@ -241,7 +240,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
     Ok((Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) }, markers.rest()))
 }
 
-/// What the segments other than the frame header said.
+/// Contents of the segments other than the frame header.
 #[derive(Default)]
 struct Seen {
     restart_interval: u16,
@@ -249,7 +248,7 @@ struct Seen {
     jfif: bool,
     adobe_transform: Option<u8>,
     icc: bool,
-    /// An application's segment or a comment says that it is shorter than its length.
+    /// Whether the length of an application's segment or a comment is less than the length field itself.
     short_segment: bool,
     metadata: Metadata,
 }
@@ -301,7 +300,7 @@ fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), DataError> 
     Ok((size, jpeg))
 }
 
-/// Whether an end-of-image marker follows. Looks from the end, where it is in nearly every file.
+/// Whether an end-of-image marker follows. Searches backwards, because nearly every file has it at the end.
 fn ends(scans: &[u8]) -> bool {
     scans.windows(2).rev().any(|pair| pair == [0xFF, EOI])
 }

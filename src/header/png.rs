@@ -1,4 +1,4 @@
-//! The chunks of a PNG: the size in IHDR, the orientation in EXIF or XMP, and where palette and pixels are.
+//! PNG chunks: the size in IHDR, the orientation in EXIF or XMP, and the positions of palette and pixels.
 
 use std::iter;
 
@@ -14,7 +14,7 @@ mod text;
 use checks::Checks;
 pub(crate) use inflate::{Inflater, Stream};
 
-/// Largest side that the format allows.
+/// Maximum side that the format allows.
 const MAX_SIDE: u32 = i32::MAX as u32;
 
 /// Bytes of the signature, of a chunk's length and kind, and of its checksum.
@@ -22,23 +22,23 @@ const SIGNATURE_BYTES: usize = 8;
 const HEAD_BYTES: usize = 8;
 const CRC_BYTES: usize = 4;
 
-/// Where palette and pixels are. Of an APNG the pixels are those of the default image, as in Pillow.
+/// Palette and pixels of a PNG. For an APNG the pixels are those of the default image, as in Pillow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PngLayout<'a> {
     /// Signature and IHDR.
     pub head: &'a [u8],
-    /// Colors of three bytes; empty where there is no PLTE chunk.
+    /// Colors of three bytes; empty without a PLTE chunk.
     pub palette: &'a [u8],
-    /// The IDAT chunks, which follow one another, with heads and checksums.
+    /// Consecutive IDAT chunks with headers and checksums.
     pub pixels: &'a [u8],
-    /// Whether the last IDAT chunk is whole, and whether it is but for its checksum.
+    /// Whether the last IDAT chunk is complete, and whether it is complete except for its checksum.
     pub pixels_whole: bool,
     pub data_whole: bool,
-    /// What follows the pixels.
+    /// End of the file after the pixels.
     pub end: PngEnd,
 }
 
-/// How a PNG ends.
+/// End of a PNG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PngEnd {
     /// With an IEND chunk.
@@ -73,8 +73,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Png, size, orientation, jpeg: None })
 }
 
-/// What the chunks say of the orientation, those behind the pixels too. As in Pillow the last of a kind counts, eXIf before
-/// a profile in text, and of an animation nothing behind its first frame.
+/// Orientation metadata of all chunks, including those after the pixels. As in Pillow the last of a kind counts, eXIf
+/// has precedence over a profile in text, and chunks after an animation's first frame are ignored.
 fn metadata(bytes: &[u8]) -> Metadata {
     let (mut exif, mut profile, mut xmp) = (None, None, None);
     let (mut animated, mut pixels) = (false, false);
@@ -107,9 +107,9 @@ fn metadata(bytes: &[u8]) -> Metadata {
     metadata
 }
 
-/// Finds palette and pixels. The header has been read before.
+/// Finds palette and pixels of a file whose header has been parsed.
 ///
-/// Faults: where Pillow refuses the chunks before the pixels, `Corrupt` (a wrong checksum, a kind that is no word, a
+/// Errors if Pillow refuses the chunks before the pixels: `Corrupt` (a wrong checksum, an invalid chunk type, a
 /// malformed chunk, no pixels) or `Truncated`.
 pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
     let mut palette: &[u8] = &[];
@@ -162,7 +162,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
 }
 
 impl<'a> PngLayout<'a> {
-    /// What each IDAT chunk holds; of the last one, what is there.
+    /// Content of each IDAT chunk; of the last one, the available part.
     pub fn data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let pixels = self.pixels;
         let mut chunks = Chunks { bytes: pixels, at: 0 };
@@ -172,7 +172,7 @@ impl<'a> PngLayout<'a> {
         })
     }
 
-    /// Whether the checksums of all IDAT chunks are right.
+    /// Whether the checksums of all IDAT chunks are correct.
     pub fn checksums_hold(&self) -> bool {
         let mut chunks = Chunks { bytes: self.pixels, at: 0 };
         chunks
@@ -180,10 +180,10 @@ impl<'a> PngLayout<'a> {
     }
 }
 
-/// What follows the pixels.
+/// End of the file after the pixels.
 fn ending(chunks: Chunks<'_>, mut checks: Checks<'_>) -> PngEnd {
     let end = last_chunks(chunks, &mut checks);
-    // What one chunk alone does is found first.
+    // Errors of single chunks take precedence.
     match checks.together() {
         Err(fault) if matches!(end, PngEnd::Whole | PngEnd::Missing) => PngEnd::Malformed(fault),
         _ => end,
@@ -210,7 +210,8 @@ fn last_chunks(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
     PngEnd::Missing
 }
 
-/// APNG: where the default image is the first frame of the animation, it has the image's size. `head` is the content of IHDR.
+/// APNG: if the default image is the first frame of the animation, it must have the image's size. `head` is the
+/// content of IHDR.
 fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), DataError> {
     let number = |at: usize| be32(control, at);
     if [number(4), number(8), number(12), number(16)]
@@ -228,7 +229,7 @@ fn checksum(kind: &[u8; 4], data: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The chunks from a place on, up to one that is not whole.
+/// Chunks starting at a position, up to one that is not complete.
 struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -236,13 +237,13 @@ struct Chunks<'a> {
 
 struct Chunk<'a> {
     kind: &'a [u8; 4],
-    /// Nothing where the file ends inside.
+    /// `None` if the file ends inside.
     data: Option<&'a [u8]>,
     crc: Option<u32>,
 }
 
 impl Chunk<'_> {
-    /// Whether Pillow takes the name for one.
+    /// Whether Pillow accepts the chunk type as valid.
     fn is_named(&self) -> bool {
         self.kind.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
     }

@@ -1,9 +1,9 @@
-//! The header of a PNM, Netpbm's formats for bits (`P1`, `P4`), gray (`P2`, `P5`) and RGB (`P3`, `P6`), as text (the
-//! first three) or in binary: size, largest value, and where the pixels begin.
+//! PNM headers, Netpbm's formats for bits (`P1`, `P4`), gray (`P2`, `P5`) and RGB (`P3`, `P6`), as text (the first
+//! three) or binary: size, largest value, and the start of the pixels.
 //!
-//! By the specification (netpbm.sourceforge.net/doc/ppm.html): magic, width, height and, but for bits, the largest value in
-//! decimal, each after white space, then one byte of white space, then the rows from the top. A `#` begins a comment, which
-//! ends with its line and stands for the white space. What follows the pixels does not matter.
+//! By the specification (netpbm.sourceforge.net/doc/ppm.html): magic, width, height and, except for bits, the largest
+//! value in decimal, each after white space, then one byte of white space, then the rows from the top. A `#` begins a
+//! comment, which ends with its line and counts as white space. Bytes after the pixels are ignored.
 
 use memchr::memchr2;
 
@@ -11,32 +11,32 @@ use super::{Format, Header, corrupt, truncated};
 use crate::error::DataError;
 use crate::geometry::{Orientation, Size};
 
-/// Largest side that is read, as Netpbm's own programs have it.
+/// Maximum side, as in Netpbm's own programs.
 const MAX_SIDE: u32 = i32::MAX as u32;
-/// Largest value that the format allows.
+/// Maximum sample value that the format allows.
 const MAX_VALUE: u32 = 65_535;
 
-/// Where the pixels of a PNM lie, and how they are stored.
+/// Position and coding of a PNM's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PnmLayout {
     pub size: Size,
     /// 1 for bits and gray, 3 for RGB.
     pub channels: usize,
     pub coding: PnmCoding,
-    /// The value that is white; of bits 1 is black.
+    /// Value of white. For bits, 1 is black.
     pub white: u16,
-    /// Bytes before the first pixel. The rows follow one another, and all of those in binary are there.
+    /// Bytes before the first pixel. The rows are contiguous, and all binary rows are present.
     pub start: usize,
 }
 
-/// How the samples of a PNM are stored.
+/// Coding of a PNM's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PnmCoding {
-    /// Eight to a byte, the first one highest; each row begins with a byte.
+    /// Eight per byte, most significant first. Each row begins at a byte.
     Bits,
-    /// A byte each.
+    /// One byte each.
     Bytes,
-    /// Two bytes each, the high one first.
+    /// Two bytes each, high byte first.
     Words,
     /// `0` or `1` each, with or without white space between them.
     BitText,
@@ -44,7 +44,7 @@ pub(crate) enum PnmCoding {
     Text,
 }
 
-/// The header that makes a PNM of the pixels that stand behind it: for sources whose files hold pixels as they are.
+/// PNM header to be put in front of raw pixels, for sources whose files hold pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PnmHead {
     bytes: [u8; Self::MOST_BYTES],
@@ -52,20 +52,20 @@ pub struct PnmHead {
 }
 
 impl PnmHead {
-    /// The longest one's bytes, rounded up.
+    /// Maximum size of a header in bytes, rounded up.
     pub const MOST_BYTES: usize = 32;
 
-    /// Before `3 * width * height` bytes: red, green, blue, pixel after pixel, row after row from the top.
+    /// Header for `3 * width * height` bytes of interleaved red, green and blue, rows from the top.
     pub fn rgb(size: Size) -> Self {
         Self::new(b"P6", size)
     }
 
-    /// Before `width * height` bytes of gray, row after row from the top.
+    /// Header for `width * height` bytes of gray, rows from the top.
     pub fn gray(size: Size) -> Self {
         Self::new(b"P5", size)
     }
 
-    /// The header: 11 bytes at least and [`Self::MOST_BYTES`] at most.
+    /// Bytes of the header: at least 11, at most [`Self::MOST_BYTES`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -93,7 +93,7 @@ impl PnmHead {
     }
 }
 
-/// Whether the bytes begin as a PNM.
+/// Whether the bytes begin like a PNM.
 pub(super) fn is_pnm(bytes: &[u8]) -> bool {
     matches!(bytes, [b'P', b'1'..=b'6', next, ..] if is_space(*next) || *next == b'#')
 }
@@ -103,7 +103,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Pnm, size, orientation: Orientation::default(), jpeg: None })
 }
 
-/// Reads the header. Faults: `Truncated` where the file is too short for its pixels, `Corrupt` where the header contradicts
+/// Parses the header. Errors: `Truncated` if the file is too short for its pixels, `Corrupt` if the header contradicts
 /// the format.
 pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     let kind = bytes.get(1).copied().unwrap_or_default();
@@ -119,7 +119,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     let channels = if matches!(kind, b'3' | b'6') { 3 } else { 1 };
     let (width, height) = (u64::from(size.width), u64::from(size.height));
     let samples = channels as u64 * size.pixels();
-    // Both sides are below 2^31, so only the doubled number of samples can be beyond 64 bits.
+    // Both sides are below 2^31, so only twice the number of samples can exceed 64 bits.
     let (coding, least) = match kind {
         b'1' => (PnmCoding::BitText, samples),
         b'2' | b'3' => (PnmCoding::Text, samples.saturating_mul(2) - 1),
@@ -135,14 +135,14 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     Ok(PnmLayout { size, channels, coding, white: white as u16, start })
 }
 
-/// The characters of a header.
+/// Characters of a header.
 struct Text<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Text<'_> {
-    /// The next character; a comment is the end of its line.
+    /// Next character. A comment reads as the end of its line.
     fn next(&mut self) -> Option<u8> {
         let rest = self.bytes.get(self.at..)?;
         let (byte, count) = match rest.first()? {
@@ -153,7 +153,7 @@ impl Text<'_> {
         Some(byte)
     }
 
-    /// A number after white space, and the one character of white space that ends it.
+    /// Number after white space, including the one character of white space that ends it.
     fn number(&mut self, what: &str) -> Result<u32, DataError> {
         let (mut value, mut digits) = (0u32, false);
         loop {
@@ -180,7 +180,7 @@ impl Text<'_> {
     }
 }
 
-/// White space as C's `isspace` has it.
+/// White space according to C's `isspace`.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,4 +1,4 @@
-//! Whether a JPEG is well formed, marker by marker up to its end: see [`super::Header::verify`].
+//! Strict check of a JPEG, marker by marker up to its end: see [`super::Header::verify`].
 //!
 //! The limits of symbols and of a block's bits are those of 8-bit samples (T.81, tables F.1, F.2, F.6, G.1 and annex C).
 
@@ -8,12 +8,12 @@ use super::{FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, be16
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 
-/// The lowest coded bit of a coefficient of which none was coded yet.
+/// Lowest coded bit of a coefficient that was not coded yet.
 const UNSEEN: i8 = -1;
-/// The most bits that a block can have: 63 coefficients, and DC, with codes of 16 bits each.
+/// Maximum number of bits of a block: 63 coefficients, and DC, with codes of 16 bits each.
 const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);
 
-/// Verifies a file and notes its scans in `layout`, where there is one.
+/// Verifies a file and records its scans in `layout`, if given.
 pub(super) fn verify(
     bytes: &[u8],
     size: Size,
@@ -72,21 +72,21 @@ enum Process {
     Progressive,
 }
 
-/// How far the file was read, and what it said.
+/// Reading position and state.
 struct Walk<'a> {
     markers: Markers<'a>,
     layout: Option<&'a mut JpegLayout>,
     size: Size,
     jpeg: &'a JpegHeader,
     process: Process,
-    /// Table of each component.
+    /// Quantization table of each component.
     frame: Option<[u8; 4]>,
     /// Offset of each quantization table.
     quantisers: [Option<usize>; 4],
-    /// The DC and the AC tables.
+    /// DC and AC tables.
     codes: [[Option<HuffmanTable>; 4]; 2],
     restart: u16,
-    /// Of each component's coefficients the lowest bit that was coded.
+    /// Lowest coded bit of each component's coefficients.
     seen: [[i8; 64]; 4],
 }
 
@@ -94,25 +94,25 @@ struct Walk<'a> {
 struct HuffmanTable {
     /// Offset of its counts.
     at: usize,
-    /// Bits of the shortest code.
+    /// Length of the shortest code, in bits.
     shortest: u64,
 }
 
-/// One scan's header, checked.
+/// Checked header of a scan.
 struct Scan {
     parts: JpegScan,
     mcus: u64,
-    /// The fewest bits that an MCU can have, times [`Scan::RUN`].
+    /// Minimum number of bits of an MCU, times [`Scan::RUN`].
     least_bits: u64,
-    /// The most bits.
+    /// Maximum number of bits of an MCU.
     most_bits: u64,
 }
 
 impl Scan {
-    /// The longest run of blocks that one code can end (EOB14 of progressive scans).
+    /// Longest run of blocks that one code can end (EOB14 of progressive scans).
     const RUN: u64 = 32767;
 
-    /// Whether so many coded bytes can hold so many MCUs.
+    /// Whether `bytes` coded bytes can hold `mcus` MCUs.
     fn can_be(&self, mcus: u64, bytes: u64) -> bool {
         let bits = 8 * bytes;
         bits * Self::RUN >= mcus * self.least_bits && bits <= mcus * self.most_bits + 7
@@ -191,7 +191,7 @@ impl<'a> Walk<'a> {
             let Some((symbols, after)) = after.split_at_checked(codes) else {
                 return Err(corrupt(format!("a Huffman table without its {codes} symbols")));
             };
-            // Each code of `length` bits takes this share of the space; the code of ones only is kept free.
+            // Each code of `length` bits takes this share of the code space. The code of all ones is reserved.
             let space =
                 counts.iter().zip(1..).map(|(&count, length)| u32::from(count) << (16 - length));
             if space.sum::<u32>() >= 1 << 16 {
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
         let (mut next, mut blocks, mut least_bits) = (0, 0, 0);
         let mut sampling = (1, 1);
         for (entry, part) in entries.chunks(2).zip(&mut parts.components) {
-            // In the order of the frame.
+            // Components must be in the order of the frame.
             let found = components.iter().skip(next).position(|it| it.id == entry[0]);
             let Some(found) = found else {
                 let problem = format!("a scan of component {}, which has no place in it", entry[0]);
@@ -329,7 +329,7 @@ impl<'a> Walk<'a> {
         let Size { width, height } = self.size;
         let h_max = components.iter().map(|it| u32::from(it.h)).max().unwrap_or(1);
         let v_max = components.iter().map(|it| u32::from(it.v)).max().unwrap_or(1);
-        // Of one component only the blocks that are in the image; of several, whole MCUs.
+        // With one component only the blocks inside the image; with several, whole MCUs.
         let (columns, rows) = if count == 1 {
             let (h, v) = sampling;
             ((width * h).div_ceil(h_max).div_ceil(8), (height * v).div_ceil(v_max).div_ceil(8))
@@ -341,7 +341,7 @@ impl<'a> Walk<'a> {
         Ok(Scan { parts, mcus, least_bits, most_bits: blocks * MOST_BITS })
     }
 
-    /// The tables that a component of a scan names, as far as the scan needs them: for DC and for AC.
+    /// DC and AC tables that a component of a scan names, as far as the scan needs them.
     fn codes(
         &self,
         names: u8,
@@ -356,7 +356,7 @@ impl<'a> Walk<'a> {
         Ok([dc, ac.then(|| table(1, names & 15)).transpose()?])
     }
 
-    /// The fewest bits of a block times [`Scan::RUN`], by the tables that the scan needs.
+    /// Minimum number of bits of a block times [`Scan::RUN`], for the tables that the scan needs.
     fn least_bits(&self, [dc, ac]: [Option<HuffmanTable>; 2], first: u8) -> u64 {
         let dc = match dc {
             Some(table) => Scan::RUN * table.shortest,
@@ -368,7 +368,7 @@ impl<'a> Walk<'a> {
         dc + ac.map_or(0, |table| of_one * table.shortest)
     }
 
-    /// Notes what a scan codes of a component: each bit once, from the highest down, DC before AC.
+    /// Records what a scan codes of a component: each bit once, from the highest down, DC before AC.
     fn refine(
         &mut self,
         component: usize,

@@ -1,7 +1,7 @@
-//! The container of a WebP: canvas, first frame, and the orientation in EXIF or XMP.
+//! WebP containers: canvas, first frame, and the orientation in EXIF or XMP.
 //!
-//! The rules are those of libwebp's demuxer, which Pillow asks first: where it refuses a container, so does this. Later
-//! frames of an animation are checked as well and otherwise ignored.
+//! The rules are those of libwebp's demuxer, which Pillow calls first: containers that it refuses are refused here.
+//! Later frames of an animation are checked as well and otherwise ignored.
 
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, le32, truncated};
@@ -17,10 +17,10 @@ const ANIMATION: u8 = 0x02;
 const XMP: u8 = 0x04;
 const EXIF: u8 = 0x08;
 const ALPHA: u8 = 0x10;
-/// All flags that may be set: those above and the one of an ICC profile.
+/// All flags that may be set: those above and the ICC profile flag.
 const KNOWN_FLAGS: u8 = 0x3E;
 
-/// Pixels that a canvas or a frame must stay below.
+/// Exclusive limit on the pixels of a canvas or frame.
 const MAX_PIXELS: u64 = 1 << 32;
 
 /// Bytes of a chunk's name and length, and of the fixed parts of the chunks that have one.
@@ -29,14 +29,14 @@ const VP8X_BYTES: usize = 10;
 const ANIM_BYTES: usize = 6;
 const ANMF_BYTES: usize = 16;
 
-/// Where the first frame is, in the file and on the canvas.
+/// Position of the first frame, in the file and on the canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WebpLayout<'a> {
     /// Size of the canvas.
     pub size: Size,
-    /// Part of the canvas that the frame covers: all of it, except in animations. The rest has no color: it is black.
+    /// Part of the canvas that the frame covers: all of it, except in animations. The rest is black.
     pub frame: Roi,
-    /// The frame's chunks: alpha where there is some, then the pixels.
+    /// Chunks of the frame: alpha if present, then the pixels.
     pub chunks: &'a [u8],
 }
 
@@ -46,7 +46,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::WebP, size, orientation: metadata.orientation(), jpeg: None })
 }
 
-/// The header from the first bytes of a file that may go on. Metadata behind these bytes is not seen.
+/// Parses the header from the first bytes of a file. Metadata after these bytes is not seen.
 pub(super) fn parse_head(head: &[u8]) -> Result<Header, DataError> {
     let (Some(riff), Some(kind), Some(data)) = (le32(head, 4), head.get(12..16), head.get(20..))
     else {
@@ -65,7 +65,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::WebP, size, orientation, jpeg: None })
 }
 
-/// Reads the container again, for the decoder.
+/// Parses the container again, for the decoder.
 pub(crate) fn layout(bytes: &[u8]) -> Result<WebpLayout<'_>, DataError> {
     walk(bytes, &mut Metadata::default())
 }
@@ -95,21 +95,21 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     }
 }
 
-/// How far the file was read; it ends where the RIFF chunk does.
+/// Reading position. It ends where the RIFF chunk ends.
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// A chunk, which is whole.
+/// Complete chunk.
 struct Chunk<'a> {
     kind: &'a [u8; 4],
     data: &'a [u8],
-    /// Bytes with head and padding.
+    /// Length in bytes including header and padding.
     len: usize,
 }
 
-/// The chunks of one frame.
+/// Chunks of one frame.
 struct Frame<'a> {
     size: Size,
     chunks: &'a [u8],
@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
         self.bytes.len() - self.at
     }
 
-    /// The chunk that begins here.
+    /// Chunk that begins here.
     fn peek(&self) -> Result<Chunk<'a>, DataError> {
         let rest = &self.bytes[self.at..];
         let (Some(kind), Some(length)) = (rest.first_chunk(), le32(rest, 4)) else {
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
         Ok(Chunk { kind, data: &rest[CHUNK_HEAD..CHUNK_HEAD + length as usize], len })
     }
 
-    /// Moves behind the chunks of a frame: alpha at most once, then pixels. Without `alpha` they are the pixels only.
+    /// Moves past the chunks of a frame: alpha at most once, then pixels. Without `alpha`, only pixels are allowed.
     fn frame(&mut self, alpha: bool) -> Result<Frame<'a>, DataError> {
         let mut start = self.at;
         let mut chunk = self.peek()?;
@@ -157,7 +157,8 @@ impl<'a> Walk<'a> {
         };
         self.at += chunk.len;
         let chunks = &self.bytes[start..self.at];
-        // libwebp takes an alpha chunk behind the pixels for the frame's as well; where it counts it refuses the order.
+        // libwebp also accepts an alpha chunk after the pixels as the frame's. If that chunk would count, libwebp
+        // refuses the order.
         if self.left() >= CHUNK_HEAD && !seen && self.peek()?.kind == b"ALPH" {
             if alpha {
                 return Err(corrupt("a chunk of alpha behind the pixels"));
@@ -167,7 +168,7 @@ impl<'a> Walk<'a> {
         Ok(Frame { size, chunks })
     }
 
-    /// A file that starts with a VP8X chunk.
+    /// Parses a file that starts with a VP8X chunk.
     fn extended(&mut self, metadata: &mut Metadata) -> Result<WebpLayout<'a>, DataError> {
         let head = self.peek()?;
         let (flags, canvas) = canvas(head.data)?;
@@ -226,7 +227,7 @@ impl<'a> Walk<'a> {
         first.ok_or_else(|| corrupt("a WebP without an image"))
     }
 
-    /// Moves behind a frame of an animation: its place on the canvas, and its chunks.
+    /// Moves past a frame of an animation. Returns its position on the canvas and its chunks.
     fn animation_frame(&mut self, chunk: &Chunk<'a>) -> Result<(Roi, &'a [u8]), DataError> {
         let Some((head, payload)) = chunk.data.split_at_checked(ANMF_BYTES) else {
             return Err(corrupt("an ANMF chunk without its place on the canvas"));
@@ -243,7 +244,7 @@ impl<'a> Walk<'a> {
         if self.at - begin > payload.len() + payload.len() % 2 {
             return Err(corrupt("the chunks of a frame are longer than it"));
         }
-        // Where they differ, libwebp goes by the image.
+        // If the sizes differ, libwebp uses the image's.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
     }
 }

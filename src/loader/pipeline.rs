@@ -13,7 +13,7 @@ use crate::measure::{Seen, Stage, ThreadMeter};
 use crate::plan::{Plan, Route, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
-use crate::transform::{EncodedImage, HostTransform};
+use crate::transform::{HostTransform, PlannedImage};
 
 use super::cache::Caches;
 use super::large::{LargeImages, Room};
@@ -228,7 +228,7 @@ impl SamplePipeline {
     ) -> Result<SampleRecord, DataError> {
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
-        let image = EncodedImage { bytes, header, plan, sample };
+        let image = PlannedImage { bytes, header, plan, sample };
         transform.set_timed(self.meter.is_timed());
         let result = transform.run(image, decoder, out);
         self.count(begin, bytes);
@@ -251,7 +251,7 @@ impl SamplePipeline {
     ) -> Result<&HostImage, DataError> {
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
-        let image = EncodedImage { bytes, header, plan, sample };
+        let image = PlannedImage { bytes, header, plan, sample };
         let result = transform.run_prefix(image, decoder, steps);
         self.count(begin, bytes);
         result?;

@@ -1,4 +1,4 @@
-//! `center_crop`: a window in the middle.
+//! `center_crop`: a centred window.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,21 +9,21 @@ use crate::random::SampleRng;
 use super::settings::check_side;
 use super::{Cuda, Examples, FastPath, FieldError, Operator, Spatial, crop};
 
-/// Cuts out the middle: torchvision's `CenterCrop`.
+/// Crops a centred window: torchvision's `CenterCrop`.
 ///
-/// The window begins at `int(round((side - wanted) / 2))`, half to even. An image that is smaller is
-/// padded with 0, `(wanted - side) / 2` cut to an integer on the left and at the top.
+/// The window begins at `int(round((side - wanted) / 2))`, rounding half to even. A smaller image is padded with 0,
+/// with `(wanted - side) / 2` truncated to an integer on the left and at the top.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CenterCrop {
-    /// Columns that leave.
+    /// Output width, in pixels.
     pub width: u32,
-    /// Rows that leave.
+    /// Output height, in pixels.
     pub height: u32,
 }
 
 impl CenterCrop {
-    /// `width` columns and `height` rows.
+    /// A crop to `width` columns and `height` rows.
     pub fn to(width: u32, height: u32) -> Self {
         Self { width, height }
     }
@@ -82,13 +82,13 @@ mod tests {
 
     /// Python's `int(round((side - wanted) / 2.0))`.
     #[test]
-    fn half_a_pixel_goes_to_the_even_side() {
+    fn half_pixels_round_to_even() {
         let firsts = [(10, 8), (11, 8), (13, 8), (15, 8), (9, 8)].map(|(s, w)| first(s, w));
         assert_eq!(firsts, [1, 2, 2, 4, 0]);
     }
 
     #[test]
-    fn a_smaller_image_has_the_smaller_half_of_the_padding_first() {
+    fn odd_padding_puts_the_smaller_half_first() {
         assert_eq!([first(8, 11), first(8, 12), first(7, 8)], [-1, -2, 0]);
     }
 }

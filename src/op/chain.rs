@@ -1,4 +1,4 @@
-//! Chains: operators of any type, one after another, each with the place where it shall run.
+//! Chains: operators of any type in order, each with its placement.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use super::{Bounds, Cuda, FieldError, Fusion, MAX_PARAMS_BYTES, Operator, Trace,
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Placement {
-    /// On the host.
+    /// On the CPU.
     Cpu,
-    /// On the device.
+    /// On the GPU.
     Gpu,
-    /// On the device where there is one and the operators before it allow it, else on the host.
+    /// On the GPU if there is one and the preceding operators allow it, else on the CPU.
     #[default]
     Auto,
 }
 
-/// The operators that an image goes through, first to last.
+/// Operators that an image passes through, in order.
 #[derive(Clone, Default)]
 pub struct Chain {
     steps: Vec<ChainStep>,
@@ -36,9 +36,9 @@ pub struct Chain {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ChainStep {
-    /// Where it shall run.
+    /// Where the operator runs.
     pub placement: Placement,
-    /// What it does.
+    /// The operator.
     pub operator: Arc<dyn AnyOperator>,
 }
 
@@ -48,23 +48,23 @@ impl Chain {
         Self::default()
     }
 
-    /// Adds an operator that runs wherever it suits.
+    /// Appends an operator with [`Placement::Auto`].
     pub fn then(self, operator: impl Operator) -> Self {
         self.then_on(Placement::Auto, operator)
     }
 
-    /// Adds an operator that runs at `placement`.
+    /// Appends an operator that runs at `placement`.
     pub fn then_on(self, placement: Placement, operator: impl Operator) -> Self {
         self.then_any(placement, Arc::new(operator))
     }
 
-    /// Adds an operator whose type is not known, as one read from a file.
+    /// Appends an operator of unknown type, such as one read from a file.
     pub fn then_any(mut self, placement: Placement, operator: Arc<dyn AnyOperator>) -> Self {
         self.steps.push(ChainStep { placement, operator });
         self
     }
 
-    /// The operators, first to last.
+    /// Steps of the chain, in order.
     pub fn steps(&self) -> &[ChainStep] {
         &self.steps
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// The parameters of one operator for one sample, as bytes.
+/// Parameters of one operator for one sample, as bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub struct ParamBytes {
@@ -116,13 +116,13 @@ impl fmt::Debug for ParamBytes {
     }
 }
 
-/// [`Operator`] without its types; implemented for every operator, and for nothing else.
+/// Type-erased [`Operator`]. Implemented for every operator and nothing else.
 pub trait AnyOperator: Sealed + fmt::Debug + Send + Sync {
     /// [`Operator::NAME`].
     fn name(&self) -> &'static str;
     /// [`Operator::CUDA`].
     fn cuda(&self) -> Option<Cuda>;
-    /// Bytes of the operator's parameters.
+    /// Size of the operator's parameters, in bytes.
     fn params_bytes(&self) -> usize;
     /// [`Operator::check`].
     fn check(&self) -> Result<(), FieldError>;
@@ -136,7 +136,7 @@ pub trait AnyOperator: Sealed + fmt::Debug + Send + Sync {
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes);
     /// [`Operator::is_random`].
     fn is_random(&self) -> bool;
-    /// [`Spatial::demand`](super::Spatial::demand); the window itself where pixels stay.
+    /// [`Spatial::demand`](super::Spatial::demand), or `wanted.output` if pixels keep their position.
     fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi;
     /// [`Spatial::set_table`](super::Spatial::set_table).
     fn set_table(&self, params: &mut ParamBytes, address: u64);
@@ -150,7 +150,7 @@ pub trait AnyOperator: Sealed + fmt::Debug + Send + Sync {
     fn fusion(&self, params: &ParamBytes) -> Fusion;
 }
 
-/// Keeps [`AnyOperator`] to operators.
+/// Restricts implementations of [`AnyOperator`] to operators.
 pub trait Sealed {}
 
 impl<T: Operator> Sealed for T {}

@@ -1,4 +1,4 @@
-//! `crop`: a window at a fixed place; and what the other crops share with it.
+//! `crop`: a window at a fixed position, and code shared by all crops.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::{
     Cuda, Examples, FastPath, FieldError, Fusion, Operator, Spatial, Tiling, Trace, Wanted,
 };
 
-/// Cuts out a window; what lies outside of the image is 0, as with Pillow's `Image.crop`.
+/// Crops a window. Pixels outside the image are 0, as with Pillow's `Image.crop`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crop {
@@ -22,13 +22,13 @@ pub struct Crop {
     /// First row. Default 0.
     #[serde(default)]
     pub y: u32,
-    /// Columns that leave.
+    /// Output width, in pixels.
     pub width: u32,
-    /// Rows that leave.
+    /// Output height, in pixels.
     pub height: u32,
 }
 
-/// One sample's window, which may reach outside of the image.
+/// Window of one sample, which may extend outside the image.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
@@ -43,10 +43,10 @@ pub struct Params {
 }
 
 impl Params {
-    /// The window of `size` at `(x, y)` of an image, which may begin left of or above it; `fill` are red,
-    /// green and blue of what is outside.
+    /// The window of `size` at `(x, y)` of an image. It may begin left of or above the image; `fill` is the red, green
+    /// and blue of pixels outside the image.
     pub fn new((x, y): (i64, i64), size: Size, input: Size, fill: [f32; 3]) -> Self {
-        // Farther out there is nothing but the fill, so the place can be kept within an i32.
+        // Beyond these bounds there is only fill, so clamping the position to an i32 changes nothing.
         let clamp = |at: i64| at.clamp(-(1 << 30), i64::from(i32::MAX)) as i32;
         Self {
             x: clamp(x),
@@ -60,7 +60,7 @@ impl Params {
         }
     }
 
-    /// The part of the image that is in the part `of` the window; `None` where that is only fill.
+    /// Part of the image inside the part `of` of the window. `None` if there is only fill.
     fn inside(&self, of: Roi) -> Option<Roi> {
         let axis = |at: i32, first: u32, len: u32, most: i32| {
             let first = i64::from(at) + i64::from(first);
@@ -78,21 +78,21 @@ impl Params {
     }
 }
 
-/// The crops' form on the GPU.
+/// CUDA implementation of the crops.
 pub(super) const CUDA: Cuda =
     Cuda::new("Crop", include_str!("../../kernels/crop.cu")).tiled(Tiling::Follows);
 
-/// What the crops have in common.
+/// CPU implementation shared by the crops.
 pub(super) struct Cut;
 
 impl Spatial<Params> for Cut {
-    /// The window of the image that is needed; one pixel of it where there is nothing but fill.
+    /// Window of the image that is needed, or a single pixel if there is only fill.
     fn demand(&self, params: &mut Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
         params.inside(wanted.output).unwrap_or(Roi::new(0, 0, 1, 1))
     }
 
-    /// A window that lies inside of the image keeps the trace exact; after any other, crops are no longer
-    /// those of the image itself.
+    /// A window inside the image keeps the trace exact. After any other window, later crops no longer crop the image
+    /// itself.
     fn trace(&self, params: &Params, trace: &mut Trace) {
         if let Some(inside) = params.inside(params.whole()) {
             trace.crop(inside);
@@ -103,18 +103,18 @@ impl Spatial<Params> for Cut {
 }
 
 impl FastPath<Params> for Cut {
-    /// A row at a time.
+    /// Copies row by row.
     fn apply(&self, params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
         match (src, out) {
             (HostImage::U8(src), HostImage::U8(out)) => {
                 cut_rows(params, src, out, params.fill.map(|value| value as u8));
             }
             (HostImage::F32(src), HostImage::F32(out)) => cut_rows(params, src, out, params.fill),
-            _ => unreachable!("a crop keeps the pixel type"),
+            _ => unreachable!("a crop preserves the pixel type"),
         }
     }
 
-    /// Coordinates do it where nothing is filled.
+    /// Coordinate offsets suffice if nothing is filled.
     fn fusion(&self, params: &Params) -> Fusion {
         match params.inside(params.whole()) {
             Some(inside) if inside.size() == params.whole().size() => {
@@ -125,14 +125,14 @@ impl FastPath<Params> for Cut {
     }
 }
 
-/// The crops' reference.
+/// Reference implementation of the crops.
 pub(super) fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
     match (src, out) {
         (HostImage::U8(src), HostImage::U8(out)) => {
             cut(params, src, out, params.fill.map(|value| value as u8));
         }
         (HostImage::F32(src), HostImage::F32(out)) => cut(params, src, out, params.fill),
-        _ => unreachable!("a crop keeps the pixel type"),
+        _ => unreachable!("a crop preserves the pixel type"),
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_demanded_is_the_part_inside_of_the_image() {
+    fn only_the_part_inside_the_image_is_demanded() {
         let demanded = |x, y| {
             let mut params = Params::new((x, y), Size::new(10, 10), Size::new(8, 6), [0.0; 3]);
             let output = params.whole();
@@ -219,12 +219,12 @@ mod tests {
         };
         assert_eq!(demanded(-4, 2), Roi::new(0, 2, 6, 4));
         assert_eq!(demanded(7, -9), Roi::new(7, 0, 1, 1));
-        assert_eq!(demanded(8, 0), Roi::new(0, 0, 1, 1), "nothing but fill still demands a pixel");
+        assert_eq!(demanded(8, 0), Roi::new(0, 0, 1, 1), "a window of only fill still demands a pixel");
         assert_eq!(demanded(-(1 << 40), 0), Roi::new(0, 0, 1, 1));
     }
 
     #[test]
-    fn only_a_crop_without_fill_can_be_done_by_coordinates() {
+    fn only_a_crop_without_fill_is_fused() {
         let fused =
             |x| Cut.fusion(&Params::new((x, 0), Size::new(4, 4), Size::new(8, 6), [0.0; 3]));
         assert_eq!(fused(4), Fusion::Crop { x: 4, y: 0 });
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crop_of_a_crop_is_traced_to_the_image() {
+    fn nested_crops_are_traced_to_the_image() {
         let mut traced = Trace::new(Size::new(100, 100));
         let outer = Params::new((10, 20), Size::new(50, 50), Size::new(100, 100), [0.0; 3]);
         Cut.trace(&outer, &mut traced);

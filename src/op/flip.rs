@@ -13,8 +13,8 @@ use super::{
 
 /// Mirrors each sample with given probabilities, columns and rows independently.
 ///
-/// The draws are torchvision's `RandomHorizontalFlip` and `RandomVerticalFlip`: mirrored where a uniform
-/// number in `[0, 1)` is below the probability.
+/// Draws like torchvision's `RandomHorizontalFlip` and `RandomVerticalFlip`: mirrors if a uniform number in `[0, 1)`
+/// is below the probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flip {
@@ -24,7 +24,7 @@ pub struct Flip {
     pub vertical: f64,
 }
 
-/// One sample's mirroring.
+/// Mirroring of one sample.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct FlipParams {
@@ -51,7 +51,7 @@ impl Operator for Flip {
         match (src, out) {
             (HostImage::U8(src), HostImage::U8(out)) => mirror(params, src, out),
             (HostImage::F32(src), HostImage::F32(out)) => mirror(params, src, out),
-            _ => unreachable!("flip keeps the pixel type"),
+            _ => unreachable!("flip preserves the pixel type"),
         }
     }
 
@@ -66,7 +66,7 @@ impl Operator for Flip {
     }
 
     fn is_random(&self) -> bool {
-        // A number is drawn for every probability, and says nothing where that is 0 or 1.
+        // A number is drawn for every probability but has no effect if the probability is 0 or 1.
         [self.horizontal, self.vertical].iter().any(|&p| p > 0.0 && p < 1.0)
     }
 

@@ -1,10 +1,11 @@
-//! The kernel of a chain as text: the operators' texts, and three lines that compose their types.
+//! Source text of a chain's kernel: the operators' texts, and three lines that compose their types.
 //!
-//! It compiles with NVRTC (`--std=c++17 --fmad=false`) for a device and with any C++17 compiler for the host
+//! The text compiles with NVRTC (`--std=c++17 --fmad=false`) for the GPU and with any C++17 compiler for the host
 //! (`-ffp-contract=off`), where `fused__host` and `tiled__host` run the threads one after another.
 //!
-//! Every chain has the kernel `fused`, a thread for each pixel: short, and what everything else is compared with. Where
-//! the operators allow it ([`Tiling`]) the text has the kernel `tiled` besides, a block for each tile, which is what runs.
+//! Every chain has the kernel `fused`, with one thread per pixel. It is short and serves as the reference on the GPU.
+//! If the operators allow it ([`Tiling`]), the text also has the kernel `tiled`, with one block per tile, and that
+//! kernel is launched.
 
 use std::fmt::Write;
 
@@ -16,7 +17,7 @@ use crate::tensor::{DType, Layout};
 
 use super::{AnyOperator, Cuda, ParamBytes, Tiling};
 
-/// What is at the bottom of a kernel's chain.
+/// Innermost image of a kernel's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaf {
     /// A decoded window of bytes, with an orientation: [`RoiParams`].
@@ -26,7 +27,7 @@ pub enum Leaf {
 }
 
 impl Leaf {
-    /// The leaf for pixels of this type.
+    /// Leaf for this pixel type.
     pub const fn of(pixels: PixelType) -> Self {
         match pixels {
             PixelType::U8 => Leaf::Roi,
@@ -34,7 +35,7 @@ impl Leaf {
         }
     }
 
-    /// Bytes of its parameters.
+    /// Size of the leaf's parameters, in bytes.
     pub const fn params_bytes(self) -> usize {
         match self {
             Leaf::Roi => size_of::<RoiParams>(),
@@ -66,9 +67,9 @@ pub struct RoiParams {
 }
 
 impl RoiParams {
-    /// The stored window `window` of an image of `stored` size: interleaved RGB from the address `pixels`
-    /// on, `pitch` bytes from a row to the next. All of `pitch` times the window's rows can be read, behind the last row
-    /// too; what is there besides pixels does not matter.
+    /// The window `window` of an image of size `stored`: interleaved RGB starting at address `pixels`, with `pitch`
+    /// bytes per row. `pitch` times the number of rows must be readable, also after the last row. Bytes outside the
+    /// pixels may have any value.
     pub fn new(pixels: u64, pitch: u32, window: Roi, stored: Size, turn: Orientation) -> Self {
         Self {
             pixels,
@@ -98,40 +99,38 @@ pub struct FloatsParams {
 }
 
 impl FloatsParams {
-    /// The window `window`: interleaved RGB from the address `pixels` on, `pitch` floats from a row to the
-    /// next.
+    /// The window `window`: interleaved RGB starting at address `pixels`, with `pitch` floats per row.
     pub fn new(pixels: u64, pitch: u32, window: Roi) -> Self {
         Self { pixels, pitch: pitch as i32, x: window.x as i32, y: window.y as i32, unused: 0 }
     }
 }
 
-/// A kernel's text.
+/// Source text of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// All of it. A kernel is `fused(const Sample* samples, int count, int width, int height)`, for a grid that covers
-    /// `width` x `height` x `count`; the other one
-    /// `tiled(const Sample* samples, int count, int width, int height, int shared_bytes)`, whose blocks share the
-    /// tensor out.
+    /// Complete text. The kernel `fused(const Sample* samples, int count, int width, int height)` needs a grid that
+    /// covers `width` x `height` x `count`. The blocks of the kernel `tiled(const Sample* samples, int count, int
+    /// width, int height, int shared_bytes)` divide the tensor among themselves.
     pub source: String,
-    /// The chain's type, the element type and the layout: `Normalize<Flip<Resample<Roi>>> f16 nchw`.
+    /// Type of the chain, element type and layout: `Normalize<Flip<Resample<Roi>>> f16 nchw`.
     pub name: String,
-    /// Bytes of one sample's parameters: what [`write_sample`] writes.
+    /// Size of one sample's parameters, in bytes: what [`write_sample`] writes.
     pub sample_bytes: usize,
-    /// Whether there is `tiled`.
+    /// Whether the text has the kernel `tiled`.
     pub tiled: bool,
 }
 
 impl KernelText {
-    /// The name of the kernel to launch: `tiled` where there is one, else `fused`.
+    /// Name of the kernel to launch: `tiled` if the text has it, else `fused`.
     pub const fn entry(&self) -> &'static str {
         if self.tiled { "tiled" } else { "fused" }
     }
 }
 
-/// SHA-256 of the texts in `kernels/` with which this crate was built, in hex.
+/// SHA-256 of the texts in `kernels/` that this crate was built with, in hex.
 pub const KERNELS_HASH: &str = env!("FEEDWATER_KERNELS_HASH");
 
-/// The text of the kernel that evaluates `operators`, first to last, over a leaf, and stores the tensor.
+/// Text of the kernel that evaluates `operators` in order over a leaf and stores the tensor.
 pub fn kernel_text(
     leaf: Leaf,
     operators: &[&dyn AnyOperator],
@@ -140,7 +139,7 @@ pub fn kernel_text(
 ) -> KernelText {
     let forms: Vec<Cuda> = operators
         .iter()
-        .map(|op| op.cuda().expect("a plan leaves operators without CUDA text on the CPU"))
+        .map(|op| op.cuda().expect("a plan places operators without CUDA text on the CPU"))
         .collect();
     let chain = forms
         .iter()
@@ -177,9 +176,8 @@ pub fn kernel_text(
     KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes, tiled }
 }
 
-/// Writes one sample's parameters as the kernel reads them: the address of its tensor, the leaf's
-/// parameters ([`RoiParams`] or [`FloatsParams`]) and the operators', first to last. `buffer` must be
-/// [`KernelText::sample_bytes`] long.
+/// Writes one sample's parameters in the kernel's layout: the tensor address, the leaf's parameters ([`RoiParams`] or
+/// [`FloatsParams`]) and the operators' parameters in order. `buffer` must be [`KernelText::sample_bytes`] long.
 pub fn write_sample<'a>(
     buffer: &mut [u8],
     out_address: u64,
@@ -195,10 +193,10 @@ pub fn write_sample<'a>(
     };
     write(leaf);
     params.into_iter().for_each(|params| write(params.as_bytes()));
-    assert!(rest.is_empty(), "a sample's parameters are {} bytes shorter", rest.len());
+    assert!(rest.is_empty(), "{} bytes of the sample's parameters were not written", rest.len());
 }
 
-/// Whether nothing but operators that follow come after the last one that resamples.
+/// Whether all operators after the last resampling one are [`Tiling::Follows`].
 fn is_tiled(forms: &[Cuda]) -> bool {
     let last = forms.iter().rposition(|form| form.tiling == Tiling::Resamples);
     last.is_some_and(|last| forms[last + 1..].iter().all(|form| form.tiling == Tiling::Follows))
@@ -226,7 +224,7 @@ mod tests {
     use crate::op::{CenterCrop, Flip, Normalize, RandomCrop, RandomResizedCrop};
 
     #[test]
-    fn types_nest_first_to_last_and_each_text_is_there_once() {
+    fn types_nest_in_order_and_each_text_occurs_once() {
         let crop = CenterCrop::to(8, 8);
         let chain: [&dyn AnyOperator; 5] = [
             &RandomResizedCrop::to(9, 9),
@@ -242,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_need_a_resampling_and_only_what_follows_it_after_it() {
+    fn the_tiled_kernel_needs_a_resampling_operator_and_only_followers_after_it() {
         let (resize, crop, flip) =
             (RandomResizedCrop::to(9, 9), CenterCrop::to(8, 8), Flip::default());
         let entry = |chain: &[&dyn AnyOperator]| {
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_address_leaf_and_parameters_in_the_order_of_the_chain() {
+    fn a_sample_is_the_address_the_leaf_and_the_parameters_in_chain_order() {
         let mut buffer = [0; 8 + 24 + 8 + 8];
         let leaf = FloatsParams::new(2, 3, Roi::new(4, 5, 6, 7));
         let params = [ParamBytes::new(&8u64), ParamBytes::new(&9u64)];

@@ -1,12 +1,11 @@
-//! Operators: what is done to an image between decoding and the tensor.
+//! Operators: the steps between decoding and the tensor.
 //!
-//! **An image is a function `at(x, y)` that gives a pixel; an operator wraps an image and is an image.**
-//! On the device a chain is therefore a nested C++ type (`Normalize<Flip<Resize<Roi>>>`) that is evaluated
-//! once per output pixel. On the CPU the same operators run one after another on stored windows. Both work
-//! on the same parameter bytes, which [`Operator::prepare`] and [`Spatial::demand`] fold on the host, and
-//! both give the same bits.
+//! **An image is a function `at(x, y)` that returns a pixel. An operator wraps an image and is itself an image.** On
+//! the GPU a chain is therefore a nested C++ type (`Normalize<Flip<Resize<Roi>>>`) that is evaluated once per output
+//! pixel. On the CPU the same operators run one after another on stored windows. Both read the same parameter bytes,
+//! which [`Operator::prepare`] and [`Spatial::demand`] compute on the host, and both produce the same bits.
 //!
-//! To add an operator: a file here, a file of the same name in `kernels/`, one word in `operators!`.
+//! To add an operator, add a file here, a file of the same name in `kernels/` and one line in `operators!`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub mod kernel_text;
 pub mod resample;
 mod settings;
 
-/// The built-in operators: the one list from which TOML names, parity tests, self-test and benches follow.
+/// List of the built-in operators. TOML names, parity tests, self-test and benches are derived from it.
 macro_rules! operators {
     ($($module:ident :: $type:ident),+ $(,)?) => {
         $(
@@ -48,7 +47,7 @@ macro_rules! operators {
         #[doc(hidden)]
         pub const NAMES: &[&str] = &[$($type::NAME),+];
 
-        /// Reads the settings of the built-in operator of that name; `None` where there is none.
+        /// Reads the settings of the built-in operator `name`. Returns `None` if there is no such operator.
         #[doc(hidden)]
         pub fn read<'de, D: Deserializer<'de>>(
             name: &str,
@@ -60,7 +59,7 @@ macro_rules! operators {
             }
         }
 
-        /// The examples of every built-in operator.
+        /// Examples of all built-in operators.
         #[doc(hidden)]
         pub fn examples() -> Vec<Arc<dyn AnyOperator>> {
             let mut all: Vec<Arc<dyn AnyOperator>> = Vec::new();
@@ -82,140 +81,140 @@ operators! {
 
 /// One step of a chain.
 ///
-/// For every sample the operators of a chain are asked twice: forwards, [`prepare`](Self::prepare) draws
-/// what is random and says which size leaves; backwards, [`Spatial::demand`] says which window of the
-/// input the wanted window of the output needs. What the first operator demands is what is decoded: that
-/// is how crops sink into the decoder.
+/// The operators of a chain run in two passes per sample. The forward pass calls [`prepare`](Self::prepare), which
+/// draws random numbers and returns the output size. The backward pass calls [`Spatial::demand`], which returns the
+/// input window that a given output window needs. Only the window that the first operator needs is decoded, so crops
+/// become partial decodes.
 ///
-/// A name, the parameters, `prepare` and `reference` are required. An operator that moves pixels also implements [`Spatial`]; one that
-/// has a form on the GPU says [`CUDA`](Self::CUDA), and others run on the CPU, with decoding and all operators before them.
+/// `NAME`, `Params`, `prepare` and `reference` are required. An operator that moves pixels also implements
+/// [`Spatial`]. An operator with a GPU implementation sets [`CUDA`](Self::CUDA). Any other operator runs on the CPU,
+/// and so do decoding and all operators before it.
 pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
-    /// Name in TOML, in errors and in reports.
+    /// Name in TOML, error messages and reports.
     const NAME: &'static str;
-    /// Everything that one sample needs, as plain bytes, the same on CPU and GPU: at most
-    /// [`MAX_PARAMS_BYTES`], a multiple of 8.
+    /// Parameters of one sample as plain bytes, identical on CPU and GPU. At most [`MAX_PARAMS_BYTES`] bytes, a
+    /// multiple of 8.
     type Params: Pod;
-    /// The form on a GPU; `None`, the default, for the CPU alone.
+    /// CUDA implementation. `None`, the default, means that the operator runs only on the CPU.
     const CUDA: Option<Cuda> = None;
 
-    /// Draws this sample's random choices and folds settings and size into numbers; gives the size that
-    /// leaves, which is never empty.
+    /// Draws the random numbers of one sample and computes its parameters. Returns the output size, which is never
+    /// empty, and the parameters.
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, Self::Params);
 
-    /// The reference: short, plain, and what the CUDA text and every fast path are compared with.
+    /// Reference implementation: short and simple. The CUDA text and every fast path are compared with it.
     ///
-    /// `out` has its pixel type and window; `src` holds at least the window that was demanded for it. `table` is what
-    /// [`Spatial::demand`] has appended, empty without that.
+    /// `out` has its pixel type and window set. `src` holds at least the window that `demand` returned. `table` holds
+    /// what [`Spatial::demand`] appended and is empty for operators without `Spatial`.
     fn reference(params: &Self::Params, table: &[i32], src: &HostImage, out: &mut HostImage);
 
-    /// Whether the settings can be: on failure the field and what is wrong with it.
+    /// Validates the settings. The error names the field and the problem.
     fn check(&self) -> Result<(), FieldError> {
         Ok(())
     }
 
-    /// The pixel type that leaves for one that enters; an error says what to do instead.
+    /// Output pixel type for an input pixel type. The error says what to do instead.
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
         Ok(input)
     }
 
-    /// The size with which every sample leaves, where it is the same for all; `input` is that of the
-    /// samples that enter, where that is the same for all.
+    /// Output size if it is the same for all samples. `input` is the input size if that is the same for all samples.
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
         input
     }
 
-    /// Whether samples differ by what [`prepare`](Self::prepare) draws. [`Preprocessor`](crate::Preprocessor) refuses such operators.
-    /// The default looks whether anything is drawn for an image of 500x375.
+    /// Whether the output depends on the random numbers that [`prepare`](Self::prepare) draws.
+    /// [`Preprocessor`](crate::Preprocessor) refuses such operators. The default checks whether `prepare` draws a
+    /// number for a 500x375 image.
     fn is_random(&self) -> bool {
         let mut rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
         self.prepare(Size::new(500, 375), &mut rng);
         rng.has_drawn()
     }
 
-    /// How it moves pixels; `None`, the default, where each pixel stays in its place.
+    /// How the operator moves pixels. `None`, the default, means that each pixel keeps its position.
     fn spatial(&self) -> Option<&dyn Spatial<Self::Params>> {
         None
     }
 
-    /// How the CPU runs it faster than by the reference, where it can.
+    /// Faster CPU implementation. Default `None`: the CPU runs the reference.
     fn fast_path(&self) -> Option<&dyn FastPath<Self::Params>> {
         None
     }
 }
 
-/// Instances of a built-in operator that the parity tests, the self-test and the benches run.
+/// Instances of a built-in operator for the parity tests, the self-test and the benches.
 trait Examples: Sized {
     fn examples() -> Vec<Self>;
 }
 
-/// Most bytes of an operator's parameters.
+/// Maximum size of an operator's parameters, in bytes.
 pub const MAX_PARAMS_BYTES: usize = 96;
 
-/// A field of an operator that cannot be: its name (`std[1]`) and what is wrong with it.
+/// Invalid operator setting: the field's name (such as `std[1]`) and the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldError {
-    /// The field, as in TOML.
+    /// Field name as in TOML.
     pub field: String,
-    /// What is wrong, with the value.
+    /// Problem, including the value.
     pub problem: String,
 }
 
 impl FieldError {
-    /// A field with its problem.
+    /// Creates an error for `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }
 }
 
-/// Which part of an operator's output is wanted.
+/// The output window that [`Spatial::demand`] is called for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Size of the whole input as it is there: after the decoder's reduction, where there was one.
+    /// Size of the whole input, after the decoder's reduction if there was one.
     pub input: Size,
-    /// The decoder reduced both sides by this factor (1, 2, 4 or 8) after [`Operator::prepare`] saw the full
-    /// size. More than 1 only for the first operator of a chain, and only where that resamples.
+    /// Factor (1, 2, 4 or 8) by which the decoder reduced both sides after [`Operator::prepare`] saw the full size.
+    /// More than 1 only for the first operator of a chain, and only if that operator resamples.
     pub reduction: u32,
-    /// The window of the output.
+    /// Window of the output.
     pub output: Roi,
 }
 
-/// Bounds on the size of any image, and on the window of it that is wanted.
+/// Upper bounds on the size of any image and of the wanted window.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Most pixels.
+    /// Maximum number of pixels.
     pub pixels: u64,
-    /// Most columns, and most rows.
+    /// Maximum number of columns, and of rows.
     pub side: u32,
-    /// The largest window of the operator's output that is ever wanted, where that is known: the size at
-    /// which a following crop leaves. `resize` with `shorter` has no bound without it, as an image of one
-    /// row would become as many columns as there are pixels.
+    /// Largest output window that is ever needed, if known: the output size of a following crop. Without it `resize`
+    /// with `shorter` is unbounded, because a one-row image would become as many columns as there are pixels.
     pub wanted: Option<Size>,
 }
 
-/// What happened to one sample, in coordinates of the upright image.
+/// Geometry of one sample's operators, in coordinates of the upright image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Trace {
-    /// The part of the image that is left after the crops with which the chain begins.
+    /// Part of the image that is left after the leading crops of the chain.
     pub roi: Roi,
-    /// Whether a following crop still cuts the image itself (nothing but crops came before it).
+    /// Whether a following crop still crops the image itself, because only crops came before it.
     pub cropping: bool,
-    /// Mirrored left to right.
+    /// Whether the image is mirrored left to right.
     pub flipped_horizontally: bool,
-    /// Mirrored top to bottom.
+    /// Whether the image is mirrored top to bottom.
     pub flipped_vertically: bool,
-    /// Where the image is in what leaves the chain.
+    /// Position of the image in the output of the chain.
     pub view: View,
 }
 
 impl Trace {
-    /// Nothing has happened yet to an image of this size.
+    /// Trace of an unchanged image of `size`.
     pub fn new(size: Size) -> Self {
         Self { roi: size.window(), cropping: true, view: View::new(size), ..Self::default() }
     }
 
-    /// Cuts a window, in coordinates of what is left, clipped to it.
+    /// Crops to `window`, given in coordinates of the current region and clipped to it.
     pub fn crop(&mut self, window: Roi) {
         if self.cropping {
             let left = Roi { x: 0, y: 0, ..self.roi };

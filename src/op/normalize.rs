@@ -1,4 +1,4 @@
-//! `normalize`: bytes to floats around 0.
+//! `normalize`: maps bytes to normalized floats.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -14,30 +14,31 @@ use super::{Cuda, Examples, FastPath, FieldError, Fusion, Operator, Tiling};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalize {
-    /// Mean of red, green and blue in terms of 0 to 1, from -1 to 1. DALI's are in terms of 0 to 255: divide them by 255.
+    /// Means of red, green and blue on a scale of 0 to 1, each from -1 to 1. DALI uses a scale of 0 to 255: divide its
+    /// values by 255.
     pub mean: [f32; 3],
-    /// Their standard deviations in terms of 0 to 1: over 0, at most [`Normalize::MAX_STD`]. No set of images has one
-    /// over 0.5.
+    /// Standard deviations of red, green and blue on a scale of 0 to 1: over 0, at most [`Normalize::MAX_STD`]. The
+    /// standard deviation of real images never exceeds 0.5.
     pub std: [f32; 3],
 }
 
-/// Mean and standard deviation of each channel, in terms of 0 to 1.
+/// Mean and standard deviation of each channel, on a scale of 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
-    /// Subtracted.
+    /// Means, subtracted first.
     pub mean: [f32; 3],
-    /// Then divided by.
+    /// Standard deviations, divided by after that.
     pub std: [f32; 3],
 }
 
 impl Params {
-    /// What becomes of a byte of a channel.
+    /// Normalized value of a byte of `channel`.
     pub fn value(&self, channel: usize, byte: u8) -> f32 {
         (f32::from(byte) / 255.0 - self.mean[channel]) / self.std[channel]
     }
 
-    /// What becomes of every byte of every channel.
+    /// Normalized values of all bytes of all channels.
     pub fn tables(&self) -> [[f32; 256]; CHANNELS] {
         std::array::from_fn(|channel| {
             std::array::from_fn(|byte| self.value(channel, byte as u8))
@@ -46,14 +47,14 @@ impl Params {
 }
 
 impl Normalize {
-    /// Largest `std`: what is larger is in terms of 0 to 255, where even a nearly uniform set has more.
+    /// Maximum `std`. Larger values must be on a scale of 0 to 255, on which even nearly uniform images exceed 4.
     pub const MAX_STD: f32 = 4.0;
 
-    /// The statistics of ImageNet with which torchvision's models are trained.
+    /// ImageNet statistics used to train torchvision's models.
     pub const IMAGENET: Self =
         Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
 
-    /// The same operator where the values that look like it are in terms of 0 to 255.
+    /// The operator with mean and std divided by 255 if they look like values on a scale of 0 to 255.
     fn divided(&self) -> Self {
         let by_255 = |values: [f32; 3]| values.map(|value| value / 255.0);
         let is_over_1 = |values: [f32; 3]| values.iter().any(|&value| value > 1.0);
@@ -78,7 +79,7 @@ impl Operator for Normalize {
 
     fn reference(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
-            unreachable!("normalize takes bytes and gives floats");
+            unreachable!("normalize maps bytes to floats");
         };
         let window = out.window();
         for y in window.y..window.bottom() {
@@ -94,7 +95,7 @@ impl Operator for Normalize {
             let scale = |field: &str, value: f32| {
                 let Self { mean, std } = self.divided();
                 let problem = format!(
-                    "is {value}, and a pixel is 0 to 1 here, not 0 to 255 as in DALI; write mean = {} and std = {}",
+                    "is {value}, but pixels are scaled to 0 to 1, not 0 to 255 as in DALI; write mean = {} and std = {}",
                     list(mean),
                     list(std)
                 );
@@ -110,7 +111,7 @@ impl Operator for Normalize {
             if std > Self::MAX_STD && std.is_finite() {
                 return scale("std", std);
             }
-            // What leaves must be numbers too.
+            // The normalized values must be finite too.
             if !(std > 0.0 && std.is_finite() && (2.0 / std).is_finite()) {
                 let problem = format!("must be a number over 0 and at most {}, is {std}", Self::MAX_STD);
                 return Err(FieldError::new(format!("std[{channel}]"), problem));
@@ -123,7 +124,7 @@ impl Operator for Normalize {
         match input {
             PixelType::U8 => Ok(PixelType::F32),
             PixelType::F32 => {
-                Err("normalize works on bytes and gets floats: keep only the first normalize".into())
+                Err("normalize needs bytes but its input is floats: keep only the first normalize".into())
             }
         }
     }
@@ -136,7 +137,7 @@ impl Operator for Normalize {
 impl FastPath<Params> for Normalize {
     fn apply(&self, params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
-            unreachable!("normalize takes bytes and gives floats");
+            unreachable!("normalize maps bytes to floats");
         };
         let (tables, window) = (params.tables(), out.window());
         let skipped = CHANNELS * (window.x - src.window().x) as usize;
@@ -160,7 +161,7 @@ impl Examples for Normalize {
     }
 }
 
-/// Three values as in TOML, with as many digits as statistics have.
+/// Three values as in TOML, rounded to five decimal places.
 fn list(values: [f32; 3]) -> String {
     let [r, g, b] = values.map(|value| match (f64::from(value) * 1e5).round() / 1e5 {
         rounded if rounded == 0.0 && value != 0.0 => f64::from(value),
@@ -174,16 +175,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_std_that_is_not_over_0_is_named() {
+    fn a_std_of_0_or_nan_is_refused() {
         let field = |std| Normalize { std, ..Normalize::IMAGENET }.check().unwrap_err().field;
         assert_eq!(field([1.0, 0.0, 1.0]), "std[1]");
         assert_eq!(field([1.0, 1.0, f32::NAN]), "std[2]");
         assert_eq!(Normalize::IMAGENET.check(), Ok(()));
     }
 
-    /// DALI's `CropMirrorNormalize` takes the same statistics in terms of 0 to 255.
+    /// DALI's `CropMirrorNormalize` takes the same statistics on a scale of 0 to 255.
     #[test]
-    fn statistics_of_0_to_255_are_refused_with_those_of_0_to_1() {
+    fn statistics_on_a_scale_of_255_are_refused_with_a_suggestion() {
         let imagenet = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375]);
         for ((mean, std), field, answer) in [
             (imagenet, "mean[0]", "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]"),
@@ -200,11 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn scaling_on_purpose_is_possible() {
+    fn unusual_but_valid_statistics_are_accepted() {
         for (mean, std) in [
             ([0.0; 3], [1.0; 3]),
             ([0.5; 3], [0.5; 3]),
-            // Bytes as they are, less their mean: Caffe's.
+            // Caffe: bytes minus their mean, not scaled.
             ([0.485, 0.456, 0.406], [1.0 / 255.0; 3]),
             ([-1.0; 3], [2.0; 3]),
         ] {
@@ -215,12 +216,12 @@ mod tests {
         assert_eq!(field([0.0, f32::NAN, 0.0], [1.0; 3]), "mean[1]");
         assert_eq!(field([0.0, f32::INFINITY, 0.0], [1.0; 3]), "mean[1]");
         assert_eq!(field([0.0; 3], [1.0, 1.0, f32::INFINITY]), "std[2]");
-        // 1 / 1e-39 is no f32.
+        // 1 / 1e-39 overflows f32.
         assert_eq!(field([0.0; 3], [1.0, 1.0, 1e-39]), "std[2]");
     }
 
     #[test]
-    fn floats_are_refused_with_the_way_out() {
+    fn float_input_is_refused_with_a_suggestion() {
         let refused = Normalize::IMAGENET.pixels(PixelType::F32).unwrap_err();
         assert!(refused.contains("only the first normalize"), "{refused}");
     }

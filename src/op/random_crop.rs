@@ -1,4 +1,4 @@
-//! `random_crop`: a window of fixed size at a random place.
+//! `random_crop`: a window of fixed size at a random position.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,38 +9,37 @@ use crate::random::SampleRng;
 use super::settings::{check_side, one_or_each};
 use super::{Cuda, Examples, FastPath, FieldError, Operator, Spatial, crop};
 
-/// Cuts out a window at a random place of the padded image: torchvision's `RandomCrop`.
+/// Crops a window at a random position of the padded image: torchvision's `RandomCrop`.
 ///
-/// Where the padded image is smaller than the window, torchvision gives an error; here the window begins
-/// at its first column (row) and what is missing at the end is `fill`.
+/// If the padded image is smaller than the window, torchvision raises an error. Here the window begins at the image's
+/// first column (row), and the missing pixels at the end are `fill`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
-    /// Columns that leave.
+    /// Output width, in pixels.
     pub width: u32,
-    /// Rows that leave.
+    /// Output height, in pixels.
     pub height: u32,
-    /// Pixels added on the left, at the top, on the right and at the bottom; in TOML also one number for
-    /// all. Default 0.
+    /// Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four. Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub padding: [u32; 4],
-    /// Where the padded image is still smaller than the window, adds the difference on both sides. Default
+    /// Whether to pad both sides by the difference if the padded image is still smaller than the window. Default
     /// false.
     #[serde(default)]
     pub pad_if_needed: bool,
-    /// Red, green and blue of what is added, in terms of the pixels that enter: 0 to 255, or after
-    /// `normalize` its values; in TOML also one number for all. Default 0.
+    /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
+    /// `normalize`. In TOML also one number for all. Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
 }
 
 impl RandomCrop {
-    /// `width` columns and `height` rows, without padding.
+    /// A crop to `width` columns and `height` rows, without padding.
     pub fn to(width: u32, height: u32) -> Self {
         Self { width, height, padding: [0; 4], pad_if_needed: false, fill: [0.0; 3] }
     }
 
-    /// Where the window begins on one axis, drawn only where there is a choice.
+    /// Start of the window on one axis. Draws a number only if there is a choice.
     fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> i64 {
         let mut before = i64::from(padding[0]);
         let mut padded = u64::from(side) + u64::from(padding[0]) + u64::from(padding[1]);
@@ -94,7 +93,7 @@ impl Operator for RandomCrop {
         let byte = |value: f32| (0.0..=255.0).contains(&value) && value.fract() == 0.0;
         if input == PixelType::U8 && !self.fill.iter().all(|&value| byte(value)) {
             return Err(format!(
-                "random_crop gets bytes, and its fill {:?} is not: use whole numbers from 0 to 255, or \
+                "random_crop's input is bytes, but its fill {:?} is not: use whole numbers from 0 to 255, or \
                  put random_crop after normalize",
                 self.fill
             ));
@@ -107,7 +106,7 @@ impl Operator for RandomCrop {
     }
 
     fn is_random(&self) -> bool {
-        // Where there is a choice, which depends on the image.
+        // Whether a number is drawn depends on the image.
         true
     }
 
@@ -150,28 +149,28 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_the_padded_image_is_drawn_and_no_other() {
+    fn every_position_in_the_padded_image_is_drawn_and_no_other() {
         let op = RandomCrop::to(1, 1);
         assert_eq!(places(op, 6, [2, 1], 4), [-2, -1, 0, 1, 2, 3]);
         assert_eq!(places(op, 6, [0, 0], 6), [0]);
     }
 
     #[test]
-    fn what_is_missing_is_added_on_both_sides() {
+    fn pad_if_needed_pads_both_sides() {
         let op = RandomCrop { pad_if_needed: true, ..RandomCrop::to(1, 1) };
         assert_eq!(places(op, 6, [0, 0], 8), [-2, -1, 0]);
         assert_eq!(places(RandomCrop::to(1, 1), 6, [0, 0], 8), [0]);
     }
 
     #[test]
-    fn fill_must_be_what_the_pixels_are() {
+    fn fill_must_match_the_pixel_type() {
         let op = RandomCrop { fill: [0.0, 0.5, 0.0], ..RandomCrop::to(1, 1) };
         assert!(op.pixels(PixelType::U8).unwrap_err().contains("after normalize"));
         assert_eq!(op.pixels(PixelType::F32), Ok(PixelType::F32));
     }
 
     #[test]
-    fn padding_and_fill_take_one_value_or_each() {
+    fn padding_and_fill_accept_one_value_or_all() {
         let read = |text: &str| toml::from_str::<RandomCrop>(text);
         let op = read("width = 3\nheight = 4\npadding = 2\nfill = [1, 2, 3]").unwrap();
         assert_eq!((op.padding, op.fill), ([2; 4], [1.0, 2.0, 3.0]));

@@ -10,25 +10,25 @@ use super::resample::{self, Filter};
 use super::settings::{check_range, check_side};
 use super::{Bounds, Cuda, Examples, FastPath, FieldError, Operator, Spatial, Trace, Wanted};
 
-/// Cuts out a window of random area and aspect ratio, and resizes it: torchvision's `RandomResizedCrop`.
+/// Crops a window of random area and aspect ratio and resizes it: torchvision's `RandomResizedCrop`.
 ///
-/// Ten times an area (uniform in `scale`, as a part of the image) and an aspect ratio (log-uniform in
-/// `ratio`) are drawn; the first window that fits is placed uniformly. Where none fits, the centred window
-/// is taken that is as large as the ratios allow.
+/// Draws an area (uniform in `scale`, as a fraction of the image) and an aspect ratio (log-uniform in `ratio`) up to
+/// ten times and places the first window that fits uniformly. If none fits, crops the largest centred window that the
+/// ratios allow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
-    /// Columns that leave.
+    /// Output width, in pixels.
     pub width: u32,
-    /// Rows that leave.
+    /// Output height, in pixels.
     pub height: u32,
-    /// Smallest and largest area of the window, as a part of the image's. Default 0.08 to 1.
+    /// Minimum and maximum area of the window, as a fraction of the image's area. Default 0.08 to 1.
     #[serde(default = "default_scale")]
     pub scale: [f64; 2],
-    /// Smallest and largest aspect ratio of the window, width / height. Default 3/4 to 4/3.
+    /// Minimum and maximum aspect ratio of the window, width / height. Default 3/4 to 4/3.
     #[serde(default = "default_ratio")]
     pub ratio: [f64; 2],
-    /// Default bilinear.
+    /// Resampling filter. Default bilinear.
     #[serde(default)]
     pub filter: Filter,
 }
@@ -44,7 +44,7 @@ fn default_ratio() -> [f64; 2] {
 impl RandomResizedCrop {
     const TRIES: u32 = 10;
 
-    /// To `width` columns and `height` rows, with torchvision's defaults.
+    /// Output of `width` columns and `height` rows, with torchvision's defaults.
     pub fn to(width: u32, height: u32) -> Self {
         let (scale, ratio) = (default_scale(), default_ratio());
         Self { width, height, scale, ratio, filter: Filter::default() }
@@ -145,7 +145,7 @@ impl Spatial<resample::Params> for RandomResizedCrop {
     }
 
     fn table_len(&self, bounds: Bounds) -> usize {
-        // A window within the ratios, rounded, of at most all pixels.
+        // Any window within the ratios, rounded, of at most all pixels.
         let (pixels, side) = (bounds.pixels as f64, f64::from(bounds.side));
         let width = ((pixels * self.ratio[1]).sqrt() + 1.0).min(side);
         let height = ((pixels / self.ratio[0]).sqrt() + 1.0).min(side);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_window_is_inside_and_has_area_and_ratio() {
+    fn every_window_is_inside_and_within_scale_and_ratio() {
         let (op, input) = (RandomResizedCrop::to(8, 8), Size::new(500, 375));
         for window in windows(&op, input) {
             assert!(input.window().contains(window) && !window.is_empty());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_fits_the_window_is_centred_and_as_large_as_the_ratios_allow() {
+    fn if_nothing_fits_the_window_is_centred_and_as_large_as_the_ratios_allow() {
         let op = RandomResizedCrop::to(8, 8);
         assert_eq!(op.fallback(Size::new(1000, 10)), Roi::new(493, 0, 13, 10));
         assert_eq!(op.fallback(Size::new(10, 1000)), Roi::new(0, 493, 10, 13));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_named() {
+    fn invalid_settings_are_refused() {
         let op = RandomResizedCrop::to(224, 224);
         assert_eq!(op.check(), Ok(()));
         let field = |op: RandomResizedCrop| op.check().unwrap_err().field;

@@ -1,4 +1,4 @@
-//! `resize`: to a fixed size, or to a shorter or longer side.
+//! `resize`: resizes to a fixed size, or to a given shorter or longer side.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,29 +12,28 @@ use super::{Bounds, Cuda, Examples, FastPath, FieldError, Operator, Spatial, Tra
 
 /// Resizes the whole image: torchvision's `Resize` on PIL images.
 ///
-/// Exactly one of three forms: `width` and `height`; `shorter`, with which the other side becomes
-/// `int(shorter * long / short)`; or `longer`, with which the other becomes `int(longer * short / long)`,
-/// but at least 1.
+/// Exactly one of three forms: `width` and `height`; `shorter`, where the other side becomes `int(shorter * long /
+/// short)`; or `longer`, where the other side becomes `int(longer * short / long)`, but at least 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Resize {
-    /// Columns that leave.
+    /// Output width, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
-    /// Rows that leave.
+    /// Output height, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
-    /// Pixels of the shorter side that leaves.
+    /// Shorter side of the output, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter: Option<u32>,
-    /// Pixels of the longer side that leaves.
+    /// Longer side of the output, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longer: Option<u32>,
-    /// Default bilinear.
+    /// Resampling filter. Default bilinear.
     pub filter: Filter,
 }
 
-/// The forms that the settings can take.
+/// Forms of the settings.
 #[derive(Clone, Copy)]
 enum Form {
     Exact(Size),
@@ -43,17 +42,17 @@ enum Form {
 }
 
 impl Resize {
-    /// To `width` columns and `height` rows.
+    /// Resizes to `width` columns and `height` rows.
     pub fn to(width: u32, height: u32) -> Self {
         Self { width: Some(width), height: Some(height), ..Self::default() }
     }
 
-    /// Keeps the aspect ratio; the shorter side becomes `pixels`.
+    /// Resizes the shorter side to `pixels` and preserves the aspect ratio.
     pub fn shorter(pixels: u32) -> Self {
         Self { shorter: Some(pixels), ..Self::default() }
     }
 
-    /// Keeps the aspect ratio; the longer side becomes `pixels`.
+    /// Resizes the longer side to `pixels` and preserves the aspect ratio.
     pub fn longer(pixels: u32) -> Self {
         Self { longer: Some(pixels), ..Self::default() }
     }
@@ -68,7 +67,7 @@ impl Resize {
     }
 
     fn output(&self, input: Size) -> Size {
-        let form = self.form().expect("check() has refused settings without a form");
+        let form = self.form().expect("check() refuses settings without a form");
         let (short, long) =
             (input.width.min(input.height), input.width.max(input.height));
         let (short, long) = match form {
@@ -80,7 +79,7 @@ impl Resize {
     }
 }
 
-/// `int(pixels * numerator / denominator)` of Python, at least 1 and at most what an i32 holds.
+/// Python's `int(pixels * numerator / denominator)`, clamped to 1..=i32::MAX.
 fn scaled(pixels: u32, numerator: u32, denominator: u32) -> u32 {
     let product = (u64::from(pixels) * u64::from(numerator)) as f64;
     ((product / f64::from(denominator)) as u32).clamp(1, i32::MAX as u32)
@@ -126,7 +125,7 @@ impl Operator for Resize {
         let given = if given.is_empty() { "nothing".into() } else { given.join(", ") };
         let field = if self.width.is_some() { "width" } else { "shorter" };
         let problem = format!(
-            "needs exactly one of: width and height, shorter, longer; is given {given}"
+            "needs exactly one of: width and height, shorter, longer; got {given}"
         );
         Err(FieldError::new(field, problem))
     }
@@ -171,15 +170,15 @@ impl Spatial<resample::Params> for Resize {
                 inputs.map(|(w, h)| (w / f64::from(width), h / f64::from(height))),
             ),
             Some(Form::Shorter(pixels)) => {
-                // The longer side is cut to a whole number of at least `pixels`, which makes the factor
-                // larger by at most one part in `pixels`.
+                // The longer side is truncated to an integer of at least `pixels`, which increases the scale by at
+                // most one part in `pixels`.
                 let pixels_f = f64::from(pixels);
                 let shorter = (bounds.pixels as f64).sqrt().min(f64::from(bounds.side));
                 let scale = shorter / pixels_f * (pixels_f + 1.0) / pixels_f;
                 ((u64::from(pixels) * side, u64::from(pixels) * side), [(scale, scale); 2])
             }
             Some(Form::Longer(pixels)) => {
-                // The shorter side is cut to a whole number of at least 1: less than half is lost.
+                // The shorter side is truncated to an integer of at least 1, so less than half is lost.
                 let scales = inputs.map(|(w, h)| {
                     let scale = 2.0 * w.max(h) / f64::from(pixels);
                     (scale, scale)

@@ -1,4 +1,4 @@
-//! What the settings of several operators share: checks, and short forms in TOML.
+//! Helpers for operator settings: checks, and short forms in TOML.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::FieldError;
 
-/// The longest side that a setting may ask for.
+/// Maximum side length in a setting, in pixels.
 const LONGEST_SIDE: u32 = 32_767;
 
-/// A number of columns or rows that a setting asks for.
+/// Checks a side length in pixels.
 pub(super) fn check_side(field: &str, pixels: u32) -> Result<(), FieldError> {
     if (1..=LONGEST_SIDE).contains(&pixels) {
         return Ok(());
@@ -20,7 +20,7 @@ pub(super) fn check_side(field: &str, pixels: u32) -> Result<(), FieldError> {
     Err(FieldError::new(field, problem))
 }
 
-/// A range `[low, high]` of positive numbers.
+/// Checks a range `[low, high]` of positive numbers.
 pub(super) fn check_range(field: &str, [low, high]: [f64; 2]) -> Result<(), FieldError> {
     if low > 0.0 && low <= high && high.is_finite() {
         return Ok(());
@@ -29,7 +29,7 @@ pub(super) fn check_range(field: &str, [low, high]: [f64; 2]) -> Result<(), Fiel
     Err(FieldError::new(field, problem))
 }
 
-/// One value for all of `N`, or `N` values.
+/// Reads one value for all of `N`, or `N` values.
 pub(super) fn one_or_each<'de, D, T, const N: usize>(deserializer: D) -> Result<[T; N], D::Error>
 where
     D: Deserializer<'de>,
@@ -38,7 +38,7 @@ where
     deserializer.deserialize_any(OneOrEach(PhantomData))
 }
 
-/// Asks the value's own type to read what stands there, so that its words are those for such a value anywhere.
+/// Delegates to the value's own type, so that error messages are the same as elsewhere.
 struct OneOrEach<T, const N: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> OneOrEach<T, N> {

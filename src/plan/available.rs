@@ -1,4 +1,4 @@
-//! The plan compared with the memory that is available.
+//! Comparison of the plan with the available memory.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use super::Plan;
 use super::memory::SOURCE;
 
 impl Plan {
-    /// Bytes of host memory that building the loader and running it take: all rows of host and page-locked memory, caches at
-    /// their limits, without the row of the source, which is open already.
+    /// Host memory, in bytes, that building and running the loader takes: all rows of host and page-locked memory,
+    /// with caches at their limits. Excludes the source's row, because the source is already open.
     pub fn host_bytes_to_take(&self) -> u64 {
         let rows = &self.footprint;
         let all = rows.total_bytes(Memory::Host).saturating_add(rows.total_bytes(Memory::Pinned));
         all.saturating_sub(rows.row(SOURCE).map_or(0, |row| row.total_bytes()))
     }
 
-    /// Checks that enough host memory is available: on the machine without swapping, in every cgroup of this process, and under
-    /// its own limits (`ulimit -v`, `ulimit -d`). Passes where that is not known, and with `limits.overcommit`.
+    /// Checks that enough host memory is available: on the machine without swapping, in every cgroup of this process,
+    /// and under its own limits (`ulimit -v`, `ulimit -d`). Passes if that is unknown, and with `limits.overcommit`.
     ///
     /// # Errors
-    /// [`Error::Memory`], with the rows, where less than [`host_bytes_to_take`](Self::host_bytes_to_take) is available.
+    /// [`Error::Memory`] with the rows, if less than [`host_bytes_to_take`](Self::host_bytes_to_take) is available.
     pub fn check_memory(&self) -> Result<()> {
         let Some(Available { bytes: available, limit }) = &self.available else { return Ok(()) };
         let needed = self.host_bytes_to_take();
@@ -46,8 +46,8 @@ impl Plan {
         let needed = self.host_bytes_to_take();
         let verdict = match (needed <= *available, self.settings.limits.overcommit) {
             (true, _) => "",
-            (false, true) => ": more than there is, and limits.overcommit allows it",
-            (false, false) => ": more than there is, so a loader will be refused",
+            (false, true) => ": more than available, allowed by limits.overcommit",
+            (false, false) => ": more than available, so building a loader will fail",
         };
         let [needed, available] = [needed, *available].map(footprint::bytes);
         writeln!(f, "{:<8}{needed} to take, {available} available ({limit}){verdict}", "host")

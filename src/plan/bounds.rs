@@ -1,4 +1,4 @@
-//! Between what the numbers that the loader chooses may move.
+//! Ranges of the numbers that the loader chooses.
 
 use std::fmt;
 use std::thread;
@@ -10,56 +10,55 @@ use crate::error::{Error, Result};
 use super::count::MOST;
 use super::{Count, DevicePlan, Facts, Settings};
 
-/// Between what a number may move; where it is set, all three are the same.
+/// Range of a number that the loader chooses. For a fixed number all three fields are equal.
 ///
-/// * `loader.workers = "auto"`: from 1, and from the machine's cores at first. At most two for each core, and 16 on any
-///   machine; 64 at least where samples come over a network, since threads that wait take no core.
-/// * Under `limits.cpu_threads` there are no more workers than the loader's other threads leave room for: the launcher of a
-///   device, and the one that feeds its JPEG engines.
-/// * `loader.prefetch = "auto"`: from 1, and from 2 at first. At most 8, as far as 1 GiB has room for so many batches, and
-///   2 in any case.
-/// * Memory is taken for the most of both. Where a limit of memory has no room for so many batches, there are fewer, as
-///   [`Counts`](super::Counts) says.
+/// * `loader.workers = "auto"`: minimum 1, start at the number of cores. Maximum two per core but at least 16, or at
+///   least 64 if samples come over a network, because waiting threads use no core.
+/// * `limits.cpu_threads` also covers the loader's other threads: the launcher of a GPU, and the thread that feeds its
+///   JPEG engines. Workers get the rest.
+/// * `loader.prefetch = "auto"`: minimum 1, start at 2. Maximum 8, or as many batches as fit 1 GiB, but at least 2.
+/// * Memory is allocated for the maximum of both. A memory limit may reduce the number of batches, as described at
+///   [`Counts`](super::Counts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bounds {
-    /// Never fewer.
+    /// Minimum.
     pub least: usize,
-    /// How many there are at first.
+    /// Initial value.
     pub start: usize,
-    /// Never more: threads are started and memory is taken for so many.
+    /// Maximum. Threads are started and memory is allocated for it.
     pub most: usize,
 }
 
-/// Workers that may wait for a disk, or for what only looks like one.
+/// Maximum workers on small machines, which may wait for a disk or a slow file system.
 const LOCAL_WORKERS: usize = 16;
-/// Workers that wait for a network.
+/// Maximum workers on small machines if samples come over a network.
 const WAITING_WORKERS: usize = 64;
 
-/// What is taken for batches ahead where their number is chosen, and how many there are at least and at most.
+/// Memory for batches ahead if their number is `auto`, in bytes, and the minimum and maximum number of batches.
 const AHEAD_BYTES: usize = 1 << 30;
 const AHEAD_BATCHES: (usize, usize) = (2, 8);
 
 impl Bounds {
-    /// A number that does not move.
+    /// A fixed number.
     pub fn fixed(number: usize) -> Self {
         Self { least: number, start: number, most: number }
     }
 
-    /// From 1, and from `start` at first, or from `most` where that is less.
+    /// From 1 to `most`, starting at `start` or at `most` if that is less.
     fn from_one(start: usize, most: usize) -> Self {
         Self { least: 1, start: start.min(most), most }
     }
 
-    /// The same, but never more than `most`.
+    /// Limits the range to `most`.
     pub(super) fn at_most(self, most: usize) -> Self {
         Self { least: self.least.min(most), start: self.start.min(most), most: self.most.min(most) }
     }
 
-    /// The workers; `device` is what runs on the device, where something does.
+    /// Range of workers. `device` is the GPU's part of the plan, if any.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where `limits.cpu_threads` has no room for them.
+    /// [`Error::Config`] if `limits.cpu_threads` is too small for them.
     pub(super) fn workers(
         settings: &Settings,
         facts: &Facts,
@@ -87,7 +86,7 @@ impl Bounds {
         Ok(Self::from_one(cores, room.map_or(most, |room| most.min(room.workers))))
     }
 
-    /// Batches ahead where there is room for `most`.
+    /// Range of batches ahead, with memory for `most`.
     pub(super) fn ahead(prefetch: Count, most: usize) -> Self {
         match prefetch {
             Count::Auto => Self::from_one(2, most),
@@ -96,21 +95,21 @@ impl Bounds {
     }
 }
 
-/// The most batches ahead, of so many bytes each, before any limit of memory.
+/// Maximum number of batches ahead, of `batch_bytes` each, before any memory limit.
 pub(super) fn most_ahead(prefetch: Count, batch_bytes: usize) -> usize {
     let (least, most) = AHEAD_BATCHES;
     prefetch.fixed().unwrap_or_else(|| (AHEAD_BYTES / batch_bytes.max(1)).clamp(least, most))
 }
 
-/// What `limits.cpu_threads` leaves.
+/// Threads that `limits.cpu_threads` leaves for workers.
 struct Room {
     limit: usize,
     workers: usize,
-    /// The words for the loader's other threads, if there are any.
+    /// Names of the loader's other threads for messages, if any.
     besides: &'static str,
 }
 
-/// What a limit of threads leaves for workers.
+/// Threads that `limit` leaves for workers.
 fn room(limit: usize, device: Option<&DevicePlan>) -> Result<Room> {
     let (others, besides) = match device {
         None => (0, ""),

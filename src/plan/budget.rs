@@ -1,4 +1,4 @@
-//! Limits of memory: how many buffers go round, and what gives way where there is no room for all of them.
+//! Memory limits: the number of buffers in use, and which of them shrink if memory is short.
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use crate::footprint::{self, Footprint, Memory};
 use super::device::on_cpu;
 use super::{Bounds, Count, Counts, Facts, Plan, Route, memory};
 
-/// What there is less of than without the limits of memory.
+/// Count that memory limits reduced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reduction {
-    /// What it is: `prefetch`.
+    /// Name of the count, such as `prefetch`.
     pub name: &'static str,
-    /// How many there are.
+    /// Reduced count.
     pub count: usize,
-    /// How many there would be.
+    /// Count without limits.
     pub instead_of: usize,
-    /// The keys of the limits that have no room for one more.
+    /// Keys of the limits that prevent one more.
     pub limits: Vec<&'static str>,
 }
 
 impl Counts {
-    /// The numbers without any limit.
+    /// Counts without any limit.
     fn full(plan: &Plan) -> Self {
         let workers = plan.workers.most;
         let Some(device) = &plan.device else {
@@ -31,7 +31,7 @@ impl Counts {
             return Self { reading: 0, hardware_group: 0, decoders: 0, group: 0, prefetch };
         };
         let batches = device.has_any(Route::batches);
-        // A decode state is taken until the device is done with it. Where there are engines, they do the most.
+        // A decode state is in use until the GPU is done with it. If there are JPEG engines, they do most of the work.
         let most = if batches { 4 } else { 8 };
         let states = device.routes.iter().map(|it| it.route).filter_map(|route| {
             let threads = if route.uses_worker_cpu() { on_cpu(plan) } else { workers };
@@ -39,7 +39,7 @@ impl Counts {
         });
         Self {
             reading: workers,
-            // An image for each of the seven engines of a large GPU, in each of two calls.
+            // One image for each of the seven engines of a large GPU, in each of two calls.
             hardware_group: if batches { 7 } else { 0 },
             decoders: states.max().unwrap_or(0),
             // In rows of tiles an image is 28 blocks: two thirds of what a large GPU runs at once (132 x 4 and more).
@@ -49,10 +49,10 @@ impl Counts {
     }
 }
 
-/// One of the numbers.
+/// Accessor of one count.
 type Part = fn(&mut Counts) -> &mut usize;
 
-/// The numbers, with their names, in the order in which they are kept: the first gives way last.
+/// Counts with their names, in order of priority: the first shrinks last.
 const KEPT: [(&str, Part); 5] = [
     ("prefetch", |counts| &mut counts.prefetch),
     ("launch group", |counts| &mut counts.group),
@@ -62,10 +62,11 @@ const KEPT: [(&str, Part); 5] = [
 ];
 
 impl Plan {
-    /// Takes as many of everything as the limits of memory have room for.
+    /// Chooses the largest counts that fit the memory limits.
     ///
     /// # Errors
-    /// [`Error::Config`] where a limit has no room for one of each: with the rows, and the smallest limit that has.
+    /// [`Error::Config`] if a limit is too small for one of each. The message has the rows and the smallest sufficient
+    /// limit.
     pub(super) fn fit(&mut self, facts: &Facts) -> Result<()> {
         let (all, most_ahead) = (self.workers.most, self.prefetch);
         let limits = Limit::of(self);
@@ -78,7 +79,7 @@ impl Plan {
                     if !host_alone || workers == 1 || self.settings.loader.workers != Count::Auto {
                         return Err(refusal(&refused.exceeded, &refused.rows));
                     }
-                    // Fewer workers need less of everything else, too: all of that is asked again.
+                    // Fewer workers need less of everything else too, so all of it is computed again.
                     self.workers = self.workers.at_most(workers - 1);
                     self.prefetch = most_ahead;
                 }
@@ -92,7 +93,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The same, with as many workers as there are.
+    /// Fits the counts for the current number of workers.
     fn fit_counts(&mut self, facts: &Facts, limits: &[Limit]) -> std::result::Result<(), Refused> {
         let full = Counts::full(self);
         let first_ahead = Bounds::ahead(self.settings.loader.prefetch, full.prefetch).start;
@@ -105,7 +106,7 @@ impl Plan {
             limits.iter().filter(|it| it.needed(&rows) > it.bytes).copied().collect::<Vec<_>>()
         };
         let [lean, least] = [Counts::LEAN, Counts::ONE].map(|most| full.at_most(&most));
-        // Fewer batches leave no more room for the rest where there are none.
+        // Fewer batches free no memory under limits that do not count batches.
         let is_over = |over: &[Limit], batches| over.iter().any(|limit| limit.batches == batches);
         let helps = is_over(&exceeded(&full), true) && !is_over(&exceeded(&lean), false);
         let floor = if helps { lean } else { least };
@@ -119,7 +120,7 @@ impl Plan {
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                // What one batch more was held against when it was given up.
+                // Limits that were exceeded by one more batch.
                 let mut more = match name == KEPT[0].0 {
                     true if count >= start => full,
                     true => floor,
@@ -145,21 +146,21 @@ impl Plan {
     }
 }
 
-/// The limit of host memory: its key, and what it counts. Page-locked memory is the host's.
+/// Key of the host memory limit, and the memory it counts. Page-locked memory is host memory.
 const HOST: (&str, &[Memory]) = ("limits.host_memory", &[Memory::Host, Memory::Pinned]);
 
-/// A limit that is set.
+/// Limit that is set.
 #[derive(Clone, Copy)]
 struct Limit {
     key: &'static str,
     memory: &'static [Memory],
     bytes: u64,
-    /// Whether the batches lie there.
+    /// Whether it counts the batches.
     batches: bool,
 }
 
 impl Limit {
-    /// Those that are set.
+    /// Limits that are set.
     fn of(plan: &Plan) -> Vec<Self> {
         let (limits, device) = (&plan.settings.limits, plan.uses_gpu());
         let all: [(&'static str, &'static [Memory], Option<u64>, bool); 3] = [
@@ -173,21 +174,21 @@ impl Limit {
         set.collect()
     }
 
-    /// What a footprint takes of what it limits.
+    /// Bytes of a footprint that this limit counts.
     fn needed(&self, rows: &Footprint) -> u64 {
         self.memory.iter().fold(0, |sum, &memory| sum.saturating_add(rows.total_bytes(memory)))
     }
 }
 
-/// What there is no room for: the limits, and the rows of the least that there can be.
+/// Reason for a refusal: the exceeded limits, and the rows with the smallest counts.
 struct Refused {
     exceeded: Vec<Limit>,
     rows: Footprint,
 }
 
-/// The largest numbers that fit, in the order of [`KEPT`], none below `floor` while there is more than one batch ahead, nor
-/// any reduced while there are more than `start`; `None` where not even `least` fits. What fits must fit with less of
-/// anything too.
+/// Largest counts that fit, in the order of [`KEPT`]. None is below `floor` while there is more than one batch ahead,
+/// and none is reduced while there are more than `start`. `None` if not even `least` fits. If some counts fit, any
+/// smaller ones must fit too.
 fn choose(
     full: Counts,
     start: usize,
@@ -219,7 +220,7 @@ fn choose(
 }
 
 impl Counts {
-    /// The smaller of each.
+    /// Element-wise minimum.
     fn at_most(&self, most: &Self) -> Self {
         let (mut counts, mut most) = (*self, *most);
         for (_, part) in KEPT {
@@ -230,7 +231,7 @@ impl Counts {
     }
 }
 
-/// The words for limits that are too small; `rows` are those of the least that there can be.
+/// Error for limits that are too small. `rows` are those with the smallest counts.
 fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
     let words = |limit: &Limit| {
         let needed = limit.needed(rows);

@@ -1,27 +1,27 @@
-//! Numbers that are set, or that the loader chooses while it runs.
+//! Counts that are fixed, or chosen by the loader while it runs.
 
 use std::fmt;
 
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A number that is set, or that the loader chooses from what it measures. In a file it is an integer, or `"auto"`.
+/// Count that is fixed, or that the loader chooses from measurements. In TOML an integer or `"auto"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// The loader chooses, within the plan's [`Bounds`](super::Bounds).
     Auto,
-    /// This many.
+    /// Fixed number.
     Fixed(usize),
 }
 
-/// The most that `loader.workers` and `loader.prefetch` may be set to.
+/// Maximum of `loader.workers` and `loader.prefetch`.
 pub(super) const MOST: usize = 1024;
 
-/// The words for what a count may be.
+/// Expected values, for messages.
 const WANTED: &str = "an integer from 1 up or \"auto\"";
 
 impl Count {
-    /// The number, where it is set.
+    /// The number if it is fixed.
     pub fn fixed(self) -> Option<usize> {
         match self {
             Count::Auto => None,
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_written_as_it_is_read() {
+    fn counts_round_trip_through_toml() {
         for (count, text) in [(Count::Auto, "\"auto\""), (Count::Fixed(4), "4")] {
             assert_eq!(serde_json::to_string(&count).unwrap(), text);
             assert_eq!(serde_json::from_str::<Count>(text).unwrap(), count);

@@ -1,11 +1,11 @@
-//! What a plan adds where something runs on the device: the kernel, and the buffers that go round.
+//! The GPU's part of a plan: the kernel and the buffers.
 //!
-//! Between reading and launch a sample lies in a page. A page is in one of these hands, and there are as many pages
-//! as all of them can hold: the workers (a page each, while they read and decode), the hardware engines (two groups that
-//! are being decoded, a group that is being gathered), and the launch (a group). See [`Counts`].
+//! Between reading and launch a sample lies in a page. There are enough pages for all users at once: the workers (one
+//! each while they read and decode), the JPEG engines (two groups being decoded and one being gathered), and the
+//! launch (one group). See [`Counts`].
 //!
-//! Sizes are those of the largest image among a few that were looked at, and a quarter more. An image that
-//! needs more of anything is made on the CPU to the same bits, and counted.
+//! Buffers fit the largest of a few scanned images plus 25 %. An image that needs more of anything is decoded on the
+//! CPU to the same bits, and counted.
 
 use std::fmt;
 
@@ -19,77 +19,77 @@ use super::route::DecoderSizes;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
 use super::{Counts, Facts, Place, Plan, Route};
 
-/// The device's part of a plan.
+/// The GPU's part of a plan.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DevicePlan {
-    /// Where samples may go over to the device, as it is planned first; never empty.
+    /// Possible transfer points to the GPU, the planned one first. Never empty.
     pub splits: Vec<DeviceSplit>,
-    /// Most samples of one launch of the kernel.
+    /// Maximum number of samples per kernel launch.
     pub group: usize,
-    /// Most images of one call of the hardware engines; 0 without that route.
+    /// Maximum number of images per call of the JPEG engines. 0 without that route.
     pub hardware_group: usize,
-    /// Samples between a worker's read and the launch.
+    /// Number of pages: samples between a worker's read and the launch.
     pub pages: usize,
-    /// Room for an encoded file in a page, page-locked; 0 where nothing is decoded on the GPU. Larger files are read
-    /// into ordinary memory and decoded on the CPU.
+    /// Page-locked bytes for an encoded file in a page. 0 if nothing is decoded on the GPU. Larger files are read into
+    /// ordinary memory and decoded on the CPU.
     pub encoded_bytes: usize,
-    /// Room for the decoded window of a page's sample, on the device. What needs more is made on the CPU.
+    /// Device bytes for the decoded window of a page's sample. Samples that need more are processed on the CPU.
     pub pixels_bytes: usize,
-    /// Room for the coefficient tables of a sample. What needs more is made on the CPU.
+    /// Bytes for the coefficient tables of a sample. Samples that need more are processed on the CPU.
     pub table_bytes: usize,
-    /// Pixels of the largest image that nvJPEG's buffers have room for, whatever its window.
+    /// Pixels of the largest image that fits nvJPEG's buffers, whatever its window.
     pub image_pixels: usize,
-    /// Page-locked buffers for what the CPU made.
+    /// Number of page-locked buffers for samples processed on the CPU.
     pub uploads: usize,
-    /// Bytes of one: the pixels of a window where `cpu` is among the routes, and a finished sample in any case.
+    /// Size of such a buffer, in bytes: a finished sample or, with route `cpu`, the pixels of a window if that is
+    /// larger.
     pub upload_bytes: usize,
-    /// The routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]; never empty.
+    /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,
 }
 
-/// Where samples go over from the CPU to the device, with the kernel for the rest of the chain.
+/// Transfer point from CPU to GPU, with the kernel for the rest of the chain.
 #[derive(Clone, Debug)]
 pub struct DeviceSplit {
-    /// Number of the first operator that is on the device.
+    /// Index of the first operator on the GPU.
     pub first: usize,
-    /// What is at the bottom of the kernel's chain.
+    /// Leaf of the kernel's chain.
     pub leaf: Leaf,
-    /// The kernel that runs the operators from there on.
+    /// Kernel that runs the remaining operators.
     pub kernel: KernelText,
 }
 
-/// A route with what is kept for it.
+/// Route with its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RoutePlan {
     /// The route.
     pub route: Route,
-    /// Decode states: calls of nvJPEG that may be under way at one time. On the route `cpu`: workers that decode at
-    /// one time.
+    /// Number of decode states: concurrent calls of nvJPEG. On the route `cpu`: workers that decode at a time.
     pub decoders: usize,
-    /// nvJPEG's buffers on the device, of each decode state. An image that needs more is made on the CPU.
+    /// nvJPEG's device buffers per decode state, in bytes. An image that needs more is decoded on the CPU.
     pub device_bytes: usize,
-    /// nvJPEG's buffers in page-locked memory, of each decode state.
+    /// nvJPEG's page-locked buffers per decode state, in bytes.
     pub pinned_bytes: usize,
 }
 
-/// Names of the footprint's rows on the device and in page-locked memory.
+/// Names of the footprint's rows for device and page-locked memory.
 pub mod rows {
     use crate::plan::Route;
 
-    /// The batches.
+    /// Batches.
     pub const OUTPUT_SLOTS: &str = "output slots";
     /// Windows of decoded pixels.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
     pub const ENCODED: &str = "encoded pages";
-    /// What the CPU made, on its way to the device.
+    /// Samples processed on the CPU, on their way to the GPU.
     pub const UPLOADS: &str = "uploads";
     /// Parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
 
-    /// The decoder's own buffers for a route; the route `cpu` has none.
+    /// Row of the decoder's own buffers for a route. The route `cpu` has none.
     pub const fn nvjpeg(route: Route) -> &'static str {
         route.row()
     }
@@ -98,23 +98,23 @@ pub mod rows {
 /// Blocks of launch parameters: the host writes one while the other is being copied.
 pub const LAUNCH_BLOCKS: usize = 2;
 
-/// Pool allocations are rounded up to this.
+/// Pool allocations are rounded up to a multiple of this many bytes.
 const ALIGN_BYTES: usize = 256;
 
-/// Room in a page against the largest image that was looked at, as a quotient: whole sets are seldom looked at.
+/// Page size relative to the largest scanned image, as a quotient. Whole sets are rarely scanned.
 const HEAD_ROOM: (u64, u64) = (5, 4);
 
-/// Pixels that a page has room for at least.
+/// Minimum number of pixels that a page holds.
 const LEAST_PAGE_PIXELS: u64 = 1 << 16;
 
-/// Most pixels of a page: more than any device has memory for, and few enough that no product of them overflows.
+/// Maximum number of pixels of a page: more than any GPU has memory for, and small enough that no product overflows.
 const MOST_PAGE_PIXELS: u64 = 1 << 40;
 
-/// Encoded bytes for a pixel of a page: what a JPEG of full quality without subsampling seldom has.
+/// Encoded bytes per pixel of a page: rarely exceeded, even by JPEGs of full quality without subsampling.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
 
 impl DevicePlan {
-    /// The device's part of `plan`, whose places are decided; nothing is counted yet.
+    /// The GPU's part of `plan`, whose placements are resolved. Counts are not set yet.
     pub(super) fn new(plan: &Plan, facts: &Facts, routes: Vec<Route>) -> Self {
         let planned = DeviceSplit::new(plan, plan.cpu_steps());
         let limits = &plan.settings.limits;
@@ -152,20 +152,21 @@ impl DevicePlan {
         device
     }
 
-    /// As many of everything as `counts` says.
+    /// Sets all counts to `counts`.
     pub(super) fn set(&mut self, plan: &Plan, counts: &Counts) {
         let on_cpu = on_cpu(plan);
         self.group = counts.group;
         self.hardware_group = counts.hardware_group;
         self.pages = counts.reading + counts.group + 3 * counts.hardware_group;
-        // Without the route, only what the others refuse is made on the CPU. One more is on its way to the device.
+        // Without route `cpu`, only images that the other routes reject are decoded on the CPU. One more is on its way
+        // to the GPU.
         let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
         self.uploads = making + 1;
         let routes = self.routes.iter().map(|it| {
             let route = it.route;
             let decoders = match (route.on_device(), route.batches()) {
                 (false, _) => on_cpu,
-                // One group is decoded while the call for the next one is made.
+                // One group is decoded while the next call is prepared.
                 (true, true) => counts.hardware_group.min(2),
                 (true, false) if route.uses_worker_cpu() => counts.decoders.min(on_cpu),
                 (true, false) => counts.decoders,
@@ -175,43 +176,43 @@ impl DevicePlan {
         self.routes = routes.collect();
     }
 
-    /// Where samples go over to the device as it is planned.
+    /// Planned transfer point to the GPU.
     pub fn planned(&self) -> &DeviceSplit {
         &self.splits[0]
     }
 
-    /// Where samples go over before this operator, if they may there.
+    /// Transfer point before operator `first`, if allowed.
     pub fn cut(&self, first: usize) -> Option<&DeviceSplit> {
         self.splits.iter().find(|cut| cut.first == first)
     }
 
-    /// Bytes of one sample's parameters, of the kernel that has most.
+    /// Size of one sample's parameters, in bytes, for the kernel with the largest.
     pub fn sample_bytes(&self) -> usize {
         self.splits.iter().map(|cut| cut.kernel.sample_bytes).max().unwrap_or(0)
     }
 
-    /// Whether images may take a route.
+    /// Whether images may take `route`.
     pub fn has(&self, route: Route) -> bool {
         self.routes.iter().any(|it| it.route == route)
     }
 
-    /// Whether images may take a route of which this is true.
+    /// Whether images may take a route with this property.
     pub fn has_any(&self, property: impl Fn(Route) -> bool) -> bool {
         self.routes.iter().any(|it| property(it.route))
     }
 
-    /// Threads that gather images, one for each route that batches.
+    /// Threads that gather images, one per route that batches.
     pub fn gatherers(&self) -> usize {
         self.routes.iter().filter(|it| it.route.batches()).count()
     }
 
-    /// Bytes of one block of launch parameters.
+    /// Size of one block of launch parameters, in bytes.
     pub fn launch_bytes(&self) -> usize {
         aligned(self.tables_of(self.group))
     }
 
-    /// Where the tables of a launch's sample number `sample` begin in a block of launch parameters, in bytes: behind the
-    /// parameters of all samples and the tables of those before it.
+    /// Offset in bytes of the tables of sample number `sample` in a block of launch parameters: after the parameters
+    /// of all samples and the tables of the samples before it.
     pub fn tables_of(&self, sample: usize) -> usize {
         (self.group * self.sample_bytes()).next_multiple_of(8) + sample * self.table_bytes
     }
@@ -237,7 +238,13 @@ impl DevicePlan {
             self.pages,
             "files as they were read",
         );
-        add(Memory::Pinned, rows::UPLOADS, self.upload_bytes, self.uploads, "what the CPU made");
+        add(
+            Memory::Pinned,
+            rows::UPLOADS,
+            self.upload_bytes,
+            self.uploads,
+            "samples processed on the cpu",
+        );
         add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
         for it in &self.routes {
             add(Memory::Pinned, it.route.row(), it.pinned_bytes, it.decoders, &states(it));
@@ -251,7 +258,7 @@ impl DevicePlan {
         }
     }
 
-    /// A route with so many decode states.
+    /// A route with `decoders` decode states.
     fn route(&self, route: Route, decoders: usize) -> RoutePlan {
         let memory = route.memory(&DecoderSizes {
             pixels: self.image_pixels,
@@ -272,7 +279,7 @@ impl DeviceSplit {
         Self { first, leaf, kernel }
     }
 
-    /// Bytes of a window that the kernel reads.
+    /// Size of a window that the kernel reads, in bytes.
     pub fn window_bytes(&self, window: Roi) -> usize {
         match self.leaf {
             Leaf::Roi => window.pitched_bytes(),
@@ -280,10 +287,10 @@ impl DeviceSplit {
         }
     }
 
-    /// Bytes of any window of so many pixels and at most so many rows.
+    /// Maximum size of a window of `pixels` pixels and at most `rows` rows, in bytes.
     fn pixels_bytes(&self, pixels: usize, rows: u64) -> usize {
         match self.leaf {
-            // Up to 15 pixels are put behind each row.
+            // Each row is padded by up to 15 pixels.
             Leaf::Roi => 3 * (pixels + 15 * rows as usize),
             Leaf::Floats => 12 * pixels,
         }
@@ -291,9 +298,8 @@ impl DeviceSplit {
 }
 
 impl RoutePlan {
-    /// Bytes on the device and in page-locked memory that the buffers of each of nvJPEG's decode states begin with. Half of the slack is
-    /// left in the row, for what nvJPEG takes for handles and states: were all of it in buffers, the first byte of that
-    /// would be one too many.
+    /// Initial device and page-locked bytes of each nvJPEG decode state's buffers. Half of the slack stays unallocated
+    /// in the row for nvJPEG's handles and states, whose first byte would otherwise exceed the row.
     pub fn buffers(&self) -> (usize, usize) {
         let device = self.device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2);
         (device, self.pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2))
@@ -310,7 +316,7 @@ impl fmt::Display for RoutePlan {
     }
 }
 
-/// Workers that may decode on the CPU at one time.
+/// Number of workers that may decode on the CPU at a time.
 pub(super) fn on_cpu(plan: &Plan) -> usize {
     let workers = plan.workers.most;
     plan.settings.decode.max_cpu_threads.map_or(workers, |most| most.min(workers))
@@ -320,10 +326,10 @@ const fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN_BYTES)
 }
 
-/// Bytes of all tables of a sample that comes from a window of `pixels` pixels, for the operators from number
-/// `first` on.
+/// Size of all tables of a sample for the operators starting at index `first`, in bytes, given a window of `pixels`
+/// pixels.
 fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
-    // The longest side of any image but the oddest; those are made on the CPU.
+    // Longest side of all but extreme images, which are processed on the CPU.
     const LONGEST_SIDE: u32 = 1 << 14;
     let bounds = |wanted| Bounds { pixels, side: LONGEST_SIDE, wanted };
     let mut wanted: Option<Size> = Some(Size::new(plan.shape.width, plan.shape.height));
@@ -331,7 +337,7 @@ fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
     for step in plan.steps[first..].iter().rev() {
         let len = step.operator.table_len(bounds(wanted));
         entries = entries.saturating_add(len);
-        // A crop wants its own size of what comes before it; what resamples may want all of it.
+        // A crop needs its own size of its input. A resampling operator may need all of it.
         wanted = match (len, step.operator.fixed_output(None)) {
             (0, None) => wanted,
             (0, Some(size)) => Some(size),

@@ -1,4 +1,4 @@
-//! The footprint: arithmetic on the settings and a few facts about the source.
+//! The footprint, computed from the settings and a few facts about the source.
 
 use crate::footprint::{Footprint, Memory};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
@@ -9,31 +9,31 @@ use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 /// Name of the source's row. Its memory is in use before the loader is built.
 pub(super) const SOURCE: &str = "source";
 
-/// Most bytes that a slot keeps for each sample besides the tensor.
+/// Maximum number of bytes that a slot holds for each sample besides the tensor.
 pub(crate) const RECORD_BYTES: u64 = 256;
 
-/// Code, stacks, the allocator's own, and what the decoders keep: measured, not predicted.
+/// Code, stacks, allocator overhead, and what the decoders hold, in bytes: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
 
 /// Name of the row for samples that need more than their worker's share.
 pub const LARGE_IMAGES: &str = "large images";
 
-/// For each file of a shuffle by windows: its end, and twice its first sample and its place in an epoch.
+/// Bytes per file of a shuffle by windows: its end, and for two epochs its first sample and its position.
 const ORDER_BYTES: u64 = 8 + 2 * 16;
 
-/// hyper's read buffer of a connection grows to 8 KiB and a hundred pages.
+/// Maximum size of hyper's read buffer of a connection: 8 KiB and a hundred pages.
 const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    // The threads that gather images for one call make those that are refused.
+    // Gathering threads decode the images that the engines reject.
     let gatherers = plan.device.as_ref().map_or(0, DevicePlan::gatherers);
     let workers = (plan.workers.most + gatherers) as u64;
     let SampleRoom { share, large } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
-        // What fits is read into page-locked pages.
+        // Files that fit are read into page-locked pages.
         Some(device) if plan.decode == Place::Gpu => {
             if share.file > device.encoded_bytes as u64 {
                 rows.add(Memory::Host, "files beyond a page", share.file, workers, note);
@@ -47,13 +47,13 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let decoder = sum([share.library, sum(share.decoder)]);
     rows.add(Memory::Host, "decoders", decoder, workers, note);
     if large > 0 {
-        let note = "limits.large_image_memory: what samples need beyond a worker's share";
+        let note = "limits.large_image_memory: for samples that need more than a worker's share";
         rows.add(Memory::Host, LARGE_IMAGES, large, 1, note);
     }
     add_caches(plan, facts, &mut rows);
     match &plan.device {
         Some(device) => {
-            let note = "tables of samples that wait for their launch";
+            let note = "tables of samples waiting for launch";
             rows.add(
                 Memory::Host,
                 "sample plans",
@@ -76,16 +76,16 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
     }
     if let Some((samples, each)) = plan.ahead {
-        // Those on their way, those handed out and not yet read, and those that workers copy from.
+        // Requests in flight, data received but not yet read, and data that workers copy from.
         let count = samples as u64 + 2 * workers;
-        let note = format!("largest sample {each} bytes, {samples} fetched ahead");
+        let note = format!("largest sample {each} bytes, {samples} prefetched");
         rows.add(Memory::Host, "read ahead", each, count, note);
         let connections = plan.settings.storage.connections as u64;
         let note = "read buffers at their largest";
         rows.add(Memory::Host, "connections", CONNECTION_BYTES, connections, note);
     }
     if facts.trace_spans > 0 {
-        // Workers, the thread that feeds the JPEG engines, the one that opened the source, and the launcher.
+        // Workers, the thread that feeds the JPEG engines, the thread that opened the source, and the launcher.
         let threads = workers + 1 + u64::from(plan.uses_gpu());
         let spans = facts.trace_spans;
         let note = format!("{spans} spans of each of {} tracks", threads + OTHER_TRACKS);
@@ -96,10 +96,10 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
-/// The caches, each with all that it may ever take, and what a worker needs to decode an image whole for one.
+/// Adds the rows of the caches, each at its limit, and of the worker memory to decode whole images for them.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
-    let note = "at most: grows with what is kept, and never shrinks";
+    let note = "maximum: grows as images are cached, never shrinks";
     if let Some(bytes) = encoded {
         rows.add(Memory::Host, "encoded cache", bytes, 1, note);
     }

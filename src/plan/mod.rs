@@ -1,7 +1,7 @@
-//! Chain + settings -> [`Plan`]: where each operator runs, which window of each image is decoded, which
-//! kernel is launched, how much memory that takes. Resolved once; after it there is no `Auto`.
+//! Plans: turns a chain and settings into a [`Plan`], which says where each operator runs, which window of each image
+//! is decoded, which kernel is launched and how much memory that takes. A plan contains no `Auto`.
 //!
-//! A plan needs no device: `feedwater plan` works on a machine without CUDA.
+//! A plan needs no GPU: `feedwater plan` works on a machine without CUDA.
 
 use std::fmt;
 use std::sync::Arc;
@@ -60,19 +60,19 @@ pub use shard::{Environment, Shard};
 #[doc(hidden)]
 pub use shuffle::{Shuffle, Windows};
 
-/// Where something runs, decided.
+/// Resolved placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[doc(hidden)]
 pub enum Place {
-    /// On the host.
+    /// On the CPU.
     Cpu,
-    /// On the device.
+    /// On the GPU.
     Gpu,
 }
 
 impl Place {
-    /// The name in reports.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Place::Cpu => "cpu",
@@ -81,47 +81,47 @@ impl Place {
     }
 }
 
-/// What a plan must know of the source and the machine.
+/// Facts about the source and the machine that a plan depends on.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct Facts {
-    /// Bytes of the largest sample.
+    /// Size of the largest sample, in bytes.
     pub largest_bytes: u64,
-    /// The largest image among those that were looked at.
+    /// Size of the largest image among the scanned samples.
     pub image: Size,
-    /// The samples that were looked at. Where there are none, every sample counts as `image`, decoded already.
+    /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size `image`.
     pub looked: Vec<Looked>,
-    /// Whether these are all samples of the source that can be used.
+    /// Whether `looked` holds all usable samples of the source.
     pub looked_at_all: bool,
-    /// Spans that are kept of each thread for a trace.
+    /// Spans stored per thread for a trace.
     pub trace_spans: u64,
-    /// Host memory that the source itself holds.
+    /// Host memory that the source itself holds, in bytes.
     pub source_bytes: u64,
-    /// Samples of the source.
+    /// Number of samples in the source.
     pub samples: u64,
-    /// Files of the source that hold samples one after another, where the order depends on them.
+    /// Number of files that hold samples in sequence, if the order depends on them.
     pub files: u64,
-    /// Cores that this process may use; 0 is those that the system tells of.
+    /// Cores that this process may use. 0 means the number that the system reports.
     pub cores: usize,
-    /// What launchers have said.
+    /// Environment variables of launchers.
     pub environment: Environment,
-    /// Host memory that is available to this process; `None` where that is not known.
+    /// Host memory available to this process. `None` if unknown.
     pub available: Option<Available>,
-    /// Whether samples come over a network, and are fetched ahead.
+    /// Whether samples come over a network and are prefetched.
     pub remote: bool,
-    /// The device, or why there is none.
+    /// The GPU, or why there is none.
     pub device: DeviceFacts,
 }
 
-/// What a plan must know of the device.
+/// Facts about the GPU that a plan depends on.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub enum DeviceFacts {
-    /// There is none, or none shall be used; with the reason.
+    /// There is no GPU, or it must not be used. Holds the reason.
     None(String),
-    /// There is one.
+    /// There is a GPU.
     Gpu {
-        /// The routes whose decoders it has (`hardware` only where there are engines), or why it has none.
+        /// Routes that the GPU supports (`nvjpeg-hardware` only if it has JPEG engines), or why nvJPEG is unavailable.
         nvjpeg: Result<Vec<Route>, String>,
     },
 }
@@ -132,61 +132,61 @@ impl Default for DeviceFacts {
     }
 }
 
-/// What is done, where, and with how much memory.
+/// Resolved plan: what runs where, and how much memory it takes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The settings, as given.
+    /// Settings as given.
     pub settings: Settings,
-    /// Which shard of the set is read.
+    /// Shard that is read.
     pub shard: Shard,
-    /// How the samples of an epoch are ordered.
+    /// Order of the samples of an epoch.
     pub shuffle: Shuffle,
     /// Where images are decoded.
     pub decode: Place,
-    /// The operators, first to last: those on the CPU, then those on the GPU.
+    /// Operators in order: those on the CPU, then those on the GPU.
     pub steps: Vec<PlannedStep>,
-    /// What a full batch looks like.
+    /// Shape of a full batch.
     pub shape: TensorShape,
-    /// Workers.
+    /// Range of the number of workers.
     pub workers: Bounds,
-    /// Most batches ahead of the consumer, for which memory is taken: `loader.prefetch`, or less where a limit of memory has
-    /// no room for it.
+    /// Maximum number of batches ahead of the consumer for which memory is allocated: `loader.prefetch`, or less under
+    /// a memory limit.
     pub prefetch: usize,
-    /// Batches ahead of the consumer; the most are `prefetch`.
+    /// Range of the number of batches ahead of the consumer, at most `prefetch`.
     pub ahead_batches: Bounds,
-    /// Host memory for samples: each worker's share, and what there is for samples that need more.
+    /// Host memory for samples: each worker's share, and memory for samples that need more.
     pub room: SampleRoom,
-    /// How many samples are fetched ahead, and how many bytes of one are held at most; `None` where none are.
+    /// Number of samples to prefetch and the maximum bytes held of each. `None` without prefetching.
     pub ahead: Option<(usize, u64)>,
-    /// What may be on the device, the least first and what is planned last. The loader chooses where there are several.
+    /// Possible divisions of work between CPU and GPU, least GPU work first, the planned one last. With several, the
+    /// loader chooses.
     pub offloads: Vec<Offload>,
-    /// What runs on the device, where something does; the batches live there then.
+    /// The GPU's part of the plan, if anything runs there. Batches are then in GPU memory.
     pub device: Option<DevicePlan>,
-    /// What there is less of than without the limits of memory.
+    /// Counts that memory limits reduced.
     pub reductions: Vec<Reduction>,
-    /// Memory, row by row.
+    /// Memory use, row by row.
     pub footprint: Footprint,
-    /// Host memory that was available to this process when the plan was made; `None` where that is not known.
+    /// Host memory that was available to this process when the plan was made. `None` if unknown.
     pub available: Option<Available>,
 }
 
-/// One operator with its place.
+/// Operator with its resolved placement.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[doc(hidden)]
 pub struct PlannedStep {
-    /// What it does.
+    /// The operator.
     pub operator: Arc<dyn AnyOperator>,
     /// Where it runs.
     pub place: Place,
-    /// What a pixel is made of after it.
+    /// Pixel type of its output.
     pub pixels: PixelType,
 }
 
 impl Plan {
-    /// Resolves a chain and settings for a source and a machine. Every problem is an error that names the key
-    /// and the way out.
+    /// Resolves a chain and settings for a source and a machine. Every error names the key and what to change.
     pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
         settings.check()?;
         let (decode, places) = place(chain, &settings.decode, &facts.device)?;
@@ -214,7 +214,7 @@ impl Plan {
         if pixels == PixelType::F32 && dtype == DType::U8 {
             return Err(Error::config(
                 "output.dtype",
-                "is u8, but normalize makes floats; choose f32, f16 or bf16, or leave normalize out",
+                "is u8, but normalize makes floats; choose f32, f16 or bf16, or remove normalize",
             ));
         }
         let shape = TensorShape {
@@ -232,7 +232,7 @@ impl Plan {
             decode,
             steps,
             shape,
-            // The threads of the device are not known yet.
+            // The GPU's threads are not known yet.
             workers: Bounds::fixed(1),
             prefetch,
             ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),
@@ -255,7 +255,7 @@ impl Plan {
             && settings.cache.decoded.is_some()
             && !device.has(Route::Cpu)
         {
-            let problem = "kept images come to the device by the route cpu, which decode.routes leaves out; allow it, \
+            let problem = "cached images reach the gpu by the route cpu, which decode.routes does not list; add it, \
                            or leave the cache out";
             return Err(Error::config("cache.decoded", problem));
         }
@@ -266,23 +266,22 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether anything runs on the device; the batches live there then.
+    /// Whether anything runs on the GPU. Batches are then in GPU memory.
     pub fn uses_gpu(&self) -> bool {
         self.decode == Place::Gpu || self.steps.iter().any(|step| step.place == Place::Gpu)
     }
 
-    /// Slots in the ring of batches: those ahead of the consumer, and the one that it has.
+    /// Number of slots in the ring of batches: those ahead of the consumer plus the consumer's.
     pub fn slots(&self) -> usize {
         slots(self.prefetch)
     }
 
-    /// What the footprint says of its slots.
+    /// Footprint note for the output slots.
     fn slots_note(&self) -> String {
         format!("{}, {} ahead + 1", self.shape, self.prefetch)
     }
 
-    /// The routes by which images may be decoded where decoding is on the GPU, those of the settings that the
-    /// device offers; else `cpu` alone.
+    /// Decode routes when decoding is on the GPU: those in the settings that the GPU supports. Otherwise only `cpu`.
     fn routes(&self, device: &DeviceFacts) -> Vec<Route> {
         match (self.decode, device) {
             (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered) }) => Route::ALL
@@ -294,13 +293,13 @@ impl Plan {
         }
     }
 
-    /// How many operators, from the first on, run on the CPU.
+    /// Number of leading operators that run on the CPU.
     pub fn cpu_steps(&self) -> usize {
         self.steps.iter().take_while(|step| step.place == Place::Cpu).count()
     }
 }
 
-/// Decides every `auto` and refuses what would go to the device twice.
+/// Resolves every `auto` and refuses chains that would transfer data to the GPU twice.
 fn place(
     chain: &Chain,
     decode: &DecodeSettings,
@@ -352,12 +351,12 @@ fn place(
     Ok((decode, places))
 }
 
-/// Where a step asks to be: an operator without CUDA text can only be on the CPU.
+/// Placement that a step asks for. An operator without CUDA text must be on the CPU.
 fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
     match (step.operator.cuda(), step.placement) {
         (None, Placement::Gpu) => {
             let name = step.operator.name();
-            let problem = format!("is gpu, and {name} has no CUDA text; write cpu or auto");
+            let problem = format!("is gpu, but {name} has no CUDA text; write cpu or auto");
             Err(Error::config(format!("{key}.placement"), problem))
         }
         (None, Placement::Auto) => Ok(Placement::Cpu),
@@ -365,19 +364,19 @@ fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
     }
 }
 
-/// Whether the step before this place, of decoding and the chain, is an operator without CUDA text.
+/// Whether the step before index `place`, counting decoding as step 0, is an operator without CUDA text.
 fn is_cpu_only(chain: &Chain, place: usize) -> bool {
     place > 0 && chain.steps()[place - 1].operator.cuda().is_none()
 }
 
-/// The error of a placement on what this machine does not have.
+/// Error for a placement on hardware that this machine lacks.
 fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
     let reason = format!("{why}; {key} {words}: write cpu or auto");
     let asked = Some(Box::new(Asked { key: key.into(), at: None }));
     Error::Unavailable { what, reason, asked }
 }
 
-/// Whether a route that is allowed is among those that the device offers, or the words for none.
+/// Checks that an allowed route is among those that the GPU supports.
 fn any_route(allowed: &[Route], offered: &[Route]) -> Result<(), String> {
     if allowed.iter().any(|route| offered.contains(route)) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Host memory that one sample takes of its worker: computed from its header, the same way for the footprint and for the
-//! check before the sample is made, so that the two cannot drift apart.
+//! Host memory that one sample takes of its worker, computed from its header. The footprint and the check before a
+//! sample is decoded use the same code, so they agree.
 
 use crate::decode::DecodeMemory;
 use crate::error::{DataError, Reason};
@@ -14,53 +14,53 @@ use crate::tensor::CHANNELS;
 
 use super::{Facts, Plan, SamplePlan};
 
-/// Of the samples that were looked at, one in so many may need more than a worker's share.
+/// One in this many scanned samples may need more than a worker's share.
 const OUTLIERS: usize = 64;
-/// A sample that needs less than this part of `limits.large_image_memory` is never left out of the share.
+/// A sample that needs less than `limits.large_image_memory` divided by this always counts towards the share.
 const OUTLIER_PART: u64 = 8;
 
-/// A sample that was looked at when the plan was made.
+/// Sample that was scanned when the plan was made.
 #[derive(Clone, Debug)]
 pub struct Looked {
-    /// Its header.
+    /// Header of the image.
     pub header: Header,
-    /// Bytes of its file.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
-    /// What decoding it takes.
+    /// Memory for decoding it.
     pub decode: DecodeMemory,
 }
 
-/// Most host memory that one sample takes of its worker, in bytes, by buffer. Buffers are kept from sample to sample, so what
-/// a worker holds is the largest of each ([`max`](Self::max)), not the largest sum.
+/// Upper bound on the host memory that one sample takes of its worker, in bytes per buffer. Buffers are reused, so a
+/// worker holds the maximum of each buffer ([`max`](Self::max)), not the maximum sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleMemory {
-    /// The encoded file.
+    /// Encoded file.
     pub file: u64,
     /// Coefficient tables of the chain.
     pub tables: u64,
     /// Coefficient tables of `cache.presize`.
     pub resize_tables: u64,
-    /// The decoder's whole image, and the rows that it hands on together.
+    /// The decoder's whole image, and the rows that it returns together.
     pub decoder: [u64; 2],
-    /// What a format's library allocates while it decodes, and frees.
+    /// Memory that a format's library allocates and frees while it decodes.
     pub library: u64,
-    /// What resampling holds by the length of tables.
+    /// Resampling memory that depends on the length of tables.
     pub taps: u64,
-    /// What resampling holds by the length of rows.
+    /// Resampling memory that depends on the length of rows.
     pub rows: u64,
     /// Images between operators: two of bytes, two of floats.
     pub windows: [u64; 4],
-    /// Images that are decoded whole for `cache.decoded`: what is kept, and what it is resized from.
+    /// Images decoded whole for `cache.decoded`: the cached image, and the image it is resized from.
     pub whole: [u64; 2],
 }
 
 impl SampleMemory {
-    /// All buffers together.
+    /// Sum of all buffers.
     pub fn total(&self) -> u64 {
         sum(self.parts())
     }
 
-    /// The larger of each buffer.
+    /// Element-wise maximum.
     pub fn max(mut self, other: &Self) -> Self {
         for (part, other) in self.parts_mut().into_iter().zip(other.parts()) {
             *part = (*part).max(other);
@@ -68,13 +68,13 @@ impl SampleMemory {
         self
     }
 
-    /// Room for the tables of a sample that waits for its launch: what the share has, and a quarter more for samples that the
-    /// plan has not looked at.
+    /// Space for the tables of a sample that waits for its launch: the share plus 25 % for samples that the plan did
+    /// not scan.
     pub fn waiting_tables(&self) -> u64 {
         self.tables.saturating_add(self.tables / 4)
     }
 
-    /// The rows of the footprint: tables, rows and windows; decoders; whole images.
+    /// Bytes for the footprint's row `worker scratch`.
     pub(super) fn scratch(&self) -> u64 {
         let Self { tables, resize_tables, taps, rows, windows, .. } = *self;
         sum([tables, resize_tables, taps, rows, sum(windows)])
@@ -92,18 +92,18 @@ impl SampleMemory {
     }
 }
 
-/// A sum that stays at the most.
+/// Saturating sum.
 pub(super) fn sum<const N: usize>(parts: [u64; N]) -> u64 {
     parts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Room for samples: a share of each worker, and what all workers have together for samples that need more.
+/// Host memory for samples: a share per worker, and memory shared by samples that need more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRoom {
-    /// Each worker's share.
+    /// Share of each worker.
     pub share: SampleMemory,
-    /// Bytes for all samples together that need more than their worker's share; 0 where none does. What goes beyond the
-    /// share is taken from it while such a sample is made.
+    /// Bytes shared by all samples that need more than their worker's share. 0 if no sample does. A sample reserves
+    /// its excess from it while it is being processed.
     pub large: u64,
 }
 
@@ -111,7 +111,7 @@ impl SampleRoom {
     /// Bytes that a sample needs beyond its worker's share.
     ///
     /// # Errors
-    /// [`Reason::Oversized`] where that is more than there is for large samples.
+    /// [`Reason::Oversized`] if that exceeds the memory for large samples.
     pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, DataError> {
         let (needed, share) = (need.total(), self.share.total());
         let beyond = needed.saturating_sub(share);
@@ -136,7 +136,7 @@ impl SampleRoom {
 }
 
 impl Plan {
-    /// The most that a sample with this header takes of its worker, whatever is drawn for it.
+    /// Maximum memory that a sample with this header takes of its worker, for any random numbers.
     pub fn sample_memory(
         &self,
         header: &Header,
@@ -150,7 +150,7 @@ impl Plan {
             true => (header.orientation.upright_size(stored), true),
             false => (stored, false),
         };
-        // An image that is kept whole has its size already.
+        // An image cached whole already has its final size.
         let decoded = self.settings.cache.decoded.is_some() && header.format != Format::Pixels;
         if decoded {
             need.whole[0] = bytes_of(PixelType::U8, size);
@@ -162,7 +162,7 @@ impl Plan {
         need
     }
 
-    /// The shorter side to which `cache.presize` resizes an image of this size, where it does.
+    /// Shorter side to which `cache.presize` resizes an image of this size, if it does.
     fn presized(&self, stored: Size) -> Option<u32> {
         self.settings.cache.presize.filter(|&shorter| stored.width.min(stored.height) > shorter)
     }
@@ -177,7 +177,7 @@ impl Plan {
             steps.push(Step { pixels: step.pixels, input: size, output, fusion });
             size = output;
         }
-        // Which part of each operator's output is wanted, and so of its input.
+        // Window of each operator's output that is needed, and therefore of its input.
         let mut wanted = size;
         for (step, planned) in steps.iter_mut().zip(&self.steps).rev() {
             step.output = smaller(step.output, wanted);
@@ -195,7 +195,7 @@ impl Plan {
         need.windows = self.windows(&steps, turned);
     }
 
-    /// Bytes of the images between operators that a planned sample takes.
+    /// Size of the images between operators for a planned sample, in bytes.
     pub fn windows_of(&self, sample: &SamplePlan) -> [u64; 4] {
         let steps = self.steps.iter().zip(&sample.steps).map(|(planned, step)| Step {
             pixels: planned.pixels,
@@ -207,13 +207,13 @@ impl Plan {
         self.windows(&steps, !sample.orientation.is_upright())
     }
 
-    /// The images of the whole chain on the CPU, and of every part of it that may run there before a device's.
+    /// Images of the whole chain on the CPU, and of every prefix of it that may run before a device's part.
     fn windows(&self, steps: &[Step], turned: bool) -> [u64; 4] {
         let whole = Windows::of(steps, turned, None);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {
                 let windows = Windows::of(steps, turned, Some(cut.first));
-                // What goes over as it was decoded must fit into a page, or does not go over.
+                // Decoded pixels are transferred only if they fit into a page.
                 let most = if cut.first == 0 { device.pixels_bytes as u64 } else { u64::MAX };
                 windows.map(|bytes| bytes.min(most))
             })
@@ -221,8 +221,8 @@ impl Plan {
         splits.fold(whole, |all, it| std::array::from_fn(|image| all[image].max(it[image])))
     }
 
-    /// Shares of memory for samples such as those that were looked at. They do not depend on workers, batches or limits of
-    /// the whole, so neither does which samples are oversized.
+    /// Memory shares for samples like the scanned ones. They do not depend on workers, batches or total limits, so
+    /// which samples are oversized does not either.
     pub(super) fn sample_room(&self, facts: &Facts) -> SampleRoom {
         let most_file = self.settings.limits.max_file_bytes;
         if facts.looked.is_empty() {
@@ -248,13 +248,13 @@ impl Plan {
             .map(|it| self.sample_memory(&it.header, it.file_bytes.min(most_file), it.decode))
             .collect();
         needs.sort_by_key(SampleMemory::total);
-        // What half of the set is like is what workers are for; else nothing that goes beyond the limit raises their shares.
+        // The share must suffice for half of the set. Beyond that, samples over the limit do not raise it.
         let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
         let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
         let few = needs.len().div_ceil(OUTLIERS);
         let costly = needs.iter().rev().take_while(|it| it.total() > large / OUTLIER_PART).count();
         outliers = outliers.max(costly.min(few));
-        // A share there must be, if only for the files.
+        // There must be a share, at least for the files.
         let kept = needs.len() - outliers;
         let mut share = needs[..kept].iter().fold(SampleMemory::default(), SampleMemory::max);
         let largest = facts.largest_bytes.min(most_file);
@@ -267,16 +267,17 @@ impl Plan {
     }
 }
 
-/// What the windows of a chain follow from.
+/// Inputs for computing the windows of a chain.
 struct Step {
     pixels: PixelType,
-    /// The windows of input and output, or what bounds them.
+    /// Windows of input and output, or bounds on them.
     input: Size,
     output: Size,
     fusion: Fusion,
 }
 
-/// The executor's images: two of bytes and two of floats, of which one at a time is worked on (`transform/host.rs`).
+/// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time
+/// (`transform/host.rs`).
 #[derive(Default)]
 struct Windows {
     bytes: [[u64; 2]; 2],
@@ -284,7 +285,8 @@ struct Windows {
 }
 
 impl Windows {
-    /// Bytes of each image for a chain; `prefix` is how many operators are run, where not the whole tensor is stored.
+    /// Bytes of each image for a chain. `prefix` is the number of operators that run, if not the whole tensor is
+    /// stored.
     fn of(steps: &[Step], turned: bool, prefix: Option<usize>) -> [u64; 4] {
         let last = prefix.unwrap_or(steps.len());
         let crops = steps.iter().take_while(|it| matches!(it.fusion, Fusion::Crop { .. })).count();
@@ -311,7 +313,7 @@ impl Windows {
         [a, b, c, d]
     }
 
-    /// The next image: the other one of the same sort, or the first one of the other sort.
+    /// Next image: the other one of the same type, or the first one of the other type.
     fn put(&mut self, pixels: PixelType, size: Size) {
         let sort = usize::from(pixels == PixelType::F32);
         self.at = (sort, if self.at.0 == sort { 1 - self.at.1 } else { 0 });
@@ -320,7 +322,7 @@ impl Windows {
     }
 }
 
-/// Whether storing the tensor does these operators too.
+/// Whether storing the tensor also applies these operators.
 fn folds(steps: &[Step]) -> bool {
     let mut normalized = false;
     steps.iter().all(|step| match step.fusion {
@@ -330,7 +332,7 @@ fn folds(steps: &[Step]) -> bool {
     })
 }
 
-/// Bytes of a window.
+/// Size of a window, in bytes.
 fn bytes_of(pixels: PixelType, size: Size) -> u64 {
     let value = match pixels {
         PixelType::U8 => 1,
@@ -340,19 +342,19 @@ fn bytes_of(pixels: PixelType, size: Size) -> u64 {
 }
 
 impl SampleMemory {
-    /// What decoding alone takes, beside the file.
+    /// Memory for decoding alone, without the file.
     pub fn of_decode(DecodeMemory { scratch, rows, library }: DecodeMemory) -> Self {
         Self { decoder: [scratch, rows], library, ..Self::default() }
     }
 
-    /// What making an image of this header smaller takes, beside its file.
+    /// Memory for resizing an image with this header, without its file.
     pub fn of_resized(header: &Header, decode: DecodeMemory, shorter: u32) -> Self {
         let mut need = Self::of_decode(decode);
         need.add_resized(header.orientation.upright_size(header.size), shorter);
         need
     }
 
-    /// Adds a whole image of this size, and its resizing to a shorter side; gives the size to which.
+    /// Adds a whole image of this size and its resizing to a shorter side. Returns the new size.
     fn add_resized(&mut self, size: Size, shorter: u32) -> Size {
         let resize = Resize::shorter(shorter);
         let (output, _) = Operator::prepare(&resize, size, &mut first_draw(0));
@@ -361,8 +363,8 @@ impl SampleMemory {
         output
     }
 
-    /// Adds an operator's tables, and what its resampling holds, for this input and this much of its output; nothing where
-    /// it has no tables.
+    /// Adds an operator's tables and resampling memory for this input and this part of its output. Does nothing for
+    /// operators without tables.
     fn add_resampling(
         &mut self,
         operator: &(impl AnyOperator + ?Sized),
@@ -370,7 +372,7 @@ impl SampleMemory {
         output: Size,
         tables: impl Fn(&mut Self) -> &mut u64,
     ) {
-        // Beyond these nothing fits anywhere, and products might pass a `u64`.
+        // Larger tables fit nowhere, and products could overflow a `u64`.
         const MOST_ENTRIES: usize = 1 << 32;
         const MOST_COLUMNS: u32 = 1 << 24;
         let side = input.width.max(input.height).max(1);
@@ -383,13 +385,13 @@ impl SampleMemory {
             *tables(self) = u64::MAX;
             return;
         }
-        // The weights of one output are computed in double precision before they become entries.
+        // The weights of one output are computed in f64 before they become entries.
         let least = output.width.min(output.height).max(1) as usize;
         let bytes = size_of::<i32>() * entries + size_of::<f64>() * (entries / least);
         let all = tables(self);
         *all = all.saturating_add(bytes as u64);
-        // A part by tables and one by rows, since the longest tables and the longest rows need not be one sample's. Where
-        // outputs differ, so do parts of the first that no sample has together.
+        // One part by tables and one by rows, because the longest tables and the longest rows need not belong to the
+        // same sample. If outputs differ in size, so do the parts of the first, which no sample has together.
         let differ = if operator.fixed_output(None).is_some() { 1 } else { 2 };
         let line = CHANNELS * output.width as usize;
         let taps = differ * (Resampler::max_scratch_bytes(entries, output, 1) + line);
@@ -403,7 +405,7 @@ fn smaller(a: Size, b: Size) -> Size {
     Size::new(a.width.min(b.width), a.height.min(b.height))
 }
 
-/// A draw for asking about sizes, which do not depend on draws.
+/// Random numbers for computing sizes, which do not depend on them.
 fn first_draw(place: u16) -> SampleRng {
     SampleRng::new(SampleKey::default(), place)
 }

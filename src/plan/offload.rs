@@ -1,4 +1,4 @@
-//! What is on the device, and what else could be, where that is left to the loader.
+//! Division of work between CPU and GPU, if the loader chooses it.
 
 use std::fmt;
 
@@ -8,30 +8,30 @@ use crate::op::{Chain, Placement};
 
 use super::{Place, Plan, Route};
 
-/// What is on the device. It changes while the loader runs, and no pixel with it, since operators give the same bits on
-/// both. The one that asks least of the device comes first.
+/// Work on the GPU. It may change while the loader runs. Pixels do not change, because operators produce the same bits
+/// on both. Ordered by the amount of GPU work.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Offload {
-    /// So many operators, the last ones of the chain. Without any, samples are finished on the CPU, and copied where batches
-    /// are on a device.
+    /// Number of operators on the GPU, counted from the end of the chain. With 0, samples are finished on the CPU, and
+    /// copied if batches are in device memory.
     pub operators: usize,
-    /// Decoding, by the routes that the balancer finds best, and all operators.
+    /// Whether decoding, by the routes that the balancer chooses, and all operators are on the GPU.
     pub decode: bool,
 }
 
 impl Offload {
-    /// Everything is on the CPU.
+    /// Everything on the CPU.
     pub const NOTHING: Offload = Offload { operators: 0, decode: false };
 
-    /// What the plan has on the device.
+    /// The plan's division.
     pub(super) fn planned(plan: &Plan) -> Self {
         Self { operators: plan.steps.len() - plan.cpu_steps(), decode: plan.decode == Place::Gpu }
     }
 
-    /// All that may be on the device, the least first and what is planned last. An operator, or decoding, leaves the device
-    /// where no placement is written for it, and where the CPU is among the routes.
+    /// All allowed divisions, least GPU work first, the planned one last. An operator or decoding may leave the GPU if
+    /// its placement is `auto` and `cpu` is among the routes.
     pub(super) fn all(plan: &Plan, chain: &Chain, routes: &[Route]) -> Vec<Self> {
         let planned = Self::planned(plan);
         let decode = !planned.decode || plan.settings.decode.placement == Placement::Auto;
@@ -52,7 +52,7 @@ impl Offload {
         all
     }
 
-    /// The number of the first operator on the device, of a chain of so many.
+    /// Index of the first operator on the GPU, for a chain of `steps` operators.
     pub fn first(self, steps: usize) -> usize {
         steps.saturating_sub(self.operators)
     }

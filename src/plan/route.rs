@@ -1,8 +1,9 @@
-//! Routes: by which decoder the pixels of an image get to the device.
+//! Decode routes: the decoders by which an image's pixels reach the device.
 //!
-//! A route has two halves. Here is what a plan must know of it: name, images, memory. What decodes is its `DeviceDecoder`
-//! (`loader/device/decoder.rs`), which needs a GPU. To add a route: a file with its [`RouteSpec`] in `plan/route/`, one line in
-//! the list below; and a file with its decoder in `loader/device/routes/`, one line in the list of `loader/device/routes.rs`.
+//! A route has two halves. This module holds what a plan needs: name, supported images and memory. The other half is
+//! its `DeviceDecoder` (`loader/device/decoder.rs`), which needs a GPU. To add a route, add a file with its
+//! [`RouteSpec`] in `plan/route/` and one line in the list below, and a file with its decoder in
+//! `loader/device/routes/` and one line in the list of `loader/device/routes.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ macro_rules! routes {
     ),+ $(,)?) => {
         $(mod $file;)+
 
-        /// One way from a JPEG's bytes to pixels on the device.
+        /// Route from a JPEG's bytes to pixels on the device.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         #[non_exhaustive]
@@ -27,10 +28,10 @@ macro_rules! routes {
         }
 
         impl Route {
-            /// All of them. Where several would do, the first is named first.
+            /// All routes in order of preference.
             pub const ALL: [Route; [$(stringify!($route)),+].len()] = [$(Route::$route),+];
 
-            /// What it decodes with, in one line for people.
+            /// One-line description of the decoder.
             pub const fn about(self) -> &'static str {
                 match self {
                     $(Route::$route => concat!($($about),+).trim_ascii()),+
@@ -55,17 +56,17 @@ routes! {
     /// The GPU's JPEG engines; many images in one call.
     #[serde(alias = "hardware")]
     NvjpegHardware = nvjpeg_hardware,
-    /// Entropy decoding and everything else in kernels of the GPU.
+    /// All steps, entropy decoding included, in GPU kernels.
     #[serde(alias = "cuda")]
     NvjpegGpu = nvjpeg_gpu,
     /// Entropy decoding on the CPU, the rest on the GPU.
     #[serde(alias = "host")]
     NvjpegHybrid = nvjpeg_hybrid,
-    /// libjpeg-turbo on the CPU; the window's pixels are uploaded.
+    /// libjpeg-turbo on the CPU. The window's pixels are uploaded.
     Cpu = cpu,
 }
 
-/// What a plan must know of a route.
+/// Properties of a route that a plan depends on.
 #[derive(Debug)]
 struct RouteSpec {
     /// Name in settings and reports.
@@ -82,51 +83,52 @@ struct RouteSpec {
     uses_worker_cpu: bool,
     /// See [`Route::reduces`].
     reduces: bool,
-    /// Whether the decoder takes an image with this header, unreduced; the reason where it does not.
+    /// Checks that the decoder supports an image with this header, unreduced. Returns the reason if not.
     accepts: fn(&Header) -> Result<(), &'static str>,
-    /// Most bytes of a decode state's buffers.
+    /// Maximum size of a decode state's buffers.
     memory: fn(&DecoderSizes) -> DecoderMemory,
-    /// What an image is assumed to cost before any was measured.
+    /// Assumed cost of an image before any is measured.
     cost: AssumedCost,
 }
 
-/// What the memory of a decode state depends on.
+/// Sizes that determine the memory of a decode state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecoderSizes {
     /// Pixels of the largest image.
     pub pixels: usize,
     /// Bytes of the largest file.
     pub encoded_bytes: usize,
-    /// Most images of one call, on a route that [batches](Route::batches).
+    /// Maximum number of images per call, on a route that [batches](Route::batches).
     pub group: usize,
 }
 
-/// Bytes of a decode state's own buffers.
+/// Size of a decode state's own buffers, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DecoderMemory {
-    /// On the device.
+    /// Device memory, in bytes.
     pub device_bytes: usize,
-    /// In page-locked memory.
+    /// Page-locked memory, in bytes.
     pub pinned_bytes: usize,
 }
 
-/// Seconds that an image takes of one of a decoder's places.
+/// Time that an image occupies one of a decoder's slots, in seconds.
 ///
-/// Orders of magnitude: the ratio of bytes to pixels is what matters, since the scale is learnt from the first images on.
+/// Orders of magnitude only. What matters is the ratio of bytes to pixels, because the scale is learned from the first
+/// images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AssumedCost {
-    /// For the image.
+    /// Per image.
     pub image: f64,
-    /// For each byte of its file.
+    /// Per byte of the file.
     pub byte: f64,
-    /// For each of its pixels.
+    /// Per pixel of the image.
     pub pixel: f64,
-    /// For each pixel of the window that is wanted.
+    /// Per pixel of the wanted window.
     pub window_pixel: f64,
 }
 
 impl Route {
-    /// Those that are [on the device](Self::on_device).
+    /// Routes that are [on the device](Self::on_device).
     pub fn all_on_device() -> impl Iterator<Item = Route> {
         Self::ALL.into_iter().filter(|route| route.on_device())
     }
@@ -136,19 +138,20 @@ impl Route {
         self.spec().name
     }
 
-    /// Whether the device decodes, with decode states of which the plan knows the memory; else the CPU does, and a window is
-    /// uploaded.
+    /// Whether the GPU decodes, with decode states whose memory the plan counts. Otherwise the CPU decodes and a
+    /// window is uploaded.
     pub const fn on_device(self) -> bool {
         self.spec().on_device
     }
 
-    /// Whether many images are decoded in one call, by a thread that gathers them; else each by the worker that read it.
+    /// Whether a gathering thread decodes many images per call. Otherwise each image is decoded by the worker
+    /// that read it.
     pub const fn batches(self) -> bool {
         self.spec().batches
     }
 
-    /// Whether decoding keeps a worker's CPU busy: `decode.max_cpu_threads` limits how many images are on such routes at one
-    /// time.
+    /// Whether decoding keeps a worker's CPU busy. `decode.max_cpu_threads` limits how many images are on such routes
+    /// at a time.
     pub const fn uses_worker_cpu(self) -> bool {
         self.spec().uses_worker_cpu
     }
@@ -158,8 +161,8 @@ impl Route {
         self.spec().reduces
     }
 
-    /// Whether the decoder takes an image with this header, at this reduction (1, 2, 4 or 8); the reason where it does
-    /// not. The header alone decides: no decoder is asked to find out by failing.
+    /// Checks that the decoder supports an image with this header at this reduction (1, 2, 4 or 8). Returns the reason
+    /// if not. Only the header decides; no decoder is called to find out by failing.
     ///
     /// | image | hardware | cuda | host | cpu |
     /// |---|---|---|---|---|
@@ -169,7 +172,7 @@ impl Route {
     /// | progressive | no | no | yes | yes |
     /// | lossless, hierarchical, arithmetic, other than 8 bits | no | no | no | yes |
     /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | yes | yes | yes | yes |
-    /// | the same with factors that are multiples of the usual ones | no | no | yes | yes |
+    /// | the same samplings with multiples of the usual factors | no | no | yes | yes |
     /// | YCbCr 4:1:1, 4:1:0 | no | yes | yes | yes |
     /// | other samplings | no | no | no | yes |
     /// | RGB, CMYK, YCCK, two components | no | no | no | yes |
@@ -180,26 +183,26 @@ impl Route {
     /// | reduced | yes | no | no | yes |
     /// | PNG, WebP, PNM | no | no | no | yes |
     ///
-    /// `cpu` takes everything: what libjpeg cannot decode gets its named fault there. The limits of the hardware engines
-    /// and of the kernels are those of nvJPEG's documentation (its backends, CUDA 13). Where that is silent the table is
-    /// careful, since an image that goes elsewhere costs only speed: it says nothing of sides above 16384, of images
-    /// smaller than one MCU, of unusual factors, nor of several sequential scans.
+    /// `cpu` accepts everything and returns a named error for what libjpeg cannot decode. The limits of the hardware
+    /// engines and the kernels come from nvJPEG's documentation (its backends, CUDA 13). Where that is silent the
+    /// table is conservative, because another route costs only speed. It does not mention sides above 16384, images
+    /// smaller than one MCU, unusual factors, or several sequential scans.
     pub fn takes(self, header: &Header, reduction: u32) -> Result<(), &'static str> {
         (self.spec().accepts)(header)?;
         if reduction > 1 && !self.reduces() { Err("a reduction while decoding") } else { Ok(()) }
     }
 
-    /// What an image is assumed to cost before any was measured.
+    /// Assumed cost of an image before any is measured.
     pub(crate) const fn assumed_cost(self) -> AssumedCost {
         self.spec().cost
     }
 
-    /// Row of the footprint with the decoder's own buffers.
+    /// Footprint row of the decoder's own buffers.
     pub(super) const fn row(self) -> &'static str {
         self.spec().row
     }
 
-    /// Bytes of each decode state's own buffers, at most.
+    /// Maximum size of each decode state's own buffers.
     pub(super) fn memory(self, sizes: &DecoderSizes) -> DecoderMemory {
         (self.spec().memory)(sizes)
     }
@@ -212,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_is_read_by_the_name_that_it_is_told_by() {
+    fn route_names_round_trip() {
         for route in Route::ALL {
             let text = serde_json::to_string(&route).unwrap();
             assert_eq!(text, format!("{:?}", route.name()));
@@ -225,9 +228,9 @@ mod tests {
         assert_eq!(own(Route::row).len(), Route::ALL.len());
     }
 
-    /// What the plan and the loader rely on where they ask for properties alone.
+    /// Combinations that the plan and the loader rely on when they check single properties.
     #[test]
-    fn properties_of_a_route_go_together() {
+    fn properties_of_routes_are_consistent() {
         let sizes = DecoderSizes { pixels: 1 << 20, encoded_bytes: 1 << 18, group: 7 };
         for route in Route::ALL {
             let DecoderMemory { device_bytes, pinned_bytes } = route.memory(&sizes);

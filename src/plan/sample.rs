@@ -1,4 +1,4 @@
-//! The plan of one sample: all its randomness and all its constants, here and only here.
+//! The plan of one sample. All its random numbers and parameters are computed here and nowhere else.
 
 use std::ops::Range;
 
@@ -10,53 +10,53 @@ use crate::random::{SampleKey, SampleRng};
 
 use super::{Place, Plan};
 
-/// What is done to one sample: numbers only. Kept with a page and filled anew for each sample, so that
-/// nothing is allocated once the tables have their size.
+/// What is done to one sample, as numbers. Stored with a page and overwritten for each sample, so that nothing is
+/// allocated once the tables have reached their size.
 #[derive(Clone, Debug, Default)]
 pub struct SamplePlan {
     /// Size of the image as stored, after the decoder's reduction.
     pub stored: Size,
-    /// How the stored pixels are turned.
+    /// Rotation and mirroring of the stored pixels.
     pub orientation: Orientation,
     /// Size of the upright image, before any reduction.
     pub upright: Size,
-    /// The decoder reduces both sides by this: 1, 2, 4 or 8.
+    /// Factor by which the decoder reduces both sides: 1, 2, 4 or 8.
     pub reduction: u32,
-    /// The pixels that the chain reads, in the upright image after the reduction.
+    /// Pixels that the chain reads, in the upright image after the reduction.
     pub window: Roi,
-    /// The same pixels as they are stored.
+    /// The same pixels in stored coordinates.
     pub stored_window: Roi,
-    /// One for each operator of the chain.
+    /// One step for each operator of the chain.
     pub steps: Vec<SampleStep>,
-    /// Coefficient tables of all operators, one after another.
+    /// Coefficient tables of all operators, concatenated.
     pub table: Vec<i32>,
-    /// What happened to the image, for people and for other tools.
+    /// Geometric record of the sample, for people and other tools.
     pub trace: Trace,
 }
 
-/// What one operator does to one sample.
+/// Effect of one operator on one sample.
 #[derive(Clone, Debug)]
 pub struct SampleStep {
-    /// The operator's parameters; the address of its table is not set.
+    /// Parameters of the operator. The address of its table is not set.
     pub params: ParamBytes,
-    /// The operator's part of the table.
+    /// Range of the operator's part of the table.
     pub table: Range<usize>,
-    /// The window of its input that it reads.
+    /// Window of its input that it reads.
     pub input: Roi,
-    /// The window of its output that is wanted.
+    /// Window of its output that is needed.
     pub output: Roi,
 }
 
 impl SamplePlan {
-    /// Bytes of memory that its tables hold.
+    /// Memory that its tables hold, in bytes.
     pub fn table_bytes(&self) -> u64 {
         (self.table.capacity() * size_of::<i32>()) as u64
     }
 }
 
 impl Plan {
-    /// Plans one sample: forwards through the chain for sizes and random choices, backwards for windows. The limits are not
-    /// checked here but by [`header`](Self::header).
+    /// Plans one sample: a forward pass over the chain for sizes and random numbers, then a backward pass for windows.
+    /// Limits are checked by [`header`](Self::header), not here.
     pub fn sample(
         &self,
         key: SampleKey,
@@ -78,7 +78,7 @@ impl Plan {
             let mut rng = SampleRng::new(key, place as u16);
             let (output, params) = step.operator.prepare(size, &mut rng);
             step.operator.trace(&params, &mut out.trace);
-            // Windows are not known yet: the input's size stands for them until the way back.
+            // Windows are not known yet. The whole input stands in for them until the backward pass.
             let input = size.window();
             out.steps.push(SampleStep { params, table: 0..0, input, output: output.window() });
             size = output;
@@ -86,7 +86,7 @@ impl Plan {
 
         out.reduction = self.reduction(header, out);
         out.stored = header.size.reduced(out.reduction);
-        // A vector that grows allocates up to twice its length.
+        // A growing vector allocates up to twice its length.
         let entries = self.table_len(out.upright).saturating_mul(2);
         let _tables = reserve::promise((entries as u64).saturating_mul(size_of::<i32>() as u64))?;
         let mut window = size.window();
@@ -107,7 +107,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Most entries of all coefficient tables of an image of this size.
+    /// Maximum number of entries of all coefficient tables for an image of this size.
     pub(super) fn table_len(&self, image: Size) -> usize {
         let wanted = Size::new(self.shape.width, self.shape.height);
         let side = image.width.max(image.height).max(1);
@@ -116,15 +116,16 @@ impl Plan {
         lens.fold(0, usize::saturating_add)
     }
 
-    /// Reads the header of a file, and refuses an image beyond the limits before memory is taken for its pixels.
+    /// Parses the header of a file and refuses an image beyond the limits before memory is allocated for its pixels.
     ///
     /// # Errors
-    /// Those of [`Header::parse_as`]; [`Reason::Oversized`](crate::error::Reason::Oversized), with the key of the limit.
+    /// Errors of [`Header::parse_as`]; [`Reason::Oversized`](crate::error::Reason::Oversized), whose message names the
+    /// limit's key.
     pub fn header(&self, bytes: &[u8]) -> Result<Header, DataError> {
         self.settings.limits.header(bytes, self.settings.decode.strict)
     }
 
-    /// Whether a decoder that can reduce takes the image: libjpeg-turbo, or the hardware engines.
+    /// Whether the image goes to a decoder that can reduce: libjpeg-turbo or the hardware engines.
     fn reduces(&self, header: &Header) -> bool {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
@@ -132,7 +133,7 @@ impl Plan {
             })
     }
 
-    /// The largest reduction that leaves at least the size that is wanted; 1 where nothing is resampled first.
+    /// Largest reduction that leaves at least the required size. 1 if the first operator does not resample.
     fn reduction(&self, header: &Header, out: &SamplePlan) -> u32 {
         let prescale = self.settings.decode.prescale && self.reduces(header);
         let (Some(step), true) = (self.steps.first(), prescale) else { return 1 };

@@ -1,4 +1,4 @@
-//! What a user can set, with defaults, and the checks that need nothing but the values.
+//! User settings: fields, defaults, and the checks that need only the values.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::tensor::{DType, Layout};
 use super::count::MOST;
 use super::{Count, Route, ShardFrom};
 
-/// Everything that a user can set besides source and chain. Field names are the keys in TOML.
+/// All user settings except source and chain. Field names are the TOML keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// `[loader]`.
@@ -26,7 +26,7 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// `[limits]`.
     pub limits: Limits,
-    /// `[storage]`. A loader goes by those of the handle that its source was opened with, where it has one
+    /// `[storage]`. If the source was opened with a storage handle, the handle's settings apply instead
     /// ([`Source::storages`](crate::source::Source::storages)).
     pub storage: StorageSettings,
 }
@@ -35,37 +35,37 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoaderSettings {
-    /// Samples in a batch. Default 64.
+    /// Samples per batch. Default 64.
     pub batch: usize,
-    /// Threads that read, and decode and transform what runs on the CPU, or `auto`: see [`Bounds`](super::Bounds). Default:
-    /// the machine's cores.
+    /// Number of threads that read samples and run CPU decoding and CPU operators, or `auto`: see
+    /// [`Bounds`](super::Bounds). Default: the number of cores.
     pub workers: Count,
-    /// Batches ahead of the consumer, the one that is being filled among them, or `auto`: see
-    /// [`Bounds`](super::Bounds). Default 2.
+    /// Batches ahead of the consumer, including the one being filled, or `auto`: see [`Bounds`](super::Bounds).
+    /// Default 2.
     pub prefetch: Count,
-    /// Whether what is `auto`, placements among it, and how many samples are fetched ahead, is chosen anew from what is measured
-    /// while the loader runs; else the first choice stays. No byte depends on it. Default true.
+    /// Whether the loader keeps adjusting `auto` values, automatic placements and the number of prefetched samples
+    /// while it runs. If false, the first choice stays. Batches have the same bytes either way. Default true.
     pub tune: bool,
-    /// Key of all randomness. Default 0.
+    /// Seed of all random numbers. Default 0.
     pub seed: u64,
-    /// Whether each epoch has its own order. Default false.
+    /// Whether each epoch has its own random order. Default false.
     pub shuffle: bool,
-    /// For sources whose files hold many samples: the files come in a random order, and samples are shuffled within
-    /// windows of so many, so that files are read nearly in sequence. Needs `shuffle`. Default: the whole set is shuffled,
-    /// which is better wherever reads in any order are cheap.
+    /// Window size in samples, for sources whose files hold many samples. Files are read in random order, and samples
+    /// are shuffled within windows of this size, so that files are read nearly sequentially. Needs `shuffle`. Default:
+    /// a full shuffle, which is better if random reads are cheap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
-    /// What happens to the samples that do not fill the last batch of an epoch. Default `drop`.
+    /// Handling of the samples that do not fill the last batch of an epoch. Default `drop`.
     pub last: Last,
-    /// Who tells `rank` and `world` where they are not written. Default `environment`: the launcher.
+    /// Where `rank` and `world` come from if they are not set. Default `environment`: the launcher.
     pub shard: ShardFrom,
-    /// Which of `world` shards this loader reads, from 0. Default: what `shard` says.
+    /// Index of the shard that this loader reads, from 0. Default: what `shard` finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
-    /// How many loaders share an epoch. Default: what `shard` says.
+    /// Number of loaders that share an epoch. Default: what `shard` finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world: Option<u64>,
-    /// What happens when a sample cannot be used. Default `stop`.
+    /// Handling of unusable samples. Default `stop`.
     pub on_error: OnError,
 }
 
@@ -88,22 +88,22 @@ impl Default for LoaderSettings {
     }
 }
 
-/// What happens to the samples that do not fill the last batch of an epoch.
+/// Handling of the samples that do not fill the last batch of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Last {
-    /// They are left out; with several shards, so is what would give one shard more samples than another.
+    /// They are dropped. With several shards, so are samples that would give one shard more than another.
     #[default]
     Drop,
-    /// The shard's last sample is repeated until the batch is full, marked as padding; with several shards
-    /// all are padded to the same number of batches.
+    /// The shard's last sample is repeated until the batch is full and marked as padding. All shards are padded to the
+    /// same number of batches.
     Pad,
-    /// They make a smaller batch.
+    /// They form a smaller batch.
     Partial,
 }
 
-/// What happens when a sample cannot be used.
+/// Handling of unusable samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -111,10 +111,10 @@ pub enum OnError {
     /// The loader ends with the sample's error.
     #[default]
     Stop,
-    /// Another sample takes its place, chosen by a rule keyed on (seed, epoch, index): batches stay full and
-    /// no other sample moves.
+    /// Another sample replaces it, chosen by (seed, epoch, index). Batches stay full, and no other sample changes its
+    /// position.
     Skip,
-    /// Zeros take its place, marked as such.
+    /// Zeros replace it, and the sample is marked.
     Substitute,
 }
 
@@ -122,27 +122,28 @@ pub enum OnError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DecodeSettings {
-    /// Where images are decoded. Default `auto`: on the GPU where it offers one of `routes`.
+    /// Where images are decoded. Default `auto`: on the GPU if it supports one of `routes`.
     pub placement: Placement,
-    /// The routes that images may take where decoding is on the GPU, in any order. Default all.
+    /// Decode routes allowed when decoding is on the GPU, in any order. Default all.
     ///
-    /// Without `cpu` no image is given to the CPU that one of the others takes. What none of them takes, or
-    /// what nvJPEG refuses, is made on the CPU all the same: it is the judge of last resort, and each such
-    /// sample is counted.
+    /// Without `cpu`, images are decoded on the CPU only if no listed route supports them or nvJPEG rejects them. Each
+    /// such fallback is counted.
     pub routes: Vec<Route>,
-    /// Most workers that decode on the CPU (routes `host` and `cpu`) at one time where anything runs on the
-    /// GPU. Default: all workers, or all but one while the routes `hardware` or `cuda` decode and are to be read for.
+    /// Maximum number of workers that decode on the CPU at a time (routes `nvjpeg-hybrid` and `cpu`) when anything
+    /// runs on the GPU. Default: all workers, or all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decode and need a
+    /// worker to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
-    /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the size that
-    /// is wanted. Faster; changes pixels slightly. Default false.
+    /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the required size.
+    /// Faster; changes pixels slightly. Default false.
     pub prescale: bool,
-    /// Whether images are turned upright as their EXIF orientation says. Default true.
+    /// Whether images are rotated according to their EXIF orientation. Default true.
     pub orientation: bool,
-    /// Whether a damaged image is an error, as `loader.on_error` says. If not, the loader takes what Pillow 12 takes and gives
-    /// Pillow's pixels, gray or black where they are lost: JPEGs of which libjpeg warns or that lack their end, PNGs with
-    /// wrong checksums of pixels, without an end, or with too few rows or colors. Such samples are counted in
-    /// [`Stats::tolerated`](crate::loader::Stats::tolerated). What Pillow refuses is an error in both cases. Default true.
+    /// Whether a damaged image is an error, handled by `loader.on_error`. If false, the loader accepts what Pillow 12
+    /// accepts and returns Pillow's pixels, with lost parts gray or black: JPEGs that are truncated or cause libjpeg
+    /// warnings, and PNGs with wrong checksums of pixel data, without an end, or with too few rows or colors. Such
+    /// samples are counted in [`Stats::tolerated`](crate::loader::Stats::tolerated). Images that Pillow refuses are
+    /// errors in both cases. Default true.
     pub strict: bool,
 }
 
@@ -165,74 +166,74 @@ impl Default for DecodeSettings {
 pub struct OutputSettings {
     /// Element type. Default `f32`.
     pub dtype: DType,
-    /// Order of the axes. Default `nchw`.
+    /// Axis order. Default `nchw`.
     pub layout: Layout,
 }
 
-/// `[cache]`: what is kept in host memory from epoch to epoch. What is in stays in: nothing is ever replaced, so a set that
-/// is larger than the limit gives `limit / set` hits in every epoch, not none. No byte of a batch changes, but by
+/// `[cache]`: what is cached in host memory across epochs. The cache never evicts, so a set larger than the limit has
+/// a hit rate of `limit / set` in every epoch. Batches have the same bytes with and without caches, except for
 /// `presize`.
 ///
-/// With several shards and `loader.shuffle` a shard meets other samples in each epoch, and what it keeps is a hit only
-/// when it meets it again: every cache would have to hold the whole set, not a shard of it.
+/// With several shards and `loader.shuffle`, a shard reads different samples in each epoch, so a cached sample is a
+/// hit only when the same shard reads it again. Each shard's cache would have to hold the whole set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSettings {
-    /// Most bytes for files as they were read: the second epoch is bound by decoding. Default: none are kept.
+    /// Maximum size of the cache of encoded files, in bytes. Later epochs are bound by decoding. Default: no cache.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub encoded: Option<u64>,
-    /// Most bytes for whole decoded images, three bytes a pixel: the second epoch is bound by the operators. An image
-    /// that is to be kept is decoded whole, on the CPU, which takes longer than its window alone would; so this pays
-    /// after one epoch where windows are small, and at once where they are large. Not together with
-    /// `decode.prescale`, whose pixels depend on the window. Default: none are kept.
+    /// Maximum size of the cache of whole decoded images, in bytes (three per pixel). Later epochs are bound by the
+    /// operators. Images to be cached are decoded whole on the CPU, which takes longer than decoding only their
+    /// window. So the cache pays off after one epoch if windows are small, and at once if they are large. Not together
+    /// with `decode.prescale`, whose pixels depend on the window. Default: no cache.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub decoded: Option<u64>,
-    /// Images whose shorter side has more pixels than this are turned upright and resized to it, bilinear, before
-    /// anything else is done to them: the chain sees the smaller image, kept or not. That changes pixels, and lets the
-    /// decoded cache hold more images. Every image that is not kept is decoded whole and resized in each epoch.
-    /// At most 32767. Default: images are as they are.
+    /// Maximum shorter side, in pixels. Larger images are rotated upright and resized to it (bilinear) before the
+    /// chain runs, whether they are cached or not. This changes pixels and lets the decoded cache hold more images.
+    /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
 }
 
-/// `[limits]`: of a sample, checked on its header before memory is taken for it, and of the whole.
+/// `[limits]`: limits of a sample, checked on its header before memory is allocated, and limits of the loader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Most pixels of an image. Default 178956970, where Pillow suspects a bomb.
+    /// Maximum number of pixels of an image. Default 178956970, above which Pillow warns of a decompression bomb.
     pub max_pixels: u64,
-    /// Most columns, and most rows, of an image: rows and resampling tables grow with the sides, whatever the pixels.
-    /// Default 65535, the most that a JPEG can have.
+    /// Maximum number of columns, and of rows, of an image. Row buffers and resampling tables grow with the sides,
+    /// whatever the number of pixels. Default 65535, the maximum of JPEG.
     pub max_side: u32,
-    /// Bytes of host memory for all samples together that need more than their worker's share, as large progressive JPEGs,
-    /// interlaced PNGs and WebPs do. Such a sample takes from it what it needs beyond the share, waits where others have
-    /// it, and gives it back. One that needs more is `oversized`. The footprint's row `large images`, which is there
-    /// unless every sample was looked at and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with
+    /// Host memory, in bytes, shared by all samples that need more than their worker's share: large progressive JPEGs,
+    /// interlaced PNGs and WebPs. Such a sample reserves the excess, waits while others hold it, and releases it
+    /// afterwards. A sample that needs more than this is `oversized`. Shown as `large images` in the footprint, unless
+    /// every sample was scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
+    /// chroma, or a WebP of 30.
     /// halved chroma, or a WebP of 30.
     #[serde(deserialize_with = "byte_size")]
     pub large_image_memory: u64,
-    /// Most bytes of an encoded sample. Default 64 MiB.
+    /// Maximum size of an encoded sample, in bytes. Default 64 MiB.
     #[serde(deserialize_with = "byte_size")]
     pub max_file_bytes: u64,
-    /// Most bytes of host memory, page-locked memory included: of all rows of the footprint. The plan fits itself into it:
-    /// batches ahead give way, then what goes round on a device, then workers that are chosen, as
-    /// [`Counts`](super::Counts) says; or it is refused with the smallest that would do. Caches and
-    /// `large_image_memory` never give way, so batches have the same bytes under any limit. Default: no limit.
+    /// Maximum host memory, page-locked memory included, in bytes: the sum of the footprint's host rows. The plan
+    /// shrinks to fit: first batches ahead, then the GPU's buffers, then `auto` workers, as described at
+    /// [`Counts`](super::Counts). Otherwise it is refused with the smallest sufficient limit. Caches and
+    /// `large_image_memory` never shrink, so batches have the same bytes under any limit. Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<u64>,
-    /// Most bytes of device memory, the driver's and its libraries' own apart. The plan fits itself into it, as
-    /// [`Counts`](super::Counts) says, or is refused with the smallest that would do. Default: no limit.
+    /// Maximum device memory, in bytes, excluding what the driver and its libraries use. The plan shrinks to fit, as
+    /// described at [`Counts`](super::Counts), or is refused with the smallest sufficient limit. Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub device_memory: Option<u64>,
-    /// Most bytes of page-locked host memory; as `device_memory`.
+    /// Maximum page-locked host memory, in bytes. Handled like `device_memory`.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub pinned_memory: Option<u64>,
-    /// Most threads that the loader starts for samples: the workers, and on a device the launcher and the thread that feeds
-    /// the JPEG engines. `loader.workers` must fit under it, or be `auto`. Default: no limit.
+    /// Maximum number of threads that the loader starts for samples: workers and, with a GPU, the launcher and the
+    /// thread that feeds the JPEG engines. `loader.workers` must fit, or be `auto`. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_threads: Option<usize>,
-    /// Whether a loader may be built whose plan needs more host memory than is available: the machine may then swap, or kill
-    /// the process. Default false: it is refused ([`Plan::check_memory`](super::Plan::check_memory)).
+    /// Whether a loader may be built whose plan needs more host memory than is available. The machine may then swap,
+    /// or kill the process. Default false: building fails ([`Plan::check_memory`](super::Plan::check_memory)).
     pub overcommit: bool,
 }
 
@@ -253,20 +254,20 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Reads the header of a whole file and checks the size of its image. No later step checks it again.
+    /// Parses the header of a whole file and checks the size of its image. No later step checks it again.
     ///
     /// # Errors
-    /// Those of [`Header::parse_as`] and of [`check_size`](Self::check_size).
+    /// Errors of [`Header::parse_as`] and [`check_size`](Self::check_size).
     pub fn header(&self, bytes: &[u8], strict: bool) -> Result<Header, DataError> {
         let header = Header::parse_as(bytes, strict)?;
         self.check_size(header.size)?;
         Ok(header)
     }
 
-    /// Refuses an image of too many pixels, columns or rows.
+    /// Refuses an image with too many pixels, columns or rows.
     ///
     /// # Errors
-    /// [`Reason::Oversized`], with the key.
+    /// [`Reason::Oversized`]; the message names the key.
     pub fn check_size(&self, size: Size) -> Result<(), DataError> {
         let oversized = |problem| Err(DataError::new(Reason::Oversized, problem));
         let (pixels, side) = (size.pixels(), size.width.max(size.height));
@@ -283,12 +284,12 @@ impl Limits {
 }
 
 impl Settings {
-    /// Whether the values can be.
+    /// Validates the values.
     pub fn check(&self) -> Result<()> {
         let LoaderSettings {
             batch, workers, prefetch, shuffle, shuffle_window, rank, world, ..
         } = self.loader;
-        // What is chosen is within its bounds.
+        // `auto` values are chosen within their bounds.
         let [workers, prefetch] = [workers, prefetch].map(|count| count.fixed().unwrap_or(1));
         let at_least_one = [
             ("loader.batch", batch as u64),
@@ -340,7 +341,7 @@ impl Settings {
     }
 }
 
-/// More than any machine has, and little enough that sums of such numbers stay within 64 bits.
+/// More than any machine has, and small enough that sums of such numbers fit 64 bits.
 const MOST_BYTES: u64 = 1 << 60;
 
 fn check_bytes(key: &str, bytes: u64) -> Result<()> {
@@ -388,7 +389,7 @@ impl DecodeSettings {
         for (number, route) in self.routes.iter().enumerate() {
             if self.routes[..number].contains(route) {
                 let key = format!("decode.routes[{number}]");
-                let problem = format!("{} is there already; leave it out here", route.name());
+                let problem = format!("{} is listed twice; remove it here", route.name());
                 return Err(Error::config(key, problem));
             }
         }
@@ -404,9 +405,9 @@ impl DecodeSettings {
 mod tests {
     use super::*;
 
-    /// Sums of the footprint's rows must not pass 64 bits.
+    /// Sums of the footprint's rows must fit 64 bits.
     #[test]
-    fn more_bytes_and_pixels_than_there_can_be_are_refused() {
+    fn absurd_byte_and_pixel_counts_are_refused() {
         let key = |settings: Settings| match settings.check() {
             Err(Error::Config(error)) => error.key,
             other => panic!("{other:?}"),
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_pass_and_impossible_values_are_named() {
+    fn defaults_pass_and_invalid_values_are_named() {
         let mut settings = Settings::default();
         settings.check().unwrap();
         (settings.loader.rank, settings.loader.world) = (Some(2), Some(2));

@@ -1,4 +1,4 @@
-//! Which shard of the set a loader reads: from the settings, or from the variables that a launcher sets.
+//! Shard of the set that a loader reads: from the settings, or from the variables that a launcher sets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use crate::error::{Error, Result};
 
 use super::{LoaderSettings, ShardFrom};
 
-/// Which shard of the set a loader reads.
+/// Shard of the set that a loader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shard {
-    /// From 0, below `world`.
+    /// Index of the shard, from 0, below `world`.
     pub rank: u64,
-    /// How many loaders share an epoch, at least 1.
+    /// Number of loaders that share an epoch, at least 1.
     pub world: u64,
-    /// Who said so: `settings`, the name of a launcher, or `none`.
+    /// Origin of rank and world: `settings`, the name of a launcher, or `none`.
     pub from: &'static str,
 }
 
-/// The variables of the launchers, as they were at one time.
+/// Snapshot of the launchers' environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<&'static str, String>);
 
-/// A launcher, and the variables in which it tells rank and world.
+/// Launcher, and the variables that hold its rank and world.
 struct Launcher {
     choice: ShardFrom,
     name: &'static str,
@@ -32,7 +32,7 @@ struct Launcher {
     world: &'static str,
 }
 
-/// Those that start the process itself before those in which it may happen to be.
+/// Launchers in order of precedence: those that start the process itself before those that it may run under.
 const LAUNCHERS: [Launcher; 5] = [
     Launcher {
         choice: ShardFrom::OpenMpi,
@@ -54,23 +54,24 @@ const LAUNCHERS: [Launcher; 5] = [
 const RANK: &str = "RANK";
 const WORLD: &str = "WORLD_SIZE";
 const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
-/// Set by torchrun alone.
+/// Set only by torchrun.
 const TORCHRUN: &str = "TORCHELASTIC_RUN_ID";
-/// The world of a Slurm older than `SLURM_STEP_NUM_TASKS`, or that was told to leave the job's variables alone.
+/// World under old versions of Slurm without `SLURM_STEP_NUM_TASKS`, or if Slurm was told not to change the job's
+/// variables.
 const SLURM_TASKS: &str = "SLURM_NTASKS";
-/// Set in a task of `srun` and nowhere else, but for the interactive step.
+/// Set only in a task of `srun` and in the interactive step.
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 /// Set by `srun --pty`.
 const SLURM_TERMINAL: &str = "SLURM_PTY_PORT";
-/// Slurm's steps that are no tasks have numbers from here on; this one is the interactive step's (slurm.h).
+/// First step number of Slurm's steps that are not tasks. This one is the interactive step (slurm.h).
 const SLURM_FIRST_SPECIAL: u64 = 0xffff_fffa;
 
-/// What ends every problem.
+/// Suffix of every message.
 const WAY_OUT: &str = "or write loader.shard = \"none\" (this process reads the whole set) or a launcher's name, or \
      loader.rank and loader.world";
 
 impl Environment {
-    /// The variables of this process, as they are now.
+    /// Variables of this process at the time of the call.
     pub fn of_process() -> Self {
         let names = LAUNCHERS.iter().flat_map(|it| [it.rank, it.world]);
         let others = [TORCHRUN, SLURM_TASKS, SLURM_STEP, SLURM_TERMINAL];
@@ -84,7 +85,7 @@ impl Environment {
         self.0.contains_key(name)
     }
 
-    /// The number in a variable; `None` where it is not set.
+    /// Number in a variable. `None` if it is not set.
     fn number(&self, name: &str) -> Result<Option<u64>> {
         let Some(text) = self.0.get(name) else { return Ok(None) };
         text.trim().parse().map(Some).map_err(|_| {
@@ -105,11 +106,11 @@ impl Shard {
     /// The whole set.
     pub const WHOLE: Self = Self { rank: 0, world: 1, from: "none" };
 
-    /// The shard that settings and environment come to.
+    /// Resolves settings and environment to a shard.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where they contradict each other or themselves, as [`ShardFrom`] says.
+    /// [`Error::Config`] if they are contradictory, as described at [`ShardFrom`].
     pub fn resolve(loader: &LoaderSettings, environment: &Environment) -> Result<Self> {
         match (loader.rank, loader.world, loader.shard) {
             (Some(rank), Some(world), ShardFrom::Environment) => {
@@ -155,7 +156,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// The shard that the launcher tells which started this process; `None` where there is none.
+/// Shard given by the launcher that started this process. `None` if there is none.
 fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> {
     let there = |it: &&Launcher| match environment.has(TORCHRUN) {
         true => it.choice == ShardFrom::Torchrun,
@@ -166,7 +167,7 @@ fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> 
     let shard = first.tells(environment, world)?;
     if first.choice == ShardFrom::Slurm && shard.world > 1 && environment.has(SLURM_TERMINAL) {
         return Err(problem(format!(
-            "{}, but so it is in everything that is started from this shell ({SLURM_TERMINAL} is set); write \
+            "{}, but this is inherited by everything started from this shell ({SLURM_TERMINAL} is set); write \
              loader.shard = \"slurm\" where srun has started this very process, {WAY_OUT}",
             first.says(environment)
         )));
@@ -181,7 +182,7 @@ fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> 
         };
         if must_agree && (differs(other.rank, shard.rank)? || differs(other.world, shard.world)?) {
             return Err(problem(format!(
-                "{}, but {}; unset what is not right, {WAY_OUT}",
+                "{}, but {}; unset the wrong one, {WAY_OUT}",
                 first.says(environment),
                 other.says(environment)
             )));
@@ -191,16 +192,16 @@ fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> 
 }
 
 impl Launcher {
-    /// Whether its variables are set, and mean this process.
+    /// Whether its variables are set and apply to this process.
     fn is_there(&self, environment: &Environment) -> bool {
         match self.choice {
-            // Whatever the number of the step: what is not one is for `tells` to refuse.
+            // Any step number counts here. `tells` refuses values that are not numbers.
             ShardFrom::Slurm => environment
                 .0
                 .get(SLURM_STEP)
                 .is_some_and(|it| it.parse().map_or(true, |step: u64| step < SLURM_FIRST_SPECIAL)),
             ShardFrom::Kubernetes => environment.has(self.rank),
-            // Without a rank it may be the world of a pod whose index tells its rank.
+            // Without a rank it may be the world of a pod whose index is its rank.
             ShardFrom::Torchrun if !environment.has(RANK) => {
                 environment.has(WORLD) && !environment.has(JOB_INDEX)
             }
@@ -208,7 +209,7 @@ impl Launcher {
         }
     }
 
-    /// The shard that its variables tell. `written` is `loader.world`.
+    /// Shard given by its variables. `written` is `loader.world`.
     fn tells(&self, environment: &Environment, written: Option<u64>) -> Result<Shard> {
         let rank = environment.number(self.rank)?;
         let world = match environment.number(self.world_variable(environment))? {
@@ -228,19 +229,19 @@ impl Launcher {
         };
         if rank >= world {
             let says = self.says(environment);
-            let text = format!("{says}: rank {rank} of {world} cannot be; correct it, {WAY_OUT}");
+            let text = format!("{says}: rank {rank} of {world} is invalid; correct it, {WAY_OUT}");
             return Err(problem(text));
         }
         Ok(Shard { rank, world, from: self.name })
     }
 
-    /// The variable that tells the world here.
+    /// Name of the variable that holds the world.
     fn world_variable(&self, environment: &Environment) -> &'static str {
         let older = self.choice == ShardFrom::Slurm && !environment.has(self.world);
         if older { SLURM_TASKS } else { self.world }
     }
 
-    /// What its variables are, for messages.
+    /// Its variables and their values, for messages.
     fn says(&self, environment: &Environment) -> String {
         let value = |name: &str| match environment.0.get(name) {
             Some(text) => format!("{name} is {text}"),
@@ -285,7 +286,7 @@ mod tests {
     const STEP: &str = "SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS=8";
 
     #[test]
-    fn each_launcher_is_known_by_its_variables() {
+    fn each_launcher_is_detected_by_its_variables() {
         assert_eq!(found(""), "rank 0 of 1 (no launcher)");
         assert_eq!(found("RANK=3 WORLD_SIZE=8"), "rank 3 of 8 (torchrun)");
         let mpi = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8";
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_launcher_counts() {
+    fn the_innermost_launcher_wins() {
         let torchrun = "TORCHELASTIC_RUN_ID=none RANK=5 WORLD_SIZE=16";
         for outer in
             [STEP, "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", "JOB_COMPLETION_INDEX=1"]
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_counts_in_a_task_of_srun_only() {
+    fn slurm_counts_only_in_a_task_of_srun() {
         let batch_script = "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=8";
         assert_eq!(found(batch_script), "rank 0 of 1 (no launcher)");
         let shell = "SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=8";
@@ -330,15 +331,15 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused_by_name() {
+    fn contradictory_variables_are_refused_by_name() {
         for (text, words) in [
             ("RANK=3", "RANK is 3 and WORLD_SIZE is not set (torchrun); set WORLD_SIZE, or"),
             ("WORLD_SIZE=8", "RANK is not set and WORLD_SIZE is 8 (torchrun); set RANK, or"),
             ("RANK=three WORLD_SIZE=8", "RANK is \"three\", which is not a whole number"),
             ("RANK= WORLD_SIZE=8", "RANK is \"\", which is not a whole number"),
             ("RANK=-1 WORLD_SIZE=8", "RANK is \"-1\", which is not a whole number"),
-            ("RANK=8 WORLD_SIZE=8", "rank 8 of 8 cannot be"),
-            ("RANK=0 WORLD_SIZE=0", "rank 0 of 0 cannot be"),
+            ("RANK=8 WORLD_SIZE=8", "rank 8 of 8 is invalid"),
+            ("RANK=0 WORLD_SIZE=0", "rank 0 of 0 is invalid"),
             ("PMI_SIZE=2", "PMI_RANK is not set and PMI_SIZE is 2 (mpich); set PMI_RANK, or"),
             ("SLURM_STEP_ID=0 SLURM_PROCID=1", "SLURM_NTASKS is not set (slurm)"),
             ("JOB_COMPLETION_INDEX=3", "set WORLD_SIZE to the number of pods"),
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_has_left_must_agree() {
+    fn variables_left_by_a_script_must_agree() {
         let same = format!("{STEP} RANK=3 WORLD_SIZE=8");
         assert_eq!(found(&same), "rank 3 of 8 (slurm)");
         assert_eq!(found(&format!("{STEP} WORLD_SIZE=8")), "rank 3 of 8 (slurm)");
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_goes_before_what_is_set() {
+    fn settings_override_the_environment() {
         let loader = LoaderSettings { rank: Some(1), world: Some(3), ..LoaderSettings::default() };
         let torchrun = environment("RANK=3 WORLD_SIZE=8");
         let shard = Shard::resolve(&loader, &torchrun).unwrap();

@@ -1,19 +1,20 @@
-//! Where rank and world come from, as it is set.
+//! Setting for where rank and world come from.
 
 use serde::{Deserialize, Serialize};
 
-/// Who tells a loader its rank and the number of loaders that share the set.
+/// Where a loader gets its rank and the number of loaders that share the set.
 ///
-/// * `loader.rank` and `loader.world`, where both are written, and nothing else.
-/// * `none`: nobody, the loader reads the whole set.
+/// * `loader.rank` and `loader.world`, if both are set, override everything else.
+/// * `none`: the loader reads the whole set.
 /// * The name of a launcher: its variables, which must be set.
-/// * `environment`, the default: the launcher whose variables are set. Where no variable is set, the loader reads the whole
-///   set. Where several launchers have set theirs, it is the one that started this very process: `torchrun` (known by
+/// * `environment`, the default: the launcher whose variables are set. If no variable is set, the loader reads the
+///   whole set. If several launchers have set theirs, the one that started this process counts: `torchrun` (detected by
 ///   `TORCHELASTIC_RUN_ID`), then Open MPI, then MPICH, then a step of Slurm, then plain `RANK` and `WORLD_SIZE`, then a
-///   Kubernetes indexed job; an `mpirun` starts its daemons through Slurm, and a pod or a task may start either.
-/// * Plain `RANK` and `WORLD_SIZE`, which any script may have left there, must agree with MPI and Slurm.
-/// * A variable whose partner is missing, or that is not a number, or a rank that is not below its world, is an error that
-///   names the variables. A wrong guess would give every process all samples, or one process a part of them.
+///   Kubernetes indexed job. The reason for this order is that `mpirun` starts its daemons through Slurm, and a pod or a
+///   task may start either.
+/// * Plain `RANK` and `WORLD_SIZE`, which any script may have set, must agree with MPI and Slurm.
+/// * It is an error if a variable is not a number or lacks its partner, or if a rank is not below its world. The
+///   message names the variables. A wrong guess would give every process all samples, or one process a part of them.
 ///
 /// | launcher | rank | world |
 /// |---|---|---|
@@ -23,18 +24,19 @@ use serde::{Deserialize, Serialize};
 /// | `slurm` (`srun`) | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, or else `SLURM_NTASKS` |
 /// | `kubernetes` (an indexed job) | `JOB_COMPLETION_INDEX` | `WORLD_SIZE`, or else `loader.world` |
 ///
-/// Slurm sets `SLURM_PROCID` and `SLURM_NTASKS` also in a batch script, which runs once. So `environment` believes them in a
-/// step of `srun` only (`SLURM_STEP_ID`), and not in the step of an interactive shell of `salloc`. In a shell that is itself a
-/// step of several tasks (`srun --ntasks=4 --pty bash`) it cannot know, and asks. Kubernetes tells a pod its index but not how
-/// many there are: set `WORLD_SIZE` to the job's `completions`, or write `loader.world`. PMIx has no variable for the world.
+/// Slurm sets `SLURM_PROCID` and `SLURM_NTASKS` also in a batch script, which runs once. `environment` therefore uses
+/// them only in a step of `srun` (`SLURM_STEP_ID`) that is not the interactive step of `salloc`. In a shell that is
+/// itself a step of several tasks (`srun --ntasks=4 --pty bash`) they are ambiguous, so the loader returns an error.
+/// Kubernetes gives a pod its index but not the number of pods: set `WORLD_SIZE` to the job's `completions`, or set
+/// `loader.world`. PMIx has no variable for the world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ShardFrom {
-    /// The launcher whose variables are set; the whole set where there is none.
+    /// The launcher whose variables are set, or the whole set if there is none.
     #[default]
     Environment,
-    /// Nobody: the whole set.
+    /// The whole set.
     None,
     /// `RANK` and `WORLD_SIZE`.
     Torchrun,

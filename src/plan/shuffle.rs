@@ -1,4 +1,4 @@
-//! How the samples of an epoch are ordered, and how good that is.
+//! Order of the samples of an epoch, and its quality.
 
 use std::fmt;
 
@@ -8,56 +8,56 @@ use crate::error::{Error, Result};
 
 use super::{Facts, LoaderSettings};
 
-/// How the samples of an epoch are ordered.
+/// Order of the samples of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 #[non_exhaustive]
 pub enum Shuffle {
-    /// As in the source.
+    /// Order of the source.
     Source,
-    /// Any order of the whole set.
+    /// Full shuffle of the set.
     Whole,
-    /// The files in any order, and samples shuffled within windows.
+    /// Files in random order, and samples shuffled within windows.
     Windows(Windows),
 }
 
-/// A shuffle by files and windows, with its quality.
+/// Shuffle by files and windows, with its quality.
 ///
-/// Quality is the entropy of the order, for each sample, against that of a shuffle of the whole set. With ideal keys each
-/// order that can come is equally likely, so its entropy is the logarithm of their number. For the whole set of `N` samples
-/// that is `log2(N!) / N`, about `log2(N) - 1.44` bits.
+/// Quality is the entropy of the order per sample, relative to that of a full shuffle. With ideal keys all possible
+/// orders are equally likely, so the entropy is the logarithm of their number. For a full shuffle of `N` samples that
+/// is `log2(N!) / N`, about `log2(N) - 1.44` bits.
 ///
-/// Windows of `W` samples are shuffled twice, the second time displaced by half a window. The orders of one pass are a
-/// group, a product of symmetric groups. The products of two groups `A` and `B` number `|A| |B| / |A ∩ B|`, and each arises
-/// equally often; `A ∩ B` are the orders within half windows. So the entropy is `log2 |A| + log2 |B| - log2 |A ∩ B|`, for
-/// each sample about `log2(2 W) - 1.44` bits: as much as if each sample could go to any of the `2 W` places around it, which
-/// is the most that any scheme with this reach can have (Brègman 1973, on permanents). The orders of `F` files add at most
-/// `log2(F!)`.
+/// Windows of `W` samples are shuffled twice, the second time displaced by half a window. The orders of one pass form
+/// a group, a product of symmetric groups. Two groups `A` and `B` have `|A| |B| / |A ∩ B|` products, and each arises
+/// equally often; `A ∩ B` contains the orders within half windows. So the entropy is `log2 |A| + log2 |B| - log2 |A ∩
+/// B|`, per sample about `log2(2 W) - 1.44` bits. That is as much as if each sample could move to any of the `2 W`
+/// positions around it, the maximum for any scheme with this reach (Brègman 1973, on permanents). The orders of `F`
+/// files add at most `log2(F!)`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Windows {
-    /// Samples in a window, `W`.
+    /// Samples per window, `W`.
     pub window: u64,
-    /// Files that have samples, `F`.
+    /// Files with samples, `F`.
     pub files: u64,
-    /// Entropy for each sample.
+    /// Entropy per sample, in bits.
     pub bits: f64,
-    /// Entropy for each sample if the whole set were shuffled.
+    /// Entropy per sample of a full shuffle, in bits.
     pub ideal_bits: f64,
 }
 
 impl Shuffle {
-    /// What settings and source come to.
+    /// Resolves settings and source to an order.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where there are no files for `loader.shuffle_window`.
+    /// [`Error::Config`] if `loader.shuffle_window` is set but the source has no such files.
     pub(super) fn new(loader: &LoaderSettings, facts: &Facts) -> Result<Self> {
         match (loader.shuffle, loader.shuffle_window) {
             (false, _) => Ok(Self::Source),
             (true, None) => Ok(Self::Whole),
             (true, Some(_)) if facts.files == 0 => Err(Error::config(
                 "loader.shuffle_window",
-                "is for sources whose files hold many samples each, and this one has none; leave it out: the \
+                "is for sources whose files hold many samples each, but this one has none; leave it out: the \
                  whole set is shuffled then",
             )),
             (true, Some(window)) => {
@@ -77,7 +77,7 @@ impl Windows {
     }
 }
 
-/// The logarithm of the number of orders that two passes of windows make, the second displaced by half a window.
+/// Logarithm of the number of orders that two passes of windows can produce, the second displaced by half a window.
 fn windows_bits(window: u64, samples: u64) -> f64 {
     let half = window / 2;
     let blocks = |samples: u64| {
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// All orders of the elements.
+    /// All permutations of the elements.
     fn orders(elements: &[usize]) -> Vec<Vec<usize>> {
         if elements.is_empty() {
             return vec![Vec::new()];
@@ -137,7 +137,8 @@ mod tests {
         all
     }
 
-    /// All orders that move elements within blocks only; the first block has `first` elements, the others `window`.
+    /// All permutations that move elements within blocks only. The first block has `first` elements, the others
+    /// `window`.
     fn block_orders(samples: usize, first: usize, window: usize) -> Vec<Vec<usize>> {
         let mut all = vec![Vec::new()];
         let mut begin = 0;
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entropy_is_that_of_all_orders_counted_one_by_one() {
+    fn the_entropy_equals_that_of_an_exhaustive_count() {
         for (samples, window) in [(5, 2), (6, 4), (7, 3), (7, 4), (8, 4), (4, 4), (3, 7), (6, 1)] {
             let mut counts: HashMap<Vec<usize>, u32> = HashMap::new();
             let second = block_orders(samples, window / 2, window);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_the_entropy_of_twice_its_places() {
+    fn a_window_has_the_entropy_of_twice_its_size() {
         let windows = Windows::new(10_000, 1, 1 << 30);
         let expected = (20_000f64).log2() - std::f64::consts::LOG2_E;
         assert!((windows.bits - expected).abs() < 0.002, "{windows:?}");
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_window_around_everything_is_the_ideal() {
+    fn one_window_over_the_whole_set_is_ideal() {
         let windows = Windows::new(5000, 7, 5000);
         assert_eq!(windows.bits, windows.ideal_bits);
         let files_only = Windows::new(1, 100, 100);

@@ -1,4 +1,4 @@
-//! When what was asked for has come.
+//! Arrival times of fetched data.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Arrival>>> = const { RefCell::new(None) };
 }
 
-/// When something was asked for, and when it came.
+/// Time of a request, and time of its arrival.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     asked: Instant,
@@ -18,33 +18,33 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Of what is asked for now.
+    /// An arrival whose request time is now.
     pub fn new() -> Self {
         Self { asked: Instant::now(), after: AtomicU64::new(0) }
     }
 
-    /// When it was asked for.
+    /// Time of the request.
     pub fn asked(&self) -> Instant {
         self.asked
     }
 
-    /// How long it took until the last of it was there, or nothing more was to come; `None` before, and where nothing was
-    /// fetched.
+    /// Time until the last of the data arrived, or until it was clear that no more would. `None` before that, and if
+    /// nothing was fetched.
     pub fn after(&self) -> Option<Duration> {
         let nanoseconds = self.after.load(Relaxed);
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
-    /// It is there.
+    /// Records the arrival now.
     #[cfg(feature = "remote")]
     pub(super) fn tell(&self) {
         self.after.fetch_max((self.asked.elapsed().as_nanos() as u64).max(1), Relaxed);
     }
 }
 
-/// Does the work, and tells when what it begins to fetch has come.
+/// Runs `work` and records the arrival of what it starts to fetch.
 pub(crate) fn telling<T>(arrival: &Arc<Arrival>, work: impl FnOnce() -> T) -> T {
-    /// Puts back what held before, also after a panic.
+    /// Restores the previous value, also after a panic.
     struct Before(Option<Arc<Arrival>>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -55,7 +55,7 @@ pub(crate) fn telling<T>(arrival: &Arc<Arrival>, work: impl FnOnce() -> T) -> T 
     work()
 }
 
-/// Who is to be told of what this thread begins to fetch now.
+/// Arrival to be notified of what this thread starts to fetch now.
 #[cfg(feature = "remote")]
 pub(super) fn current() -> Option<Arc<Arrival>> {
     CURRENT.with_borrow(Clone::clone)

@@ -1,9 +1,10 @@
-//! Where compiled kernels, tables and other things that can be made again are kept, unless a handle says it.
+//! Default directory for compiled kernels, tables and other data that can be regenerated.
 
 use std::env;
 use std::path::PathBuf;
 
-/// `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`; `None` where no variable says it.
+/// `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`. `None` if none of these variables
+/// is set.
 pub fn directory() -> Option<PathBuf> {
     let from =
         |variable: &str| env::var_os(variable).filter(|it| !it.is_empty()).map(PathBuf::from);

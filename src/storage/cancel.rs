@@ -1,4 +1,4 @@
-//! Waits that another thread can end.
+//! Waits that another thread can cancel.
 
 use std::cell::RefCell;
 #[cfg(feature = "remote")]
@@ -17,13 +17,13 @@ thread_local! {
     static GIVEN_UP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// How long it takes until a wait sees that it is given up.
+/// Polling interval at which a wait notices cancellation.
 #[cfg(feature = "remote")]
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Does the work, in which every wait for a server ends with an error soon after `given_up` is set.
+/// Runs `work`. Once `given_up` is set, every wait for a server in it soon ends with an error.
 pub(crate) fn cancellable<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
-    /// Puts back what held before, also after a panic.
+    /// Restores the previous value, also after a panic.
     struct Before(Option<Arc<AtomicBool>>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -34,7 +34,7 @@ pub(crate) fn cancellable<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> 
     work()
 }
 
-/// What another thread sends.
+/// Receives what another thread sends.
 #[cfg(feature = "remote")]
 pub(super) fn receive<T>(answer: &Receiver<Result<T>>) -> Result<T> {
     loop {
@@ -48,7 +48,7 @@ pub(super) fn receive<T>(answer: &Receiver<Result<T>>) -> Result<T> {
             break;
         }
     }
-    Err(Error::other("the request was given up"))
+    Err(Error::other("the request was cancelled"))
 }
 
 #[cfg(all(test, feature = "remote"))]
@@ -69,10 +69,10 @@ mod tests {
             given_up.store(true, Ordering::Release);
             assert_eq!(
                 waiting.join().unwrap().unwrap_err().to_string(),
-                "the request was given up"
+                "the request was cancelled"
             );
         });
-        // The flag holds within `unless` only.
+        // The flag applies within `cancellable` only.
         cancellable(&given_up, || ());
         sender.send(Ok(7)).unwrap();
         assert_eq!(receive(&answer.lock().unwrap()).unwrap(), 7);

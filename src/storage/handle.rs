@@ -1,4 +1,4 @@
-//! The handle through which files are opened.
+//! Handle for opening files.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -12,12 +12,13 @@ use super::stats::Activity;
 use super::{Entry, File, Place, RequestEvent, Stamp, StorageSettings, StorageStats};
 use super::{cache_directory, is_url, local, mapped};
 
-/// How files are read: a handle that is given to the sources that open files, and is cheap to clone.
+/// Handle for reading files, passed to sources. Cheap to clone.
 ///
-/// * Files are opened through a handle, and are read with its settings as long as they are open.
-/// * Clones are the same handle: they share connections, the cache on disk, and what is counted. Two handles share none of
-///   these, so loaders of one process can have different settings, and each counts its own requests.
-/// * [`Storage::default`] is a new handle with the default settings. It is what a source is opened with that is given none.
+/// * Files are opened through a handle and read with its settings as long as they are open.
+/// * Clones are the same handle: they share connections, disk cache and statistics. Two handles share none of these,
+///   so loaders in one process can have different settings, and each counts its own requests.
+/// * [`Storage::default`] creates a new handle with the default settings. Sources use it if they are opened without a
+///   handle.
 #[derive(Clone)]
 pub struct Storage(Arc<Shared>);
 
@@ -29,23 +30,23 @@ struct Shared {
 }
 
 impl Storage {
-    /// A handle with these settings. What can be made again is kept below `$FEEDWATER_CACHE`, else
+    /// Creates a handle with these settings. Data that can be regenerated is stored below `$FEEDWATER_CACHE`, else
     /// `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Config`] where a value cannot be.
+    /// [`crate::Error::Config`] for an invalid value.
     pub fn new(settings: &StorageSettings) -> crate::Result<Self> {
         settings.check()?;
         Ok(Self::build(settings.clone(), cache_directory()))
     }
 
-    /// The same, but what can be made again is kept below this directory, whatever the environment says: tables of files that
-    /// cannot lie beside them, and, unless [`StorageSettings::cache_directory`] names its folder, what was fetched.
+    /// Creates a handle whose cache directory is the given one, whatever the environment. It holds tables of files
+    /// that cannot be stored beside the files and, unless [`StorageSettings::cache_directory`] is set, fetched data.
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new).
+    /// Errors of [`new`](Self::new).
     pub fn with_cache_directory(
         settings: &StorageSettings,
         directory: impl Into<PathBuf>,
@@ -59,19 +60,18 @@ impl Storage {
         &self.0.settings
     }
 
-    /// What was asked of servers through this handle so far.
+    /// Statistics of the requests through this handle so far.
     pub fn stats(&self) -> StorageStats {
         self.0.activity.stats()
     }
 
-    /// What went wrong so far without ending anything: a disk cache that cannot be written.
+    /// Warnings so far: problems that ended nothing, such as an unwritable disk cache.
     pub fn warnings(&self) -> Vec<String> {
         self.0.activity.warnings()
     }
 
-    /// Calls this function, in the place of one that was given before, for every event of a request through this handle. It
-    /// is called by the threads that talk to servers, so it must not wait, and must not read from URLs. Without one nothing
-    /// is printed.
+    /// Sets the function to be called for every request event of this handle, replacing an earlier one. The threads
+    /// that talk to servers call it, so it must not block or read from URLs. Without it nothing is printed.
     pub fn watch_requests(&self, watcher: impl Fn(&RequestEvent) + Send + Sync + 'static) {
         self.0.activity.watch.set(Arc::new(watcher));
     }
@@ -82,7 +82,8 @@ impl Storage {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Where tables of files are kept that cannot be kept beside them; `None` where no variable of the environment says it.
+    /// Directory for tables of files that cannot be stored beside the files. `None` if no environment variable names
+    /// it.
     pub(crate) fn cache_directory(&self) -> Option<&Path> {
         self.0.cache_directory.as_deref()
     }
@@ -97,7 +98,7 @@ impl Storage {
 /// Opening and listing.
 #[doc(hidden)]
 impl Storage {
-    /// Opens a regular file. Anything else, a folder or a pipe, is an error at once.
+    /// Opens a regular file. Anything else, such as a folder or a pipe, is an error at once.
     pub fn open(&self, path: &Path) -> io::Result<File> {
         Ok(File(match is_url(path) {
             true => Place::Remote(remote::File::open(&self.0.client, path)?),
@@ -105,8 +106,8 @@ impl Storage {
         }))
     }
 
-    /// Opens a regular file that is held open for many reads. A local one borrows its descriptor from a bounded pool of the
-    /// process: it may be closed between two reads, and is then opened again, so that any number of files can be held.
+    /// Opens a regular file for many reads. A local file borrows its descriptor from a bounded pool of the process: it
+    /// may be closed between two reads and reopened, so any number of files can be open.
     pub fn open_pooled(&self, path: &Path) -> io::Result<File> {
         Ok(File(match is_url(path) {
             true => Place::Remote(remote::File::open(&self.0.client, path)?),
@@ -114,9 +115,9 @@ impl Storage {
         }))
     }
 
-    /// The same file, mapped where it is a local one that can be, [`StorageSettings::map`] is set and there are few enough mappings:
-    /// for files that are held open for many reads. Reads give the same bytes and the same errors. A file that is cut
-    /// meanwhile is no exception, but for the rest of the page in which it ends, which is zeros until the stamp is asked.
+    /// Maps a local file into memory if possible, if [`StorageSettings::map`] is set and if there are few enough
+    /// mappings. For files that stay open for many reads. Reads return the same bytes and the same errors. If the file
+    /// is truncated meanwhile, the rest of its last page reads as zeros until the stamp is checked.
     #[must_use]
     pub fn map(&self, file: File) -> File {
         File(match file.0 {
@@ -128,7 +129,7 @@ impl Storage {
         })
     }
 
-    /// A whole file, of which there is memory enough.
+    /// Reads a whole file into memory.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         if is_url(path) {
             return Ok(self.fetch(path, None, u64::MAX)?.wait()?.into());
@@ -140,24 +141,25 @@ impl Storage {
         Ok(bytes)
     }
 
-    /// Begins to fetch a whole object in one request, of this stamp where it is known. One of more than `most` bytes is
-    /// an error of the kind [`io::ErrorKind::FileTooLarge`] before its body comes, whose text is the number of bytes.
+    /// Starts to fetch a whole object in one request, with `stamp` if known. If the object has more than `most` bytes,
+    /// the request fails before its body arrives, with [`io::ErrorKind::FileTooLarge`] and the number of bytes as
+    /// text.
     pub fn fetch(&self, url: &Path, stamp: Option<Stamp>, most: u64) -> io::Result<Fetch> {
         remote::fetch(&self.0.client, url, stamp, most)
     }
 
-    /// The lengths of files, without opening them. Those behind URLs are asked for all at once.
+    /// Lengths of files in bytes, without opening them. URLs are requested concurrently.
     pub fn lens(&self, paths: &[PathBuf]) -> Vec<io::Result<u64>> {
         match_places(paths, local::len, |urls| remote::lens(&self.0.client, urls))
     }
 
-    /// The entries of a folder in the byte order of their names. Names that begin with a dot are not seen. Links are
-    /// followed; one that leads nowhere is a file, and what is neither file nor folder is not seen.
+    /// Entries of a folder in byte order of their names, without names that begin with a dot. Links are followed. A
+    /// dangling link counts as a file. Entries that are neither file nor folder are skipped.
     pub fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
         self.list_all_kinds(folder).map(|listing| listing.0)
     }
 
-    /// The same, and the names of what is neither file nor folder: pipes, sockets and devices.
+    /// Entries of a folder, and the names of entries that are neither file nor folder: pipes, sockets and devices.
     pub fn list_all_kinds(&self, folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
         let (mut entries, mut special) = match is_url(folder) {
             true => (remote::list(&self.0.client, folder)?, Vec::new()),
@@ -169,15 +171,15 @@ impl Storage {
         Ok((entries, special))
     }
 
-    /// Every object below a folder behind a URL: its name from there on, and its stamp, in the byte order of names. Names
-    /// with a part that begins with a dot are not seen, nor are empty objects that stand for folders.
+    /// All objects below a folder behind a URL, as relative name and stamp, in byte order of names. Skips names with a
+    /// part that begins with a dot, and empty objects that stand for folders.
     pub fn list_all(&self, folder: &Path) -> io::Result<Vec<(String, Stamp)>> {
         let mut found = remote::list_all(&self.0.client, folder)?;
         found.retain(|(name, _)| !name.split('/').any(|part| part.starts_with('.')));
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut folders = HashSet::new();
         for (name, _) in &found {
-            // From the innermost on; those around one that is known are known too.
+            // From the innermost folder outwards. Parents of a known folder are known too.
             let mut ends = name.rmatch_indices('/').map(|(end, _)| end);
             while ends.next().is_some_and(|end| folders.insert(name[..end].to_string())) {}
         }
@@ -185,8 +187,8 @@ impl Storage {
         Ok(found)
     }
 
-    /// Whether there are folders of these names. Behind URLs that is all below which there is something; all are asked for
-    /// at once.
+    /// Whether folders of these names exist. Behind URLs a folder is any prefix with objects below it. URLs are
+    /// requested concurrently.
     pub fn are_folders(&self, paths: &[PathBuf]) -> Vec<io::Result<bool>> {
         let remote = |urls: &[&Path]| remote::are_folders(&self.0.client, urls);
         match_places(paths, |path| Ok(path.is_dir()), remote)
@@ -205,7 +207,7 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// Answers for local paths one by one and for URLs all at once, in the order of the paths.
+/// Answers for local paths one by one and for URLs concurrently, in the order of the paths.
 fn match_places<T>(
     paths: &[PathBuf],
     local: impl Fn(&Path) -> io::Result<T>,

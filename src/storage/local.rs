@@ -1,4 +1,4 @@
-//! Files of the machine, read with `pread`.
+//! Local files, read with `pread`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,12 +24,12 @@ impl File {
         Ok(Self(Descriptor::Own(regular(path)?)))
     }
 
-    /// With a descriptor of the pool.
+    /// Opens a file with a descriptor from the pool.
     pub fn open_pooled(path: &Path) -> io::Result<Self> {
         Ok(Self(Descriptor::Pooled(Pooled::new(path, regular(path)?)?)))
     }
 
-    /// Does the work with the descriptor.
+    /// Runs `work` with the descriptor.
     pub fn with<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
         match &self.0 {
             Descriptor::Own(file) => work(file),
@@ -41,7 +41,7 @@ impl File {
         self.with(stamp)
     }
 
-    /// Memory besides itself.
+    /// Memory used beyond the struct itself, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
             Descriptor::Own(_) => 0,
@@ -69,13 +69,13 @@ fn regular(path: &Path) -> io::Result<fs::File> {
     crate::file::regular(path, pool::open(path))
 }
 
-/// The stamp of what is at a path, without opening it.
+/// Stamp of the file at a path, without opening it.
 pub fn stamp_at(path: &Path) -> io::Result<Stamp> {
     Ok(stamp_of(&rustix::fs::stat(path)?))
 }
 
 pub fn stamp(file: &fs::File) -> io::Result<Stamp> {
-    // `fs::File::metadata` asks for more, a third slower; this is asked after every read.
+    // `fs::File::metadata` queries more and is a third slower. This runs after every read.
     Ok(stamp_of(&rustix::fs::fstat(file)?))
 }
 
@@ -89,7 +89,7 @@ pub fn len(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
 
-/// Files and folders, and the names of what is neither; in no order.
+/// Files and folders, and the names of all other entries, in no particular order.
 pub fn list(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
     let (mut entries, mut special) = (Vec::new(), Vec::new());
     for entry in with_descriptors(|| fs::read_dir(folder))? {
@@ -102,7 +102,7 @@ pub fn list(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
         if kind.is_symlink() {
             match fs::metadata(entry.path()) {
                 Ok(metadata) => kind = metadata.file_type(),
-                // Whoever reads it will be told; the listing does not decide.
+                // Reading it will report the error. The listing does not decide.
                 Err(_) => {
                     entries.push(Entry { name, folder: false });
                     continue;

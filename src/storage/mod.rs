@@ -1,19 +1,19 @@
-//! Bytes of files, wherever they lie: positioned reads, listings, and where things that can be made again are kept.
+//! File access, local or remote: positioned reads, listings, and a directory for data that can be regenerated.
 //!
-//! A file that is compressed can be opened as the bytes that it holds (`unpacked/`).
-//! A path is local, or a URL: it then begins with a scheme and `://`, and its parts are joined as those of a path are.
-//! URLs begin with `s3://`, `gs://`, `az://`, `abfss://`, `http://` or `https://`.
+//! A compressed file can be opened as its uncompressed bytes (`unpacked/`). A path is local, or a URL: it then begins
+//! with a scheme and `://`, and parts are joined to it as to a path. URLs begin with `s3://`, `gs://`, `az://`,
+//! `abfss://`, `http://` or `https://`.
 //!
-//! * Files are opened through a handle, [`Storage`], which has the settings. Only what has none is the process's: the
-//!   descriptors of local files (`pool.rs`), which the system limits for the whole process; the handler of SIGBUS
-//!   (`mapped/bus.rs`), of which a process has one; and the threads that talk to servers.
-//! * Requests go out from threads of their own, as many at once as [`StorageSettings`] say, for each handle. One
-//!   that fails since the connection breaks, the answer is late, cut or garbled, or the server is overloaded (5xx, 408,
-//!   429) is sent again after a pause; one that the server refuses is an error at once.
-//! * An answer has the bytes that were asked for, of the version that was opened, or it is an error.
-//! * Credentials, endpoints and regions come from the environment: the variables that AWS's, Google's and Azure's own
-//!   tools read, as `object_store` documents them (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL` or `AZURE_STORAGE_ENDPOINT` for a server of
-//!   one's own).
+//! * Files are opened through a handle, [`Storage`], which has the settings. Only three things are per process: the
+//!   descriptors of local files (`pool.rs`), which the system limits per process; the SIGBUS handler
+//!   (`mapped/bus.rs`); and the threads that talk to servers.
+//! * Requests are sent by separate threads, concurrently up to the limit in [`StorageSettings`], per handle. A request
+//!   is retried after a pause if the connection breaks, the answer is late, truncated or garbled, or the server is
+//!   overloaded (5xx, 408, 429). A request that the server refuses is an error at once.
+//! * An answer has the requested bytes of the version that was opened, or it is an error.
+//! * Credentials, endpoints and regions come from the environment variables that AWS's, Google's and Azure's own tools
+//!   read, as `object_store` documents them (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL` or `AZURE_STORAGE_ENDPOINT` for
+//!   your own server).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -53,7 +53,7 @@ mod stats;
 pub mod unpacked;
 mod watch;
 
-/// An open file. There is no cursor: any number of threads may read at once.
+/// Open file. There is no cursor: any number of threads may read at once.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct File(Place);
@@ -66,29 +66,30 @@ enum Place {
     Unpacked(unpacked::Unpacked),
 }
 
-/// Which bytes a file has: its length, and what changes when they do. A file with the same stamp is not read again.
+/// Version of a file: its length, and a value that changes with its bytes. A file with the same stamp is not read
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Stamp {
-    /// Bytes of the file.
+    /// Length of the file, in bytes.
     pub len: u64,
-    /// The time of change of a local file, in seconds and nanoseconds. Of an object a hash of the server's tag, or of the
-    /// time where there is no tag, or 0.
+    /// Modification time of a local file, in seconds and nanoseconds. For an object, a hash of the server's tag or,
+    /// without a tag, of its time, or 0.
     version: [u64; 2],
 }
 
-/// Something in a folder.
+/// Entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Entry {
-    /// Its name in the folder.
+    /// Name within the folder.
     pub name: OsString,
-    /// Whether it is a folder, else it is a file.
+    /// Whether it is a folder; otherwise it is a file.
     pub folder: bool,
 }
 
 impl File {
-    /// Most memory for page tables of the file's mapping, and for its place in the pool of descriptors.
+    /// Maximum memory for page tables of the file's mapping and for its entry in the descriptor pool, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
             Place::Local(file) => file.memory_bytes(),
@@ -97,8 +98,8 @@ impl File {
         }
     }
 
-    /// The stamp of the file as it is now; of one that is unpacked, the compressed file's. Of an object, as it was when it was opened: every read is of that version, or
-    /// an error that says that it has changed.
+    /// Current stamp of the file. For a compressed file, that of the compressed bytes. For an object, that of its opening:
+    /// every read is of that version, or an error that says that it has changed.
     pub fn stamp(&self) -> io::Result<Stamp> {
         match &self.0 {
             Place::Local(file) => file.stamp(),
@@ -108,12 +109,12 @@ impl File {
         }
     }
 
-    /// Whether it lies behind a URL: it has no descriptor then, and asking for bytes ahead of time pays.
+    /// Whether the file is behind a URL. Such a file has no descriptor, and prefetching pays.
     pub fn is_remote(&self) -> bool {
         matches!(self.0, Place::Remote(_))
     }
 
-    /// Begins to fetch bytes that the file must have; `None` where the file is local.
+    /// Starts to fetch bytes that the file must have. `None` if the file is local.
     pub fn fetch(&self, offset: u64, len: u64) -> Option<io::Result<Fetch>> {
         match &self.0 {
             Place::Local(_) | Place::Mapped(_) | Place::Unpacked(_) => None,
@@ -121,7 +122,7 @@ impl File {
         }
     }
 
-    /// Fills the buffer, as far as the file reaches, from this byte of the file on; gives how many bytes there were.
+    /// Fills the buffer with bytes starting at `offset`, up to the end of the file. Returns the number of bytes.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.0 {
             Place::Local(file) => file.read_at(buffer, offset),
@@ -131,11 +132,11 @@ impl File {
         }
     }
 
-    /// Fills the buffer from this byte of the file on.
+    /// Fills the buffer with bytes starting at `offset`.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+    /// [`io::ErrorKind::UnexpectedEof`] if the file ends before.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match self.read_at(buffer, offset)? {
             count if count == buffer.len() => Ok(()),
@@ -145,7 +146,7 @@ impl File {
 }
 
 impl Stamp {
-    /// The same bytes for the same stamp.
+    /// Serialized stamp: equal for equal stamps.
     pub fn to_bytes(self) -> [u8; 24] {
         let Self { len, version: [first, second] } = self;
         bytemuck::cast([len.to_le_bytes(), first.to_le_bytes(), second.to_le_bytes()])
@@ -153,26 +154,26 @@ impl Stamp {
 }
 
 impl fmt::Display for Stamp {
-    /// Of a local file its length and the time of change in seconds since 1970.
+    /// For a local file, its length and modification time in seconds since 1970.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { len, version: [first, second] } = self;
         write!(f, "{len} bytes, version {first}.{second:09}")
     }
 }
 
-/// The stamp of a local file, without opening it.
+/// Stamp of a local file, without opening it.
 #[doc(hidden)]
 pub fn stamp(path: &Path) -> io::Result<Stamp> {
     local::stamp_at(path)
 }
 
-/// Whether there is anything of this name. Nothing behind a URL is asked for.
+/// Whether a local path exists. Sends no request for a URL.
 #[doc(hidden)]
 pub fn exists(path: &Path) -> bool {
     !is_url(path) && path.exists()
 }
 
-/// The path, if it is a URL or begins at the root, else the path below `base`.
+/// `path` if it is a URL or absolute, else `path` below `base`.
 #[doc(hidden)]
 pub fn join(base: &Path, path: &Path) -> PathBuf {
     if is_url(path) { path.into() } else { base.join(path) }
@@ -193,7 +194,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_url_has_a_scheme_and_is_joined_to_nothing() {
+    fn a_url_has_a_scheme_and_is_never_joined_to_a_base() {
         let base = Path::new("base");
         for url in ["s3://bucket/key", "https://host/a", "a+b-1.c://x"] {
             assert!(is_url(Path::new(url)), "{url}");
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_listed_in_byte_order_without_hidden_names_and_links_are_followed() {
+    fn listings_are_in_byte_order_skip_hidden_names_and_follow_links() {
         let root = tempfile::tempdir().unwrap();
         for name in ["b", "B", ".hidden", "a2", "a10"] {
             fs::write(root.path().join(name), name).unwrap();
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_gives_what_the_file_has() {
+    fn a_read_returns_the_bytes_of_the_file() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a");
         fs::write(&path, b"0123456789").unwrap();
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stamp_changes_with_the_length_and_with_the_time() {
+    fn the_stamp_changes_with_length_and_modification_time() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a");
         fs::write(&path, b"one").unwrap();
@@ -264,9 +265,9 @@ mod tests {
         assert!(stamps[0] != stamps[1] && stamps[1] != stamps[2] && stamps[0] != stamps[2]);
     }
 
-    /// Opening a pipe to read it would wait for a writer.
+    /// Opening a pipe for reading would wait for a writer.
     #[test]
-    fn what_is_no_regular_file_is_an_error_at_once() {
+    fn anything_but_a_regular_file_is_an_error_at_once() {
         let root = tempfile::tempdir().unwrap();
         let pipe = root.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();

@@ -1,4 +1,4 @@
-//! The opening of a source: a server that answers nothing ends it soon, whatever is still to be asked.
+//! Opening of a source: if a server does not answer, opening fails soon, whatever else is pending.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -9,38 +9,38 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Opening>>> = const { RefCell::new(None) };
 }
 
-/// What the requests of an opening know of each other.
+/// State shared by the requests of one opening.
 #[derive(Debug, Default)]
 pub struct Opening {
-    /// What the first request said that was given up since nothing answered.
+    /// Error of the first request that was cancelled because nothing answered.
     failed: OnceLock<String>,
 }
 
-/// The opening that this thread works for, for threads that help it.
+/// Opening that this thread works for, to be passed to helper threads.
 #[derive(Clone, Debug)]
 pub(crate) struct OpeningOf(Option<Arc<Opening>>);
 
 impl Opening {
-    /// Why no more is asked, where a request was given up.
+    /// Why no more requests are sent, if a request was cancelled.
     #[cfg(feature = "remote")]
     pub fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
 
-    /// A request was given up: all others are, too.
+    /// Records that a request was cancelled, which cancels all others.
     #[cfg(feature = "remote")]
     pub fn fail(&self, problem: &str) {
-        // The first one counts.
+        // Only the first call has an effect.
         let _ = self.failed.set(problem.into());
     }
 }
 
-/// Does the work of opening a source. While it lasts a request has `storage.open_timeout` for all of its attempts, and the
-/// first that is given up since the server is silent ends all others. An opening within another one belongs to that.
+/// Runs `work`, which opens a source. During it, each request has `storage.open_timeout` for all of its attempts, and
+/// the first one that gets no answer cancels all others. An opening within another one is part of that one.
 ///
 /// # Errors
 ///
-/// That of the work; [`Error::Unavailable`] where the work went on although a request was given up.
+/// Errors of `work`; [`Error::Unavailable`] if `work` succeeded although a request was cancelled.
 pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let current = OpeningOf::current().0.unwrap_or_default();
     let done = OpeningOf(Some(current.clone())).within(work)?;
@@ -51,14 +51,14 @@ pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 impl OpeningOf {
-    /// That of this thread.
+    /// Opening of this thread.
     pub fn current() -> Self {
         Self(CURRENT.with_borrow(Clone::clone))
     }
 
-    /// Does the work for this opening.
+    /// Runs `work` as part of this opening.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Puts back what held before, also after a panic.
+        /// Restores the previous value, also after a panic.
         struct Before(Option<Arc<Opening>>);
         impl Drop for Before {
             fn drop(&mut self) {
@@ -69,7 +69,7 @@ impl OpeningOf {
         work()
     }
 
-    /// The opening, where there is one.
+    /// The opening, if there is one.
     #[cfg(feature = "remote")]
     pub fn opening(self) -> Option<Arc<Opening>> {
         self.0

@@ -1,10 +1,10 @@
-//! Descriptors of files that stay open for many reads: a bounded pool for the whole process.
+//! Bounded pool of descriptors for files that stay open for many reads, shared by the whole process.
 //!
-//! A source of a thousand shards must work where a process may have 256 descriptors. So a file keeps its path and borrows a
-//! descriptor: at most half of those that the process may have, and at most [`MOST`], belong to the pool. Where there is no
-//! more room, a file that was not read lately is closed (the clock algorithm, which needs no lock for a read), and opened
-//! again when it is read next. It must then be the file that it was: one of another length or time of change is an error.
-//! Where descriptors run out all the same, because others in the process hold them, the pool gives up its own.
+//! A source of a thousand shards must work in a process limited to 256 descriptors. So a file stores its path and
+//! borrows a descriptor. The pool has at most half of the descriptors that the process may have, and at most [`MOST`].
+//! If the pool is full, a file that was not read recently is closed (clock algorithm, which needs no lock for a read)
+//! and reopened at its next read. The reopened file must have the same length and modification time, otherwise the
+//! read fails. If descriptors run out because other code holds them, the pool closes some of its own.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,41 +19,41 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::Stamp;
 use super::local::stamp;
 
-/// Most descriptors of the pool, and fewest.
+/// Maximum and minimum number of descriptors in the pool.
 const MOST: usize = 16 << 10;
 const LEAST: usize = 8;
-/// Soft limit that [`raise_open_files_limit`] asks for at most: four times what the pool can use.
+/// Maximum soft limit that [`raise_open_files_limit`] requests: four times what the pool can use.
 const ASKED: u64 = 64 << 10;
-/// Descriptors that the pool gives up at once where there are none left.
+/// Number of descriptors that the pool closes at once if none are left.
 const GIVEN_UP: usize = 16;
 
-/// A regular file whose descriptor comes from the pool.
+/// Regular file with a descriptor from the pool.
 #[derive(Debug)]
 pub struct Pooled {
     path: PathBuf,
-    /// That of the file when it was opened first.
+    /// Stamp of the file when it was first opened.
     stamp: Stamp,
     slot: Arc<Slot>,
 }
 
-/// Where a file has its descriptor while it has one.
+/// Holder of a file's descriptor while it is open.
 #[derive(Debug, Default)]
 struct Slot {
     file: RwLock<Option<fs::File>>,
-    /// Whether it was read since the clock's hand came by.
+    /// Whether it was read since the clock hand last passed.
     used: AtomicBool,
 }
 
-/// The slots that have a descriptor, in the order in which the clock's hand passes them.
+/// Slots that have a descriptor, in clock order.
 static OPEN: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 
-/// How many files the pool has closed so far.
+/// Number of files that the pool has closed so far.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 
 impl Pooled {
-    /// Takes an open file into the pool.
+    /// Adds an open file to the pool.
     pub fn new(path: &Path, file: fs::File) -> io::Result<Self> {
-        // The working directory may change before it is opened again.
+        // The working directory may change before the file is reopened.
         let (path, stamp) = (std::path::absolute(path)?, stamp(&file)?);
         let slot = Arc::new(Slot::default());
         *slot.file.write().unwrap_or_else(PoisonError::into_inner) = Some(file);
@@ -61,7 +61,7 @@ impl Pooled {
         Ok(Self { path, stamp, slot })
     }
 
-    /// Does the work with the file, which is opened where it was closed.
+    /// Runs `work` with the file, reopening it if it was closed.
     pub fn with<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
         if !self.slot.used.load(Ordering::Relaxed) {
             self.slot.used.store(true, Ordering::Relaxed);
@@ -74,10 +74,10 @@ impl Pooled {
             *held = Some(self.open_again()?);
             take_in(&self.slot, limit());
         }
-        work(held.as_ref().expect("it was opened, and nobody else can close it"))
+        work(held.as_ref().expect("the lock keeps the opened file from being closed"))
     }
 
-    /// Memory that it takes.
+    /// Memory used, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.path.capacity() + size_of::<Slot>()) as u64
     }
@@ -92,26 +92,26 @@ impl Pooled {
     }
 }
 
-/// Opens a file to read it; where there are no descriptors left, with one of the pool's.
+/// Opens a file for reading. If no descriptors are left, the pool closes some.
 ///
 /// # Errors
 ///
-/// Those of the system; the one for too many open files says which limit to raise.
+/// Errors of the system. For too many open files, the message says which limit to raise.
 pub fn open(path: &Path) -> io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     with_descriptors(|| {
-        // Without waiting: a pipe without a writer would hold up the thread for ever.
+        // Non-blocking, because a pipe without a writer would block the thread forever.
         fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
     })
 }
 
-/// Does what needs a descriptor, once more as long as the pool gives some up.
+/// Runs `work`, which needs a descriptor, and retries as long as the pool can close files.
 pub fn with_descriptors<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
         let closed = CLOSED.load(Ordering::Acquire);
         match work() {
             Err(error) if is_exhausted(&error) => {
-                // Another thread may have emptied the pool in the meantime: then there are descriptors again.
+                // If another thread emptied the pool in the meantime, descriptors are available again.
                 if !give_up() && CLOSED.load(Ordering::Acquire) == closed {
                     return Err(explained(error));
                 }
@@ -121,14 +121,14 @@ pub fn with_descriptors<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Raises the soft limit of open files of this process to the hard limit, but not above 65,536, and gives the soft limit that
-/// then holds. The command line does this when it starts; in a program of yours the choice is yours, since code that uses `select`
-/// fails with descriptors above 1,023, and processes that are started later inherit the limit. Without it sources of any number
-/// of files work too: descriptors are then closed and opened again more often.
+/// Raises the soft limit of open files of this process to the hard limit, at most 65,536, and returns the resulting
+/// soft limit. The command line program does this at startup. In your own program the choice is yours: code that uses
+/// `select` fails with descriptors above 1,023, and child processes inherit the limit. Sources of any number of files
+/// work without it too, but files are closed and reopened more often.
 ///
 /// # Errors
 ///
-/// What the system says where it refuses.
+/// The system's error if it refuses.
 pub fn raise_open_files_limit() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.unwrap_or(ASKED).min(ASKED);
@@ -141,7 +141,7 @@ pub fn raise_open_files_limit() -> io::Result<u64> {
     }
 }
 
-/// An error of the system, which says what to do where it is that there are too many open files.
+/// Adds advice to a system error about too many open files. Other errors are unchanged.
 pub fn explained(error: io::Error) -> io::Error {
     let way_out = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE) => match getrlimit(Resource::Nofile).current {
@@ -165,31 +165,31 @@ fn is_exhausted(error: &io::Error) -> bool {
     number == Some(Errno::MFILE) || number == Some(Errno::NFILE)
 }
 
-/// Descriptors that the pool may have now.
+/// Current maximum number of descriptors in the pool.
 fn limit() -> usize {
     let half = getrlimit(Resource::Nofile).current.map_or(MOST, |it| (it / 2) as usize);
     half.clamp(LEAST, MOST)
 }
 
-/// Puts a slot that has got a descriptor into the pool, and takes others out so that there are no more than `limit`.
+/// Adds a slot with a new descriptor to the pool and removes others so that at most `limit` remain.
 fn take_in(slot: &Arc<Slot>, limit: usize) {
     let mut open = lock();
     while open.len() >= limit && close_one(&mut open) {}
     open.push_back(Arc::downgrade(slot));
 }
 
-/// Closes some files that were not read lately; false where there are none.
+/// Closes some files that were not read recently. Returns false if there are none.
 fn give_up() -> bool {
     let mut open = lock();
     (0..GIVEN_UP).filter(|_| close_one(&mut open)).count() > 0
 }
 
-/// Closes one file, the next that was not read since the last time round and is not being read now.
+/// Closes the next file that was not read since the clock hand last passed and is not being read now.
 fn close_one(open: &mut VecDeque<Weak<Slot>>) -> bool {
-    // Twice round: the first round may only take the marks away.
+    // Two rounds, because the first may only clear the marks.
     for _ in 0..2 * open.len() {
         let Some(next) = open.pop_front() else { break };
-        // A source that is gone has closed its files itself.
+        // A dropped source has closed its files itself.
         let Some(slot) = next.upgrade() else { return true };
         if !slot.used.swap(false, Ordering::Relaxed) {
             let held = match slot.file.try_write() {
@@ -221,13 +221,13 @@ mod tests {
         file.slot.file.read().unwrap().is_some()
     }
 
-    /// On a queue of its own: other tests of the process use the pool too.
+    /// A separate queue, because other tests of the process use the pool too.
     fn of(files: &[&Pooled]) -> VecDeque<Weak<Slot>> {
         files.iter().map(|it| Arc::downgrade(&it.slot)).collect()
     }
 
     #[test]
-    fn the_file_that_was_not_read_lately_is_closed_and_opened_again_when_it_is_read() {
+    fn an_idle_file_is_closed_and_reopened_when_read() {
         let root = tempfile::tempdir().unwrap();
         let files = ["a", "b", "c"].map(|name| {
             let path = root.path().join(name);
@@ -244,11 +244,11 @@ mod tests {
         assert!(close_one(&mut open) && open.len() == 2);
         assert_eq!([a, b, c].map(is_open), [true, false, true]);
         assert_eq!(first(b).unwrap(), b'b');
-        // One that is being read stays open, also where there is no other.
+        // A file that is being read stays open, even if there is no other.
         let mut open = of(&[b]);
         assert!(b.with(|_| Ok(!close_one(&mut open))).unwrap());
         assert!(is_open(b) && close_one(&mut open) && !is_open(b) && !close_one(&mut open));
-        // A file that took its place is not read in its stead.
+        // A file that replaced it is not read instead.
         fs::write(root.path().join("b"), "other").unwrap();
         assert!(first(b).unwrap_err().to_string().contains("changed after it was opened"));
     }

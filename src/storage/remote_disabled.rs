@@ -1,4 +1,4 @@
-//! In the place of what reads URLs, where the crate is built without the feature `remote`.
+//! Replaces the reading of URLs in builds without the feature `remote`.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::stats::Activity;
 use super::{Entry, Stamp, StorageSettings};
 
-/// What would send requests.
+/// Placeholder for the client that would send requests.
 pub struct Client;
 
 impl Client {
@@ -21,7 +21,7 @@ impl Client {
 #[derive(Debug)]
 pub enum File {}
 
-/// Bytes that are being fetched.
+/// Bytes being fetched. Never constructed.
 #[derive(Debug)]
 pub enum Fetch {}
 

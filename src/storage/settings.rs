@@ -1,58 +1,58 @@
-//! How files are read.
+//! Settings for reading files.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// `[storage]`: how files behind URLs are read, and how much of them is kept. For files on local disks only `map` says
-/// something.
+/// `[storage]`: how files behind URLs are read and cached. Only `map` affects local files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageSettings {
-    /// Requests in flight, at least 1. Default 64.
+    /// Maximum number of requests in flight, at least 1. Default 64.
     pub connections: usize,
-    /// How often a request that failed is sent again. Default 8: with the pauses between them about 25 seconds.
+    /// Maximum number of retries of a failed request. Default 8, which takes about 25 seconds including the pauses.
     pub retries: u32,
-    /// Seconds for an answer, at least 1; a body has a second more for each 64 KiB. Default 10.
+    /// Timeout for an answer in seconds, at least 1. A body gets one more second per 64 KiB. Default 10.
     pub timeout: u64,
-    /// Seconds for one request with all its repetitions while a source is opened, at least 1: a server that answers nothing ends
-    /// the opening after about this time. Default 60.
+    /// Time limit for one request including retries while a source is opened, in seconds, at least 1. If a server does
+    /// not answer, opening fails after about this time. Default 60.
     pub open_timeout: u64,
-    /// Where answers to requests by `http://` and `https://` may lead to. Default `same-host`. Requests to buckets are
-    /// signed, and are not sent elsewhere, whatever is set here.
+    /// Allowed targets of redirects for `http://` and `https://`. Default `same-host`. Requests to buckets are signed
+    /// and never redirected, whatever this setting.
     pub redirects: Redirects,
-    /// A file of certificates (PEM) that are trusted besides the system's: for a server of one's own. Relative to the pipeline file.
+    /// File of certificates (PEM) to trust in addition to the system's, for your own server. Relative to the pipeline
+    /// file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Most names in a listing, at least 1. Default 50,000,000.
+    /// Maximum number of names in a listing, at least 1. Default 50,000,000.
     pub max_listed: u64,
-    /// Most host memory for samples that were fetched ahead, in bytes; fewer are fetched ahead where the largest sample
-    /// would exceed it, and where fewer are as good by what is measured (`loader.tune`). Default 256 MiB.
+    /// Maximum host memory for prefetched samples, in bytes. Fewer are prefetched if the largest sample would exceed
+    /// it, or if measurements show that fewer suffice (`loader.tune`). Default 256 MiB.
     #[serde(deserialize_with = "crate::footprint::byte_size")]
     pub read_ahead: u64,
-    /// Most bytes on disk for what was fetched; 0, the default, keeps nothing.
+    /// Maximum size of the disk cache for fetched data, in bytes. Default 0: no disk cache.
     #[serde(deserialize_with = "crate::footprint::byte_size")]
     pub cache: u64,
-    /// The folder for it, which several processes may share; left out, `objects` in the cache's directory.
+    /// Folder of the disk cache, which several processes may share. Default: `objects` in the cache directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_directory: Option<PathBuf>,
-    /// Whether files of the formats `lmdb`, `beton` and `npy` on local disks are mapped, which is faster where they are in memory.
-    /// Pages of them that were read then count as resident memory of the process, although the system may take them back
-    /// at any time; `false` is for machines where jobs are ended by that figure. Default true.
+    /// Whether local files of the formats `lmdb`, `beton` and `npy` are memory-mapped, which is faster if they are in
+    /// memory. Their pages then count as resident memory of the process, although the system may reclaim them at any
+    /// time. Set `false` on machines that kill jobs by that figure. Default true.
     pub map: bool,
 }
 
-/// Where an answer by HTTP may lead to instead of having the bytes.
+/// Allowed targets of HTTP redirects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Redirects {
-    /// Nowhere: a redirect is an error.
+    /// None: a redirect is an error.
     None,
-    /// The same host and port, or the same host by https on the usual ports.
+    /// The same host and port, or the same host by https on the default ports.
     #[default]
     SameHost,
-    /// Any host, without user and password; never from https to http, and never from another host to an address of this
-    /// machine or its network link.
+    /// Any host, without user and password. Never from https to http, and never from another host to an address of
+    /// this machine or its network link.
     Any,
 }
 
@@ -75,11 +75,11 @@ impl Default for StorageSettings {
 }
 
 impl StorageSettings {
-    /// Whether the values can be.
+    /// Validates the values.
     ///
     /// # Errors
     ///
-    /// The key and what is wrong with its value.
+    /// The key and the problem with its value.
     pub fn check(&self) -> crate::Result<()> {
         let error = |key: &str, problem: String| {
             Err(crate::Error::config(format!("storage.{key}"), problem))
@@ -104,8 +104,8 @@ impl StorageSettings {
         Ok(())
     }
 
-    /// The most samples that are fetched ahead where the largest has so many bytes: twice as many as there are requests in flight,
-    /// so that one that is late does not hold up those behind it, and within `read_ahead`.
+    /// Maximum number of samples to prefetch if the largest has `largest_bytes` bytes: twice the number of requests in
+    /// flight, so that a late sample does not block those behind it, limited by `read_ahead`.
     pub fn samples_ahead(&self, largest_bytes: u64) -> usize {
         let room = self.read_ahead / largest_bytes.max(1);
         (2 * self.connections as u64).min(room).max(1) as usize
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_values_are_named() {
+    fn invalid_values_are_named() {
         StorageSettings::default().check().unwrap();
         let default = StorageSettings::default;
         for (settings, text) in [

@@ -1,4 +1,4 @@
-//! What was asked of servers, and of the disk that stands for them.
+//! Statistics of requests to servers and of the disk cache.
 
 use std::iter::Sum;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,24 +8,25 @@ use serde::Serialize;
 
 use super::watch::Watch;
 
-/// What was asked of servers through a [`Storage`](super::Storage) since it was made; all 0 where every file is local.
+/// Statistics of the requests through a [`Storage`](super::Storage) since it was created. All 0 if every file is
+/// local.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StorageStats {
-    /// Requests that were sent, those that were sent again among them.
+    /// Requests sent, including retries.
     pub requests: u64,
-    /// Requests that were sent again, since the one before failed.
+    /// Retries after failed requests.
     pub retries: u64,
-    /// Bytes of objects that came whole.
+    /// Bytes of objects that arrived completely.
     pub bytes: u64,
-    /// Ranges and objects that were read from the disk cache in the place of a request.
+    /// Ranges and objects read from the disk cache.
     pub cache_hits: u64,
     /// Ranges and objects that were not in the disk cache.
     pub cache_misses: u64,
-    /// Entries of the disk cache that did not match their checksum, and were thrown away.
+    /// Entries of the disk cache that were deleted because their checksum did not match.
     pub cache_damaged: u64,
 }
 
-/// What happened to the requests of a handle.
+/// Statistics and warnings of a handle's requests.
 #[derive(Default)]
 pub(super) struct Activity {
     pub counters: Counters,
@@ -52,7 +53,7 @@ impl Counters {
 }
 
 impl Activity {
-    /// What was counted so far.
+    /// Snapshot of the counters.
     pub fn stats(&self) -> StorageStats {
         let Counters { requests, retries, bytes, hits, misses, damaged } = &self.counters;
         let [requests, retries, bytes, cache_hits, cache_misses, cache_damaged] =
@@ -60,7 +61,7 @@ impl Activity {
         StorageStats { requests, retries, bytes, cache_hits, cache_misses, cache_damaged }
     }
 
-    /// Notes what the user should know and what need not end anything.
+    /// Records a warning for the user.
     #[cfg(feature = "remote")]
     pub fn warn(&self, text: String) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +70,7 @@ impl Activity {
         }
     }
 
-    /// What was noted so far.
+    /// Warnings so far.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

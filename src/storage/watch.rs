@@ -1,53 +1,53 @@
-//! What happens to requests, for programs that show it.
+//! Request events, for programs that show them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::error::Redacted;
 
-/// What happens to a request that does not simply succeed.
+/// Event of a request that does not succeed at once.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RequestEvent {
-    /// While a source is opened, a request has waited for an answer: told every three seconds of waiting.
+    /// A request is waiting for an answer while a source is opened. Sent every three seconds.
     Waiting {
-        /// What was asked for.
+        /// Requested URL.
         url: Redacted,
-        /// Since the attempt began.
+        /// Time since the attempt began.
         waited: Duration,
-        /// The attempt, from 1 on.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// Attempts that there are.
+        /// Maximum number of attempts.
         attempts: u32,
     },
-    /// An attempt has failed.
+    /// An attempt failed.
     Failed {
-        /// What was asked for.
+        /// Requested URL.
         url: Redacted,
-        /// The attempt, from 1 on.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// Attempts that there are.
+        /// Maximum number of attempts.
         attempts: u32,
         /// What went wrong.
         problem: String,
-        /// The pause until the next attempt; `None` where there is none.
+        /// Pause until the next attempt. `None` if there is none.
         pause: Option<Duration>,
     },
 }
 
 type Watcher = Arc<dyn Fn(&RequestEvent) + Send + Sync>;
 
-/// Who is told of the requests of a handle, if anybody is.
+/// Watcher of a handle's requests, if set.
 #[derive(Default)]
 pub(super) struct Watch(RwLock<Option<Watcher>>);
 
 impl Watch {
-    /// From now on this one alone is told.
+    /// Sets the watcher, replacing an earlier one.
     pub fn set(&self, watcher: Watcher) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
 
-    /// Tells an event.
+    /// Sends an event to the watcher.
     #[cfg(feature = "remote")]
     pub fn tell(&self, event: impl FnOnce() -> RequestEvent) {
         let watcher = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();

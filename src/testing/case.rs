@@ -1,4 +1,4 @@
-//! One image through one chain, in every form.
+//! Comparison of all forms of a chain on one image.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
 use crate::random::{SampleKey, SampleRng};
 use crate::tensor::{DType, Layout, TensorShape};
-use crate::transform::{EncodedImage, HostTransform};
+use crate::transform::{HostTransform, PlannedImage};
 
 use super::error::{Difference, Form, ParityError};
 use super::values::{Found, of_images, of_tensors};
@@ -41,7 +41,7 @@ pub struct Case<'a> {
     pub layout: Layout,
     /// Seed of the sample's random choices.
     pub key: SampleKey,
-    /// What compiles the kernels' text for the host; `None` where kernels are not compared.
+    /// Compiler of the kernels' text for the host. `None` if kernels are not compared.
     pub compiler: Option<&'a HostCompiler>,
 }
 
@@ -57,10 +57,10 @@ const LAUNCHES: [Option<Tiles>; 4] = [
 /// Shared memory, in bytes, of the launch whose pixels are stored as in a loader's pages: rows begin at multiples of 16 bytes.
 const PITCHED: u32 = 56 << 10;
 
-/// Values between the rows of an image where they do not.
+/// Number of values between the rows of an image in the other launches.
 const GAP: usize = 5;
 
-/// One operator's share of a sample.
+/// One operator's part of a sample.
 struct Step {
     params: ParamBytes,
     table: Vec<i32>,
@@ -74,7 +74,7 @@ impl Case<'_> {
     ///
     /// # Errors
     ///
-    /// The first difference, or what cannot be compared.
+    /// The first difference, or the reason why a comparison is impossible.
     pub fn check(&self) -> Result<(), ParityError> {
         let (first, steps) = self.plan()?;
         let images = self.run(&steps, first)?;
@@ -87,7 +87,7 @@ impl Case<'_> {
         }
     }
 
-    /// Asks the operators forwards and backwards, as the plan does; gives the window to decode too.
+    /// Runs the forward and backward pass over the operators, as the plan does. Also returns the window to decode.
     fn plan(&self) -> Result<(Roi, Vec<Step>), ParityError> {
         let decoded = self.orientation.upright_size(self.stored.window().size());
         let full = Size::new(decoded.width * self.reduction, decoded.height * self.reduction);
@@ -141,8 +141,8 @@ impl Case<'_> {
         upright
     }
 
-    /// The image's window and what every operator makes of it by the reference, with which the fast path
-    /// is compared on the way, on exactly that window and on a larger one.
+    /// Returns the image's window and the reference output of every operator. Compares the fast path with it, on
+    /// exactly that window and on a larger one.
     fn run(&self, steps: &[Step], first: Roi) -> Result<Vec<HostImage>, ParityError> {
         let upright = self.upright();
         let mut images = vec![HostImage::U8(cut(&upright, first))];
@@ -171,8 +171,8 @@ impl Case<'_> {
         out.to_vec()
     }
 
-    /// The same as a loader's worker does it, from a file of pixels: where the image stands as it is stored, and every image
-    /// leaves with one size.
+    /// Compares a loader's CPU path on a file of pixels. Only if the image is stored upright and all images have the
+    /// same output size.
     fn check_rows(&self, expected: &[u8], size: Size) -> Result<(), ParityError> {
         let fixed = self.operators.iter().fold(None, |size, op| op.fixed_output(size));
         if fixed != Some(size) || !self.orientation.is_upright() || self.reduction != 1 {
@@ -196,7 +196,7 @@ impl Case<'_> {
             let mut sample = SamplePlan::default();
             plan.sample(self.key, &header, &mut sample)?;
             let image =
-                EncodedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
+                PlannedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
             HostTransform::new(&plan).run(image, &mut Decoders::new(), found)
         };
         make().map_err(|fault| self.invalid(fault.to_string()))?;
@@ -235,7 +235,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Two samples in one launch, which differ in nothing but where they are stored.
+    /// Runs two samples in one launch that differ only in their destination.
     fn launch(
         &self,
         compiler: &HostCompiler,
@@ -269,7 +269,7 @@ impl Case<'_> {
         Ok([0, 1].map(|sample| tensors[4 * sample * half..][..bytes].to_vec()))
     }
 
-    /// What describes an image to a kernel, and its pixels. Rows in memory are farther apart than they are long.
+    /// Kernel parameters of an image, and its pixels. Rows in memory are padded.
     fn leaf(&self, image: &HostImage, pitched: bool) -> (Vec<u8>, Pixels) {
         let window = image.window();
         let pitch_of = |window: Roi| match pitched {

@@ -1,4 +1,4 @@
-//! The same loader on the CPU and on a GPU.
+//! Comparison of the same loader on the CPU and on a GPU.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::values::of_tensors;
 const SIZES: [Size; 4] =
     [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(128, 96)];
 
-/// Compares the first GPU with the CPU; why there is none, where that is so.
+/// Compares the first GPU with the CPU. Returns the reason if there is no GPU.
 pub fn check(operators: &[Arc<dyn AnyOperator>], seed: u64) -> Result<Option<String>, ParityError> {
     let device = Device::open(0).and_then(|device| gpu::compiler(&device).map(|_| ()));
     if let Err(error) = device {
@@ -54,7 +54,7 @@ pub fn check(operators: &[Arc<dyn AnyOperator>], seed: u64) -> Result<Option<Str
     Ok(None)
 }
 
-/// The shape of a sample, and all samples.
+/// Shape of a sample, and the bytes of all samples.
 fn tensors(loader: &Loader) -> Result<(TensorShape, Vec<u8>), Error> {
     let mut all = Vec::new();
     for batch in loader {

@@ -1,30 +1,30 @@
-//! What a comparison finds.
+//! Errors of a comparison.
 
 use std::fmt;
 
 use crate::error::Error;
 use crate::geometry::Size;
 
-/// A way to run operators. All of them must give the bits of the reference.
+/// Form of running operators. All forms must produce the bits of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
-    /// [`FastPath::apply`](crate::op::FastPath::apply), on the window that was demanded.
+    /// [`FastPath::apply`](crate::op::FastPath::apply) on the window that was demanded.
     FastPath,
-    /// The same on the whole image.
+    /// [`FastPath::apply`](crate::op::FastPath::apply) on the whole image.
     WholeImage,
-    /// The CPU's path of a loader, which fuses operators, and decodes, resamples and stores row by row.
+    /// CPU path of a loader, which fuses operators, and decodes, resamples and stores row by row.
     Rows,
-    /// The CUDA text compiled by a C++ compiler for the host: a thread for each pixel.
+    /// CUDA text compiled by a C++ compiler for the host, with one thread per pixel.
     HostKernel,
-    /// The same in tiles.
+    /// CUDA text compiled for the host, in tiles.
     HostTiles,
-    /// The CUDA text on a GPU.
+    /// CUDA text on a GPU.
     Device,
 }
 
 impl Form {
-    /// The form in words.
+    /// Name of the form, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Form::FastPath => "the fast path",
@@ -37,25 +37,25 @@ impl Form {
     }
 }
 
-/// The first value in which a form and the reference differ.
+/// First value in which a form differs from the reference.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The form that is wrong.
+    /// Form with the wrong value.
     pub form: Form,
-    /// Size of the image that entered.
+    /// Size of the input image.
     pub input: Size,
-    /// Column of the pixel in what leaves.
+    /// Column of the pixel in the output.
     pub x: u32,
-    /// Row of the pixel.
+    /// Row of the pixel in the output.
     pub y: u32,
     /// Channel, 0 to 2.
     pub channel: usize,
-    /// The reference's value.
+    /// Value of the reference.
     pub expected: f64,
-    /// The form's value.
+    /// Value of the form.
     pub found: f64,
-    /// The operators and everything else that the case depends on.
+    /// Description of the operators and all other inputs of the case.
     pub case: String,
 }
 
@@ -63,13 +63,13 @@ pub struct Difference {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ParityError {
-    /// A form gives other values than the reference.
+    /// A form's values differ from the reference.
     Differs(Box<Difference>),
-    /// An operator contradicts itself, as by demanding a window beyond the image.
+    /// An operator is inconsistent, for example demands a window beyond the image.
     Invalid {
         /// What is wrong.
         problem: String,
-        /// The operators and everything else that the case depends on.
+        /// Description of the operators and all other inputs of the case.
         case: String,
     },
     /// The CUDA text does not compile.
@@ -77,7 +77,7 @@ pub enum ParityError {
         /// The compiler's log.
         log: String,
     },
-    /// Something else does not run: a plan, a loader, a compiled kernel.
+    /// Something else failed: a plan, a loader, a compiled kernel.
     Run(Error),
 }
 

@@ -1,4 +1,4 @@
-//! Checks for operators of your own: every form of an operator must give the bits of its reference.
+//! Checks for your own operators: every form of an operator must produce the bits of its reference.
 //!
 //! ```no_run
 //! # use feedwater::op::Flip;
@@ -7,9 +7,9 @@
 //! println!("{report}");
 //! ```
 //!
-//! What is compared with [`Operator::reference`]: [`FastPath::apply`](crate::op::FastPath::apply), on the window that was demanded and
-//! on the whole image; the CPU's path of a loader, row by row; and the CUDA text, compiled for the host by `$CXX` or `c++`, and on a
-//! GPU where there is one. Images are random, extreme, odd and tiny.
+//! These are compared with [`Operator::reference`]: [`FastPath::apply`](crate::op::FastPath::apply), on the demanded
+//! window and on the whole image; the CPU path of a loader, row by row; and the CUDA text, compiled for the host by
+//! `$CXX` or `c++`, and on a GPU if there is one. Test images are random, extreme, odd and tiny.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,16 +31,16 @@ mod device;
 mod error;
 mod values;
 
-/// Compares every form of an operator with its reference: alone, and between built-in operators.
+/// Compares every form of an operator with its reference, alone and between built-in operators.
 ///
 /// # Errors
 ///
-/// The first [`Difference`], or what cannot be compared.
+/// The first [`Difference`], or the reason why a comparison is impossible.
 pub fn check_operator(operator: impl Operator) -> Result<ParityReport, ParityError> {
     Parity::new(operator).run()
 }
 
-/// A comparison of operators that is being described.
+/// Builder of a comparison of operators.
 #[derive(Clone, Debug)]
 pub struct Parity {
     operators: Vec<Arc<dyn AnyOperator>>,
@@ -48,54 +48,54 @@ pub struct Parity {
     seed: u64,
 }
 
-/// What was compared, all of it equal.
+/// Report of a comparison without differences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParityReport {
-    /// Cases: an image, a chain, an element type and a layout each.
+    /// Number of cases: combinations of image, chain, element type and layout.
     pub cases: u64,
-    /// Why the CUDA text was not compiled for the host; `None` where it was.
+    /// Why the CUDA text was not compiled for the host. `None` if it was.
     pub no_host_kernel: Option<String>,
-    /// Why the CUDA text was not run on a GPU; `None` where it was.
+    /// Why the CUDA text was not run on a GPU. `None` if it was.
     pub no_device: Option<String>,
 }
 
-/// Sides of images: one pixel, one row, one column, primes, ordinary.
+/// Sizes of images: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 6] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37)];
-/// Size of the images that are extreme.
+/// Size of the images with extreme values.
 const EXTREME: Size = Size::new(43, 30);
-/// What crops operators to one size that have none.
+/// Crop for operators without a fixed output size.
 const CROP: (u32, u32) = (37, 29);
 
 impl Parity {
-    /// Compares this operator.
+    /// Comparison of this operator.
     pub fn new(operator: impl Operator) -> Self {
         Self { operators: vec![Arc::new(operator)], samples: 4, seed: 1 }
     }
 
-    /// Compares a chain: this operator after those before it.
+    /// Appends an operator to the compared chain.
     pub fn then(mut self, operator: impl Operator) -> Self {
         self.operators.push(Arc::new(operator));
         self
     }
 
-    /// Samples of each image size, which differ in what is drawn at random. Default 4.
+    /// Number of samples per image size, which differ in their random numbers. Default 4.
     pub fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;
         self
     }
 
-    /// Seed of images and draws. Default 1.
+    /// Seed of images and random numbers. Default 1.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Compares.
+    /// Runs the comparison.
     ///
     /// # Errors
     ///
-    /// The first [`Difference`], or what cannot be compared.
+    /// The first [`Difference`], or the reason why a comparison is impossible.
     pub fn run(&self) -> Result<ParityReport, ParityError> {
         let has_cuda = self.operators.iter().all(|op| op.cuda().is_some());
         let compiler = match has_cuda {
@@ -116,7 +116,8 @@ impl Parity {
         Ok(ParityReport { cases, no_host_kernel, no_device })
     }
 
-    /// The operators alone, after normalize where they take no bytes, and else between built-in ones too.
+    /// Chains to compare: the operators alone, after normalize if they do not accept bytes, and otherwise also between
+    /// built-in ones.
     fn chains(&self) -> Result<Vec<Vec<Arc<dyn AnyOperator>>>, ParityError> {
         let own = || self.operators.iter().cloned();
         let normalize: Arc<dyn AnyOperator> = Arc::new(Normalize::IMAGENET);
@@ -173,7 +174,7 @@ impl Parity {
     }
 }
 
-/// The pixel type that leaves a chain.
+/// Output pixel type of a chain.
 fn pixels_after(
     before: PixelType,
     operators: &[Arc<dyn AnyOperator>],
@@ -181,7 +182,7 @@ fn pixels_after(
     operators.iter().try_fold(before, |pixels, op| op.pixels(pixels))
 }
 
-/// The operators, and a crop where they do not give every image one size.
+/// The operators, plus a crop if their output size is not fixed.
 fn batchable(operators: &[Arc<dyn AnyOperator>]) -> Vec<Arc<dyn AnyOperator>> {
     let mut operators = operators.to_vec();
     if operators.iter().fold(None, |size, op| op.fixed_output(size)).is_none() {
@@ -190,7 +191,7 @@ fn batchable(operators: &[Arc<dyn AnyOperator>]) -> Vec<Arc<dyn AnyOperator>> {
     operators
 }
 
-/// Random bytes.
+/// Image of random bytes.
 #[doc(hidden)]
 pub fn random_image(size: Size, seed: u64) -> Image<u8> {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 7, index: size.pixels() }, 1);
@@ -198,7 +199,7 @@ pub fn random_image(size: Size, seed: u64) -> Image<u8> {
     Image::from_data(size.window(), data)
 }
 
-/// Black; white; a chessboard of pixels; one white value in the middle.
+/// Images with extreme values: black; white; a chessboard of pixels; one white value in the middle.
 #[doc(hidden)]
 pub fn extreme_images(size: Size) -> Vec<Image<u8>> {
     let image = |value: fn(u64, Size) -> bool| {

@@ -1,14 +1,14 @@
-//! Values of images and tensors, one by one.
+//! Element-wise comparison of images and tensors.
 
 use half::{bf16, f16};
 
 use crate::image::HostImage;
 use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
-/// A value with its place: column, row, channel, expected, found.
+/// A differing value: column, row, channel, expected, found.
 pub type Found = (u32, u32, usize, f64, f64);
 
-/// The first value of two images of the same window and type that differs, bit for bit.
+/// First value that differs, bit for bit, between two images of the same window and type.
 pub fn of_images(expected: &HostImage, found: &HostImage) -> Option<Found> {
     let window = expected.window();
     let (at, expected, found) = match (expected, found) {
@@ -23,7 +23,7 @@ pub fn of_images(expected: &HostImage, found: &HostImage) -> Option<Found> {
     Some((x, y, channel, expected, found))
 }
 
-/// The first value of two tensors of one sample that differs, bit for bit.
+/// First value that differs, bit for bit, between two tensors of one sample.
 pub fn of_tensors(shape: TensorShape, expected: &[u8], found: &[u8]) -> Option<Found> {
     let byte = expected.iter().zip(found).position(|(a, b)| a != b)?;
     let (at, bytes) = (byte / shape.dtype.bytes(), shape.dtype.bytes());
@@ -46,7 +46,7 @@ fn first<T: Copy + Into<f64>>(
     Some((at, a[at].into(), b[at].into()))
 }
 
-/// The value of an element's bytes.
+/// Value of an element.
 fn value(dtype: DType, bytes: &[u8]) -> f64 {
     match (dtype, bytes) {
         (DType::U8, &[byte]) => byte.into(),
@@ -64,7 +64,7 @@ mod tests {
     use crate::image::Image;
 
     #[test]
-    fn the_first_value_that_differs_is_found_with_its_place() {
+    fn the_first_differing_value_is_found_with_its_position() {
         let shape = |dtype, layout| TensorShape { batch: 1, width: 3, height: 2, dtype, layout };
         let (a, mut b) = ([0u8; 18], [0u8; 18]);
         b[16] = 5;

@@ -1,4 +1,4 @@
-//! Whole images, as they are or resized: for the decoded cache, and for what is packed.
+//! Decoding of whole images, optionally resized: for the decoded cache and for packing.
 
 use crate::decode::Decoders;
 use crate::error::{DataError, reserve};
@@ -12,22 +12,22 @@ use crate::tensor::CHANNELS;
 
 use super::upright::Upright;
 
-/// Decodes whole images. Its buffers grow to the largest image and stay, until they are given back.
+/// Decodes whole images. Its buffers grow to the largest image and are reused until released.
 pub struct FullDecoder {
-    /// What is done to an image whose shorter side is larger than so many pixels.
+    /// Maximum shorter side in pixels, and the operator that resizes larger images to it.
     resize: Option<(u32, Resize)>,
-    /// Whether images are turned upright.
+    /// Whether images are rotated upright.
     turn: bool,
     pixels: Vec<u8>,
     upright: Option<Image<u8>>,
     table: Vec<i32>,
     resampler: Resampler,
-    /// A row of the resized image.
+    /// Row of the resized image.
     line: Vec<u8>,
 }
 
 impl FullDecoder {
-    /// Images as they are, or with a shorter side of at most `presize` pixels.
+    /// Creates a decoder of images at full size, or with a shorter side of at most `presize` pixels.
     pub fn new(presize: Option<u32>, turn: bool) -> Self {
         let resize = presize.map(|pixels| (pixels, Resize::shorter(pixels)));
         let resampler = Resampler::default();
@@ -35,13 +35,13 @@ impl FullDecoder {
         Self { resize, turn, pixels, upright: None, table, resampler, line }
     }
 
-    /// Whether the image is resized.
+    /// Whether the image will be resized.
     pub fn resizes(&self, header: &Header) -> bool {
         let Size { width, height } = header.size;
         self.resize.is_some_and(|(pixels, _)| width.min(height) > pixels)
     }
 
-    /// The size of what [`decode`](Self::decode) gives: of the upright image where it is resized, else as stored.
+    /// Size of the image that [`decode`](Self::decode) returns: upright if it is resized, else as stored.
     pub fn size(&self, header: &Header) -> Size {
         match self.resize {
             Some((_, resize)) if self.resizes(header) => {
@@ -52,8 +52,8 @@ impl FullDecoder {
         }
     }
 
-    /// Decodes a whole image: how it must still be turned, and its pixels, row after row, of [`size`](Self::size). A
-    /// resized one stands upright already, where images are turned at all.
+    /// Decodes a whole image. Returns the orientation that must still be applied, and its pixels in rows, of size
+    /// [`size`](Self::size). A resized image is already upright, if images are rotated at all.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -83,17 +83,17 @@ impl FullDecoder {
         }
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub fn release(&mut self) {
         *self = Self { resize: self.resize, ..Self::new(None, self.turn) };
     }
 
-    /// Takes back memory for the next image.
+    /// Returns memory for reuse by the next image.
     pub fn give_back(&mut self, pixels: Vec<u8>) {
         self.pixels = pixels;
     }
 
-    /// Decodes an image upright, and resizes it.
+    /// Decodes an image upright and resizes it.
     fn resized(
         &mut self,
         resize: &Resize,
@@ -103,7 +103,7 @@ impl FullDecoder {
     ) -> Result<Vec<u8>, DataError> {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
-        // Taken, so that an image that fails leaves nothing behind.
+        // Taken, so that an error leaves no partial image behind.
         let mut upright = self.upright.take().unwrap_or_default();
         upright.reset(size.window())?;
         let turned = Upright { orientation, stored, first_column: 0 };
@@ -130,14 +130,14 @@ impl FullDecoder {
         Ok(small.into_data())
     }
 
-    /// Memory for an image of this size.
+    /// Allocates memory for an image of this size.
     fn room(&mut self, size: Size) -> Result<Vec<u8>, DataError> {
         let mut pixels = std::mem::take(&mut self.pixels);
         reserve::renew(&mut pixels, 3 * size.pixels() as usize)?;
         Ok(pixels)
     }
 
-    /// How the image is turned.
+    /// Orientation to apply to the image.
     fn orientation(&self, header: &Header) -> Orientation {
         if self.turn { header.orientation } else { Orientation::UPRIGHT }
     }

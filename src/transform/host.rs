@@ -1,9 +1,8 @@
-//! The CPU's side: decoder rows in, tensor out.
+//! CPU transform: decoder rows in, tensor out.
 //!
-//! The common chains (crop, resample, flip, normalize) are run without a decoded image in memory: rows go
-//! from the decoder into the resampler, and each row that comes out is mirrored, normalised and converted as it
-//! is stored. Everything else goes operator by operator through stored windows. Both ways give the bits of the
-//! operators' references.
+//! The common chains (crop, resample, flip, normalize) run without a decoded image in memory: rows go from the decoder
+//! into the resampler, and each output row is mirrored, normalised and converted as it is stored. All other chains run
+//! operator by operator through stored windows. Both ways produce the bits of the operators' references.
 
 use std::time::{Duration, Instant};
 
@@ -20,31 +19,31 @@ use crate::tensor::{DType, Layout, TensorShape};
 
 use super::upright::Upright;
 
-/// One thread's executor; its buffers grow to what the largest sample needs and stay, until they are given back.
+/// CPU transform of one thread. Its buffers grow to what the largest sample needs and are reused until released.
 pub struct HostTransform {
     shape: TensorShape,
     stream: RowStream,
     tail: Option<(Option<normalize::Params>, Tail)>,
     images: Images,
-    /// The first operator that is left to storing.
+    /// Index of the first operator that is applied while storing.
     stored: usize,
 }
 
-/// An image that is to be decoded, and what is to be done with it.
+/// Image to be decoded, with its plan.
 #[derive(Clone, Copy)]
-pub struct EncodedImage<'a> {
-    /// Its file.
+pub struct PlannedImage<'a> {
+    /// Bytes of the file.
     pub bytes: &'a [u8],
-    /// The file's header.
+    /// Header of the file.
     pub header: &'a Header,
-    /// The chain, planned.
+    /// Plan of the chain.
     pub plan: &'a Plan,
-    /// The sample, planned.
+    /// Plan of the sample.
     pub sample: &'a SamplePlan,
 }
 
 impl HostTransform {
-    /// An executor for a plan.
+    /// Creates a transform for a plan.
     pub fn new(plan: &Plan) -> Self {
         Self {
             shape: plan.shape,
@@ -55,36 +54,37 @@ impl HostTransform {
         }
     }
 
-    /// Whether time is taken, which it is by default.
+    /// Whether time is measured. Default true.
     pub fn set_timed(&mut self, timed: bool) {
         self.stream.untimed = !timed;
     }
 
-    /// Time that the last [`run`](Self::run) spent in operators and output, not in the decoder; nothing where none was taken.
+    /// Time that the last [`run`](Self::run) spent in operators and output, not in the decoder. Zero if it was not
+    /// measured.
     pub fn busy(&self) -> Duration {
         self.stream.busy
     }
 
-    /// Bytes of memory held, but for the tables of the last normalization.
+    /// Memory held, in bytes, except for the tables of the last normalization.
     pub fn capacity_bytes(&self) -> usize {
         self.images.capacity_bytes() + self.stream.capacity_bytes()
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub fn release(&mut self) {
         self.images = Images::default();
         self.stream = RowStream { untimed: self.stream.untimed, ..RowStream::default() };
     }
 
-    /// Decodes an image and runs all operators; `out` is its part of the batch.
+    /// Decodes an image and runs all operators. `out` is its part of the batch.
     pub fn run(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         out: &mut [u8],
     ) -> Result<(), DataError> {
         self.stream.busy = Duration::ZERO;
-        let EncodedImage { plan, sample, .. } = encoded;
+        let PlannedImage { plan, sample, .. } = encoded;
         match resampling(plan, sample) {
             Some(job) => {
                 if let Some(steps) = tail_of(plan, sample, job.place + 1) {
@@ -101,11 +101,11 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Decodes an image and runs the first `steps` operators only; [`image`](Self::image) is what is left for
-    /// the device, upright.
+    /// Decodes an image and runs only the first `steps` operators. [`image`](Self::image) is then the upright image
+    /// for the GPU.
     pub fn run_prefix(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         steps: usize,
     ) -> Result<(), DataError> {
@@ -129,15 +129,15 @@ impl HostTransform {
         Ok(())
     }
 
-    /// What [`run_prefix`](Self::run_prefix) left.
+    /// Result of [`run_prefix`](Self::run_prefix).
     pub fn image(&self) -> &HostImage {
         self.images.current()
     }
 
-    /// Decodes, resamples and stores row by row; nothing of the image is kept.
+    /// Decodes, resamples and stores row by row, without storing the image.
     fn stream(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         job: Resampling,
         steps: TailSteps,
@@ -156,7 +156,7 @@ impl HostTransform {
     /// Decodes and resamples into an image.
     fn resample(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         decoder: &mut Decoders,
         job: Resampling,
     ) -> Result<(), DataError> {
@@ -164,10 +164,10 @@ impl HostTransform {
         self.stream.run(encoded, decoder, job, |y, row| image.row_mut(y).copy_from_slice(row))
     }
 
-    /// Decodes the window upright into an image.
+    /// Decodes the window into an upright image.
     fn decode_stored(
         &mut self,
-        EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
+        PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
         decoder: &mut Decoders,
     ) -> Result<(), DataError> {
         let image = self.images.begin(sample.window)?;
@@ -178,10 +178,10 @@ impl HostTransform {
         })
     }
 
-    /// Runs the operators from number `place` on, on the image, and stores what comes out.
+    /// Runs the operators starting at index `place` on the image and stores the result.
     fn finish(
         &mut self,
-        encoded: EncodedImage<'_>,
+        encoded: PlannedImage<'_>,
         place: usize,
         out: &mut [u8],
     ) -> Result<(), DataError> {
@@ -192,9 +192,9 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Runs the operators from number `place` on, on the image, until storing can do the rest.
-    fn operate(&mut self, encoded: EncodedImage<'_>, place: usize) -> Result<(), DataError> {
-        let EncodedImage { plan, sample, .. } = encoded;
+    /// Runs the operators starting at index `place` on the image, up to those that are applied while storing.
+    fn operate(&mut self, encoded: PlannedImage<'_>, place: usize) -> Result<(), DataError> {
+        let PlannedImage { plan, sample, .. } = encoded;
         self.stored = place;
         while self.stored < plan.steps.len() {
             if self.image().pixels() == PixelType::U8
@@ -211,7 +211,7 @@ impl HostTransform {
     /// Runs operator number `place` on the image.
     fn apply(
         &mut self,
-        EncodedImage { plan, sample, .. }: EncodedImage<'_>,
+        PlannedImage { plan, sample, .. }: PlannedImage<'_>,
         place: usize,
     ) -> Result<(), DataError> {
         let (op, step) = (&plan.steps[place], &sample.steps[place]);
@@ -219,7 +219,7 @@ impl HostTransform {
         let stream = &mut self.stream;
         self.images.step(op.pixels, step.output, |image, next| {
             match (op.operator.fusion(&step.params), image, &mut *next) {
-                // With the memory that rows from the decoder are resampled with, too.
+                // Reuses the memory that also resamples rows from the decoder.
                 (Fusion::Resample(params), HostImage::U8(image), HostImage::U8(next)) => {
                     stream.resample(&params, table, image, next)
                 }
@@ -231,8 +231,8 @@ impl HostTransform {
         })
     }
 
-    /// Stores what [`operate`](Self::operate) left; operators that only move and map bytes are run by that.
-    fn store(&mut self, EncodedImage { plan, sample, .. }: EncodedImage<'_>, out: &mut [u8]) {
+    /// Stores the result of [`operate`](Self::operate), applying operators that only move and map bytes.
+    fn store(&mut self, PlannedImage { plan, sample, .. }: PlannedImage<'_>, out: &mut [u8]) {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
         let (HostImage::U8(image), Some(steps)) =
             (self.images.current(), tail_of(plan, sample, self.stored))
@@ -248,17 +248,17 @@ impl HostTransform {
     }
 }
 
-/// A resampling that takes rows from the decoder.
+/// Resampling operator that consumes rows from the decoder.
 #[derive(Clone, Copy)]
 struct Resampling {
     params: resample::Params,
-    /// Number of the operator.
+    /// Index of the operator.
     place: usize,
-    /// Rows that crops before it cut off.
+    /// Rows that preceding crops cut off.
     offset_y: u32,
 }
 
-/// The resampling that takes rows from the decoder: where nothing but crops comes before it, and nothing is turned.
+/// Resampling operator that consumes rows from the decoder: only crops precede it, and the image is not rotated.
 fn resampling(plan: &Plan, sample: &SamplePlan) -> Option<Resampling> {
     let mut offset_y = 0;
     for (place, (op, step)) in plan.steps.iter().zip(&sample.steps).enumerate() {
@@ -273,13 +273,13 @@ fn resampling(plan: &Plan, sample: &SamplePlan) -> Option<Resampling> {
     None
 }
 
-/// Rows on their way from the decoder through the resampler.
+/// Stream of rows from the decoder through the resampler.
 #[derive(Default)]
 struct RowStream {
     resampler: Resampler,
     line: Vec<u8>,
     busy: Duration,
-    /// No time is taken.
+    /// Whether time is not measured.
     untimed: bool,
 }
 
@@ -303,10 +303,10 @@ impl RowStream {
         Ok(())
     }
 
-    /// Decodes an image and gives each row that comes out of the resampler to `sink`.
+    /// Decodes an image and passes each row that the resampler completes to `sink`.
     fn run(
         &mut self,
-        EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
+        PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
         decoder: &mut Decoders,
         job: Resampling,
         mut sink: impl FnMut(u32, &[u8]),
@@ -329,12 +329,12 @@ impl RowStream {
     }
 }
 
-/// Makes `line` hold `pixels` RGB pixels, without allocating more than that.
+/// Resizes `line` to `pixels` RGB pixels, without allocating more than that.
 fn lengthen(line: &mut Vec<u8>, pixels: u32) -> Result<(), DataError> {
     reserve::renew(line, 3 * pixels as usize)
 }
 
-/// The table for this normalization, made anew only where it differs from the one before.
+/// Table for this normalization, rebuilt only if it differs from the previous one.
 fn tail_for(
     kept: &mut Option<(Option<normalize::Params>, Tail)>,
     normalize: Option<normalize::Params>,
@@ -349,7 +349,7 @@ fn tail_for(
     &kept.get_or_insert_with(make).1
 }
 
-/// Operators that only move and map pixels, folded.
+/// Operators that only move and map pixels, combined.
 #[derive(Clone, Copy, Default)]
 struct TailSteps {
     mirror_x: bool,
@@ -357,8 +357,8 @@ struct TailSteps {
     normalize: Option<normalize::Params>,
 }
 
-/// Folds the operators from number `place` on; `None` where one of them does more than move and map pixels.
-/// Crops need no folding: windows already say which pixels are left.
+/// Combines the operators starting at index `place`. `None` if one of them does more than move and map pixels. Crops
+/// need no work: windows already say which pixels are left.
 fn tail_of(plan: &Plan, sample: &SamplePlan, place: usize) -> Option<TailSteps> {
     let mut tail = TailSteps::default();
     for (op, step) in plan.steps.iter().zip(&sample.steps).skip(place) {
@@ -375,12 +375,12 @@ fn tail_of(plan: &Plan, sample: &SamplePlan, place: usize) -> Option<TailSteps> 
     Some(tail)
 }
 
-/// Images between operators, two of bytes and two of floats, so that a chain that changes the pixel type finds memory of the
-/// sample before. `plan/need.rs` counts them.
+/// Images between operators, two of bytes and two of floats, so that a chain that changes the pixel type reuses the
+/// previous sample's memory. `plan/need.rs` counts them.
 struct Images {
     bytes: [HostImage; 2],
     floats: [HostImage; 2],
-    /// The one that is being worked on.
+    /// Current image.
     at: (PixelType, usize),
 }
 
@@ -393,7 +393,7 @@ impl Default for Images {
 }
 
 impl Images {
-    /// The image that is being worked on.
+    /// Current image.
     fn current(&self) -> &HostImage {
         let (pixels, place) = self.at;
         match pixels {
@@ -402,7 +402,7 @@ impl Images {
         }
     }
 
-    /// Begins a sample: a window of bytes, whose values are unspecified.
+    /// Begins a sample with a window of bytes, whose values are unspecified.
     fn begin(&mut self, window: Roi) -> Result<&mut Image<u8>, DataError> {
         self.at = (PixelType::U8, 0);
         match &mut self.bytes[0] {
@@ -414,7 +414,7 @@ impl Images {
         }
     }
 
-    /// Goes on to the next image: the other one of the same pixel type, or the first one of the other type.
+    /// Advances to the next image: the other one of the same pixel type, or the first one of the other type.
     fn step(
         &mut self,
         pixels: PixelType,

@@ -1,8 +1,8 @@
-//! Runs a plan on decoded pixels, into a sample's part of a batch; and decodes whole images for what keeps them.
+//! Execution of a plan on the CPU, and decoding of whole images for caches and packing.
 
 mod full_decoder;
 mod host;
 mod upright;
 
 pub use full_decoder::FullDecoder;
-pub use host::{EncodedImage, HostTransform};
+pub use host::{HostTransform, PlannedImage};

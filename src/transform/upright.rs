@@ -1,10 +1,10 @@
-//! Turns decoded rows while they are stored.
+//! Rotation and mirroring of decoded rows while they are stored.
 
 use crate::decode::Rows;
 use crate::geometry::{Orientation, Size};
 use crate::image::Image;
 
-/// How the rows that a decoder gives are turned.
+/// Rotation and mirroring of a decoder's rows.
 #[derive(Clone, Copy)]
 pub struct Upright {
     pub orientation: Orientation,
@@ -15,7 +15,7 @@ pub struct Upright {
 }
 
 impl Upright {
-    /// Stores rows where they belong in the upright image.
+    /// Stores rows at their position in the upright image.
     pub fn store(&self, rows: Rows<'_>, image: &mut Image<u8>) {
         for (y, row) in rows.iter() {
             if self.orientation.is_upright() {

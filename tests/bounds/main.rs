@@ -376,7 +376,7 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     use feedwater::header::Header;
     use feedwater::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
     use feedwater::random::SampleKey;
-    use feedwater::transform::{EncodedImage, HostTransform};
+    use feedwater::transform::{HostTransform, PlannedImage};
 
     let file = b"P6 120 90 255\n".iter().copied().chain((0..3 * 120 * 90).map(|at| at as u8));
     let file: Vec<u8> = file.collect();
@@ -393,7 +393,7 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
             plan.sample(key, &header, &mut sample).unwrap();
             let before = counted::calls();
             let image =
-                EncodedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
+                PlannedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
             transform.run(image, &mut decoder, bytemuck::cast_slice_mut(&mut out)).unwrap();
             counted::calls() - before
         };

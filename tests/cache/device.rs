@@ -62,7 +62,7 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
         .build();
     let text = refused.map(|_| ()).unwrap_err().to_string();
     assert!(
-        text.starts_with("cache.decoded: kept images come to the device by the route cpu"),
+        text.starts_with("cache.decoded: cached images reach the gpu by the route cpu"),
         "{text}"
     );
 }

@@ -1,24 +1,24 @@
-//! What libjpeg allocates.
+//! Memory that libjpeg allocates.
 
 use crate::decode::LIBRARY_BYTES;
 use crate::geometry::Size;
 use crate::header::{Component, JpegHeader};
 
-/// Rows of a component that libjpeg holds for each of its vertical sampling factor: a row of blocks, with the context of
+/// Number of rows of a component that libjpeg holds per vertical sampling factor: a row of blocks, with the context of
 /// fancy upsampling before and after it.
 const HELD_ROWS: u64 = 10;
 
 /// Bytes of a coefficient.
 const COEFFICIENT_BYTES: u64 = 2;
 
-/// Most bytes that libjpeg allocates for an image.
+/// Maximum memory that libjpeg allocates for an image, in bytes.
 pub fn library_bytes(size: Size, jpeg: &JpegHeader) -> u64 {
     let components = jpeg.components();
     let most = |side: fn(&Component) -> u8| {
         components.iter().map(|it| u64::from(side(it))).max().unwrap_or(1).max(1)
     };
     let (h_most, v_most) = (most(|it| it.h), most(|it| it.v));
-    // MCUs in a row, and rows of them.
+    // MCUs per row, and number of MCU rows.
     let across = u64::from(size.width).div_ceil(8 * h_most);
     let down = u64::from(size.height).div_ceil(8 * v_most);
     let several = jpeg.is_progressive() || !jpeg.is_interleaved();

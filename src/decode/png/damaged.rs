@@ -1,8 +1,8 @@
-//! The pixels of a damaged PNG, read as Pillow reads them: its loop over zlib's rows (`ZipDecode.c`), and no more.
+//! Pixels of a damaged PNG, read as Pillow reads them: its loop over zlib's rows (`ZipDecode.c`).
 //!
-//! Where the image ends decides what Pillow takes. It stops at the last row, so damage behind that is not seen; and it takes
-//! data that are complete for zlib and end with any row, of any pass where the image is interlaced. The `png` crate does
-//! neither.
+//! What Pillow accepts depends on where the image ends. Pillow stops at the last row, so it does not detect damage
+//! after it. It also accepts data that is complete for zlib and ends with any row, of any pass if the image is
+//! interlaced. The `png` crate does neither.
 
 use std::mem;
 use std::ops::Range;
@@ -13,7 +13,8 @@ use crate::decode::rows::grown;
 use crate::error::{DataError, Reason, reserve};
 use crate::header::{Inflater, PngLayout, PngStream};
 
-/// Most bytes that Pillow gives to zlib at once. What zlib notices of the checksum at the end depends on it.
+/// Maximum number of bytes that Pillow passes to zlib at once. What zlib detects of the checksum at the end depends on
+/// it.
 const READ_BYTES: usize = 64 << 10;
 
 /// Column and row of the first pixel of each pass of an interlaced image, and steps to the next ones.
@@ -27,24 +28,24 @@ const PASSES: [[u32; 4]; 7] = [
     [0, 1, 1, 2],
 ];
 
-/// What IHDR says of the pixels.
+/// Pixel format according to IHDR.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     width: u32,
     height: u32,
-    /// Of a pixel.
+    /// Bits per pixel.
     bits: usize,
     pub interlaced: bool,
 }
 
-/// Pixels of an image that are stored one after another: the whole, or a pass of it.
+/// Pixels of an image that are stored in sequence: the whole image, or one pass.
 #[derive(Clone, Copy)]
 struct Pass {
     columns: u32,
     rows: u32,
     first: [u32; 2],
     step: [u32; 2],
-    /// Pillow asks for nothing behind its last row.
+    /// Whether it is the last pass, after which Pillow reads nothing.
     is_last: bool,
 }
 
@@ -58,7 +59,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of a row of the whole image.
+    /// Bytes per row of the whole image.
     pub fn stride(self) -> usize {
         self.row_bytes(self.width)
     }
@@ -67,7 +68,7 @@ impl Shape {
         (columns as usize * self.bits).div_ceil(8)
     }
 
-    /// The passes that have pixels. An image that is not interlaced is one.
+    /// Passes that have pixels. A non-interlaced image is one pass.
     fn passes(self) -> Vec<Pass> {
         let passes = if self.interlaced { &PASSES[..] } else { &[[0, 0, 1, 1]] };
         let mut passes: Vec<_> = passes.iter().filter_map(|pass| self.pass(*pass)).collect();
@@ -85,10 +86,12 @@ impl Shape {
     }
 }
 
-/// Gets the number of a row in the image, its pass, and its samples without their filter; says whether it wants more.
+/// Receives the number of a row in the image, its pass, and its unfiltered samples. Returns whether it needs more
+/// rows.
 type EachRow<'a> = dyn FnMut(u32, Pass, &[u8]) -> Result<bool, DataError> + 'a;
 
-/// Reads rows until `row` wants no more, and says whether there were as many as the image has, or as many as `row` wanted.
+/// Reads rows until `row` needs no more. Returns whether there were as many as the image has, or as many as `row`
+/// needed.
 fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<bool, DataError> {
     let longest = 1 + shape.stride();
     let mut inflater = Inflater::new(longest)?;
@@ -127,7 +130,7 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
                 current[filled..filled + found].copy_from_slice(step.output);
                 filled += found;
                 ended = step.state == PngStream::Ended;
-                // Where a row is not full, zlib took all, or what is left is behind its end.
+                // If a row is not full, zlib consumed all input, or the rest is after its end.
                 input = if filled == length { &input[step.consumed..] } else { &[] };
             }
             unfilter(&mut current[..length], &previous[..length], pixel_bytes)?;
@@ -141,7 +144,7 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
     at_end(layout, chunks.next()).map(|()| true)
 }
 
-/// Pillow skips the chunk that it read last, and minds where the file ends inside one behind it.
+/// Pillow skips the chunk that it read last, and fails if the file ends inside a later one.
 fn at_end(layout: &PngLayout<'_>, unread: Option<&[u8]>) -> Result<(), DataError> {
     match unread {
         Some(_) if !layout.data_whole => Err(ends_early("inside its last IDAT chunk")),
@@ -189,7 +192,7 @@ fn paeth(a: u8, b: u8, c: u8) -> u8 {
     }
 }
 
-/// Gives these rows of an image that is not interlaced, as far as they are there, and says whether all were.
+/// Passes on these rows of a non-interlaced image, as far as they are present. Returns whether all were.
 pub(super) fn in_order(
     layout: &PngLayout<'_>,
     shape: Shape,
@@ -204,7 +207,8 @@ pub(super) fn in_order(
     })
 }
 
-/// Fills `image` with the samples of an interlaced image, with zeros where there are none, and says whether all were there.
+/// Fills `image` with the samples of an interlaced image, and zeros for missing ones. Returns whether all were
+/// present.
 pub(super) fn interlaced(
     layout: &PngLayout<'_>,
     shape: Shape,

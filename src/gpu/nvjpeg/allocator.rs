@@ -1,10 +1,10 @@
-//! nvJPEG's memory: taken from two rows of the pools, never from the driver.
+//! nvJPEG's memory: allocated from two rows of the pools, never from the driver.
 //!
-//! nvJPEG frees in stream order (as `cudaFreeAsync` does), while a pool hands bytes that were given back to the
-//! next taker at once. So freeing waits for the stream. That happens only where a buffer grows or is
-//! destroyed: never in the steady state. Destroying a buffer takes no stream, and the one that nvJPEG then names may be
-//! that of the last image, which is long gone; the driver must never be asked about it. So a stream is waited for only
-//! while a call that was given it is under way, and the whole device otherwise.
+//! nvJPEG frees in stream order (like `cudaFreeAsync`), while a pool may reuse freed bytes at once. So freeing waits
+//! for the stream. That happens only when a buffer grows or is destroyed, never in the steady state. Destroying a
+//! buffer takes no stream, and the stream that nvJPEG then passes may be that of the last image and no longer exist;
+//! the driver must never be called with it. So the allocator waits for a stream only during a call that was given this
+//! stream, and for the whole device otherwise.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -20,32 +20,32 @@ use crate::error::{Error, Result};
 use crate::gpu::pool::{Buffer, DevicePool, OnDevice, Pinned, PinnedPool, Place, Pool};
 use crate::gpu::{Device, Stream};
 
-/// Where nvJPEG's buffers come from.
+/// Source of nvJPEG's buffers.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// Device memory.
     pub device: DevicePool,
     /// Page-locked memory.
     pub pinned: PinnedPool,
-    /// The name of its row in both.
+    /// Name of its row in both pools.
     pub row: String,
 }
 
-/// The allocators that a handle and its buffers point to; outlives them all.
+/// Allocators that a handle and its buffers point to. Must outlive them.
 #[derive(Debug)]
 pub(super) struct Allocators {
     device: Source<OnDevice>,
     pinned: Source<Pinned>,
-    /// What nvJPEG is given. Its documentation does not say whether it copies them or keeps the pointers.
+    /// Passed to nvJPEG, whose documentation does not say whether it copies them or keeps the pointers.
     for_device: UnsafeCell<sys::nvjpegDevAllocatorV2_t>,
     for_pinned: UnsafeCell<sys::nvjpegPinnedAllocatorV2_t>,
     under_way: UnderWay,
 }
 
-/// Addresses of the streams of calls that are under way; of a stream as often as there are such calls.
+/// Addresses of the streams of calls in progress, one entry per call.
 type UnderWay = Arc<Mutex<Vec<usize>>>;
 
-/// A call with a stream; it ends when this is dropped.
+/// Call in progress with a stream. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     under_way: &'a UnderWay,
@@ -67,7 +67,7 @@ struct Source<M: Place> {
     pool: Pool<M>,
     row: String,
     live: Mutex<HashMap<u64, Buffer<M>>>,
-    /// By thread, since several decode at a time.
+    /// Errors by thread, because several threads decode at a time.
     refused: Mutex<HashMap<ThreadId, Error>>,
     under_way: UnderWay,
 }
@@ -95,17 +95,17 @@ impl Allocators {
         all
     }
 
-    /// For device memory; valid as long as `self` is alive and does not move.
+    /// Allocator for device memory. Valid as long as `self` is alive and does not move.
     pub fn for_device(&self) -> *mut sys::nvjpegDevAllocatorV2_t {
         self.for_device.get()
     }
 
-    /// For page-locked memory; valid as long as `self` is alive and does not move.
+    /// Allocator for page-locked memory. Valid as long as `self` is alive and does not move.
     pub fn for_pinned(&self) -> *mut sys::nvjpegPinnedAllocatorV2_t {
         self.for_pinned.get()
     }
 
-    /// A call of nvJPEG with this stream begins.
+    /// Registers a call of nvJPEG with this stream.
     pub fn call(&self, stream: &Stream) -> Call<'_> {
         let stream = stream.raw() as usize;
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
@@ -117,7 +117,7 @@ impl Allocators {
         self.pinned.pool.holds(bytes)
     }
 
-    /// Why an allocation of this thread was refused, once.
+    /// Why an allocation of this thread was refused. Returned once.
     pub fn refusal(&self) -> Option<Error> {
         let of = thread::current().id();
         let take = |refused: &Mutex<HashMap<ThreadId, Error>>| {
@@ -157,7 +157,7 @@ impl<M: Place> Source<M> {
             let calls = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
             let is_there = calls.contains(&(stream as usize));
             drop(calls);
-            // Where waiting fails the device is lost, and no work of it reads the memory any more.
+            // If waiting fails the device is lost, and none of its work reads the memory any more.
             let _ = if is_there {
                 self.gpu.bind()?;
                 // SAFETY: the stream of a call that is under way, which borrows it.
@@ -171,7 +171,7 @@ impl<M: Place> Source<M> {
     }
 }
 
-/// nvJPEG's `malloc`: 0 where it worked.
+/// nvJPEG's `malloc`. Returns 0 on success.
 unsafe extern "C" fn allocate<M: Place>(
     source: *mut c_void,
     address: *mut *mut c_void,
@@ -198,7 +198,7 @@ unsafe extern "C" fn allocate<M: Place>(
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(1)
 }
 
-/// nvJPEG's `free`: 0 where it worked.
+/// nvJPEG's `free`. Returns 0 on success.
 unsafe extern "C" fn free<M: Place>(
     source: *mut c_void,
     address: *mut c_void,

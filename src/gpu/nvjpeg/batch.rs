@@ -1,4 +1,4 @@
-//! Many images in one call: the GPU's JPEG engines.
+//! Batched decoding with the GPU's JPEG engines.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
 
-/// Decodes up to a fixed number of images per call with [`Backend::Hardware`]; may move between threads.
+/// Decodes up to a fixed number of images per call with [`Backend::Hardware`]. May move between threads.
 ///
-/// One call is in flight per decoder: the next one waits on the host for it. Whoever wants the engines to find work
-/// without a gap takes turns with two decoders.
+/// One call is in flight per decoder; the next one blocks the host until it is done. To keep the engines busy,
+/// alternate between two decoders.
 ///
-/// Images of different chroma subsampling may be mixed in a call. nvImageCodec 0.9 keeps such batches of 13 images
-/// or more away from the engines when chroma is interpolated, without saying why; so the caller groups by subsampling
-/// where it can, and measures.
+/// Images of different chroma subsampling may be mixed in a call. nvImageCodec 0.9 avoids the engines for such batches
+/// of 13 images or more when chroma is interpolated, without saying why. So the caller groups by subsampling where
+/// possible, and measures.
 #[derive(Debug)]
 pub struct BatchDecoder {
-    /// None after a failure, until the next call.
+    /// `None` after a failure, until the next call.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
-    /// For how many images the state is initialised.
+    /// Number of images that the state is initialised for.
     initialized: usize,
     largest: Size,
     params: Vec<Handle<sys::nvjpegDecodeParams_t>>,
     arguments: Arguments,
-    /// Reached when the last call's images are there.
+    /// Reached when the last call's images are complete.
     done: Event,
     jpeg: Arc<Jpeg>,
 }
@@ -41,45 +41,45 @@ unsafe impl Send for BatchDecoder {}
 /// One image of a batch.
 #[derive(Debug)]
 pub struct BatchJob<'a> {
-    /// The file, in memory of the page-locked pool; stays as it is until [`BatchDecoder::done`].
+    /// File in memory of the page-locked pool. Must not change until [`BatchDecoder::done`].
     pub bytes: &'a [u8],
-    /// The image's size, as its header has it.
+    /// Size of the image according to its header.
     pub image: Size,
-    /// The pixels that are wanted; after the reduction, if there is one.
+    /// Wanted pixels, after the reduction.
     pub wanted: Roi,
-    /// Both sides are divided by this, inside the engine: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded,
-    /// see [`Jpeg::reduced_window`].
+    /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded, see
+    /// [`Jpeg::reduced_window`].
     pub reduction: u32,
-    /// Where the pixels go: room for [`Window::bytes`].
+    /// Destination of the pixels, with room for [`Window::bytes`].
     pub destination: HostIdle<'a>,
 }
 
 impl BatchJob<'_> {
-    /// What will be decoded, and lie in the destination.
+    /// Window that will be decoded into the destination.
     pub fn window(&self, jpeg: &Jpeg) -> Window {
         jpeg.reduced_window(self.image, self.reduction, self.wanted)
     }
 }
 
-/// A device buffer whose last reader the host has seen finish.
+/// Device buffer whose last reader has finished, as observed by the host.
 ///
-/// The engines of Hopper write when `nvjpegDecodeBatchedEx` is called, not when the stream gets there (seen with nvJPEG
-/// 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606): an event that the stream waits for does not hold them up. Only the
-/// host can, so only the host's look at an event makes one of these.
+/// The engines of Hopper write when `nvjpegDecodeBatchedEx` is called, not when the stream reaches the call (seen with
+/// nvJPEG 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606). An event that the stream waits for does not delay them;
+/// only the host can. So this value is created only by checking an event on the host.
 #[derive(Debug)]
 pub struct HostIdle<'a> {
     buffer: &'a DeviceBuffer,
 }
 
 impl<'a> HostIdle<'a> {
-    /// Waits on the host until `last_use` is reached: recorded behind the last work that reads or writes the buffer.
-    /// An event that was never recorded stands for a buffer that nobody has used.
+    /// Blocks until `last_use` is reached, which must be recorded after the last work that reads or writes the buffer.
+    /// An event that was never recorded means that nothing has used the buffer.
     pub fn wait(buffer: &'a DeviceBuffer, last_use: &Event) -> Result<Self> {
         last_use.synchronize()?;
         Ok(Self { buffer })
     }
 
-    /// As [`wait`](Self::wait), but `None` where the event is not reached yet.
+    /// Like [`wait`](Self::wait), but returns `None` if the event is not reached yet.
     pub fn query(buffer: &'a DeviceBuffer, last_use: &Event) -> Result<Option<Self>> {
         Ok(last_use.query()?.then_some(Self { buffer }))
     }
@@ -91,13 +91,13 @@ impl<'a> HostIdle<'a> {
 }
 
 impl BatchDecoder {
-    /// A decoder for up to `capacity` images per call, with nvJPEG's buffers for images of `largest` pixels each,
-    /// without subsampling, or of as many as nvJPEG's rows have room for. Larger ones may make the buffers grow, as far as
-    /// the rows have room.
+    /// Creates a decoder for up to `capacity` images per call, with nvJPEG's buffers for images of `largest` pixels
+    /// each, without subsampling, or for as many pixels as nvJPEG's rows have room for. Larger images may make the
+    /// buffers grow as far as the rows allow.
     ///
     /// # Errors
-    /// [`Error::Budget`] where the rows have no room for images of one pixel, [`Error::Internal`] for another backend than
-    /// [`Backend::Hardware`], for no images and for images without pixels.
+    /// [`Error::Budget`] if the rows have no room for images of one pixel, [`Error::Internal`] for a backend other
+    /// than [`Backend::Hardware`], for zero images and for images without pixels.
     pub fn new(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
         let sides = [largest.width, largest.height];
         let problem = if jpeg.backend() != Backend::Hardware {
@@ -128,32 +128,32 @@ impl BatchDecoder {
         Ok(decoder)
     }
 
-    /// Most images of a call.
+    /// Maximum number of images per call.
     pub fn capacity(&self) -> usize {
         self.params.len()
     }
 
-    /// Puts decoding of these images into the stream: RGB rows without padding into the destinations, of the windows
-    /// that [`BatchJob::window`] tells. On Hopper they are written from now on, wherever the stream is. Waits on the host
-    /// until this decoder's call before is over; a number of images that is not that of the call before costs
-    /// initialising nvJPEG's state again.
+    /// Enqueues decoding of these images: RGB rows without padding into the destinations, for the windows that
+    /// [`BatchJob::window`] returns. On Hopper the destinations are written at once, whatever the state of the stream.
+    /// Blocks until this decoder's previous call is over. If the number of images differs from the previous call's,
+    /// nvJPEG's state is initialised again.
     ///
     /// # Errors
-    /// They hold for the whole batch: what is in the destinations is unspecified, and nothing writes there any more.
-    /// [`DecodeError::Sample`] and [`DecodeError::Failed`] where nvJPEG does not take one of the files; it does not tell
-    /// which, so each of them goes another way. [`Error::Internal`] for more images than [`capacity`](Self::capacity), bytes that are not
-    /// page-locked, windows that are not within their images, other reductions than 1, 2, 4, 8, and destinations that
-    /// are too small; nothing has been called then. The decoder can be used again after any failure.
+    /// Errors apply to the whole batch: the destinations' content is unspecified, and nothing writes there any more.
+    /// [`DecodeError::Sample`] and [`DecodeError::Failed`] if nvJPEG rejects one of the files; it does not say which,
+    /// so each of them takes another route. [`Error::Internal`] for more images than [`capacity`](Self::capacity),
+    /// bytes that are not page-locked, windows outside their images, reductions other than 1, 2, 4, 8, and
+    /// destinations that are too small; then nothing was called. The decoder can be used again after any error.
     pub fn decode(&mut self, stream: &Stream, jobs: &[BatchJob<'_>]) -> Result<(), DecodeError> {
         self.decode_measured(stream, jobs, None)
     }
 
-    /// The same, where a span of the stream begins before nvJPEG is called. What nvJPEG does on the host is within, and so
-    /// are engines that do not keep to the stream's order, for [`done`](Self::done) is reached behind them. Its end is the
-    /// caller's to set.
+    /// [`decode`](Self::decode) with a measured span that begins before nvJPEG is called. The span includes nvJPEG's
+    /// work on the host, and engines that ignore the stream's order, because [`done`](Self::done) is reached after
+    /// them. The caller ends the span.
     ///
     /// # Errors
-    /// Those of [`decode`](Self::decode).
+    /// Errors of [`decode`](Self::decode).
     pub fn decode_measured(
         &mut self,
         stream: &Stream,
@@ -166,26 +166,26 @@ impl BatchDecoder {
         self.check(jobs)?;
         self.jpeg.device.bind()?;
         self.done.synchronize()?;
-        // What a failure leaves half-done is dropped with it: the next batch finds nothing of this one.
+        // State left half-done by an error is dropped, so that the next batch starts clean.
         let state = self.ready(jobs.len())?;
         self.set_arguments(jobs)?;
         lap.map_or(Ok(()), |lap| lap.start(stream))?;
         let called = self.call(&state, stream);
-        if let Err(fault) = called.and_then(|()| Ok(self.done.record(stream)?)) {
-            // Some of it may be under way, in the stream or, on Hopper, ahead of it.
-            return Err(fault.behind(stream));
+        if let Err(error) = called.and_then(|()| Ok(self.done.record(stream)?)) {
+            // Some of it may be in progress, in the stream or, on Hopper, ahead of it.
+            return Err(error.behind(stream));
         }
         self.state = Some(state);
         Ok(())
     }
 
-    /// Reached when the pixels of the last call's images are there, their bytes are no longer needed, and the decoder
-    /// may be used without waiting.
+    /// Reached when the last call's pixels are complete, its input bytes are no longer needed, and the decoder may be
+    /// used without blocking.
     pub fn done(&self) -> &Event {
         &self.done
     }
 
-    /// Whether [`decode`](Self::decode) would not wait.
+    /// Whether [`decode`](Self::decode) would not block.
     pub fn is_idle(&self) -> Result<bool> {
         self.done.query()
     }
@@ -216,7 +216,7 @@ impl BatchDecoder {
         Ok(())
     }
 
-    /// The state, initialised for so many images. Nothing of this decoder is running.
+    /// The state, initialised for `images` images. No work of this decoder may be running.
     fn ready(&mut self, images: usize) -> Result<Handle<sys::nvjpegJpegState_t>> {
         let state = match self.state.take() {
             Some(state) => state,
@@ -290,23 +290,23 @@ impl BatchDecoder {
 
 impl Drop for BatchDecoder {
     fn drop(&mut self) {
-        // The engines may still use what is destroyed next; where waiting fails the device is lost.
+        // The engines may still use what is destroyed next. If waiting fails the device is lost.
         let _ = self.done.synchronize();
     }
 }
 
-/// The arrays of a call; their memory is kept.
+/// Arrays of a call. Their memory is reused.
 #[derive(Debug)]
 struct Arguments {
     bytes: Vec<*const u8>,
     lengths: Vec<usize>,
     images: Vec<sys::nvjpegImage_t>,
-    /// All of the decoder's: a call looks at as many as there are images.
+    /// One per image of the decoder's capacity. A call reads as many as there are images.
     params: Vec<sys::nvjpegDecodeParams_t>,
 }
 
 impl Arguments {
-    /// Leaves no pointers of the call before.
+    /// Removes the pointers of the previous call.
     fn clear(&mut self) {
         self.bytes.clear();
         self.lengths.clear();
@@ -314,9 +314,9 @@ impl Arguments {
     }
 }
 
-/// A state with buffers for so many images, or for smaller ones where the rows have no room for these: how much nvJPEG
-/// takes for an image is its own affair. One that then has no room when its turn comes fails alone. nvJPEG's pool of
-/// buffers is in use only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
+/// Creates a state with buffers for `images` images, or for smaller ones if the rows have no room, because nvJPEG's
+/// memory per image is not documented. An image that later finds no room fails alone. nvJPEG uses its pool of buffers
+/// only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
     jpeg: &Arc<Jpeg>,
     images: usize,
@@ -360,7 +360,7 @@ fn state_for(
     Ok(state)
 }
 
-/// The whole image.
+/// Resets the window to the whole image.
 fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
     let calls = &params.jpeg.library.calls;
     // SAFETY: the parameters are alive; these numbers mean that there is no window.
@@ -370,7 +370,7 @@ fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
 
 fn set_reduction(params: &Handle<sys::nvjpegDecodeParams_t>, reduction: u32) -> Result<()> {
     let calls = &params.jpeg.library.calls;
-    // 1, 2, 4, 8 are numbered 0 to 3.
+    // Factors 1, 2, 4, 8 are numbered 0 to 3.
     let factor = sys::nvjpegScaleFactor_t(reduction.trailing_zeros());
     // SAFETY: the parameters are alive; the factor is one of nvJPEG's.
     let status = unsafe { (calls.nvjpegDecodeParamsSetScaleFactor)(params.raw, factor) };

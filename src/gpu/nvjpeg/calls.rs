@@ -1,4 +1,4 @@
-//! The library: where it was found, its version, what is known of it, and its functions.
+//! The nvJPEG library: location, version, known problems, and functions.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Runtime;
 use crate::gpu::library::{self, Found, Name};
 
-/// The library, its version and the functions that are used.
+/// Library, its version and its functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Library {
     found: &'static Found,
@@ -22,32 +22,32 @@ pub struct Library {
 /// nvJPEG's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// Equal to CUDA's.
+    /// Major version, equal to CUDA's.
     pub major: u32,
-    /// Counts its releases.
+    /// Release number.
     pub minor: u32,
-    /// Counts its corrections.
+    /// Patch number.
     pub patch: u32,
 }
 
 impl Version {
-    /// Decodes the outermost pixels of a window with interpolated chroma correctly from this one on (release
-    /// notes of CUDA 13.3).
+    /// First version that decodes the outermost pixels of a window with interpolated chroma correctly (release notes
+    /// of CUDA 13.3).
     pub const EXACT_WINDOWS: Version = Version { major: 13, minor: 2, patch: 0 };
 
-    /// Malformed and truncated files do not lead to undefined behaviour by themselves from this one on (release notes
-    /// of CUDA 13.0); see [`HARDENED`](Self::HARDENED) for what was left.
+    /// First version in which malformed and truncated files do not lead to undefined behaviour by themselves (release
+    /// notes of CUDA 13.0). See [`HARDENED`](Self::HARDENED) for what remained.
     pub const CHECKED: Version = Version { major: 13, minor: 0, patch: 0 };
 
-    /// Malformed files neither crash nor hang it from this one on (release notes of CUDA 13.4 update 1).
+    /// First version that malformed files neither crash nor hang (release notes of CUDA 13.4 update 1).
     pub const HARDENED: Version = Version { major: 13, minor: 2, patch: 3 };
 }
 
 impl Library {
-    /// Finds nvJPEG; `cuda_major` is the driver's CUDA version. Works without a GPU.
+    /// Opens nvJPEG. `cuda_major` is the driver's CUDA version. Works without a GPU.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::error::Error::Unavailable) where it is not installed or lacks a function.
+    /// [`Error::Unavailable`](crate::error::Error::Unavailable) if it is not installed or lacks a function.
     pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
         let found = library::open(runtime, Name::NvJpeg, cuda_major)?;
         let calls = Calls::find(found)?;
@@ -70,12 +70,12 @@ impl Library {
         self.found.path()
     }
 
-    /// Its version.
+    /// Version of the library.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// What is known to be wrong with this version, and what to do about it.
+    /// Known problems of this version, and what to do about them.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let version = self.version;
@@ -112,11 +112,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// Declares the functions that are used, with the types of the bindings, and looks all of them up at once, so
-/// that no call can find its function missing.
+/// Declares the functions that are used, with the types of the bindings, and looks all of them up at once, so that no
+/// call can find its function missing.
 macro_rules! calls {
     ($($name:ident($($argument:ty),*);)+) => {
-        /// nvJPEG's functions, all there.
+        /// nvJPEG's functions.
         #[allow(non_snake_case)]
         #[derive(Clone, Copy, Debug)]
         pub(super) struct Calls {
@@ -125,7 +125,7 @@ macro_rules! calls {
 
         impl Calls {
             fn find(found: &'static Found) -> Result<Self> {
-                // Names that the bindings do not have, or with other types, do not compile.
+                // Names that the bindings lack, or declare with other types, do not compile.
                 #[allow(dead_code)]
                 fn types_are_those_of_the_bindings(bindings: sys::NvJpegLib) {
                     $(let _: Option<unsafe extern "C" fn($($argument),*) -> Status> = bindings.$name.ok();)+

@@ -1,4 +1,4 @@
-//! The handle, and which window of an image it decodes.
+//! Handle of a backend, and the window of an image that it decodes.
 
 use std::ptr;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::Device;
 
-/// One of nvJPEG's backends on one device, chroma interpolated as libjpeg does.
+/// One of nvJPEG's backends on one device, with chroma interpolated as libjpeg does.
 ///
-/// Everything that is made with it holds it; it holds the pools.
+/// Everything created from it holds it, and it holds the pools.
 #[derive(Debug)]
 pub struct Jpeg {
     pub(super) library: Library,
     pub(super) handle: sys::nvjpegHandle_t,
-    /// Null for [`Backend::Hardware`], whose decoder by itself takes no windows and has crashed with them.
+    /// Null for [`Backend::Hardware`], whose decoder does not support windows by itself and has crashed with them.
     pub(super) decoder: sys::nvjpegJpegDecoder_t,
-    // Boxed, because nvJPEG keeps pointers to it.
+    // Boxed, because nvJPEG stores pointers to it.
     pub(super) allocators: Box<Allocators>,
     pub(super) device: Arc<Device>,
     backend: Backend,
@@ -32,9 +32,9 @@ pub struct Jpeg {
 /// The JPEG engines of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engines {
-    /// How many there are.
+    /// Number of engines.
     pub engines: u32,
-    /// Images that each decodes at a time.
+    /// Number of images that each decodes at a time.
     pub cores_per_engine: u32,
 }
 
@@ -44,22 +44,22 @@ unsafe impl Send for Jpeg {}
 // SAFETY: as above.
 unsafe impl Sync for Jpeg {}
 
-/// Which part of an image a destination holds.
+/// Part of an image that a destination holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What was asked for.
+    /// Requested window.
     pub wanted: Roi,
-    /// What is decoded: the destination's first pixel is its first pixel.
+    /// Decoded window, whose first pixel is the destination's first pixel.
     pub decoded: Roi,
 }
 
 impl Window {
-    /// Bytes between the starts of two rows.
+    /// Stride of a row, in bytes.
     pub fn pitch_bytes(&self) -> usize {
         self.decoded.pitch_bytes() as usize
     }
 
-    /// Bytes of all rows.
+    /// Size of all rows, in bytes.
     pub fn bytes(&self) -> usize {
         self.decoded.pitched_bytes()
     }
@@ -69,7 +69,7 @@ impl Jpeg {
     /// Opens a backend on a device, with its memory.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where nvJPEG is not installed or the device has no JPEG engines, [`Error::Device`] where
+    /// [`Error::Unavailable`] if nvJPEG is not installed or the device has no JPEG engines, [`Error::Device`] if
     /// nvJPEG refuses the device.
     pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
         let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
@@ -79,7 +79,7 @@ impl Jpeg {
         // The allocators are boxed and dropped after the handle.
         let handle = create(&library, backend, Some(&*allocators))
             .map_err(|error| allocators.refusal().unwrap_or(error))?;
-        // From here on `drop` destroys what there is.
+        // From here on `drop` destroys whatever exists.
         let mut jpeg = Self {
             library,
             handle,
@@ -98,33 +98,32 @@ impl Jpeg {
         Ok(Arc::new(jpeg))
     }
 
-    /// Which backend this is.
+    /// Backend of this handle.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// The engines of [`Backend::Hardware`]; `None` for the others.
+    /// Engines of [`Backend::Hardware`]. `None` for the others.
     pub fn engines(&self) -> Option<Engines> {
         self.engines
     }
 
-    /// The library.
+    /// nvJPEG library.
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// Which part of an image of this size is decoded where `wanted` is asked for. Before
-    /// [`Version::EXACT_WINDOWS`] nvJPEG gets the outermost pixels of a window wrong where chroma is interpolated, so
-    /// a margin is decoded around it.
+    /// Part of an image of this size that is decoded for the window `wanted`. Before [`Version::EXACT_WINDOWS`] nvJPEG
+    /// computes the outermost pixels of a window wrongly if chroma is interpolated, so a margin is decoded around it.
     pub fn window(&self, image: Size, wanted: Roi) -> Window {
         Window { wanted, decoded: with_margin(self.margin(), image, wanted) }
     }
 
-    /// As [`window`](Self::window) where the decoder reduces both sides by `reduction`; `wanted` is in pixels of the
+    /// [`window`](Self::window) for a decoder that reduces both sides by `reduction`. `wanted` is in pixels of the
     /// reduced image, `ceil(side / reduction)` each.
     ///
-    /// nvJPEG's documentation does not say what a window means where a scale factor is set too. So a reduction above 1
-    /// decodes the whole reduced image, whatever is wanted of it, and needs room for that.
+    /// nvJPEG's documentation does not define a window combined with a scale factor. So a reduction above 1 decodes
+    /// the whole reduced image, whatever the window, and needs room for that.
     pub fn reduced_window(&self, image: Size, reduction: u32, wanted: Roi) -> Window {
         if reduction <= 1 {
             return self.window(image, wanted);
@@ -132,18 +131,18 @@ impl Jpeg {
         Window { wanted, decoded: image.reduced(reduction).window() }
     }
 
-    /// Pixels of the margin on each side: 0 or 2. A destination for a window needs room for
-    /// `(width + 2 * margin) * (height + 2 * margin) * 3` bytes.
+    /// Width of the margin on each side in pixels: 0 or 2. A destination for a window needs room for `(width + 2 *
+    /// margin) * (height + 2 * margin) * 3` bytes.
     pub fn margin(&self) -> u32 {
         if self.library.version() < Version::EXACT_WINDOWS { MARGIN } else { 0 }
     }
 
-    /// A status that no file can cause; an allocator's failure as what it is.
+    /// Converts a status that no file can cause. An allocator's failure is returned as such.
     pub(super) fn check(&self, call: &'static str, status: Status) -> Result<()> {
         check(call, status).map_err(|error| self.refusal(status).unwrap_or(error))
     }
 
-    /// A status of a phase; an allocator's failure as what it is.
+    /// Converts a status of a phase. An allocator's failure is returned as such.
     pub(super) fn check_decode(
         &self,
         call: &'static str,
@@ -153,8 +152,8 @@ impl Jpeg {
             .map_err(|fault| self.refusal(status).map_or(fault, DecodeError::Fatal))
     }
 
-    /// Why this thread's allocation was refused, where that may be behind a status: which one nvJPEG makes of it is not
-    /// documented, but not one by which it judges a file.
+    /// Why this thread's allocation was refused, if that may have caused the status. Which status nvJPEG returns then
+    /// is not documented, but none of those by which it judges a file.
     fn refusal(&self, status: Status) -> Option<Error> {
         use Status as S;
         match status {
@@ -185,7 +184,7 @@ impl Drop for Jpeg {
     }
 }
 
-/// Whether a backend can be had here; leaves nothing behind.
+/// Checks whether a backend is available here. Destroys everything that it creates.
 pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -> Result<()> {
     device.bind()?;
     device.keep_context();
@@ -205,7 +204,7 @@ pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -
     found.and(check("nvjpegDestroy", status))
 }
 
-/// A handle; the device is bound. Without allocators nvJPEG uses its own.
+/// Creates a handle on the bound device. Without allocators nvJPEG uses its own.
 fn create(
     library: &Library,
     backend: Backend,
@@ -213,8 +212,8 @@ fn create(
 ) -> Result<sys::nvjpegHandle_t> {
     let mut handle = ptr::null_mut();
     let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
-    // A handle's backend is for batches (nvJPEG's documentation); decoders of single images have theirs, and NVIDIA's
-    // own programs make them of a handle of the default one.
+    // The backend of a handle applies to batches (nvJPEG's documentation). Decoders of single images have their own,
+    // and NVIDIA's own programs create them from a handle with the default backend.
     let of_handle = match backend {
         Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
         Backend::GpuHybrid | Backend::Hybrid => sys::nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
@@ -230,7 +229,8 @@ fn create(
         }
         None => {
             let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
-            // The second version takes no null for an allocator: "invalid parameter", from 12.4 to 13.3 at least.
+            // The second version does not accept null for an allocator: "invalid parameter", from 12.4 to 13.3 at
+            // least.
             // SAFETY: writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)
@@ -244,7 +244,7 @@ fn create(
     }
 }
 
-/// A decoder of single images; the handle's device is bound.
+/// Creates a decoder of single images. The handle's device is bound.
 fn create_decoder(
     library: &Library,
     handle: sys::nvjpegHandle_t,
@@ -257,7 +257,7 @@ fn create_decoder(
     check("nvjpegDecoderCreate", status).map(|()| decoder)
 }
 
-/// The engines of a handle of [`Backend::Hardware`].
+/// Engines of a handle of [`Backend::Hardware`].
 fn find_engines(library: &Library, handle: sys::nvjpegHandle_t) -> Result<Engines> {
     let (mut engines, mut cores_per_engine) = (0, 0);
     // SAFETY: the handle is alive; writes two numbers.

@@ -9,14 +9,14 @@
 //!  (some images)
 //! ```
 //!
-//! One [`Jpeg`] per backend holds nvJPEG's handle and its memory; decoders hold what is needed between the calls of
-//! an image or of a batch. All of them are made at start: making a state is slow (nvJPEG takes a lock for it) and a
-//! state per image is known to leak. A state whose image failed is destroyed: nvJPEG's keeps pixels of the image
-//! before, and a truncated one would show them.
+//! One [`Jpeg`] per backend holds nvJPEG's handle and its memory. Decoders hold what is needed between the calls of an
+//! image or of a batch. All of them are created at start: creating a state is slow (nvJPEG takes a lock for it), and a
+//! state per image is known to leak. A state whose image failed is destroyed, because it holds pixels of the previous
+//! image, and a truncated image would show them.
 //!
-//! nvJPEG's own buffers come out of two rows of the pools, as large as the caller says and taken at start; an image
-//! that needs more than is left in the row fails with [`Error::Budget`](crate::error::Error::Budget), and nothing else
-//! is ever taken.
+//! nvJPEG's own buffers come from two rows of the pools, whose size the caller sets and which are allocated at start.
+//! An image that needs more than is left in the row fails with [`Error::Budget`](crate::error::Error::Budget). Nothing
+//! else is ever allocated.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,13 +39,13 @@ mod jpeg;
 mod page;
 mod status;
 
-/// Pixels that are decoded around a window where nvJPEG's outermost pixels are wrong; it is wrong by one.
+/// Pixels decoded around a window if nvJPEG's outermost pixels are wrong. The error is one pixel wide.
 const MARGIN: u32 = 2;
 
-/// Largest number of columns or rows of a JPEG file.
+/// Maximum number of columns or rows of a JPEG file.
 const MAX_SIDE: u32 = 65535;
 
-/// Which of nvJPEG's decoders.
+/// nvJPEG backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backend {
     /// `NVJPEG_BACKEND_HARDWARE`: the GPU's JPEG engines (A100, A30, Ada, Hopper, Blackwell, Thor), by
@@ -60,10 +60,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All of them.
+    /// All backends.
     pub const ALL: [Backend; 3] = [Backend::Hardware, Backend::GpuHybrid, Backend::Hybrid];
 
-    /// The name in reports: that of the route that uses it.
+    /// Name in reports: that of the route that uses it.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Hardware => "nvjpeg-hardware",
@@ -72,12 +72,11 @@ impl Backend {
         }
     }
 
-    /// Bytes of device and of page-locked memory that this backend is expected to take of its row for one image of
-    /// `pixels` pixels in a file of `encoded` bytes, at 4:4:4; a decoder for several images at a time takes as much
-    /// for each.
+    /// Estimated device and page-locked bytes that this backend takes of its row for one image of `pixels` pixels in a
+    /// file of `encoded` bytes, at 4:4:4. A decoder for several images at a time takes as much for each.
     ///
-    /// **Estimates from what each backend must keep. No device has confirmed them**: compare with
-    /// [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run on one.
+    /// **Estimates from the data that each backend must hold, not confirmed on any GPU**: compare with
+    /// [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run.
     ///
     /// * `Hybrid`: 16-bit coefficients of three components in page-locked memory and again on the device, where the
     ///   planes of samples come on top.
@@ -109,34 +108,34 @@ impl Backend {
     }
 }
 
-/// Bytes of a pixel's samples, and of its coefficients: three components without subsampling.
+/// Bytes per pixel of samples, and of coefficients: three components without subsampling.
 const PLANE_BYTES: u64 = 3;
 const COEFFICIENT_BYTES: u64 = 6;
 
-/// Bytes of tables, headers and rounding for each image.
+/// Bytes of tables, headers and rounding per image.
 const DEVICE_BYTES_BESIDES: u64 = 512 << 10;
 const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 
-/// Every backend, and whether a device has it, or why not.
+/// Every backend, and whether a device supports it, or why not.
 pub type Backends = Vec<(Backend, Result<(), String>)>;
 
-/// Which backends this device and its driver really have, and for the others why not: a handle of each is made, with
-/// nvJPEG's own allocators, and destroyed.
+/// Backends that this device and its driver support, and for the others why not. Creates and destroys a handle of
+/// each, with nvJPEG's own allocators.
 ///
 /// # Errors
-/// [`Error::Unavailable`](crate::error::Error::Unavailable) where nvJPEG is not installed,
-/// [`Error::Device`](crate::error::Error::Device) where the device is lost; never for an engine that is not there.
+/// [`Error::Unavailable`](crate::error::Error::Unavailable) if nvJPEG is not installed,
+/// [`Error::Device`](crate::error::Error::Device) if the device is lost. A missing engine is not an error.
 pub fn backends(device: &Arc<Device>) -> Result<Backends> {
     let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
     let probe = |backend| jpeg::probe(&library, device, backend).map_err(|error| error.to_string());
     Ok(Backend::ALL.map(|backend| (backend, probe(backend))).into())
 }
 
-/// As [`backends`], from memory where all that could be asked was answered before: making a handle of each takes long, and
-/// a process may build many loaders.
+/// [`backends`], cached per process if all queries were answered before: creating a handle of each takes long, and a
+/// process may build many loaders.
 ///
 /// # Errors
-/// Those of [`backends`].
+/// Errors of [`backends`].
 pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let cuda_major = Some(device.driver_version() / 1000);
@@ -150,13 +149,13 @@ pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     Ok(found)
 }
 
-/// Forgets what [`known_backends`] knows. Tests use it, whose machines change.
+/// Clears the cache of [`known_backends`]. For tests, whose machines change.
 #[doc(hidden)]
 pub fn forget_backends() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// By the number of the device and the path of nvJPEG.
+/// Cached results by device number and path of nvJPEG.
 static KNOWN: Mutex<Vec<((usize, &'static str), Backends)>> = Mutex::new(Vec::new());
 
 #[cfg(test)]
@@ -164,11 +163,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_grow_with_what_each_backend_keeps() {
+    fn buffers_grow_with_the_data_that_each_backend_holds() {
         let (pixels, encoded) = (500 * 375, 120_000);
         let bytes = |backend: Backend| backend.buffer_bytes(pixels, encoded);
         let [hardware, cuda, host] = Backend::ALL.map(bytes);
-        // Only entropy decoding on the CPU keeps coefficients in page-locked memory.
+        // Only entropy decoding on the CPU holds coefficients in page-locked memory.
         assert!(host.1 > 6 * pixels && hardware.1 < 6 * pixels && cuda.1 < 6 * pixels);
         assert!(hardware.0 > 3 * pixels && hardware.0 < host.0 && host.0 < cuda.0);
         for backend in Backend::ALL {

@@ -1,4 +1,4 @@
-//! One image at a time: the host's phase and the device's.
+//! Decoding one image at a time: the host's phase and the device's.
 
 use std::ptr;
 use std::sync::Arc;
@@ -14,10 +14,9 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
 
-/// Decodes one image at a time with [`Backend::GpuHybrid`] or [`Backend::Hybrid`]; may move between threads.
+/// Decodes one image at a time with [`Backend::GpuHybrid`] or [`Backend::Hybrid`]. May move between threads.
 ///
-/// After a failure, whichever, the next image starts with a new state: nvJPEG's may hold pixels of the
-/// image before.
+/// After any error the next image starts with a new state, because the old one may hold pixels of the previous image.
 #[derive(Debug)]
 pub struct PageDecoder {
     // Dropped in this order: the state uses the buffers.
@@ -35,12 +34,12 @@ pub struct PageDecoder {
 unsafe impl Send for PageDecoder {}
 
 impl PageDecoder {
-    /// Everything for one image at a time, with nvJPEG's buffers of these sizes, so that they need not grow: a
-    /// buffer that grows waits for the device, and rows of grown buffers have gaps. With 0 they begin empty.
+    /// Creates a decoder with nvJPEG's buffers of these sizes, so that they need not grow: growing waits for the
+    /// device, and grown buffers leave gaps in the rows. With 0 they begin empty.
     ///
     /// # Errors
-    /// [`Error::Budget`] where nvJPEG's rows have not that much left, [`Error::Internal`] for [`Backend::Hardware`],
-    /// which decodes batches only.
+    /// [`Error::Budget`] if nvJPEG's rows do not have that much left, [`Error::Internal`] for [`Backend::Hardware`],
+    /// which only decodes batches.
     pub fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
         if jpeg.backend() == Backend::Hardware {
             let problem = "the hardware backend decodes batches: use BatchDecoder".into();
@@ -55,18 +54,18 @@ impl PageDecoder {
         Ok(Self { state, bitstream, buffers, params, done, jpeg: jpeg.clone() })
     }
 
-    /// Parses the file, does the host's phase (with [`Backend::Hybrid`] all of entropy decoding) and puts the rest into
-    /// the stream: RGB rows without padding into the destination, of the window that comes back. Waits on the host until
-    /// this decoder's image before is over, which it normally is.
+    /// Parses the file, runs the host's phase (with [`Backend::Hybrid`] all of entropy decoding) and enqueues the
+    /// rest: RGB rows without padding into the destination, for the returned window. Blocks until this decoder's
+    /// previous image is over, which it normally is.
     ///
-    /// The file's bytes are not copied. With [`Backend::Hybrid`] they are free when this returns. With [`Backend::GpuHybrid`]
-    /// page-locked bytes must stay as they are until [`done`](Self::done): the documentation says that what the device
-    /// needs of them has been copied by then, and not that it was copied when the call came back.
+    /// The file's bytes are not copied. With [`Backend::Hybrid`] they are no longer used when this returns. With
+    /// [`Backend::GpuHybrid`] page-locked bytes must not change until [`done`](Self::done): the documentation
+    /// guarantees that the device's data has been copied by then, not that it was copied when the call returned.
     ///
     /// # Errors
-    /// [`DecodeError::Sample`] where the file is at fault, or where `wanted` is not within the image that nvJPEG
-    /// sees; [`DecodeError::Failed`] where nvJPEG fails without a word about the file; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the image is in
-    /// the stream any more then.
+    /// [`DecodeError::Sample`] if the file is invalid or unsupported, or if `wanted` is not within the image that nvJPEG
+    /// sees; [`DecodeError::Failed`] if nvJPEG fails without blaming the file; [`Error::Internal`] if the destination has
+    /// less than [`Window::bytes`]. None of the image's work is left in the stream then.
     pub fn decode(
         &mut self,
         stream: &Stream,
@@ -77,10 +76,10 @@ impl PageDecoder {
         self.decode_measured(stream, bytes, wanted, destination, None)
     }
 
-    /// The same, where a span of the stream begins when the host's phase is over. Its end is the caller's to set.
+    /// [`decode`](Self::decode) with a measured span that begins after the host's phase. The caller ends the span.
     ///
     /// # Errors
-    /// Those of [`decode`](Self::decode).
+    /// Errors of [`decode`](Self::decode).
     pub fn decode_measured(
         &mut self,
         stream: &Stream,
@@ -91,7 +90,7 @@ impl PageDecoder {
     ) -> Result<Window, DecodeError> {
         self.jpeg.device.bind()?;
         self.done.synchronize()?;
-        // What a failure leaves half-done is dropped with it: the next image finds nothing of this one.
+        // State left half-done by an error is dropped, so that the next image starts clean.
         let bitstream = match self.bitstream.take() {
             Some(bitstream) => bitstream,
             None => new_bitstream(&self.jpeg)?,
@@ -113,12 +112,12 @@ impl PageDecoder {
         Ok(window)
     }
 
-    /// Reached when the pixels of the last image are there, and the decoder may be used without waiting.
+    /// Reached when the pixels of the last image are complete and the decoder may be used without blocking.
     pub fn done(&self) -> &Event {
         &self.done
     }
 
-    /// Whether [`decode`](Self::decode) would not wait.
+    /// Whether [`decode`](Self::decode) would not block.
     pub fn is_idle(&self) -> Result<bool> {
         self.done.query()
     }
@@ -144,7 +143,7 @@ impl PageDecoder {
         Ok(image)
     }
 
-    /// Checks the window, sets it, and gives what is decoded.
+    /// Checks and sets the window, and returns the window that is decoded.
     fn choose(
         &self,
         image: Size,
@@ -220,19 +219,19 @@ impl PageDecoder {
 
 impl Drop for PageDecoder {
     fn drop(&mut self) {
-        // The device may still use what is destroyed next; where waiting fails it is lost and does not.
+        // The device may still use what is destroyed next. If waiting fails it is lost and does not.
         let _ = self.done.synchronize();
     }
 }
 
-/// Whether a window has pixels and all of them are the image's.
+/// Whether a window is not empty and lies within the image.
 pub(super) fn is_within(image: Size, wanted: Roi) -> bool {
     !wanted.is_empty()
         && image.window().contains(wanted)
         && image.width.max(image.height) <= MAX_SIDE
 }
 
-/// Whether the destination has room for the window.
+/// Checks that the destination has room for the window.
 pub(super) fn check_room(window: Window, destination: &DeviceBuffer) -> Result<()> {
     if window.bytes() <= destination.len() {
         return Ok(());
@@ -242,7 +241,7 @@ pub(super) fn check_room(window: Window, destination: &DeviceBuffer) -> Result<(
     Err(Error::Internal { problem })
 }
 
-/// The destination as nvJPEG wants it described: rows of RGB without padding.
+/// nvJPEG's description of the destination: rows of RGB without padding.
 pub(super) fn image(window: Window, destination: &DeviceBuffer) -> sys::nvjpegImage_t {
     let mut image = sys::nvjpegImage_t { channel: [ptr::null_mut(); 4], pitch: [0; 4] };
     image.channel[0] = destination.address() as *mut u8;
@@ -250,7 +249,7 @@ pub(super) fn image(window: Window, destination: &DeviceBuffer) -> sys::nvjpegIm
     image
 }
 
-/// Parameters of decoding, for RGB.
+/// Decoding parameters for RGB.
 pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodeParams_t>> {
     let calls = &jpeg.library.calls;
     let params = Handle::new(jpeg, calls.nvjpegDecodeParamsDestroy, |it| {
@@ -266,7 +265,7 @@ pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodePar
     Ok(params)
 }
 
-/// Sets the window that is decoded; its numbers are at most [`MAX_SIDE`].
+/// Sets the window to decode. Its numbers are at most [`MAX_SIDE`].
 pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> Result<()> {
     let Roi { x, y, width, height } = roi;
     let calls = &params.jpeg.library.calls;
@@ -307,7 +306,7 @@ fn new_state(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Handle<sys::nvjpegJp
     Ok(state)
 }
 
-/// nvJPEG's memory for one image: kept, whatever becomes of the state.
+/// nvJPEG's memory for one image, which outlives states.
 #[derive(Debug)]
 struct Buffers {
     pinned: Handle<sys::nvjpegBufferPinned_t>,
@@ -347,7 +346,7 @@ impl Buffers {
     }
 }
 
-/// A handle of nvJPEG's that is destroyed with its owner.
+/// Handle of nvJPEG that is destroyed with its owner.
 #[derive(Debug)]
 pub(super) struct Handle<T: Copy> {
     pub raw: T,

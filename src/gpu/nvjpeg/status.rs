@@ -1,4 +1,4 @@
-//! nvJPEG's statuses as errors of ours.
+//! Conversion of nvJPEG's statuses to errors.
 
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
@@ -8,17 +8,18 @@ use crate::gpu::Stream;
 /// Why an image was not decoded.
 #[derive(Clone, Debug)]
 pub enum DecodeError {
-    /// The file's fault, or nvJPEG's view of it; of a batch, the fault of one of its files, which one is unknown.
+    /// The file is invalid or unsupported in nvJPEG's view. For a batch, one of its files is, and which one is
+    /// unknown.
     Sample(DataError),
-    /// nvJPEG failed at the image, or at one of the batch's, without a word about the file; the device goes on, so the
-    /// image can be made in another way.
+    /// nvJPEG failed at the image, or at one of the batch's, without blaming the file. The device still works, so the
+    /// image can take another route.
     Failed(&'static str, Error),
-    /// The machine's or the plan's fault, whatever the file.
+    /// The machine or the plan is at fault, whatever the file.
     Fatal(Error),
 }
 
 impl DecodeError {
-    /// Why an image goes another way, or the error that ends everything.
+    /// Why the image takes another route, or the error that ends the run.
     pub fn refusal(self) -> Result<&'static str> {
         match self {
             DecodeError::Sample(fault) => Ok(match fault.reason {
@@ -32,8 +33,8 @@ impl DecodeError {
         }
     }
 
-    /// The same when the stream is empty: some of the image may be in it, and nothing is given back before that is over.
-    /// A device that is lost comes out there, and then that is what went wrong.
+    /// Waits until the stream is empty before returning the error, because some of the image may be in it and nothing
+    /// may be freed before that. If the device turns out to be lost, that error is returned instead.
     pub(super) fn behind(self, stream: &Stream) -> Self {
         match (stream.synchronize(), self) {
             (Err(lost), DecodeError::Sample(_) | DecodeError::Failed(..)) => {
@@ -52,7 +53,7 @@ impl From<Error> for DecodeError {
     }
 }
 
-/// A status that no file can cause as our error.
+/// Converts a status that no file can cause.
 pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     match status {
         Status::NVJPEG_STATUS_SUCCESS => Ok(()),
@@ -60,9 +61,9 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     }
 }
 
-/// A status of a phase of decoding: the statuses by which nvJPEG judges a file are the file's fault. Those that it has for
-/// everything else (nvImageCodec saw "internal error" for a window within its image) fail one image, and not the
-/// run: where the device itself is lost, the next call of the driver says so.
+/// Converts a status of a decoding phase. Statuses by which nvJPEG judges a file are errors of the file. All other
+/// failures (nvImageCodec saw "internal error" for a window within its image) fail one image, not the run: if the
+/// device itself is lost, the next driver call reports it.
 pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeError> {
     let reason = match status {
         Status::NVJPEG_STATUS_SUCCESS => return Ok(()),
@@ -76,7 +77,7 @@ pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), Dec
                 Status::NVJPEG_STATUS_INVALID_PARAMETER => "nvJPEG failed at it: invalid parameter",
                 Status::NVJPEG_STATUS_EXECUTION_FAILED => "nvJPEG failed at it: execution failed",
                 Status::NVJPEG_STATUS_INTERNAL_ERROR => "nvJPEG failed at it: internal error",
-                // nvJPEG's own threads may have asked, and then who was refused is not known.
+                // nvJPEG's own threads may have made the request, so the refused thread is unknown.
                 Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => NO_ROOM,
                 _ => return Err(DecodeError::Fatal(error)),
             };

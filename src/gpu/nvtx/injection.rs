@@ -1,12 +1,13 @@
-//! NVTX version 3, a program's side of it.
+//! Program side of NVTX version 3.
 //!
-//! Version 3 is a header of C and no library: every program holds tables of places for functions, and a profiler's library
-//! writes its own into them. That library is opened and its `InitializeInjectionNvtx2` called with a function that gives
-//! tables by number; through one of them the library asks for the places of each module. Numbers and layouts are those of
-//! nvtxTypes.h, what is done when is that of nvtxInit.h and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). They are fixed: programs
-//! with the header and profilers are built apart from each other.
+//! Version 3 is a C header without a library: every program holds tables of function slots, and a profiler's library
+//! writes its own functions into them. That library is opened, and its `InitializeInjectionNvtx2` is called with a
+//! function that returns tables by number. Through one of them the library requests the slots of each module. Numbers
+//! and layouts are those of nvtxTypes.h; the sequence is that of nvtxInit.h and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3).
+//! They are stable, because programs with the header and profilers are built separately.
 //!
-//! Not followed: a profiler that is linked into the program, or that comes with the driver (`cuNvtxGetInjectionInitializer`).
+//! Not supported: a profiler that is linked into the program, or that comes with the driver
+//! (`cuNvtxGetInjectionInitializer`).
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 
-/// The place of one function of the profiler's: `NvtxFunctionPointer`, null where there is none.
+/// Slot of one profiler function: `NvtxFunctionPointer`, null if there is none.
 type Slot = AtomicPtr<c_void>;
 
 /// `NvtxGetExportTableFunc_t` and `NvtxInitializeInjectionNvtxFunc_t`.
@@ -28,7 +29,7 @@ const CORE: usize = 1;
 const CORE2: usize = 5;
 const MODULES: usize = 7;
 
-/// How many functions each module has, the number 0 included, which is none: `NVTX_CBID_*_SIZE`.
+/// Number of functions per module, including the unused number 0: `NVTX_CBID_*_SIZE`.
 const SIZES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 const LARGEST: usize = 16;
 
@@ -57,7 +58,7 @@ type DomainPush = unsafe extern "C" fn(*mut c_void, *const Attributes) -> c_int;
 type DomainPop = unsafe extern "C" fn(*mut c_void) -> c_int;
 type DomainCreate = unsafe extern "C" fn(*const c_char) -> *mut c_void;
 
-/// A profiler's library that was started. It stays until the process ends.
+/// Profiler library that was initialised. It stays loaded until the process ends.
 pub(super) struct Injection {
     /// The domain's handle, where ranges are in a domain.
     domain: Option<AtomicPtr<c_void>>,

@@ -1,10 +1,10 @@
-//! NVTX ranges, for NVIDIA's profilers (Nsight Systems): each stage of each thread as a range of its name.
+//! NVTX ranges for NVIDIA's profilers (Nsight Systems): one named range per stage of each thread.
 //!
 //! * A library that the runtime or `FEEDWATER_LIBNVTX` names is used as NVTX 2.
-//! * Else, where a profiler is attached (it sets `NVTX_INJECTION64_PATH`), its own library takes the ranges, as NVTX 3 wants
-//!   it: in a domain `feedwater`, or in the default domain where the profiler knows no domains. This needs nothing of CUDA's.
-//!   `./.` as that path turns ranges off, as in every program with NVTX 3.
-//! * Else libnvToolsExt is looked for, which toolkits before CUDA 13 have.
+//! * Otherwise, if a profiler is attached (it sets `NVTX_INJECTION64_PATH`), its own library receives the ranges in
+//!   the NVTX 3 way: in a domain `feedwater`, or in the default domain if the profiler does not support domains. This
+//!   needs no CUDA library. `./.` as that path turns ranges off, as in every program with NVTX 3.
+//! * Otherwise libnvToolsExt is searched for, which CUDA toolkits before 13 include.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
@@ -19,24 +19,25 @@ use super::runtime::Runtime;
 
 mod injection;
 
-/// Set by a profiler: its library (nvtxInit.h).
+/// Set by a profiler to its library (nvtxInit.h).
 const INJECTION: &str = "NVTX_INJECTION64_PATH";
 
 type Push = unsafe extern "C" fn(*const c_char) -> c_int;
 type Pop = unsafe extern "C" fn() -> c_int;
 
-/// Puts ranges around stages.
+/// Emits ranges around stages.
 pub struct Nvtx(Ranges);
 
 enum Ranges {
     /// NVTX 2: functions of libnvToolsExt.
     Library { push: Push, pop: Pop },
-    /// NVTX 3: functions of the profiler's.
+    /// NVTX 3: functions of the profiler.
     Injected(&'static Injection),
 }
 
 impl Nvtx {
-    /// Opens the library, or says why not. A profiler's is opened and started once in a process, also where it fails.
+    /// Opens the library, or returns why not. A profiler's library is opened and initialised once per process, even if
+    /// that fails.
     pub fn open(runtime: &Runtime) -> Result<Arc<Self>> {
         let injection = env::var_os(INJECTION).filter(|path| !path.is_empty());
         if let Some(path) = injection.filter(|_| runtime.file_of(Name::Nvtx).is_none()) {

@@ -1,4 +1,4 @@
-//! Where the parts of a JPEG are, for decoders that read them.
+//! Positions of a JPEG's tables and scans, for decoders that read them.
 
 use std::ops::Range;
 
@@ -17,73 +17,74 @@ pub struct JpegLayout {
     end: usize,
 }
 
-/// One scan. Offsets are in bytes from the start of the file.
+/// Scan. Offsets are in bytes from the start of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JpegScan {
     /// First and last coefficient in zigzag order; 0 and 63 in a sequential frame.
     pub band: [u8; 2],
-    /// Successive approximation, `Ah` and `Al` of T.81: the lowest bit that was coded before this scan (0 in the first scan of a
-    /// band), and the lowest bit that this scan codes.
+    /// Successive approximation, `Ah` and `Al` of T.81: the lowest bit coded before this scan (0 in the first scan of
+    /// a band), and the lowest bit that this scan codes.
     pub bits: [u8; 2],
-    /// MCUs in a row, and rows of MCUs. In a scan of one component an MCU is a block.
+    /// MCUs per row, and rows of MCUs. In a scan of one component an MCU is a block.
     pub mcus: Size,
-    /// MCUs between two restart markers; 0 where there are none.
+    /// MCUs between two restart markers; 0 without restart markers.
     pub restart_interval: u16,
-    /// The coded data with its restart markers.
+    /// Coded data with its restart markers.
     pub data: Range<usize>,
     pub(in crate::header) components: [JpegScanComponent; 4],
     pub(in crate::header) component_count: u8,
     pub(in crate::header) restarts: Range<usize>,
 }
 
-/// A component of a scan, with the tables that are in force for it.
+/// Component of a scan, with its tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JpegScanComponent {
-    /// Its place in [`JpegHeader::components`](crate::header::JpegHeader::components).
+    /// Index in [`JpegHeader::components`](crate::header::JpegHeader::components).
     pub place: usize,
-    /// Offset of the quantization table that is in force here: 64 steps of one byte in zigzag order. That of a component's first
-    /// scan is the one that counts.
+    /// Offset of the current quantization table: 64 steps of one byte in zigzag order. The table of a component's
+    /// first scan applies.
     pub quantization: usize,
-    /// Offset of its Huffman table for DC: 16 counts of codes by length, then the symbols. `None` where the scan needs none.
+    /// Offset of its Huffman table for DC: 16 counts of codes by length, then the symbols. `None` if the scan needs
+    /// none.
     pub dc: Option<usize>,
-    /// The same for AC.
+    /// Offset of its Huffman table for AC, in the same format.
     pub ac: Option<usize>,
 }
 
 impl JpegScan {
-    /// The components, in the order of the frame.
+    /// Components in the order of the frame.
     pub fn components(&self) -> &[JpegScanComponent] {
         &self.components[..usize::from(self.component_count)]
     }
 }
 
 impl JpegLayout {
-    /// Most scans of a file, the limit of libjpeg-turbo's own fuzzers. Each scan of a progressive file costs a pass over the
-    /// whole image, whatever its length in bytes.
+    /// Maximum number of scans per file, the limit of libjpeg-turbo's own fuzzers. Each scan of a progressive file
+    /// costs a pass over the whole image, whatever its length in bytes.
     pub const MOST_SCANS: usize = 500;
-    /// Most restart markers that are listed for a file.
+    /// Maximum number of restart markers listed per file.
     pub const MOST_RESTARTS: usize = 1 << 16;
-    /// Most bytes of memory that a layout holds.
+    /// Maximum memory of a layout, in bytes.
     pub const MOST_BYTES: usize =
         Self::MOST_SCANS * size_of::<JpegScan>() + Self::MOST_RESTARTS * size_of::<usize>();
 
-    /// The scans, in the order of the file.
+    /// Scans in file order.
     pub fn scans(&self) -> &[JpegScan] {
         &self.scans
     }
 
-    /// Offsets of the first byte behind each restart marker of a scan of this layout. Empty where there are none, where they were
-    /// not asked for, and where the list of the file has no room for all of this scan's.
+    /// Offsets of the first byte after each restart marker of a scan of this layout. Empty if there are none, if they
+    /// were not requested, or if the file's list has no space for all of this scan's.
     pub fn restarts(&self, scan: &JpegScan) -> &[usize] {
         &self.restarts[scan.restarts.clone()]
     }
 
-    /// Offset of the first byte behind the end-of-image marker.
+    /// Offset of the first byte after the end-of-image marker.
     pub const fn end(&self) -> usize {
         self.end
     }
 
-    /// Bytes of memory held.
+    /// Memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.scans.capacity() * size_of::<JpegScan>()
             + self.restarts.capacity() * size_of::<usize>()
@@ -97,8 +98,8 @@ impl JpegLayout {
         self.end = 0;
     }
 
-    /// Lists the offset behind a restart marker of the scan that is being read, whose earlier ones are counted in `scan`. Where
-    /// there is no room for it, none of the scan's are listed.
+    /// Adds the offset after a restart marker of the current scan, whose earlier ones are counted in `scan`. If there
+    /// is no space, none of the scan's are listed.
     pub(in crate::header) fn add_restart(
         &mut self,
         scan: &mut ScanRestarts,
@@ -117,7 +118,7 @@ impl JpegLayout {
         Ok(())
     }
 
-    /// Adds a scan whose restart markers were noted.
+    /// Adds a scan whose restart markers are recorded.
     pub(in crate::header) fn add_scan(
         &mut self,
         mut scan: JpegScan,
@@ -137,14 +138,14 @@ impl JpegLayout {
     }
 }
 
-/// Restart markers of the scan that is being read.
+/// Restart markers of the current scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::header) struct ScanRestarts {
     listed: usize,
     too_many: bool,
 }
 
-/// Appends to a list that grows to at most `most`.
+/// Appends to a list of at most `most` items.
 fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Result<(), DataError> {
     if list.len() == list.capacity() {
         reserve::reserve(list, (2 * list.len()).clamp(8, most))?;

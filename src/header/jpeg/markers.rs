@@ -1,4 +1,4 @@
-//! Walks over the markers of a JPEG. Parsing and verifying share it.
+//! Walk over the markers of a JPEG, shared by parsing and verification.
 
 use memchr::memchr;
 
@@ -12,7 +12,7 @@ pub(in crate::header) const SOS: u8 = 0xDA;
 pub(in crate::header) const DQT: u8 = 0xDB;
 pub(in crate::header) const DRI: u8 = 0xDD;
 
-/// A place in a JPEG.
+/// Position in a JPEG.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::header) struct Markers<'a> {
     bytes: &'a [u8],
@@ -20,22 +20,22 @@ pub(in crate::header) struct Markers<'a> {
 }
 
 impl<'a> Markers<'a> {
-    /// Behind the start-of-image marker, with which the bytes begin.
+    /// Position after the start-of-image marker, with which the bytes begin.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 2 }
     }
 
-    /// The offset of this place.
+    /// Offset of this position.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The bytes from here on.
+    /// Remaining bytes.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Moves behind the next marker and returns it. Bytes that are no marker are passed over, as libjpeg does.
+    /// Moves past the next marker and returns it. Bytes that are not a marker are skipped, as in libjpeg.
     pub fn find(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let marker =
@@ -45,7 +45,7 @@ impl<'a> Markers<'a> {
         Ok(rest[at + 1])
     }
 
-    /// Moves behind the marker that must come here, with any number of fill bytes before it.
+    /// Moves past the marker that must follow, with any number of fill bytes before it.
     pub fn expect(&mut self) -> Result<u8, DataError> {
         let rest = self.rest();
         let code = rest.iter().position(|&byte| byte != 0xFF);
@@ -59,17 +59,17 @@ impl<'a> Markers<'a> {
         }
     }
 
-    /// Whether the segment that begins here says that it is shorter than its own length.
+    /// Whether the length of the segment that begins here is less than the length field itself.
     pub fn is_short(&self) -> bool {
         matches!(be16(self.rest(), 0), Some(0 | 1))
     }
 
-    /// Moves behind the length of a segment without content.
+    /// Moves past the length of a segment without content.
     pub fn skip_length(&mut self) {
         self.at += 2;
     }
 
-    /// Moves behind the segment of a marker, which begins here, and returns its content without the length.
+    /// Moves past the segment of a marker, which begins here, and returns its content without the length.
     pub fn segment(&mut self, marker: u8) -> Result<&'a [u8], DataError> {
         let what = || format!("segment ff {marker:02x}");
         let rest = self.rest();
@@ -82,7 +82,7 @@ impl<'a> Markers<'a> {
         Ok(&whole[2..])
     }
 
-    /// Moves to the marker behind coded data and returns how many bytes of them there are without stuffing.
+    /// Moves to the marker after coded data and returns the number of coded bytes without stuffing.
     pub fn coded_data(&mut self) -> Result<u64, DataError> {
         let begin = self.at;
         let mut stuffed = 0;

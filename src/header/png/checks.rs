@@ -1,29 +1,29 @@
-//! What Pillow asks of a PNG's chunks: it refuses the whole image where one of those that it reads is malformed, also where
-//! the chunk has nothing to do with pixels.
+//! Pillow's checks of PNG chunks: it refuses the whole image if a chunk that it reads is malformed, even if the chunk
+//! does not affect pixels.
 
 use super::inflate::{Inflater, Stream};
 use super::text::{self, MAX_TEXT_BYTES};
 use super::{be32, check_default_image, corrupt};
 use crate::error::DataError;
 
-/// Most characters of all texts together.
+/// Maximum number of characters of all texts together.
 const MAX_TEXT_CHARACTERS: u64 = 64 << 20;
-/// zlib packs no better than this, so short chunks need not be unpacked to know that they are not too long.
+/// zlib's best compression ratio. Chunks that are short enough need not be unpacked to check the limit.
 const BEST_RATIO: usize = 1032;
-/// Most colors of a palette.
+/// Maximum number of colors of a palette.
 const MAX_COLORS: usize = 256;
 
-/// Checks chunks in the order of the file.
+/// Checks chunks in file order.
 pub(super) struct Checks<'a> {
-    /// The content of the first IHDR.
+    /// Content of the first IHDR.
     head: &'a [u8],
     pixels_seen: bool,
-    /// Number of the last chunk of an animation.
+    /// Sequence number of the last animation chunk.
     sequence: Option<u32>,
-    /// Frames that acTL tells, and whether the image before the animation is one of them.
+    /// Number of frames in acTL, and whether the default image is one of them.
     frames: Option<u32>,
     default_is_frame: bool,
-    /// Colors of the last palette, and whether a single one is transparent.
+    /// Number of colors of the last palette, and whether exactly one is transparent.
     colors: Option<usize>,
     transparent_color: bool,
     characters: u64,
@@ -43,12 +43,12 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// From here on chunks are behind the first pixels, where Pillow checks less.
+    /// Marks the start of the pixels, after which Pillow checks less.
     pub fn pixels_begin(&mut self) {
         self.pixels_seen = true;
     }
 
-    /// What only the chunks together show. The last palette is the image's, and Pillow looks for a transparent color in it.
+    /// Checks of all chunks together. The last palette is the image's, and Pillow searches it for a transparent color.
     pub fn together(&self) -> Result<(), DataError> {
         match self.colors {
             _ if !self.is_indexed() => Ok(()),
@@ -64,7 +64,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Whether the file is an animation for Pillow, which reads nothing behind its first frame.
+    /// Whether Pillow treats the file as an animation, of which it reads nothing after the first frame.
     pub fn is_animated(&self) -> bool {
         self.frames.is_some_and(|frames| frames > 1 || !self.default_is_frame)
     }
@@ -108,7 +108,7 @@ impl<'a> Checks<'a> {
         self.samples().1 == 3
     }
 
-    /// Pillow goes by the last header before the pixels. Which one is damaged cannot be told.
+    /// Pillow uses the last header before the pixels. If they differ, it is unknown which one is damaged.
     fn header(&self, data: &[u8]) -> Result<(), DataError> {
         at_least(13, "IHDR", data)?;
         if data[11] != 0 {
@@ -128,7 +128,7 @@ impl<'a> Checks<'a> {
             (_, 0) => at_least(2, "tRNS", data),
             (_, 2) => at_least(6, "tRNS", data),
             (_, 3) => {
-                // All colors but one are opaque. Pillow looks with a pattern, whose end a line feed may follow.
+                // All colors but one are opaque. Pillow's regular expression allows a trailing line feed.
                 let alphas = data.strip_suffix(b"\n").unwrap_or(data);
                 self.transparent_color = alphas.iter().filter(|alpha| **alpha != 0xFF).eq(&[0]);
                 Ok(())
@@ -146,7 +146,7 @@ impl<'a> Checks<'a> {
             },
             (_, keyword) => data.len().saturating_sub(keyword.len() + 1) as u64,
         };
-        // A zTXt and a tEXt without a keyword are thrown away.
+        // A zTXt or tEXt without a keyword is ignored.
         if kind == b"iTXt" || !text::keyword(data).is_empty() {
             self.characters += characters;
         }
@@ -160,7 +160,7 @@ impl<'a> Checks<'a> {
 
     fn animation(&mut self, data: &[u8]) -> Result<(), DataError> {
         at_least(8, "acTL", data)?;
-        // A second such chunk makes it an image. Behind the pixels that is settled.
+        // A second such chunk makes it a still image. After the pixels that no longer changes.
         if !self.pixels_seen && self.frames.take().is_none() {
             self.frames = be32(data, 0).filter(|frames| (1..=1 << 31).contains(frames));
         }
@@ -189,7 +189,7 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// The number that fcTL and fdAT begin with.
+    /// Checks the sequence number that fcTL and fdAT begin with.
     fn follows(&mut self, data: &[u8]) -> Result<(), DataError> {
         let number = be32(data, 0);
         if number.is_none() || number != self.sequence.and_then(|it| it.checked_add(1)) {
@@ -209,9 +209,9 @@ fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), DataError> {
     Ok(())
 }
 
-/// A name, a zero, a byte for the method, then zlib's data.
+/// Checks a colour profile: a name, a zero, a byte for the method, then zlib's data.
 fn color_profile(data: &[u8]) -> Result<(), DataError> {
-    // Without a zero Pillow takes the first byte for the method.
+    // Without a zero Pillow reads the first byte as the method.
     let method = data.iter().position(|byte| *byte == 0).map_or(0, |zero| zero + 1);
     match data.get(method..) {
         None | Some([]) => Err(corrupt("the iCCP chunk ends before its compression method")),
@@ -225,12 +225,12 @@ fn color_profile(data: &[u8]) -> Result<(), DataError> {
     }
 }
 
-/// Characters of UTF-8; of other text, bytes that would begin one.
+/// Number of UTF-8 characters; for other text, of bytes that would begin one.
 fn characters(text: &[u8]) -> u64 {
     text.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64
 }
 
-/// Characters of a compressed text, none where the data are damaged, which Pillow does not mind.
+/// Number of characters of a compressed text; none if the data is damaged, which Pillow ignores.
 fn unpacked_characters(kind: &[u8; 4], mut packed: &[u8]) -> Result<u64, DataError> {
     const STEP: usize = 16 << 10;
     let mut inflater = Inflater::new(STEP)?;

@@ -1,7 +1,7 @@
-//! zlib's data in steps, each with no more output than asked for.
+//! Stepwise zlib decompression with limited output per step.
 //!
-//! Pillow asks zlib for a row at a time, and what it refuses depends on how far zlib went for that row: up to the next byte
-//! that does not fit, and the checksum at the end where that comes first. The steps here go as far.
+//! Pillow requests one row at a time from zlib, and what it refuses depends on how far zlib reads for that row: up to
+//! the next byte that does not fit, and the checksum at the end if that comes first. The steps here read equally far.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{
@@ -14,49 +14,49 @@ use crate::error::{DataError, reserve};
 
 const FLAGS: u32 = TINFL_FLAG_PARSE_ZLIB_HEADER | TINFL_FLAG_HAS_MORE_INPUT;
 
-/// How far zlib looks back.
+/// Size of zlib's window, in bytes.
 const WINDOW_BYTES: usize = 32 << 10;
-/// Least room beside it, so that the window is not moved for every short row.
+/// Minimum space besides the window, so that it is not moved for every short row.
 const STEP_BYTES: usize = 16 << 10;
 
-/// A stream that is unpacked.
+/// Stream being unpacked.
 pub(crate) struct Inflater {
     state: Box<DecompressorOxide>,
     output: Vec<u8>,
     filled: usize,
 }
 
-/// What one step did.
+/// Result of one step.
 pub(crate) struct Step<'a> {
-    /// Bytes of the input that were used.
+    /// Number of input bytes consumed.
     pub consumed: usize,
     pub output: &'a [u8],
     pub state: Stream,
 }
 
-/// How a stream goes on behind a step.
+/// State of a stream after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// It needs more input, or has more output.
     Open,
-    /// It is over, and its checksum is right.
+    /// It has ended with a correct checksum.
     Ended,
     Damaged,
 }
 
 impl Inflater {
-    /// For steps of up to `most` bytes. Takes that and about 60 KiB of memory.
+    /// Creates a stream for steps of up to `most` bytes. Needs that and about 60 KiB of memory.
     pub fn new(most: usize) -> Result<Self, DataError> {
         let mut output = Vec::new();
         reserve::resize(&mut output, WINDOW_BYTES + most.max(STEP_BYTES))?;
         Ok(Self { state: Box::default(), output, filled: 0 })
     }
 
-    /// Unpacks up to `most` bytes; fewer come where the input or the stream ends. Where nobody asks for more behind this step,
-    /// which is the `last`, damage does not count that zlib would meet only then.
+    /// Unpacks up to `most` bytes; fewer if the input or the stream ends. After the `last` step, damage that zlib
+    /// would detect only later is ignored.
     pub fn step(&mut self, input: &[u8], most: usize, last: bool) -> Result<Step<'_>, DataError> {
         if self.filled + most > self.output.len() {
-            // Distances reach back no further; what was never filled is not looked at.
+            // Distances reach back no further, and bytes that were never filled are not read.
             let kept = WINDOW_BYTES.min(self.filled);
             self.output.copy_within(self.filled - kept..self.filled, 0);
             self.filled = kept;
@@ -64,7 +64,7 @@ impl Inflater {
         let before = last.then(|| self.state.clone());
         let start = self.filled;
         let output = &mut self.output[..start + most];
-        // Distances before the stream's first byte are damage, which a buffer that wraps does not tell.
+        // Distances before the stream's first byte are damage, which a wrapping buffer would not detect.
         let flags = FLAGS | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         let (status, consumed, written) = decompress(&mut self.state, input, output, start, flags);
         self.filled += written;
@@ -80,8 +80,8 @@ impl Inflater {
     }
 }
 
-/// Where data are damaged behind the last byte that was asked for: open where only a distance is wrong, which zlib looks at when it
-/// needs the bytes.
+/// Stream state if data is damaged after the last requested byte: open if only a distance is wrong, which zlib checks
+/// when it needs the bytes.
 fn damage_behind(
     before: &mut DecompressorOxide,
     input: &[u8],

@@ -1,4 +1,4 @@
-//! Text chunks of a PNG: whether Pillow takes them, and the orientation that they can hold.
+//! Text chunks of a PNG: Pillow's checks, and the orientation that they may contain.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,23 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use super::corrupt;
 use crate::error::DataError;
 
-/// Most bytes of a text or a color profile. Pillow refuses the file beyond that.
+/// Maximum size of a text or a color profile in bytes. Pillow refuses files beyond it.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// What a text is about.
+/// Keyword of a text.
 pub(super) fn keyword(data: &[u8]) -> &[u8] {
     data.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// How a text is stored.
+/// Storage of a text.
 pub(super) enum Packed<'a> {
-    /// The chunk is too short to have one.
+    /// The chunk is too short to have a text.
     Nothing,
     Plain(&'a [u8]),
     Zlib(&'a [u8]),
 }
 
-/// The text of a `tEXt`, `zTXt` or `iTXt` chunk as it is stored. A fault where Pillow refuses the file for it.
+/// Stored text of a `tEXt`, `zTXt` or `iTXt` chunk. An error if Pillow refuses the file for it.
 pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, DataError> {
     let Some(rest) = data.get(keyword(data).len() + 1..) else { return Ok(Packed::Nothing) };
     Ok(match kind {
@@ -53,7 +53,7 @@ fn international(rest: &[u8]) -> Option<Packed<'_>> {
     }
 }
 
-/// The text of a `tEXt`, `zTXt` or `iTXt` chunk; nothing where it cannot be unpacked.
+/// Text of a `tEXt`, `zTXt` or `iTXt` chunk. `None` if it cannot be unpacked.
 pub(super) fn text<'a>(kind: &[u8; 4], data: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     match packed(kind, data).ok()? {
         Packed::Nothing => None,
@@ -62,8 +62,8 @@ pub(super) fn text<'a>(kind: &[u8; 4], data: &'a [u8]) -> Option<Cow<'a, [u8]>> 
     }
 }
 
-/// ImageMagick's `Raw profile type exif`: three lines, the last of which says how many bytes there are, then the bytes in
-/// hexadecimal digits.
+/// Decodes ImageMagick's `Raw profile type exif`: three lines, the last of which holds the number of bytes, then the
+/// bytes as hexadecimal digits.
 pub(super) fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
     let lines = text.split(|&byte| byte == b'\n').skip(3);
     let digits: Vec<u8> = lines.flatten().copied().filter(|it| !it.is_ascii_whitespace()).collect();

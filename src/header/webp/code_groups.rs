@@ -1,9 +1,9 @@
-//! Memory for the prefix codes of a lossless WebP, from the part of its stream in front of the pixels.
+//! Memory for the prefix codes of a lossless WebP, computed from the part of its stream before the pixels.
 //!
-//! A lossless image may have up to 65,536 groups of prefix codes, and a small image (the entropy image) says which block
-//! of pixels uses which group. libwebp allocates the tables of all groups, 12 to 20 KB each, before it reads the first, so
-//! a file of 300 KB can ask for a gigabyte. This module reads the stream up to there without storing pixels: which bits
-//! come next never depends on the values of pixels.
+//! A lossless image may have up to 65,536 groups of prefix codes, and a small image (the entropy image) says which
+//! block of pixels uses which group. libwebp allocates the tables of all groups, 12 to 20 KB each, before it reads the
+//! first, so a file of 300 KB can request a gigabyte. This module parses the stream up to that point without storing
+//! pixels, because which bits follow never depends on the values of pixels.
 //!
 //! Source: the WebP lossless bitstream specification (RFC 9649, section 3), and `dec/vp8l_dec.c` of libwebp 1.5 for what it
 //! allocates and refuses.
@@ -16,7 +16,7 @@ const HEADER_BITS: u64 = 40;
 /// Symbols of the five codes of a group: green with 24 prefixes of lengths, red, blue, alpha, and prefixes of distances.
 const ALPHABETS: [usize; 5] = [256 + LENGTHS, 256, 256, 256, 40];
 const LENGTHS: usize = 24;
-/// Largest number of bits that address the color cache.
+/// Maximum number of bits that address the color cache.
 const MAX_CACHE_BITS: u32 = 11;
 /// Symbols of the largest alphabet.
 const MAX_SYMBOLS: usize = ALPHABETS[0] + (1 << MAX_CACHE_BITS);
@@ -29,19 +29,19 @@ const TABLE_ENTRIES: [u64; 12] =
 const ENTRY_BYTES: u64 = 4;
 /// Bytes of libwebp's `HTreeGroup`: five pointers, four numbers, 64 packed entries of 8 bytes.
 const GROUP_BYTES: u64 = 5 * 8 + 4 * 4 + 64 * 8;
-/// Groups up to which libwebp takes the largest index for their number; beyond, it counts those that are used, by a map
-/// with four bytes for each index.
+/// Number of groups up to which libwebp allocates for the largest index. Beyond, it counts the groups in use with a
+/// map of four bytes per index.
 const COUNTED_FROM: u64 = 1000;
 const MAP_BYTES: u64 = 4 << 16;
 
-/// Bytes of the tables that libwebp allocates for a frame with these chunks. `None` where the bytes end or are wrong before
-/// that is known; libwebp then fails before it allocates them.
+/// Size of the tables that libwebp allocates for a frame with these chunks, in bytes. `None` if the bytes end or are
+/// invalid before that is known; libwebp then fails before it allocates them.
 pub fn bytes(chunks: &[u8]) -> Option<u64> {
     let (kind, data, rest) = chunk(chunks)?;
     match kind {
         b"VP8 " => Some(0),
         b"VP8L" => {
-            // libwebp reads on behind the chunk's end, where there is something.
+            // libwebp reads beyond the chunk's end, if there is more data.
             let data = &chunks[CHUNK_HEAD..];
             let sides = le32(data, 1)?;
             let (width, height) = ((sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1);
@@ -62,7 +62,7 @@ pub fn bytes(chunks: &[u8]) -> Option<u64> {
     }
 }
 
-/// The first chunk, as far as it is there: its kind, its data, and what follows it.
+/// First chunk, as far as it is present: its kind, its data, and what follows it.
 fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     let (kind, length) = (bytes.first_chunk()?, le32(bytes, 4)? as usize);
     let data = &bytes[CHUNK_HEAD..];
@@ -71,14 +71,14 @@ fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     Some((kind, data, rest.get(length % 2..).unwrap_or_default()))
 }
 
-/// Bits, the lowest of a byte first.
+/// Bit reader, least significant bit first.
 struct Stream<'a> {
     bytes: &'a [u8],
     at: u64,
 }
 
 impl Stream<'_> {
-    /// Reads what is in front of the pixels of an image; gives the bytes of its code tables.
+    /// Reads the part of an image before its pixels. Returns the size of its code tables in bytes.
     fn table_bytes(&mut self, width: u32, height: u32) -> Option<u64> {
         let mut width = width;
         let mut seen = [false; 4];
@@ -88,14 +88,14 @@ impl Stream<'_> {
                 return None;
             }
             match kind {
-                // Prediction and colors: an image with a pixel for each block.
+                // Prediction and colors: an image with one pixel per block.
                 0 | 1 => {
                     let bits = self.bits(3)? + 2;
                     self.skip_image(blocks(width, bits), blocks(height, bits), |_| ())?;
                 }
                 // Green is subtracted: no parameters.
                 2 => {}
-                // A palette, whose indices are packed into pixels where they are few.
+                // A palette, whose indices are packed into pixels if there are few.
                 _ => {
                     let colors = self.bits(8)? + 1;
                     self.skip_image(colors, 1, |_| ())?;
@@ -123,7 +123,8 @@ impl Stream<'_> {
         Some(groups * (entries * ENTRY_BYTES + GROUP_BYTES) + map)
     }
 
-    /// Reads an image that has one group of codes, and tells `group` of the red and green of every pixel that is not a copy.
+    /// Reads an image that has one group of codes, and calls `group` with red and green of every pixel that is not a
+    /// copy.
     fn skip_image(&mut self, width: u32, height: u32, mut group: impl FnMut(u16)) -> Option<()> {
         let cache_bits = self.cache_bits()?;
         let mut codes: [Code; 5] = Default::default();
@@ -147,7 +148,7 @@ impl Stream<'_> {
                 self.prefixed(prefix)?;
                 length
             } else {
-                // A color of the cache: one that was seen, or zero.
+                // A color of the cache: one seen before, or zero.
                 group(0);
                 1
             };
@@ -156,7 +157,7 @@ impl Stream<'_> {
         Some(())
     }
 
-    /// The bits of the color cache; 0 where there is none.
+    /// Number of bits of the color cache; 0 without one.
     fn cache_bits(&mut self) -> Option<u32> {
         match self.bits(1)? {
             0 => Some(0),
@@ -185,7 +186,7 @@ impl Stream<'_> {
             let symbols =
                 [Some(self.bits(first_bits)?), if two { Some(self.bits(8)?) } else { None }];
             for symbol in symbols.into_iter().flatten() {
-                // One beyond the alphabet counts for nothing.
+                // A symbol beyond the alphabet is ignored.
                 if let Some(length) = lengths.get_mut(symbol as usize) {
                     *length = 1;
                 }
@@ -196,7 +197,7 @@ impl Stream<'_> {
         code.build(lengths)
     }
 
-    /// The lengths of a code's symbols, which have a code themselves.
+    /// Reads the lengths of a code's symbols, which are themselves coded.
     fn read_lengths(&mut self, lengths: &mut [u8]) -> Option<()> {
         const ORDER: [usize; 19] =
             [17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -234,12 +235,12 @@ impl Stream<'_> {
         Some(())
     }
 
-    /// The next symbol of a code: no bits where there is but one.
+    /// Next symbol of a code. A code with a single symbol uses no bits.
     fn symbol(&mut self, code: &Code) -> Option<u16> {
         if let Some(only) = code.only {
             return Some(only);
         }
-        // Canonical codes: those of a length are numbers that follow one another.
+        // Canonical codes: codes of one length are consecutive numbers.
         let (mut value, mut first, mut place) = (0u32, 0u32, 0u32);
         for &count in &code.counts[1..] {
             value |= self.bits(1)?;
@@ -273,16 +274,16 @@ impl Stream<'_> {
 /// A canonical prefix code.
 #[derive(Default)]
 struct Code {
-    /// How many symbols have a code of each length.
+    /// Number of symbols with a code of each length.
     counts: [u16; MAX_CODE_BITS + 1],
     /// Symbols by length, then by value.
     symbols: Vec<u16>,
-    /// The symbol of a code that has but one, of whatever length.
+    /// Symbol of a code that has only one, of whatever length.
     only: Option<u16>,
 }
 
 impl Code {
-    /// Makes the code from the lengths of its symbols; `None` where they are not a complete code.
+    /// Builds the code from the lengths of its symbols. `None` if they are not a complete code.
     fn build(&mut self, lengths: &[u8]) -> Option<()> {
         *self = Self::default();
         for &length in lengths {
@@ -313,12 +314,12 @@ impl Code {
     }
 }
 
-/// How many blocks of `1 << bits` pixels cover a side.
+/// Number of blocks of `1 << bits` pixels that cover a side.
 fn blocks(side: u32, bits: u32) -> u32 {
     (side + (1 << bits) - 1) >> bits
 }
 
-/// By how many colors the indices of a palette are packed: up to 2, 4, 16, or more.
+/// Number of bits by which palette indices are packed: for up to 2, 4, 16, or more colors.
 fn bucket(colors: u32) -> usize {
     [2, 4, 16].iter().filter(|&&most| colors > most).count()
 }

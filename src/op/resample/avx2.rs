@@ -1,10 +1,10 @@
 //! Both passes with AVX2.
 //!
-//! The horizontal pass forms four output pixels at a time: a shuffle brings two neighbouring RGB pixels of
-//! an output's taps into pairs of 16 bits, a multiply-add with the pair of coefficients sums them per channel,
-//! and a 256-bit register does that for two outputs. Coefficients are read once for four rows: they are what
-//! would not fit into the first cache otherwise. The vertical pass runs along the row, 32 bytes at a
-//! time, two rows per multiply-add.
+//! The horizontal pass computes four output pixels at a time. A shuffle brings two neighbouring RGB pixels of an
+//! output's taps into pairs of 16 bits, and a multiply-add with the pair of coefficients sums them per channel. A
+//! 256-bit register does that for two outputs. Coefficients are read once for four rows, because they would not fit
+//! into the L1 cache otherwise. The vertical pass runs along the row, 32 bytes at a time, with two rows per
+//! multiply-add.
 
 #![allow(unsafe_code)]
 
@@ -19,30 +19,30 @@ use crate::tensor::CHANNELS;
 use super::params::{Axis, HALF, PRECISION_BITS};
 use super::ring::{ROWS_AT_ONCE, Ring};
 
-/// Bits of the lower half of a coefficient.
+/// Bits in the lower half of a coefficient.
 const LOW_BITS: i32 = 11;
 
-/// So many taps keep a sum of 255 times lower halves within an i32.
+/// Maximum number of taps for which a sum of 255 times lower halves fits an i32.
 const MOST_TAPS: usize = 4096;
 
-/// Coefficients of a pair of taps, for two outputs (a 128-bit lane each) and their channels: upper halves,
-/// lower halves.
+/// Coefficients of a pair of taps, for two outputs (a 128-bit lane each) and their channels: upper halves, then lower
+/// halves.
 type Weights = [[i16; 16]; 2];
 
-/// What the passes need beyond the table.
+/// State of the passes beyond the table.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    /// Rows that were pushed, each with room to read past its end.
+    /// Pushed rows, each with padding to read past its end.
     lines: Vec<u8>,
     line_len: usize,
     input: Roi,
-    /// Where in the line each output's taps begin, in bytes; a multiple of four outputs.
+    /// Offset in the line at which each output's taps begin, in bytes. Length is a multiple of four outputs.
     offsets: Vec<u32>,
-    /// Pairs of taps of an output.
+    /// Pairs of taps per output.
     pairs: usize,
-    /// `pairs` for every two outputs.
+    /// `pairs` weights for every two outputs.
     weights: Vec<Weights>,
-    /// Pairs of rows of the output row.
+    /// Pairs of rows of the current output row.
     rows: Vec<RowPair>,
 }
 
@@ -55,13 +55,13 @@ struct RowPair {
 }
 
 impl Passes {
-    /// Whether the sums of halves stay within their numbers.
+    /// Whether the sums of halves cannot overflow.
     pub fn fit(axis: Axis<'_>) -> bool {
         let narrow = |&k: &i32| i16::try_from(k >> LOW_BITS).is_ok();
         axis.taps() <= MOST_TAPS && axis.coefs.iter().all(narrow)
     }
 
-    /// Prepares the passes, where the CPU has AVX2.
+    /// Prepares the passes if the CPU has AVX2.
     pub fn begin(
         passes: &mut Option<Self>,
         columns: Axis<'_>,
@@ -110,13 +110,13 @@ impl Passes {
             + row_taps.div_ceil(2) * size_of::<RowPair>()
     }
 
-    /// Keeps a row for the horizontal pass, as number `place` of those that go together.
+    /// Stores a row for the horizontal pass at index `place` of the rows that are processed together.
     pub fn keep(&mut self, place: usize, row: &[u8]) {
         let len = CHANNELS * self.input.width as usize;
         self.lines[place * self.line_len..][..len].copy_from_slice(&row[..len]);
     }
 
-    /// Passes the rows that were kept to the places `slots` of the ring.
+    /// Runs the horizontal pass on the stored rows and writes them to the `slots` of the ring.
     pub fn horizontal(&mut self, ring: &mut [u8], slots: &[usize]) {
         // SAFETY: the path was chosen because the CPU has AVX2.
         unsafe { horizontal(self, ring, slots) }
@@ -126,7 +126,7 @@ impl Passes {
         let rows = &mut self.rows[..coefs.len().div_ceil(2)];
         let last = first + coefs.len() as u32 - 1;
         for ((row, taps), y) in rows.iter_mut().zip(coefs.chunks(2)).zip((first..).step_by(2)) {
-            // Where the number of rows is odd the last one stands in for its pair, with weight 0.
+            // If the number of rows is odd, the last row is paired with itself at weight 0.
             row.starts = [ring.start(y), ring.start((y + 1).min(last))];
             let pair = [taps[0], taps.get(1).copied().unwrap_or(0)];
             row.weights = halves(pair).map(bytemuck::cast);
@@ -136,13 +136,12 @@ impl Passes {
     }
 }
 
-/// Bytes of a line of `width` pixels from which every output may read `pairs` pairs of taps, 16 bytes at a
-/// time.
+/// Bytes of a line of `width` pixels such that every output can read `pairs` pairs of taps, 16 bytes at a time.
 fn line_len(width: u32, pairs: usize) -> usize {
     CHANNELS * width as usize + 2 * CHANNELS * pairs + 16
 }
 
-/// The upper halves of two coefficients, and the lower.
+/// Upper halves of two coefficients, then the lower halves.
 fn halves(coefs: [i32; 2]) -> [[i16; 2]; 2] {
     [coefs.map(|k| (k >> LOW_BITS) as i16), coefs.map(|k| (k & ((1 << LOW_BITS) - 1)) as i16)]
 }
@@ -152,8 +151,8 @@ fn load32(row: &[u8], at: usize) -> __m256i {
     must_cast(*row[at..].first_chunk::<32>().expect("the ring's rows are whole vectors"))
 }
 
-/// Bytes to pairs of 16 bits: red of two pixels, green of them, blue of them, nothing; from pixel `first`
-/// of the lane on.
+/// Shuffle mask from bytes to pairs of 16 bits, starting at pixel `first` of the lane: red of two pixels, then green,
+/// blue and zeros.
 #[inline(always)]
 fn pair_mask(first: i8) -> __m256i {
     let (a, b) = (3 * first, 3 * first + 3);
@@ -213,7 +212,7 @@ fn horizontal(passes: &Passes, ring: &mut [u8], slots: &[usize]) {
             }
         }
         for (row, slot) in slots.iter().enumerate().take(ROWS_AT_ONCE) {
-            // Lanes: outputs 0 and 2, outputs 1 and 3; a fourth channel that is dropped.
+            // Lanes: outputs 0 and 2, outputs 1 and 3. The fourth channel is dropped.
             let words = _mm256_packs_epi32(sums[0][row], sums[1][row]);
             let bytes = _mm256_packus_epi16(words, words);
             let even = _mm256_castsi256_si128(bytes);
@@ -238,7 +237,7 @@ fn vertical(ring: &[u8], rows: &[RowPair], out: &mut [u8]) {
     }
 }
 
-/// 32 bytes of an output row, from byte `at` on.
+/// Computes 32 bytes of an output row, starting at byte `at`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn vertical_chunk(ring: &[u8], rows: &[RowPair], at: usize) -> __m256i {

@@ -1,7 +1,7 @@
-//! Pillow's coefficients (`precompute_coeffs` and `normalize_coeffs_8bpc` of `Resample.c`, and
-//! `ImagingScaleAffine` of `Geometry.c`), in its order of operations.
+//! Pillow's coefficients (`precompute_coeffs` and `normalize_coeffs_8bpc` of `Resample.c`, and `ImagingScaleAffine` of
+//! `Geometry.c`), in Pillow's order of operations.
 //!
-//! Sines come from the `libm` crate, so that a table does not depend on the machine's C library.
+//! Sines come from the `libm` crate, so that a table does not depend on the platform's C library.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Appends bounds and coefficients of the outputs `wanted`; gives the number of coefficients of each.
+    /// Appends bounds and coefficients of the outputs `wanted`. Returns the number of coefficients per output.
     pub fn append(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
         match self.filter {
             Filter::Nearest => self.append_nearest(wanted, table),
@@ -33,9 +33,9 @@ impl Line {
         }
     }
 
-    /// The box relative to the first whole pixel that it touches, that pixel, and how many it touches.
+    /// Box relative to the first whole pixel that it touches, that pixel, and how many pixels it touches.
     ///
-    /// Pillow keeps boxes as f32; quotients by 2, 4 and 8 of what fits there are exact.
+    /// Pillow stores boxes as f32; quotients by 2, 4 and 8 are exact in f32.
     fn reduced_box(&self) -> (f32, f32, u32, u32) {
         let (first, end) = (self.box_first, self.box_first + self.box_len);
         let whole = first / self.reduction;
@@ -52,7 +52,7 @@ impl Line {
         let inverse = 1.0 / filterscale;
         let window = |index: u32| {
             let center = f64::from(in0) + (f64::from(index) + 0.5) * scale;
-            // Casts to integers cut towards 0 and saturate, as Pillow's do after its comparisons.
+            // Casts to integers truncate towards 0 and saturate, like Pillow's after its comparisons.
             let first = (center - support + 0.5) as u32;
             let end = ((center + support + 0.5) as u32).min(len);
             (center, first, end - first)
@@ -67,7 +67,7 @@ impl Line {
             let (center, first, count) = window(index);
             weights.clear();
             weights.extend((first..first + count).map(|x| {
-                // Pillow adds two integers first: the tap and the window's start.
+                // Pillow adds two integers first: the tap and the start of the window.
                 weight(self.filter, (f64::from(x) - center + 0.5) * inverse)
             }));
             let sum: f64 = weights.iter().fold(0.0, |sum, w| sum + w);
@@ -86,7 +86,7 @@ impl Line {
                 let nearest = (position as u32).min(len - 1);
                 table.extend([(offset + nearest) as i32, 1]);
             }
-            // Pillow adds up instead of multiplying, and so must we.
+            // Pillow accumulates instead of multiplying, and the rounding must match.
             position += step;
         }
         table.resize(table.len() + wanted.len(), 1 << PRECISION_BITS);
@@ -94,10 +94,10 @@ impl Line {
     }
 }
 
-/// Most coefficients of one output where the axis shrinks at most `scale` times.
+/// Maximum number of coefficients of one output if the axis shrinks at most `scale` times.
 ///
-/// Pillow's `ceil(support) * 2 + 1`, and two more: the sum over both axes is bounded by that of the longest
-/// images only up to the rounding of each.
+/// Pillow's `ceil(support) * 2 + 1`, plus two: the bound for the most elongated images bounds the sum over both axes
+/// only up to the rounding of each.
 pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     match filter {
         Filter::Nearest => 1,
@@ -105,7 +105,7 @@ pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     }
 }
 
-/// Half the width of a filter, in input pixels where the image grows.
+/// Half the width of a filter, in input pixels when enlarging.
 fn support(filter: Filter) -> f64 {
     match filter {
         Filter::Nearest => 0.0,
@@ -136,7 +136,7 @@ fn hamming(x: f64) -> f64 {
         return 0.0;
     }
     let x = x * PI;
-    // Pillow writes these constants as floats.
+    // Pillow declares these constants as floats.
     libm::sin(x) / x * (f64::from(0.54f32) + f64::from(0.46f32) * libm::cos(x))
 }
 

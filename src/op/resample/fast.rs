@@ -1,8 +1,8 @@
-//! Resampling at speed, with the bits of the reference: rows go in as a decoder emits them, and come out as
-//! soon as they can.
+//! Fast resampling, bit-identical to the reference. Rows are pushed as a decoder emits them and can be read as soon as
+//! they are complete.
 //!
-//! The horizontal pass is done on the rows that go in; its bytes are kept in a ring of as many rows as
-//! the vertical pass has taps. What the CPU has decides how sums are formed ([`Path`]); no path loses a bit.
+//! The horizontal pass runs on the pushed rows. Its output is stored in a ring of as many rows as the vertical pass
+//! has taps. The CPU's instruction set decides how sums are computed ([`Path`]); all paths produce identical bits.
 
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
@@ -13,10 +13,10 @@ use super::ring::{ROWS_AT_ONCE, Ring};
 #[cfg(target_arch = "x86_64")]
 use super::vnni::Width;
 
-/// How sums are formed, slowest first.
+/// Instruction set for the sums, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Path {
-    /// 32-bit multiplications, and what the compiler makes of them.
+    /// 32-bit multiplications, vectorized by the compiler.
     Portable,
     /// 16-bit multiply-add: a 22-bit coefficient is `high * 2^11 + low`.
     #[cfg(target_arch = "x86_64")]
@@ -24,19 +24,19 @@ enum Path {
     /// Dot products of four bytes, in 256 bits: a coefficient is three digits of 8 bits.
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
-    /// The same in 512 bits.
+    /// Dot products of four bytes, in 512 bits.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Path {
-    /// Fastest first.
+    /// All paths, fastest first.
     #[cfg(target_arch = "x86_64")]
     const ALL: &[Self] = &[Self::Avx512, Self::AvxVnni, Self::Avx2, Self::Portable];
     #[cfg(not(target_arch = "x86_64"))]
     const ALL: &[Self] = &[Self::Portable];
 
-    /// Whether this CPU has it.
+    /// Whether this CPU supports the path.
     fn is_here(self) -> bool {
         match self {
             Self::Portable => true,
@@ -55,7 +55,7 @@ impl Path {
         }
     }
 
-    /// Whether it can do with an axis's coefficients.
+    /// Whether the path can represent an axis's coefficients.
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
     fn takes(self, axis: Axis<'_>) -> bool {
         match self {
@@ -68,7 +68,7 @@ impl Path {
     }
 }
 
-/// A resampling in progress, and its memory, which is kept for the next one.
+/// A resampling in progress. Its memory is reused for the next one.
 ///
 /// ```text
 /// resampler.begin(&params, &table, window)?;
@@ -84,30 +84,29 @@ pub struct Resampler {
     params: Params,
     table: Vec<i32>,
     input: Roi,
-    /// The next row to push, the first that has not gone through the horizontal pass, and the next to take,
-    /// counted from the first of the wanted window.
+    /// Indices relative to the start of the wanted window: the next row to push, the first row that has not gone
+    /// through the horizontal pass, and the next row to read.
     next_input: u32,
     passed: u32,
     next_output: usize,
-    /// Rows after the horizontal pass: row `y` at `y % ring_rows`.
+    /// Rows after the horizontal pass: row `y` is at `y % ring_rows`.
     ring: Vec<u8>,
     ring_rows: usize,
     stride: usize,
-    /// The fastest path that may be taken, where it is not for the CPU to say.
+    /// Fastest path allowed. `None` lets the CPU decide.
     fastest: Option<Path>,
     #[cfg(target_arch = "x86_64")]
     avx2: Option<super::avx2::Passes>,
-    /// They have a ring of their own.
+    /// The VNNI passes have their own ring.
     #[cfg(target_arch = "x86_64")]
     vnni: Option<super::vnni::Passes>,
 }
 
 impl Resampler {
-    /// Starts a resampling. Rows will be those of the window `input`, which holds at least the one that
-    /// `demand` gave.
+    /// Starts a resampling. Pushed rows cover the window `input`, which contains the window that `demand` returned.
     ///
     /// # Errors
-    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory); rows must not be pushed after it.
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory). No rows may be pushed after it.
     pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) -> Result<(), DataError> {
         let (columns, rows) = (params.columns(table), params.rows(table));
         debug_assert!(input.x <= columns.inputs().start && columns.inputs().end <= input.right());
@@ -140,7 +139,7 @@ impl Resampler {
         reserve::renew(&mut self.ring, self.stride * self.ring_rows)
     }
 
-    /// The fastest path for the coefficients on this CPU.
+    /// Fastest path on this CPU for the coefficients.
     fn path(&self) -> Path {
         let (columns, rows) = (self.params.columns(&self.table), self.params.rows(&self.table));
         let allowed = |path: Path| self.fastest.is_none_or(|fastest| path <= fastest);
@@ -149,14 +148,17 @@ impl Resampler {
         path.unwrap_or(Path::Portable)
     }
 
-    /// Takes row `y` of the input: RGB of the window's columns. Rows come in order; those that are not
-    /// needed may be left out. Every output row that is ready must have been taken.
+    /// Pushes row `y` of the input: RGB of the window's columns. Rows must be in order, and rows that are not needed
+    /// may be skipped. Every ready output row must have been read.
     pub fn push_row(&mut self, y: u32, row: &[u8]) {
         let rows = self.params.rows(&self.table);
         if !rows.inputs().contains(&y) {
             return;
         }
-        assert!(y == self.next_input && self.next_output().is_none(), "rows come in order");
+        assert!(
+            y == self.next_input && self.next_output().is_none(),
+            "rows are pushed in order after ready rows are read"
+        );
         self.next_input += 1;
         #[cfg(target_arch = "x86_64")]
         let pending = (y - self.passed) as usize;
@@ -188,7 +190,7 @@ impl Resampler {
         self.passed = self.next_input;
     }
 
-    /// The row of the output that can be taken now, in coordinates of the whole output.
+    /// Next output row that is ready, in coordinates of the whole output.
     pub fn next_output(&self) -> Option<u32> {
         if self.next_output == self.params.height as usize {
             return None;
@@ -198,9 +200,9 @@ impl Resampler {
         ready.then(|| self.params.y as u32 + self.next_output as u32)
     }
 
-    /// Takes the row that [`next_output`](Self::next_output) named: RGB of the wanted columns.
+    /// Writes the row that [`next_output`](Self::next_output) returned into `out`: RGB of the wanted columns.
     pub fn output_row(&mut self, y: u32, out: &mut [u8]) {
-        assert_eq!(Some(y), self.next_output(), "a row that is not ready");
+        assert_eq!(Some(y), self.next_output(), "the row is not ready");
         let (first, coefs) = self.params.rows(&self.table).output(self.next_output);
         self.next_output += 1;
         #[cfg(target_arch = "x86_64")]
@@ -218,7 +220,7 @@ impl Resampler {
         vertical(ring, first, coefs, out);
     }
 
-    /// Bytes of memory held.
+    /// Memory held, in bytes.
     pub fn scratch_bytes(&self) -> usize {
         let bytes = self.table.capacity() * size_of::<i32>() + self.ring.capacity();
         #[cfg(target_arch = "x86_64")]
@@ -228,8 +230,8 @@ impl Resampler {
         bytes
     }
 
-    /// Most bytes that it will hold: for tables of at most `table_len` entries (`Operator::table_len`),
-    /// wanted windows of `wanted` pixels and input rows of at most `side` columns.
+    /// Maximum memory held, in bytes, for tables of at most `table_len` entries (`Operator::table_len`), wanted
+    /// windows of `wanted` pixels and input rows of at most `side` columns.
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
     pub fn max_scratch_bytes(table_len: usize, wanted: crate::geometry::Size, side: u32) -> usize {
         let taps = table_len / wanted.height.max(1) as usize;
@@ -241,7 +243,7 @@ impl Resampler {
     }
 }
 
-/// Bytes from a row of the ring to the next: whole vectors, with room for a store past the last pixel.
+/// Stride of the ring in bytes: whole vectors, with padding for a store past the last pixel.
 fn stride(width: usize) -> usize {
     (CHANNELS * width.next_multiple_of(4) + 4).next_multiple_of(32)
 }
@@ -261,7 +263,7 @@ fn horizontal(columns: Axis<'_>, x: u32, row: &[u8], out: &mut [u8]) {
 }
 
 fn vertical(ring: Ring<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
-    // So many sums stay in registers or at least in the first cache.
+    // Number of sums that stay in registers, or at least in the L1 cache.
     const RUN: usize = 256;
     for (run, out) in out.chunks_mut(RUN).enumerate() {
         let mut sums = [HALF; RUN];
@@ -295,7 +297,7 @@ mod tests {
 
     fn image(size: Size) -> Image<u8> {
         let value = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8;
-        // Long runs of black and white beside noise, so that the filters overshoot.
+        // Long runs of black and white next to noise, so that the filters overshoot.
         let data = (0..3 * size.pixels())
             .map(|at| match at / 37 % 4 {
                 0 => 0,
@@ -319,7 +321,7 @@ mod tests {
         ]
         .map(|((w, h), (to_w, to_h))| (Size::new(w, h), Size::new(to_w, to_h)))
         .to_vec();
-        // Every number of taps, and every place among four where they begin.
+        // Every number of taps, and every alignment of their start modulo four.
         sizes.extend(
             (1..40)
                 .map(|at| (Size::new(at * 7 % 83 + 1, at * 11 % 61 + 1), at))
@@ -346,8 +348,8 @@ mod tests {
         out.data().to_vec()
     }
 
-    /// Every path that this CPU has, with memory that earlier resamplings left behind, rows that are not
-    /// needed and windows that begin anywhere.
+    /// Covers every path that this CPU supports, memory left over from earlier resamplings, rows that are not needed,
+    /// and windows at any position.
     #[test]
     fn every_path_equals_the_reference() {
         let resampler = |&path: &Path| Resampler { fastest: Some(path), ..Resampler::default() };
@@ -387,9 +389,9 @@ mod tests {
         }
     }
 
-    /// Coefficients too large for a path's digits: it is left, in the middle of a resampler's life too.
+    /// Coefficients may become too large for a path's digits in the middle of a resampler's life.
     #[test]
-    fn coefficients_that_a_path_cannot_hold_take_a_slower_one() {
+    fn coefficients_too_large_for_a_path_use_a_slower_one() {
         let size = Size::new(40, 8);
         let src = image(size);
         let mut params = Params::new(size.window(), Size::new(20, 4));
@@ -411,9 +413,9 @@ mod tests {
         assert!(resample(&mut resampler, &params, &table, &src) == before);
     }
 
-    /// The promise that the footprint rests on: tables and scratch stay within what was said beforehand.
+    /// The footprint relies on these bounds on tables and scratch.
     #[test]
-    fn tables_and_scratch_stay_within_their_bounds() {
+    fn tables_and_scratch_memory_stay_within_their_bounds() {
         for (size, _) in sizes() {
             let bounds = Bounds {
                 pixels: size.pixels(),

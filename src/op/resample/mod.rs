@@ -1,27 +1,25 @@
-//! Resampling as Pillow up to 12 does it, bit for bit: what `resize` and `random_resized_crop` share.
+//! Resampling, bit-identical to Pillow up to 12.1. Shared by `resize` and `random_resized_crop`.
 //!
-//! Pillow's integer algorithm (`src/libImaging/Resample.c`, 8 bits per channel): for every output column
-//! the filter's weights over the input columns are computed in f64, normalised to sum 1, scaled by 2^22 and
-//! rounded to i32; a horizontal pass forms the sums, adds half, shifts by 22 and clamps to a byte; a vertical
-//! pass does the same with the result. The window of the filter is truncated at the border of the box
-//! that is resampled, so that nothing outside it is ever read. `nearest` is Pillow's affine
-//! nearest instead (`Geometry.c`).
+//! Pillow's integer algorithm (`src/libImaging/Resample.c`, 8 bits per channel): for every output column the filter's
+//! weights over the input columns are computed in f64, normalised to sum 1, scaled by 2^22 and rounded to i32. A
+//! horizontal pass computes the sums, adds half, shifts by 22 and clamps to a byte. A vertical pass does the same with
+//! the result. The filter's window is truncated at the border of the resampled box, so nothing outside the box is ever
+//! read. `nearest` is Pillow's affine nearest (`Geometry.c`).
 //!
-//! One difference is left: from 12.2 on, Pillow's `Image.resize` shrinks the rows first where an image is
-//! more than 100 times as high as wide; here, as in Pillow up to 12.1, columns always come first. Such
-//! images come out at most a level apart.
+//! One difference remains: from 12.2 on, Pillow's `Image.resize` shrinks the rows first if an image is more than 100
+//! times as high as wide. Here, as in Pillow up to 12.1, columns always come first. Such images differ by at most one
+//! level.
 //!
-//! **The table** (`&[i32]`), made by `fill_table`, holds two axes, columns first. An axis of `n` outputs
-//! (those of the wanted window) is: `n` pairs `(first, count)`, the first input index (absolute, in the
-//! coordinates of the input image) and the number of taps, at `*_bounds`; then `n` times `*_taps`
-//! coefficients, zero-padded, at `*_coefs`. Offsets are in entries from the start of the operator's own
-//! table: the first entry that its `demand` appends.
+//! **The table** (`&[i32]`), written by `fill_table`, holds two axes, columns first. An axis of `n` outputs (those of
+//! the wanted window) has two parts. At `*_bounds` are `n` pairs `(first, count)`: the first input index (absolute, in
+//! the coordinates of the input image) and the number of taps. At `*_coefs` are `n` times `*_taps` coefficients,
+//! zero-padded. Offsets count entries from the start of the operator's own table, the first entry that its `demand`
+//! appends.
 //!
-//! `nearest` is a table like the others, with one tap of weight 1: the sum, the half and the shift give
-//! the byte back.
+//! `nearest` uses the same table with one tap of weight 1: sum, half and shift reproduce the byte.
 //!
-//! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in
-//! Pillow's `resize(box=...)`, and the image is the whole pixels that it touches.
+//! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in Pillow's
+//! `resize(box=...)`, and the image consists of the whole pixels that the box touches.
 
 use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
@@ -41,12 +39,12 @@ mod ring;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
-/// The form on the GPU of every operator that resamples.
+/// CUDA implementation of every resampling operator.
 pub(super) const CUDA: Cuda =
     Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
 
-/// Appends the table for the wanted window and writes its offsets into `params`; gives the window of the
-/// input that it reads.
+/// Appends the table for the wanted window and writes its offsets into `params`. Returns the input window that the
+/// table reads.
 pub fn fill_table(
     params: &mut Params,
     wanted: Wanted,
@@ -83,17 +81,17 @@ pub fn fill_table(
     Roi::new(x.start, y.start, x.end - x.start, y.end - y.start)
 }
 
-/// The sides of the images within `bounds` whose tables are longest: as wide and as high as can be.
+/// Sizes of the images within `bounds` whose tables are longest: the widest and the highest.
 ///
-/// A table's length grows with columns and rows, and of all images with so many pixels their sum is
-/// largest for the longest.
+/// A table's length grows with columns and rows. For a given number of pixels the sum of both is largest for the most
+/// elongated image.
 pub(super) fn longest_inputs(bounds: Bounds) -> [(f64, f64); 2] {
     let long = u64::from(bounds.side).min(bounds.pixels).max(1);
     let short = (bounds.pixels / long).clamp(1, long);
     [(long as f64, short as f64), (short as f64, long as f64)]
 }
 
-/// Most table entries for any of the given factors by which columns and rows shrink, where `output` is the
+/// Maximum number of table entries for any of the given factors by which columns and rows shrink. `output` is the
 /// largest whole output.
 pub(super) fn table_len(
     filter: Filter,
@@ -110,20 +108,20 @@ pub(super) fn table_len(
     usize::try_from(len[0].max(len[1])).unwrap_or(usize::MAX)
 }
 
-/// What an operator that resamples says to a pixel type.
+/// Output pixel type of a resampling operator.
 pub(super) fn pixels(name: &str, input: PixelType) -> Result<PixelType, String> {
     match input {
         PixelType::U8 => Ok(PixelType::U8),
         PixelType::F32 => {
-            Err(format!("{name} works on bytes and gets floats: put {name} before normalize"))
+            Err(format!("{name} needs bytes but its input is floats: put {name} before normalize"))
         }
     }
 }
 
-/// The reference: a horizontal pass into bytes, a vertical pass over them.
+/// Reference implementation: a horizontal pass into bytes, then a vertical pass.
 pub fn reference(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-        unreachable!("resampling takes bytes and gives bytes");
+        unreachable!("resampling maps bytes to bytes");
     };
     let (columns, rows) = (params.columns(table), params.rows(table));
     let wanted = params.wanted();
@@ -157,7 +155,7 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
 }
 
-/// What operators that resample have in common on the CPU.
+/// CPU implementation shared by the resampling operators.
 pub(super) struct Fast;
 
 impl FastPath<Params> for Fast {
@@ -170,24 +168,25 @@ impl FastPath<Params> for Fast {
     }
 }
 
-/// The same with [`Resampler`].
+/// Resamples with [`Resampler`].
 ///
 /// # Panics
-/// If a buffer cannot be allocated. Only the self-test, tests and benches call this, to compare it with [`reference`]: samples
-/// go through [`Resampler::begin`] and [`run`], where a failed allocation is the sample's error.
+/// If a buffer cannot be allocated. Only the self-test, tests and benches call this, to compare it with [`reference`].
+/// Samples go through [`Resampler::begin`] and [`run`], where a failed allocation is a sample error.
 pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-        unreachable!("resampling takes bytes and gives bytes");
+        unreachable!("resampling maps bytes to bytes");
     };
     let mut line = vec![0; CHANNELS * params.wanted().width as usize];
     let mut resampler = Resampler::default();
-    if let Err(fault) = resampler.begin(params, table, src.window()) {
-        panic!("{fault}");
+    if let Err(error) = resampler.begin(params, table, src.window()) {
+        panic!("{error}");
     }
     run(&mut resampler, params, table, src, &mut line, out);
 }
 
-/// Resamples an image with a resampler that has begun with its window; `line` holds a row of the wanted window.
+/// Resamples an image with a resampler whose `begin` was called with its window. `line` holds a row of the wanted
+/// window.
 pub fn run(
     resampler: &mut Resampler,
     params: &Params,

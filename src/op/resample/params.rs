@@ -1,19 +1,19 @@
-//! The numbers of a resampling, which all ways of doing it share.
+//! Parameters of a resampling, shared by all implementations.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Roi, Size};
 
-/// Resampling filter, with Pillow's names and supports (in input pixels where the image grows).
+/// Resampling filter, with Pillow's names. Supports are in input pixels when enlarging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filter {
-    /// The pixel whose centre is nearest.
+    /// Nearest pixel centre.
     Nearest,
     /// Mean over the area; support 0.5.
     Box,
-    /// Triangle; support 1. What models are usually trained with.
+    /// Triangle; support 1. The usual filter for training.
     #[default]
     Bilinear,
     /// Hamming-windowed sinc; support 1.
@@ -24,7 +24,7 @@ pub enum Filter {
     Lanczos,
 }
 
-/// What one sample's resampling is: the numbers that CPU and GPU share.
+/// Parameters of one sample's resampling, shared by CPU and GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
@@ -32,11 +32,11 @@ pub struct Params {
     pub table: u64,
     /// First column of the wanted window of the output.
     pub x: i32,
-    /// First row of it.
+    /// First row of the wanted window.
     pub y: i32,
-    /// Columns of it.
+    /// Columns of the wanted window.
     pub width: i32,
-    /// Rows of it.
+    /// Rows of the wanted window.
     pub height: i32,
     /// Offset of the columns' bounds in the table.
     pub h_bounds: i32,
@@ -50,7 +50,7 @@ pub struct Params {
     pub v_coefs: i32,
     /// Coefficients per row.
     pub v_taps: i32,
-    /// The box of the input that is resampled, before any reduction by the decoder.
+    /// First column of the resampled box of the input, before any reduction by the decoder.
     pub box_x: i32,
     /// First row of the box.
     pub box_y: i32,
@@ -64,14 +64,14 @@ pub struct Params {
     pub out_height: i32,
 }
 
-/// Fraction bits of a coefficient: 32 less 8 for the byte and 2 for filters that go below 0 or over 1.
+/// Fraction bits of a coefficient: 32 minus 8 for the byte and 2 for filters that go below 0 or over 1.
 pub const PRECISION_BITS: u32 = 22;
 
-/// What is added to a sum so that the shift rounds.
+/// Added to a sum so that the shift rounds.
 pub const HALF: i32 = 1 << (PRECISION_BITS - 1);
 
 impl Params {
-    /// The resampling of a box of the input to a whole output; nothing is wanted of it yet.
+    /// Resampling of the box `of` of the input to a whole output of size `to`. The wanted window is still empty.
     pub fn new(of: Roi, to: Size) -> Self {
         Self {
             box_x: of.x as i32,
@@ -84,12 +84,12 @@ impl Params {
         }
     }
 
-    /// The window of the output for which the table was made.
+    /// Window of the output that the table covers.
     pub fn wanted(&self) -> Roi {
         Roi::new(self.x as u32, self.y as u32, self.width as u32, self.height as u32)
     }
 
-    /// The box of the input that is resampled, before any reduction by the decoder.
+    /// Resampled box of the input, before any reduction by the decoder.
     pub fn of(&self) -> Roi {
         let [x, y, width, height] =
             [self.box_x, self.box_y, self.box_width, self.box_height].map(|it| it as u32);
@@ -101,12 +101,12 @@ impl Params {
         Size::new(self.out_width as u32, self.out_height as u32)
     }
 
-    /// The columns: what the horizontal pass needs.
+    /// Columns, for the horizontal pass.
     pub fn columns<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.width, self.h_bounds, self.h_coefs, self.h_taps)
     }
 
-    /// The rows: what the vertical pass needs.
+    /// Rows, for the vertical pass.
     pub fn rows<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.height, self.v_bounds, self.v_coefs, self.v_taps)
     }
@@ -130,29 +130,29 @@ impl<'a> Axis<'a> {
         }
     }
 
-    /// Outputs.
+    /// Number of outputs.
     pub fn len(&self) -> usize {
         self.bounds.len() / 2
     }
 
-    /// Whether there are no outputs; never so in a table that was filled.
+    /// Whether there are no outputs. Never true for a filled table.
     pub fn is_empty(&self) -> bool {
         self.bounds.is_empty()
     }
 
-    /// The largest number of taps of an output.
+    /// Maximum number of taps of an output.
     pub fn taps(&self) -> usize {
         self.taps
     }
 
-    /// First input index and coefficients of output `index`, counted from the wanted window's first.
+    /// First input index and coefficients of output `index`, counted from the start of the wanted window.
     pub fn output(&self, index: usize) -> (u32, &'a [i32]) {
         let (first, count) = (self.bounds[2 * index], self.bounds[2 * index + 1]);
         (first as u32, &self.coefs[self.taps * index..][..count as usize])
     }
 
-    /// First input index that any output needs, and the first after them: both ends only grow from one
-    /// output to the next.
+    /// Range of input indices that the outputs need. Both ends of an output's range never decrease from one output to
+    /// the next.
     pub fn inputs(&self) -> std::ops::Range<u32> {
         let last = self.bounds.len() - 2;
         self.bounds[0] as u32..(self.bounds[last] + self.bounds[last + 1]) as u32

@@ -1,7 +1,7 @@
-//! Rows between the horizontal and the vertical pass.
+//! Ring of rows between the horizontal and the vertical pass.
 
-/// So many rows go through the horizontal pass together, which reads the coefficients once for all of them;
-/// an output row is ready at most so many rows, less one, after its last tap.
+/// Number of rows that go through the horizontal pass together, so that it reads the coefficients once for all of
+/// them. An output row is ready at most this number of rows, minus one, after its last tap.
 pub(super) const ROWS_AT_ONCE: usize = 4;
 
 /// Rows after the horizontal pass.
@@ -13,22 +13,22 @@ pub(super) struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Rows of `stride` bytes, of which the newest `len` are there.
+    /// Ring of rows of `stride` bytes that holds the newest `len` rows.
     pub fn new(rows: &'a [u8], stride: usize, len: usize) -> Self {
         Self { rows, stride, len }
     }
 
-    /// Row `y` of the input, which must still be there, with its padding.
+    /// Row `y` of the input with its padding. It must not have been overwritten yet.
     pub fn row(&self, y: u32) -> &'a [u8] {
         &self.rows[self.start(y)..][..self.stride]
     }
 
-    /// Where row `y` begins among [`bytes`](Self::bytes).
+    /// Offset of row `y` in [`bytes`](Self::bytes).
     pub fn start(&self, y: u32) -> usize {
         self.stride * (y as usize % self.len)
     }
 
-    /// All rows, which are whole vectors long.
+    /// All rows, each a whole number of vectors long.
     #[cfg(target_arch = "x86_64")]
     pub fn bytes(&self) -> &'a [u8] {
         self.rows

@@ -1,4 +1,4 @@
-//! libjpeg-turbo, or another format's decoder, in the worker's thread, and an upload of the window.
+//! Route `cpu`: libjpeg-turbo or another format's decoder in the worker's thread, then an upload of the window.
 
 use super::{AssumedCost, DecoderMemory, RouteSpec};
 
@@ -11,8 +11,8 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     uses_worker_cpu: true,
     reduces: true,
     accepts: |_| Ok(()),
-    // Its memory is the worker's, and the page of the upload.
+    // Its memory is counted with the worker and the upload buffers.
     memory: |_| DecoderMemory { device_bytes: 0, pinned_bytes: 0 },
-    // libjpeg-turbo takes some 6 ns a pixel, more than half of it for the entropy coding.
+    // libjpeg-turbo takes about 6 ns per pixel, more than half of it for entropy decoding.
     cost: AssumedCost { image: 50e-6, byte: 7e-9, pixel: 0.2e-9, window_pixel: 2.5e-9 },
 };

@@ -1,26 +1,26 @@
-//! What the routes of nvJPEG have in common: which files none of its backends is given, and what their buffers hold.
+//! Shared by the nvJPEG routes: files that no backend is given, and buffer sizes.
 
 use crate::header::{ColorSpace, FrameKind, Header, JpegHeader, Sampling};
 
-/// Pixels a side that nvJPEG is given at all.
+/// Maximum side of an image for any nvJPEG route, in pixels.
 pub const MAX_SIDE: u32 = 16_384;
 
-/// Pixels a side of the largest MCU of 4:2:0.
+/// Side of the largest MCU of 4:2:0, in pixels.
 const MIN_SIDE: u32 = 16;
 
-/// 16-bit coefficients of three components without subsampling, for each pixel of a whole image.
+/// Bytes per pixel of a whole image for 16-bit coefficients of three components without subsampling.
 pub const COEFFICIENT_BYTES: usize = 6;
 
-/// Planes of three components without subsampling, for each pixel of a whole image.
+/// Bytes per pixel of a whole image for planes of three components without subsampling.
 pub const PLANE_BYTES: usize = 3;
 
-/// Tables, marker segments, padding to whole blocks and rows: for each decode state. No device has confirmed the estimates of
-/// nvJPEG's buffers.
+/// Device bytes of each decode state for tables, marker segments and padding to whole blocks and rows. The estimates
+/// of nvJPEG's buffers are not confirmed on any GPU.
 pub const DEVICE_SLACK_BYTES: usize = 1 << 20;
-/// The same in page-locked memory.
+/// Page-locked bytes of each decode state for the same.
 pub const PINNED_SLACK_BYTES: usize = 1 << 19;
 
-/// Checks what every backend needs, of sides up to `max_side` pixels.
+/// Checks the requirements of every backend, for sides up to `max_side` pixels.
 pub fn check(header: &Header, max_side: u32) -> Result<&JpegHeader, &'static str> {
     let Some(jpeg) = &header.jpeg else { return Err("not a JPEG") };
     for (refused, why) in [
@@ -49,7 +49,7 @@ pub fn check(header: &Header, max_side: u32) -> Result<&JpegHeader, &'static str
     Ok(jpeg)
 }
 
-/// Checks besides what entropy decoding on the GPU needs.
+/// Checks the additional requirements of entropy decoding on the GPU.
 pub fn check_entropy_decoding_on_gpu(
     header: &Header,
     max_side: u32,
@@ -67,7 +67,7 @@ pub fn check_entropy_decoding_on_gpu(
     Ok(jpeg)
 }
 
-/// Bytes on the device for the coefficients and planes of an image.
+/// Device bytes for the coefficients and planes of an image.
 pub const fn decoded_bytes(pixels: usize) -> usize {
     (COEFFICIENT_BYTES + PLANE_BYTES) * pixels + DEVICE_SLACK_BYTES
 }
@@ -76,7 +76,7 @@ fn sides(header: &Header) -> [u32; 2] {
     [header.size.width, header.size.height]
 }
 
-/// Whether the chroma, or what is gray, has factors of 1.
+/// Whether the chroma components, or the only component, have factors of 1.
 fn has_usual_factors(jpeg: &JpegHeader) -> bool {
     jpeg.components().last().is_some_and(|last| (last.h, last.v) == (1, 1))
 }

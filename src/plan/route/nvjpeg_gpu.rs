@@ -1,4 +1,4 @@
-//! nvJPEG's kernels, entropy decoding included.
+//! Route `nvjpeg-gpu`: nvJPEG's kernels, entropy decoding included.
 
 use crate::header::FrameKind;
 
@@ -17,7 +17,7 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
         let jpeg = check_entropy_decoding_on_gpu(header, MAX_SIDE)?;
         if jpeg.frame == FrameKind::Baseline { Ok(()) } else { Err("extended sequential") }
     },
-    // The file is copied and its coefficients are decoded there.
+    // The file is copied to the device and its coefficients are decoded there.
     memory: |sizes| DecoderMemory {
         device_bytes: decoded_bytes(sizes.pixels) + sizes.encoded_bytes,
         pinned_bytes: sizes.encoded_bytes + PINNED_SLACK_BYTES,

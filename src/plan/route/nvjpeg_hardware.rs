@@ -1,4 +1,4 @@
-//! The GPU's JPEG engines, by nvJPEG.
+//! Route `nvjpeg-hardware`: the GPU's JPEG engines, called through nvJPEG.
 
 use crate::header::Sampling;
 
@@ -7,7 +7,7 @@ use super::nvjpeg::{
 };
 use super::{AssumedCost, DecoderMemory, RouteSpec};
 
-/// Pixels a side that the engines take.
+/// Maximum side of an image for the engines, in pixels.
 const MAX_SIDE: u32 = 16_000;
 
 pub(super) const SPEC: &RouteSpec = &RouteSpec {
@@ -25,7 +25,7 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
             _ => Ok(()),
         }
     },
-    // The files are copied, and the engines write planes.
+    // The files are copied to the device, and the engines write planes.
     memory: |sizes| {
         let files = sizes.group * sizes.encoded_bytes;
         DecoderMemory {
@@ -33,6 +33,6 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
             pinned_bytes: files + PINNED_SLACK_BYTES,
         }
     },
-    // An engine makes some 300 megapixels a second.
+    // An engine decodes about 300 megapixels per second.
     cost: AssumedCost { image: 100e-6, byte: 0.0, pixel: 3e-9, window_pixel: 0.5e-9 },
 };

@@ -1,4 +1,4 @@
-//! nvJPEG with entropy decoding in the worker's thread.
+//! Route `nvjpeg-hybrid`: nvJPEG with entropy decoding in the worker's thread.
 
 use super::nvjpeg::{COEFFICIENT_BYTES, MAX_SIDE, PINNED_SLACK_BYTES, check, decoded_bytes};
 use super::{AssumedCost, DecoderMemory, RouteSpec};
@@ -17,6 +17,6 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
         device_bytes: decoded_bytes(sizes.pixels),
         pinned_bytes: COEFFICIENT_BYTES * sizes.pixels + PINNED_SLACK_BYTES,
     },
-    // The host's phase is no faster than libjpeg-turbo at the same task.
+    // The host phase is no faster than libjpeg-turbo at the same task.
     cost: AssumedCost { image: 100e-6, byte: 7e-9, pixel: 0.2e-9, window_pixel: 0.2e-9 },
 };

@@ -1,4 +1,4 @@
-//! What was fetched, kept on disk.
+//! Disk cache of fetched data.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -16,17 +16,18 @@ use sha2::{Digest, Sha256};
 use super::stats::{Activity, Counters};
 use super::{Stamp, StorageSettings};
 
-/// Ranges and objects that were fetched, in files of their own, for all processes of a machine.
+/// Disk cache of fetched ranges and objects, one file each, shared by all processes of a machine.
 ///
-/// * An entry belongs to a URL, the version that the server gave it, and a range: a changed object has other entries.
-/// * An entry's checksum (CRC-32C) is verified whenever it is read. A damaged one is thrown away, and fetched anew.
-/// * An entry is written under another name and renamed when it is whole; reading needs no lock. All processes add to one
-///   count of bytes, under a lock on the file that holds it. It is counted anew before anything is thrown away; so that nothing
-///   is missed then, a file has its length, and gets its name, under that lock too.
-/// * There are never more bytes than the limit. Where there is no room, what belongs to the folders (URLs) that were not
-///   used for longest goes, a folder at a time, but never one that a process has used within the hour: a set that is
-///   larger than the limit keeps what it has, since it would otherwise lose each sample before it is read again.
-/// * Where the disk is full or cannot be written, nothing more is kept, one warning says so, and reading goes on.
+/// * An entry belongs to a URL, the version that the server reported, and a range. A changed object has other entries.
+/// * An entry's checksum (CRC-32C) is verified at every read. A damaged entry is deleted and fetched again.
+/// * An entry is written under a temporary name and renamed when complete, so reading needs no lock. All processes
+///   update a shared byte count under a lock on the file that holds it. Before anything is evicted, the bytes are
+///   counted again from the files. For that count to be complete, a file gets its length and its name under the same
+///   lock.
+/// * The total never exceeds the limit. If space is needed, whole folders (URLs) are evicted, least recently used
+///   first, but never one that a process used within the last hour. A set larger than the limit therefore keeps its
+///   entries; otherwise each sample would be evicted before it is read again.
+/// * If the disk is full or cannot be written, caching stops with one warning, and reading continues.
 pub struct Cache {
     root: PathBuf,
     limit: u64,
@@ -36,15 +37,15 @@ pub struct Cache {
 }
 
 struct State {
-    /// The folders that this process has used.
+    /// Folders that this process has used.
     used: HashSet<String>,
-    /// When all of them were last marked as in use.
+    /// Time at which all of them were last marked as in use.
     marked: Instant,
-    /// Nothing is put before this time, since there was no room.
+    /// Nothing is stored before this time, because the cache was full.
     full_until: Option<Instant>,
 }
 
-/// Where an entry is, if it is there.
+/// Location of an entry, whether it exists or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     folder: String,
@@ -53,22 +54,23 @@ pub struct Place {
 }
 
 const MAGIC: &[u8; 8] = b"FWCACHE1";
-/// Magic, length (8 bytes), the body's CRC-32C, and that of the 20 bytes before; little endian.
+/// Entry header in bytes: magic, length (8 bytes), CRC-32C of the body, and CRC-32C of the preceding 20 bytes; little
+/// endian.
 const HEAD: usize = 24;
-/// The file with the count of bytes, and the one whose time says when a folder was used.
+/// File with the byte count, and file whose modification time is the last use of a folder.
 const COUNT: &str = "bytes";
 const USED: &str = "used";
 const TEMPORARY: &str = "new-";
-/// A folder that was used within this time is not thrown away.
+/// A folder used within this time is not evicted.
 const IN_USE: Duration = Duration::from_secs(3600);
-/// What this process uses is marked again after this time.
+/// Interval at which this process marks its folders as used.
 const MARK: Duration = Duration::from_secs(600);
-/// Where there was no room, it is looked for again after this time.
+/// Time after which a full cache is checked again for space.
 const FULL: Duration = Duration::from_secs(60);
 
 impl Cache {
-    /// The one that the settings ask for, if they do; in `objects` below this directory, unless they name its folder. A folder
-    /// that cannot be made is a warning.
+    /// Opens the cache that the settings ask for, if any: in `objects` below this directory, unless they name a
+    /// folder. If the folder cannot be created, a warning is recorded.
     pub fn open(
         settings: &StorageSettings,
         directory: Option<&Path>,
@@ -95,7 +97,7 @@ impl Cache {
         })
     }
 
-    /// The place of a range, or of all, of the object with this URL and stamp.
+    /// Location of a range, or of the whole, of the object with this URL and stamp.
     pub fn place(&self, url: &str, stamp: Stamp, range: Option<Range<u64>>) -> Place {
         let Stamp { len, version: [first, second] } = stamp;
         let folder = url.rsplit_once('/').map_or(url, |(folder, _)| folder);
@@ -107,7 +109,7 @@ impl Cache {
         Place { folder: hash(folder, 16), name: hash(&key, 40), bytes }
     }
 
-    /// The entry's bytes, if it is there and whole.
+    /// Bytes of the entry if it exists and is intact.
     pub fn get(&self, place: &Place) -> Option<Bytes> {
         self.mark(&place.folder);
         let path = self.path(place);
@@ -118,7 +120,7 @@ impl Cache {
             }
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 Counters::add(&self.activity.counters.damaged, 1);
-                // Another process may have thrown it away already.
+                // Another process may have deleted it already.
                 let _ = fs::remove_file(&path);
             }
             Err(_) => {}
@@ -127,7 +129,7 @@ impl Cache {
         None
     }
 
-    /// Keeps bytes, where there is room for them.
+    /// Stores bytes if there is space.
     pub fn put(&self, place: &Place, bytes: &[u8]) {
         if self.broken.load(Ordering::Relaxed) {
             return;
@@ -158,7 +160,7 @@ impl Cache {
             let _ = fs::remove_file(&temporary);
         }
         match written {
-            // Another process has thrown the folder away: it is there again with the next entry.
+            // Another process has evicted the folder. The next entry creates it again.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.state().used.remove(&place.folder);
                 Ok(())
@@ -167,7 +169,7 @@ impl Cache {
         }
     }
 
-    /// The file with the count of bytes, which nobody else has until it is closed, also by the end of the process.
+    /// Opens the file with the byte count and locks it until it is closed, also by the end of the process.
     fn lock(&self) -> Result<File> {
         let path = self.root.join(COUNT);
         let file =
@@ -176,7 +178,7 @@ impl Cache {
         Ok(file)
     }
 
-    /// Takes room for so many bytes, with a file of that length; false where there is none.
+    /// Reserves `len` bytes with a file of that length. Returns false if there is no space.
     fn take(&self, len: u64, path: &Path) -> Result<bool> {
         if len > self.limit || self.state().full_until.is_some_and(|until| Instant::now() < until) {
             return Ok(false);
@@ -199,12 +201,12 @@ impl Cache {
             self.state().full_until = Some(Instant::now() + FULL);
         }
         file.seek(SeekFrom::Start(0))?;
-        // As long as any count, so that no digits of an older one are left behind it.
+        // Fixed width, so that no digits of an older count remain behind it.
         file.write_all(format!("{total:<20}").as_bytes())?;
         Ok(room)
     }
 
-    /// Throws away folders until there is room, those first that were not used for longest. Gives the bytes that are left.
+    /// Evicts folders, least recently used first, until there is space. Returns the bytes that remain.
     fn make_room(&self, len: u64) -> Result<u64> {
         let (mut folders, mut total) = (Vec::new(), 0);
         for entry in fs::read_dir(&self.root)? {
@@ -224,7 +226,7 @@ impl Cache {
             }
             let own = path.file_name().and_then(|it| it.to_str());
             let own = own.is_some_and(|name| self.state().used.contains(name));
-            // A time in the future is one of a clock that was wrong.
+            // A time in the future comes from a wrong clock.
             if own || now.duration_since(used).is_ok_and(|age| age < IN_USE) {
                 continue;
             }
@@ -234,7 +236,7 @@ impl Cache {
         Ok(total)
     }
 
-    /// Bytes of all entries.
+    /// Size of all entries, in bytes.
     fn total(&self) -> Result<u64> {
         let mut total = 0;
         for entry in fs::read_dir(&self.root)? {
@@ -246,7 +248,7 @@ impl Cache {
         Ok(total)
     }
 
-    /// Says that a folder is in use, and now and then that all are which this process has used.
+    /// Marks a folder as in use, and periodically all folders that this process has used.
     fn mark(&self, folder: &str) {
         let mut state = self.state();
         if !state.used.contains(folder) {
@@ -261,7 +263,7 @@ impl Cache {
         }
     }
 
-    /// What goes wrong here goes wrong when an entry is written too, and is told there.
+    /// Errors are ignored: they recur when an entry is written and are reported there.
     fn touch(&self, folder: &str) {
         let path = self.root.join(folder);
         let _ = fs::create_dir_all(&path);
@@ -279,7 +281,7 @@ impl Cache {
     }
 }
 
-/// Hexadecimal digits of a text's SHA-256.
+/// First hexadecimal digits of a text's SHA-256.
 fn hash(text: &str, digits: usize) -> String {
     let mut name = String::with_capacity(digits);
     for byte in &Sha256::digest(text)[..digits / 2] {
@@ -300,7 +302,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes)
 }
 
-/// The body of an entry of this many bytes, or [`ErrorKind::InvalidData`] where it is not what was written.
+/// Body of an entry of this many bytes, or [`ErrorKind::InvalidData`] if it is not what was written.
 fn read(path: &Path, bytes: u64) -> Result<Bytes> {
     let mut file = File::open(path)?;
     let len = file.metadata()?.len();
@@ -324,12 +326,12 @@ fn read(path: &Path, bytes: u64) -> Result<Bytes> {
     Ok(body.into())
 }
 
-/// Bytes of the entries of a folder. What a process began to write that has ended is thrown away.
+/// Size of a folder's entries, in bytes. Deletes files whose writer has ended before completing them.
 fn bytes_in(folder: &Path) -> Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Another process may take it away meanwhile.
+        // Another process may delete it meanwhile.
         let Ok(facts) = entry.metadata() else { continue };
         let name = entry.file_name();
         let begun = name.to_string_lossy().starts_with(TEMPORARY);
@@ -347,9 +349,9 @@ fn bytes_in(folder: &Path) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// As when another process has taken room and has not written yet, and all is counted anew.
+    /// Another process has reserved space but not written yet when everything is counted again.
     #[test]
-    fn room_that_is_taken_counts_before_anything_is_written() {
+    fn reserved_space_counts_before_anything_is_written() {
         let root = tempfile::tempdir().unwrap();
         let settings = StorageSettings {
             cache: 200,

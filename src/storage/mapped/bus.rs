@@ -1,15 +1,16 @@
-//! SIGBUS: what the kernel sends a thread that touches bytes of a mapping which are gone.
+//! SIGBUS handler: the kernel sends SIGBUS to a thread that touches bytes of a mapping that no longer exist.
 //!
-//! Before there is a first mapping the process gets a handler, and keeps it. Each mapping has a place in a table of atomics
-//! that the handler may read at any time. Nothing but a copy touches a mapping; so where the address of the fault lies in
-//! one, this thread is in a copy out of it, and the mapping stays there meanwhile. The handler marks it as lost, puts pages of
-//! zeros in its place (`mmap` with `MAP_FIXED`: one system call) and returns; the copy goes on over zeros, sees the
-//! mark, and its result is thrown away. Several threads may do that at once. (The technique is that of libwayland for
-//! memory that it shares with clients, `wayland-shm.c`; there the handler learns from a thread-local what is copied.)
+//! The handler is installed before the first mapping and stays installed. Each mapping has a slot in a table of
+//! atomics that the handler may read at any time. Only a copy touches a mapping. So if the faulting address lies in
+//! one, this thread is copying out of it, and the mapping stays until the copy ends. The handler marks the mapping as
+//! lost, replaces it by pages of zeros (`mmap` with `MAP_FIXED`: one system call) and returns. The copy continues over
+//! zeros, sees the mark, and its result is discarded. Several threads may do that at once. (libwayland uses the same
+//! technique for memory that it shares with clients, `wayland-shm.c`, except that its handler learns from a
+//! thread-local what is being copied.)
 //!
-//! Every other SIGBUS is passed on as if the handler were not there: to the one before, with the same mask; to
-//! the default, which ends the process; a fault ends it as well where SIGBUS is ignored, as the kernel does. A handler
-//! that others set later comes first, and should pass on what is not its own.
+//! Every other SIGBUS is passed on as if the handler did not exist: to the previous handler, with the same mask, or to
+//! the default, which ends the process. A faulting access ends the process also if SIGBUS is ignored, as the kernel
+//! does. A handler that other code installs later runs first and should pass on signals that are not its own.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -19,14 +20,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// Most mappings at a time.
+/// Maximum number of concurrent mappings.
 const PLACES: usize = 4096;
 
-/// Where a mapping is.
+/// Table slot with a mapping's location.
 #[derive(Debug)]
 struct Place {
     taken: AtomicBool,
-    /// Its address; 0 where there is none. Written after `len` and before all else is over.
+    /// Address, or 0 for a free slot. Written after `len`, and cleared before anything else is released.
     start: AtomicUsize,
     len: AtomicUsize,
     lost: AtomicBool,
@@ -41,19 +42,19 @@ static TABLE: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// What the process did with SIGBUS before.
+/// Action for SIGBUS before this handler was installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// `si_code` of what a thread's own access has caused (`BUS_ADRALN` to `BUS_MCEERR_AR`): others have no address, or one that nobody
-/// touches.
+/// `si_code` values of signals caused by the thread's own access (`BUS_ADRALN` to `BUS_MCEERR_AR`). Others have no
+/// address, or one that nobody touches.
 const ACCESS: [c_int; 4] = [1, 2, 3, 4];
 
-/// A mapping that is in the table.
+/// Table entry of a mapping.
 #[derive(Debug)]
 pub struct Watch(&'static Place);
 
 impl Watch {
-    /// Of a mapping at this address. `None` where the table is full, or there can be no handler.
+    /// Registers a mapping at this address. `None` if the table is full or the handler cannot be installed.
     pub fn new(start: usize, len: usize) -> Option<Self> {
         static INSTALLED: OnceLock<bool> = OnceLock::new();
         if !INSTALLED.get_or_init(install) {
@@ -66,12 +67,12 @@ impl Watch {
         Some(Self(place))
     }
 
-    /// Whether the bytes under it were gone when they were touched.
+    /// Whether bytes of the mapping no longer existed when they were touched.
     pub fn is_lost(&self) -> bool {
         self.0.lost.load(Ordering::Acquire)
     }
 
-    /// Before the mapping goes: its addresses may be anybody's afterwards.
+    /// Unregisters the mapping. Must be called before it is unmapped, because its addresses may be reused afterwards.
     pub fn end(&self) {
         self.0.start.store(0, Ordering::Release);
     }
@@ -85,10 +86,11 @@ impl Drop for Watch {
 }
 
 impl Place {
-    /// Its address and length, where it is that of a mapping all the time while this is asked.
+    /// Address and length of the mapping, if the slot holds the same mapping throughout the call.
     ///
-    /// Of a place that changes meanwhile both may be of different mappings only if the new one begins where the old one did. Neither is
-    /// then one that this thread is copying out of, nor is there anybody else's memory in what was the old one's.
+    /// If the slot changes meanwhile, the two values can belong to different mappings only if the new one begins at
+    /// the same address. Then neither is a mapping that this thread is copying out of, and no other memory lies in the
+    /// range of the old one.
     fn extent(&self) -> Option<(usize, usize)> {
         let start = self.start.load(Ordering::Acquire);
         let len = self.len.load(Ordering::Acquire);
@@ -96,7 +98,7 @@ impl Place {
     }
 }
 
-/// Whether this thread does not take SIGBUS.
+/// Whether this thread blocks SIGBUS.
 pub fn is_blocked() -> bool {
     // SAFETY: a set of signals is plain numbers, written by the call and then read.
     unsafe {
@@ -106,15 +108,17 @@ pub fn is_blocked() -> bool {
     }
 }
 
-/// Sets the handler; says whether it could.
+/// Installs the handler. Returns whether that succeeded.
 fn install() -> bool {
-    // SAFETY: both are plain numbers, zeros are a valid action, and the handler does only what handlers may do.
+    // SAFETY: both actions are plain numbers, zeros are a valid action, and the handler does only what handlers may
+    // do.
     unsafe {
         let mut before: libc::sigaction = mem::zeroed();
         if libc::sigaction(libc::SIGBUS, ptr::null(), &mut before) != 0 {
             return false;
         }
-        // The handler before runs inside of this one, so this one blocks what that one wants blocked.
+        // The previous handler runs inside this one, so this one blocks the signals that the previous one wants
+        // blocked.
         let mut own = *BEFORE.get_or_init(|| before);
         let kept = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         own.sa_sigaction = on_bus_error as *const () as usize;
@@ -123,9 +127,9 @@ fn install() -> bool {
     }
 }
 
-/// Does nothing but atomic loads and stores and system calls: it may run anywhere between two instructions.
+/// Uses only atomic loads and stores and system calls, because it may run between any two instructions.
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO what belongs to the signal, and `errno` is this thread's.
+    // SAFETY: the kernel passes valid pointers to a handler with SA_SIGINFO, and `errno` belongs to this thread.
     unsafe {
         let errno = *libc::__errno_location();
         let is_access = ACCESS.contains(&(*info).si_code);
@@ -136,7 +140,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
     }
 }
 
-/// Puts zeros in the place of the mapping that this address lies in, if there is one.
+/// Replaces the mapping that contains this address by zeros. Returns false if there is no such mapping.
 fn replace(address: usize) -> bool {
     let holds =
         |&(start, len): &(usize, usize)| address.checked_sub(start).is_some_and(|it| it < len);
@@ -145,11 +149,11 @@ fn replace(address: usize) -> bool {
     else {
         return false;
     };
-    // Before the zeros are there: who has read them must learn it.
+    // Set before the zeros are mapped, so that whoever reads zeros sees the mark.
     place.lost.store(true, Ordering::SeqCst);
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: the addresses are those of a mapping of this table, which stays while this thread copies out of it, and of
-    // which there are no references.
+    // SAFETY: the addresses belong to a mapping of this table, which stays mapped while this thread copies out of it,
+    // and to which no references exist.
     let made = unsafe {
         let start = ptr::without_provenance_mut(start);
         libc::mmap(start, len, libc::PROT_READ, flags, -1, 0)
@@ -157,20 +161,21 @@ fn replace(address: usize) -> bool {
     made != libc::MAP_FAILED
 }
 
-/// Does what was done with SIGBUS before.
+/// Handles SIGBUS as the process did before this handler was installed.
 ///
 /// # Safety
 ///
-/// The arguments are those of a handler.
+/// The arguments must be those of a signal handler.
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_access: bool) {
-    // What is left out is zeros: no flags, the default.
+    // Omitted fields are zeros: no flags, the default action.
     let before = BEFORE.get();
     let (action, flags) = before.map_or((libc::SIG_DFL, 0), |it| (it.sa_sigaction, it.sa_flags));
     match action {
         libc::SIG_IGN if !is_access => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the default is no code of ours, and `raise` may be called in a handler. An access is made once more
-            // on return, which ends the process with its own address; for other signals one is sent for it.
+            // SAFETY: the default action runs no code of ours, and `raise` may be called in a handler. After an access
+            // fault the access is repeated on return, which ends the process with the original address. For other
+            // signals one is raised.
             unsafe {
                 set_default(signal);
                 if !is_access {
@@ -179,7 +184,8 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_
             }
         }
         handler => {
-            // SAFETY: it is the address of a handler of the sort that its flags say, since it was set with them.
+            // SAFETY: the address is a handler of the kind that its flags say, because it was installed with these
+            // flags.
             unsafe {
                 if flags & libc::SA_RESETHAND != 0 {
                     set_default(signal);
@@ -197,7 +203,7 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_
 
 /// # Safety
 ///
-/// Whoever relies on a handler for the signal must not do so any more.
+/// No code may rely on a handler for the signal any more.
 unsafe fn set_default(signal: c_int) {
     // SAFETY: zeros are a valid action, and `SIG_DFL` is one of its values.
     unsafe {

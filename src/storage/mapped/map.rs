@@ -1,4 +1,4 @@
-//! A mapping that bytes are copied out of, and the read that does not wait.
+//! Memory mapping that bytes are copied out of, and the non-blocking read.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -10,7 +10,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::bus::{self, Watch};
 
-/// A read-only mapping of a whole file. No reference to its bytes is ever made: others may change them.
+/// Read-only mapping of a whole file. No reference to its bytes is ever created, because other processes may change
+/// them.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -18,22 +19,22 @@ pub struct Mapping {
     watch: Watch,
 }
 
-// SAFETY: the mapping belongs to the process and not to a thread; nothing but `copy` reads it, and nothing writes it.
+// SAFETY: the mapping belongs to the process, not to a thread. Only `copy` reads it, and nothing writes it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: the mapping belongs to the process, not to a thread. Only `copy` reads it, and nothing writes it.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `None` where the file cannot be mapped, or nothing would be won by it.
+    /// Maps the file. `None` if it cannot be mapped or mapping has no advantage.
     pub fn new(file: &fs::File) -> Option<Self> {
         let len = usize::try_from(file.metadata().ok()?.len()).ok().filter(|&len| len > 0)?;
-        // That nothing is in memory is an answer too: there is an error where nothing is said about it.
+        // Success with nothing in memory is an answer too. An error means that the file system cannot tell.
         match read_resident(file, &mut [0], 0) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return None,
             _ => {}
         }
         let flags = libc::MAP_SHARED;
-        // SAFETY: a new mapping at a place of the kernel's choice takes nothing away from anybody.
+        // SAFETY: a new mapping at an address chosen by the kernel replaces no other memory.
         let start = unsafe {
             libc::mmap(ptr::null_mut(), len, libc::PROT_READ, flags, file.as_raw_fd(), 0)
         };
@@ -41,7 +42,7 @@ impl Mapping {
         match Watch::new(start.addr().get(), len) {
             Some(watch) => Some(Self { start, len, watch }),
             None => {
-                // SAFETY: it is the mapping that was just made, and nobody else has its address.
+                // SAFETY: this is the mapping that was just created, and nothing else has its address.
                 unsafe { libc::munmap(start.as_ptr().cast(), len) };
                 None
             }
@@ -57,38 +58,39 @@ impl Mapping {
         offset.checked_add(count as u64).is_some_and(|end| end <= self.len as u64)
     }
 
-    /// Fills the buffer from this byte of the file on, which [has](Self::has) them; false where they are gone, whatever
-    /// is then in the buffer.
+    /// Copies bytes starting at `offset`, which the mapping must [have](Self::has), into the buffer. Returns false if
+    /// they no longer exist; the buffer's contents are then unspecified.
     pub fn copy(&self, offset: u64, buffer: &mut [u8]) -> bool {
-        assert!(self.has(offset, buffer.len()), "only bytes of the mapping are copied");
+        assert!(self.has(offset, buffer.len()), "the bytes lie in the mapping");
         if self.watch.is_lost() || !bus_errors_reach_this_thread() {
             return false;
         }
-        // SAFETY: all of it lies in the mapping, by the assertion, which lives as long as `self`; the buffer is not a
-        // part of it, since nobody has a reference to any of it. Others may write to the file meanwhile: the bytes are then
-        // the ones before or those after, and any bytes are valid. If they are gone, `bus` puts zeros in their place.
+        // SAFETY: by the assertion all bytes lie in the mapping, which lives as long as `self`. The buffer does not
+        // overlap it, because no references to the mapping exist. Others may write to the file meanwhile: the bytes
+        // are then the old or the new ones, and any bytes are valid. If the bytes no longer exist, `bus` maps zeros in
+        // their place.
         unsafe {
             let from = self.start.as_ptr().add(offset as usize);
             copy_ahead(from, buffer);
         }
-        // What was put in their place was put there after the watch was told.
+        // Zeros are mapped only after the watch is marked, so reading them implies seeing the mark.
         fence(Ordering::Acquire);
         !self.watch.is_lost()
     }
 }
 
-/// Bytes that are copied at once.
+/// Bytes copied at a time.
 const PIECE: usize = 2048;
-/// Distance in bytes from what is copied to what is prefetched.
+/// Prefetch distance, in bytes.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 8192;
 
-/// Fills the buffer with what is there. Bytes are asked for ahead of time, since a processor does not by itself fetch across the
-/// border of a page of 4 KiB: an eighth of the time of an image that is not in its caches.
+/// Fills the buffer from `from`, with software prefetch. Hardware does not prefetch across 4 KiB page borders;
+/// software prefetch saves an eighth of the time for an image that is not in the CPU's caches.
 ///
 /// # Safety
 ///
-/// There are as many bytes, and the buffer is not a part of them.
+/// `from` must be readable for the buffer's length, and the buffer must not overlap that range.
 unsafe fn copy_ahead(from: *const u8, buffer: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     let len = buffer.len();
@@ -97,10 +99,10 @@ unsafe fn copy_ahead(from: *const u8, buffer: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         for line in (at + AHEAD..len.min(at + AHEAD + PIECE)).step_by(64) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: the line begins within what is there; a prefetch is a hint that never faults.
+            // SAFETY: the line begins within the readable range, and a prefetch is a hint that never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(from.add(line).cast()) };
         }
-        // SAFETY: the caller's promise; the piece lies at the same place of the buffer.
+        // SAFETY: by the caller's promise; the piece has the same offset in the buffer.
         unsafe { ptr::copy_nonoverlapping(from.add(at), piece.as_mut_ptr(), piece.len()) };
     }
 }
@@ -108,27 +110,28 @@ unsafe fn copy_ahead(from: *const u8, buffer: &mut [u8]) {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watch.end();
-        // SAFETY: it is the mapping that `new` made, and nobody copies out of it, since nobody else has `self`.
+        // SAFETY: this is the mapping that `new` created, and nobody is copying out of it, because `drop` has the only
+        // access to `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// Reads what is in memory and does not wait for the rest: gives how many bytes there were.
+/// Reads the bytes that are in memory without waiting for the rest. Returns the number of bytes.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::WouldBlock`] where the first one is not in memory; others where the file system cannot say, or the read
-/// fails.
+/// [`io::ErrorKind::WouldBlock`] if the first byte is not in memory. Other errors if the file system cannot tell or
+/// the read fails.
 pub fn read_resident(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
     let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the one part is the buffer, which is there for the call and nobody else's.
+    // SAFETY: the only part is the buffer, which is valid and exclusively borrowed during the call.
     let count = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, offset, libc::RWF_NOWAIT) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether this thread takes SIGBUS, as threads do unless they were told otherwise: a fault in one that does not ends the
-/// process. Asked once for each thread.
+/// Whether this thread receives SIGBUS, as threads do by default. A fault in a thread that blocks it ends the process.
+/// Checked once per thread.
 fn bus_errors_reach_this_thread() -> bool {
     thread_local! {
         static REACH: Cell<Option<bool>> = const { Cell::new(None) };

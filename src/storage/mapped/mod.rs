@@ -1,22 +1,24 @@
-//! Files of the machine that are mapped once, and copied out of from then on.
+//! Local files that are mapped once and then read by copying out of the mapping.
 //!
-//! The kernel's copy of a warm `pread` goes page by page; one out of a mapping does not, and takes a third less time
-//! (`benches/results/mapped-2026-11-21.md`). Two things are bad about mappings, and dealt with:
+//! The kernel's copy of a warm `pread` goes page by page. A copy out of a mapping does not, and takes a third less
+//! time (`benches/results/mapped-2026-11-21.md`). Mappings have two problems, which are handled as follows:
 //!
-//! * What is not in memory comes in by page faults: pieces of the kernel's choice, while the thread stands still. So now
-//!   and then, and always after one that was not in memory, a read is a `preadv2` that does not wait (`RWF_NOWAIT`). If it
-//!   gives everything, more of the reads after it are copies out of the mapping, up to [`LONGEST`] for a look; if not, the
-//!   rest comes by `pread`, and the next read is a look.
-//!   A file that is not in memory is thereby read as one that is not mapped.
-//! * Where the bytes under a mapping are gone, since the file was cut or its disk fails, touching them is SIGBUS, which
-//!   ends the process. Here it does not (`bus.rs`): the mapping is given up, and the read is done once more by `pread`,
-//!   as are all that follow. What a reader gets is what `pread` says: fewer bytes, or the disk's error.
+//! * Bytes that are not in memory arrive by page faults, in pieces of the kernel's choice, while the thread is
+//!   blocked. So periodically, and always after a read that was not in memory, a read is a non-blocking `preadv2`
+//!   (`RWF_NOWAIT`), called a probe. If it returns everything, more of the following reads are copies out of the
+//!   mapping, up to [`LONGEST`] per probe. If not, `pread` reads the rest, and the next read is a probe. A file that
+//!   is not in memory is thus read like an unmapped one.
+//! * If the bytes under a mapping no longer exist, because the file was truncated or its disk fails, touching them
+//!   raises SIGBUS, which normally ends the process. Here the handler in `bus.rs` catches it: the mapping is
+//!   abandoned, and this read and all later ones use `pread`. The reader gets the result of `pread`: fewer bytes, or
+//!   the disk's error.
 //!
-//! A copy has what the file has, as `pread` has. One exception: of a file that is cut within a page while it is mapped,
-//! the rest of that page is zeros instead of nothing; the file's stamp has then changed.
+//! A copy returns the file's bytes, as `pread` does, with one exception: if a file is truncated within a page while
+//! mapped, the rest of that page reads as zeros instead of nothing. The file's stamp has then changed.
 //!
-//! Pages that were copied from count as resident memory of the process (`RssFile`), as long as the system keeps them: they
-//! are the page cache's own and are taken back when memory is needed. The page tables, [`File::memory_bytes`], stay.
+//! Pages that were copied from count as resident memory of the process (`RssFile`) as long as the system keeps them.
+//! They belong to the page cache and are reclaimed when memory is needed. The page tables, [`File::memory_bytes`],
+//! remain.
 
 use std::cell::Cell;
 use std::io;
@@ -28,7 +30,7 @@ use map::{Mapping, read_resident};
 mod bus;
 mod map;
 
-/// A mapped file.
+/// Mapped file.
 #[derive(Debug)]
 pub struct File {
     file: local::File,
@@ -36,20 +38,20 @@ pub struct File {
     trust: Trust,
 }
 
-/// Most copies for a look.
+/// Maximum number of copies per probe.
 const LONGEST: u32 = 63;
 
-/// How many of the reads are copies. It changes only where a look finds something new, so that threads that read side by side
-/// do not take each other's memory away.
+/// Share of reads that are copies. It changes only when a probe finds something new, so that concurrent readers do not
+/// contend for its cache line.
 #[derive(Debug, Default)]
 struct Trust {
-    /// Of so many and one reads, taken at random, all but one.
+    /// One in `copies + 1` reads, chosen at random, is a probe.
     copies: AtomicU32,
 }
 
 impl File {
-    /// Maps the file, or gives it back where it cannot be mapped: it is empty, its file system does not say what is in
-    /// memory (those of networks do not), there is no room, or there are too many mappings.
+    /// Maps the file. Returns it unmapped if it cannot be mapped: it is empty, its file system does not report what is
+    /// in memory (network file systems do not), there is no space, or there are too many mappings.
     pub fn new(file: local::File) -> Result<Self, local::File> {
         match file.with(|it| Ok(Mapping::new(it))).ok().flatten() {
             Some(map) => Ok(Self { file, map, trust: Trust::default() }),
@@ -61,14 +63,14 @@ impl File {
         self.file.stamp()
     }
 
-    /// The most that the page tables of the mapping take, 8 bytes for a page of 4 KiB, and what the file takes.
+    /// Maximum size of the mapping's page tables (8 bytes per 4 KiB page) plus the file's memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.map.len() as u64 / 512 + self.file.memory_bytes()
     }
 
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if !self.map.has(offset, buffer.len()) {
-            // It may have grown.
+            // The file may have grown.
             return self.file.read_at(buffer, offset);
         }
         if self.trust.allows(read_number()) && self.map.copy(offset, buffer) {
@@ -83,15 +85,15 @@ impl File {
 }
 
 impl Trust {
-    /// Whether this read, of all that there are by this thread, is a copy.
+    /// Whether this read, identified by its number in this thread, is a copy.
     fn allows(&self, read: u32) -> bool {
-        // Any multiplier of many ones and zeros: files that are read by turns must not always have the same turn.
+        // A multiplier with many ones and zeros: files that are read in turns must not always get the same numbers.
         let lot = u64::from(read.wrapping_mul(0x9E37_79B1));
         let of = u64::from(self.copies.load(Ordering::Relaxed)) + 1;
         (lot * of) >> 32 != 0
     }
 
-    /// A look found everything in memory, or not.
+    /// Records whether a probe found everything in memory.
     fn learn(&self, resident: bool) {
         let before = self.copies.load(Ordering::Relaxed);
         let now = if resident { (2 * before + 1).min(LONGEST) } else { 0 };
@@ -101,7 +103,7 @@ impl Trust {
     }
 }
 
-/// A number for every read of this thread.
+/// Sequence number of this thread's reads.
 fn read_number() -> u32 {
     thread_local! {
         static READS: Cell<u32> = const { Cell::new(0) };
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_become_rare_while_all_is_in_memory_and_are_at_every_read_when_not() {
+    fn probes_become_rare_while_all_is_in_memory_and_happen_at_every_read_when_not() {
         let trust = Trust::default();
         let looks = || (0..64_000).filter(|&read| !trust.allows(read)).count() as f64;
         assert_eq!(looks(), 64_000.0, "nothing is known yet");
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_read_by_turns_are_all_looked_at() {
+    fn files_that_are_read_in_turns_are_all_probed() {
         let trust = Trust::default();
         (0..8).for_each(|_| trust.learn(true));
         for files in [2, 3, 64, 128] {

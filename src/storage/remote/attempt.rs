@@ -1,4 +1,4 @@
-//! What a failed request means: whether it is worth another try, and what is to be done about it.
+//! Classification of failed requests: whether to retry, and what to tell the user.
 
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind};
@@ -10,15 +10,15 @@ use crate::error::Redacted;
 /// Why an attempt failed.
 #[derive(Debug)]
 pub enum AttemptError {
-    /// It may work the next time.
+    /// Retryable.
     Again {
         problem: String,
-        /// How long the server wants to be left alone, where it says so.
+        /// Pause that the server asked for.
         after: Option<Duration>,
         /// Whether there was an answer.
         answered: bool,
     },
-    /// It will fail in the same way.
+    /// Permanent.
     Never(Error),
 }
 
@@ -36,8 +36,8 @@ impl AttemptError {
     }
 }
 
-/// The meaning of what the library says. Requests are not sent again where the server has refused them (4xx, but 408 and
-/// 429), or gives what is no object and no listing: everything else that can go wrong between here and a server may pass.
+/// Classifies an error of the library. Requests are not retried if the server refused them (4xx except 408 and 429) or
+/// returned something that is neither an object nor a listing. All other failures may be transient.
 pub fn judge(error: &object_store::Error) -> AttemptError {
     use object_store::Error as E;
     let mut source = Some(error as &(dyn StdError + 'static));
@@ -59,10 +59,10 @@ pub fn judge(error: &object_store::Error) -> AttemptError {
     }
 }
 
-/// The words for an object that is not what it was.
+/// Message for an object that changed.
 pub const CHANGED: &str = "changed on the server since it was opened; open the source again";
 
-/// What our own client says.
+/// Classifies a refusal of our own client.
 fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
     let place = url.as_ref().map(|url| format!("{url}: ")).unwrap_or_default();
     let bucket = url.is_some();
@@ -104,7 +104,7 @@ fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
     }
 }
 
-/// No answer: what can be named is, and certificates do not become valid by another try.
+/// Classifies a failure without an answer. Certificate problems are named and not retried.
 fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
     let endpoint = if bucket {
         "check the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT)"
@@ -147,7 +147,7 @@ fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
     AttemptError::again(format!("{place}{problem}; {way_out}"))
 }
 
-/// An answer with this status; `bucket` is where it came from, where that is a bucket.
+/// Classifies an answer with this status. `bucket` names its bucket, if it came from one.
 fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str) -> AttemptError {
     let place = bucket.unwrap_or_default();
     let said = match shortened(text.to_string()) {
@@ -185,7 +185,7 @@ fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str
     }
 }
 
-/// A name in a listing that is no path here.
+/// Error for a name in a listing that is not a valid path here.
 fn bad_name(error: &object_store::path::Error) -> AttemptError {
     use object_store::path::Error as E;
     let (name, what) = match error {
@@ -202,12 +202,12 @@ fn bad_name(error: &object_store::path::Error) -> AttemptError {
     AttemptError::never(ErrorKind::InvalidData, problem)
 }
 
-/// What the library says in words alone.
+/// Classifies errors that the library reports only as text.
 fn generic(text: String) -> AttemptError {
     if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
         return status(Some(""), 401, None, "there are none in the environment");
     }
-    // What it says where 200 comes in the place of 206.
+    // The library's message if the server answers 200 instead of 206.
     if text.contains("non-partial response") || text.contains("Range request not supported") {
         let problem = "the server gives only whole files (it does not know range requests); record files need parts: \
              use another server, or copy the files";
@@ -227,7 +227,7 @@ fn generic(text: String) -> AttemptError {
     AttemptError::again(shortened(text))
 }
 
-/// What the library says, and what it rests on: `Connection refused` is said by the last source alone.
+/// Message of the library with all its causes. `Connection refused` appears only in the last cause.
 fn whole_text(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut source = StdError::source(error);
@@ -241,7 +241,7 @@ fn whole_text(error: &object_store::Error) -> String {
     text
 }
 
-/// Servers put whole pages into their errors.
+/// Truncates the text, because servers put whole pages into their errors.
 fn shortened(text: String) -> String {
     const MOST: usize = 300;
     let line = text.replace(|it: char| it.is_control(), " ");

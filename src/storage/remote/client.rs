@@ -32,12 +32,12 @@ use crate::storage::cache::Cache;
 use crate::storage::stats::{Activity, Counters};
 use crate::storage::{Stamp, StorageSettings};
 
-/// A body may take so many seconds longer than an answer as it has of these.
+/// Minimum transfer rate: the time limit for a body grows by one second per this many bytes.
 const BYTES_PER_SECOND: u64 = 64 << 10;
-/// A body of unknown use is not given more memory than this before it has come.
+/// Maximum memory allocated up front for a body before it has arrived.
 const FIRST_CAPACITY: u64 = 16 << 20;
 
-/// What sends the requests of a [`Storage`](crate::storage::Storage).
+/// Client that sends the requests of a [`Storage`](crate::storage::Storage).
 pub struct Client {
     pub settings: StorageSettings,
     pub cache: Option<Cache>,
@@ -46,27 +46,27 @@ pub struct Client {
     stores: Mutex<HashMap<(String, Option<User>), Store>>,
 }
 
-/// A server or bucket.
+/// Server or bucket.
 #[derive(Clone)]
 struct Store {
     objects: Arc<dyn ObjectStore>,
     lister: Option<Arc<dyn PaginatedListStore>>,
 }
 
-/// An object on a server.
+/// Object on a server.
 #[derive(Clone)]
 pub struct Object {
     store: Arc<dyn ObjectStore>,
-    /// Lists the bucket; `None` where there is none.
+    /// Lists the bucket. `None` without listings.
     pub lister: Option<Arc<dyn PaginatedListStore>>,
     pub key: Key,
 }
 
-/// What a server says of an object: its stamp, and the tag by which requests name its version.
+/// Version of an object as the server reports it: its stamp, and the tag that requests name it by.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub stamp: Stamp,
-    /// None where there is none, or a weak one (`W/"…"`), which matches no condition.
+    /// `None` if there is no tag, or a weak one (`W/"…"`), which matches no condition.
     pub tag: Option<String>,
 }
 
@@ -77,8 +77,8 @@ impl Version {
     }
 }
 
-/// Length, and a hash of the tag, or of the time of change where there is no tag; 0 where there is neither. A listing
-/// tells the same of an object as an answer does: but for quotes around the tag, and fractions of seconds.
+/// Length, and a hash of the tag or, without a tag, of the modification time; 0 if there is neither. A listing reports
+/// the same values for an object as an answer, except for quotes around the tag and fractions of seconds.
 pub fn stamp(meta: &ObjectMeta) -> Stamp {
     let text = match &meta.e_tag {
         Some(tag) => tag.trim_start_matches("W/").trim_matches('"').to_string(),
@@ -92,20 +92,20 @@ pub fn stamp(meta: &ObjectMeta) -> Stamp {
     Stamp { len: meta.size, version: [word(0), word(8)] }
 }
 
-/// What is asked of an object.
+/// Request for an object.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// These bytes of it, which it must have; left out, all.
+    /// Range of bytes, which the object must have. `None` for all.
     pub range: Option<Range<u64>>,
-    /// Only of the object with this stamp.
+    /// Required stamp of the object.
     pub stamp: Option<Stamp>,
-    /// Which has this tag.
+    /// Tag of the object.
     pub tag: Option<String>,
-    /// All of it only where it has no more bytes.
+    /// Maximum size for a request without a range, in bytes.
     pub most: u64,
 }
 
-/// The threads that talk to servers: those of the process, since a handle would only add threads that mostly sleep.
+/// Threads that talk to servers. Shared by the process, because threads per handle would mostly sleep.
 pub fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<(u32, std::result::Result<Runtime, String>)> = OnceLock::new();
     let (process, made) = RUNTIME.get_or_init(|| {
@@ -129,7 +129,8 @@ pub fn runtime() -> Result<&'static Runtime> {
 }
 
 impl Client {
-    /// With these settings; what it fetches is kept below this directory, unless the settings name another.
+    /// Creates a client with these settings. Fetched data is cached below this directory, unless the settings name
+    /// another.
     pub fn new(
         settings: &StorageSettings,
         cache_directory: Option<&Path>,
@@ -140,7 +141,7 @@ impl Client {
         Self { settings: settings.clone(), cache, activity, permits, stores: Mutex::default() }
     }
 
-    /// The server or bucket of a URL, and the object in it; connects to nothing.
+    /// Server or bucket of a URL, and the object in it. Does not connect.
     pub fn object(&self, location: &Location) -> Result<Object> {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (location.root.clone(), location.user.clone());
@@ -192,9 +193,10 @@ impl Client {
         })
     }
 
-    /// Retries and limits of time are ours, since only we know what is asked for, and count.
+    /// The library's retries and time limits are disabled, because only this module knows what is requested, and
+    /// counts.
     fn store(&self, location: &Location, connector: Connector) -> object_store::Result<Store> {
-        /// One thing that does both.
+        /// Store that implements both traits.
         fn both(store: impl ObjectStore + PaginatedListStore) -> Store {
             let store = Arc::new(store);
             Store { objects: store.clone(), lister: Some(store) }
@@ -202,7 +204,7 @@ impl Client {
         let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let options = |endpoints: &[&str]| {
             let plain = endpoints.iter().filter_map(env::var_os).any(|url| {
-                // Who writes it means it.
+                // An explicit http:// allows unencrypted requests.
                 url.as_encoded_bytes().starts_with(b"http://")
             });
             let options = [
@@ -249,7 +251,7 @@ impl Client {
         })
     }
 
-    /// Length and version of an object.
+    /// Requests length and version of an object.
     pub async fn head(&self, object: &Object, call: &Call) -> Result<Version> {
         let limit = self.limit(0);
         self.with_retries(call, || async move {
@@ -260,7 +262,7 @@ impl Client {
         .await
     }
 
-    /// The bytes that are asked for, from the disk where they lie there.
+    /// Returns the requested bytes, from the disk cache if they are there.
     pub async fn get(
         self: Arc<Self>,
         object: Object,
@@ -269,7 +271,7 @@ impl Client {
         call: Call,
     ) -> Result<Bytes> {
         let place = match (&self.cache, &request) {
-            // A server that tells neither tag nor time may have changed the object.
+            // If a server reports neither tag nor time, the object may have changed.
             (Some(cache), Request { range, stamp: Some(stamp), .. }) if stamp.version != [0; 2] => {
                 Some(cache.place(&url, *stamp, range.clone()))
             }
@@ -286,18 +288,18 @@ impl Client {
         if let Some(place) = place {
             let (client, kept) = (self.clone(), bytes.clone());
             let keep = move || client.cache.as_ref().map(|cache| cache.put(&place, &kept));
-            // What cannot be kept is fetched again: the cache says what is wrong with it.
+            // If storing fails, the data is fetched again later. The cache reports the problem.
             let _ = tokio::task::spawn_blocking(keep).await;
         }
         Ok(bytes)
     }
 
-    /// How long an attempt may take that gives so many bytes.
+    /// Time limit for an attempt that transfers `bytes` bytes.
     pub(super) fn limit(&self, bytes: u64) -> Duration {
         Duration::from_secs(self.settings.timeout.saturating_add(bytes / BYTES_PER_SECOND))
     }
 
-    /// The body of one answer: of the length that was asked for, and of the version that was asked for.
+    /// Body of one answer, of the requested length and version.
     async fn body(&self, object: &Object, request: &Request) -> Attempt<Bytes> {
         let Request { range, stamp: wanted, tag, most } = request;
         let options = asking(GetOptions {
@@ -322,12 +324,12 @@ impl Client {
     }
 }
 
-/// So many bytes, neither more nor less.
+/// Collects exactly `expected` bytes.
 async fn collect(
     mut parts: impl Stream<Item = object_store::Result<Bytes>> + Unpin,
     expected: u64,
 ) -> Attempt<Bytes> {
-    // Copied, since what comes is a piece of a connection's buffer, and would hold all of that.
+    // Copied, because each chunk is a slice of a connection's buffer and would keep all of it allocated.
     let no_memory = |_| AttemptError::Never(ErrorKind::OutOfMemory.into());
     let mut whole: Vec<u8> = Vec::new();
     whole.try_reserve_exact(expected.min(FIRST_CAPACITY) as usize).map_err(no_memory)?;

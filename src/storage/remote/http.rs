@@ -1,5 +1,5 @@
-//! What sends requests for `object_store`: follows no redirect but those that are allowed, bounds what it reads of an answer
-//! that is no object, and says what was wrong in a type and not in a text.
+//! HTTP connector for `object_store`: follows only allowed redirects, limits how much it reads of answers that are not
+//! objects, and reports errors as types instead of text.
 
 use std::fmt;
 use std::future::Future;
@@ -23,48 +23,48 @@ use super::retry_after::retry_after;
 use crate::error::Redacted;
 use crate::storage::Redirects;
 
-/// Most bytes of a page of a listing: a page of 5,000 names of 1,024 bytes each takes less than a half.
+/// Maximum size of a page of a listing, in bytes. A page of 5,000 names of 1,024 bytes each takes less than half.
 const LISTING_BYTES: usize = 64 << 20;
-/// Most bytes that are read of an answer that is an error.
+/// Maximum number of bytes read of an error answer.
 const ERROR_BYTES: usize = 16 << 10;
 
-/// What a request of ours is for. One without this is for credentials: its answer goes to the library as it is.
+/// Purpose of a request. Requests without this are for credentials, and their answers go to the library unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// An object, or its length.
+    /// Object, or its length.
     Object,
-    /// A page of a listing.
+    /// Page of a listing.
     Listing,
 }
 
-/// An answer that is not what was asked for, or the lack of one.
+/// Unexpected answer, or no answer.
 #[derive(Debug)]
 pub struct Refusal {
-    /// What was asked for, where that is not the URL that the user wrote.
+    /// Requested URL, if it is not the one that the user wrote.
     pub url: Option<Redacted>,
     pub what: ResponseError,
 }
 
-/// What is wrong with an answer.
+/// Problem with an answer.
 #[derive(Debug)]
 pub enum ResponseError {
     /// No answer came.
     Connection(String),
-    /// An answer without what was asked for.
+    /// An error status.
     Status {
         status: u16,
-        /// How long the server wants to be left alone.
+        /// Pause that the server asked for.
         retry_after: Option<Duration>,
-        /// What the server says in its own words.
+        /// The server's message.
         text: String,
     },
     /// A redirect that is not followed.
     Redirect { to: Redacted, problem: String, region: Option<String> },
-    /// A page for people, such as one to log in.
+    /// An HTML page for people, such as a login page.
     Page,
-    /// A listing that is none: how it begins.
+    /// An answer to a listing request that is not a listing. Holds its beginning.
     NoListing(String),
-    /// A listing of which a page is too long.
+    /// A listing with a page that is too long.
     LongListing,
 }
 
@@ -76,24 +76,24 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Makes clients for one server or bucket.
+/// Creates clients for one server or bucket.
 #[derive(Debug)]
 pub struct Connector {
-    /// Where answers may lead to; nowhere for requests that are signed.
+    /// Allowed targets of redirects. None for signed requests.
     pub redirects: Redirects,
-    /// Whether URLs of requests are other ones than the user's.
+    /// Whether request URLs differ from the user's URLs.
     pub bucket: bool,
-    /// `Authorization`, where the URL says it.
+    /// `Authorization` header, if the URL has a user.
     pub authorization: Option<HeaderValue>,
     pub connect_timeout: Duration,
-    /// Certificates that are trusted besides the system's.
+    /// Certificates to trust in addition to the system's.
     pub trusted: Vec<Certificate>,
 }
 
 #[derive(Debug)]
 struct Service {
     near: reqwest::Client,
-    /// For other hosts that redirects may lead to: reaches neither this machine nor its link.
+    /// Client for other hosts that redirects lead to. It connects neither to this machine nor to its link.
     far: Option<reqwest::Client>,
     redirects: Redirects,
     bucket: bool,
@@ -121,7 +121,7 @@ impl HttpConnector for Connector {
 }
 
 impl Connector {
-    /// As `object_store` makes its own, but for redirects, and for timeouts, which are ours.
+    /// Builds the client like `object_store` does, except for redirects and timeouts, which this module handles.
     fn client(&self, options: &ClientOptions, far: bool) -> reqwest::Result<reqwest::Client> {
         let value = |key| options.get_config_value(&key);
         let is = |key| value(key).is_some_and(|it| it == "true");
@@ -165,7 +165,7 @@ impl Connector {
 }
 
 impl HttpService for Service {
-    // As the macro `async_trait` writes it.
+    // Expansion of the macro `async_trait`.
     fn call<'this, 'future>(
         &'this self,
         request: HttpRequest,
@@ -215,7 +215,7 @@ impl Service {
             let to = to.to_str().ok().and_then(|to| now.join(to).ok());
             let checked = match &to {
                 _ if self.bucket => Err("is not followed, since requests are signed".to_string()),
-                None => Err("leads to what is no URL".into()),
+                None => Err("leads to an invalid URL".into()),
                 Some(to) => redirect::check(self.redirects, &first, &now, to),
             };
             if let Err(problem) = checked {
@@ -235,7 +235,7 @@ impl Service {
         Err(self.refusal(&first, ResponseError::Redirect { to, problem, region: None }))
     }
 
-    /// The answer, unless it is a page for people, or no listing where one was asked for.
+    /// Returns the answer, unless it is an HTML page, or not a listing although one was requested.
     async fn checked(
         &self,
         asked: Asked,
@@ -269,7 +269,7 @@ impl Service {
 
     fn refusal(&self, url: &Url, what: ResponseError) -> HttpError {
         let url = self.bucket.then(|| {
-            // What stands behind `?` says how it is asked, and who asks.
+            // The query holds parameters and credentials, so it is removed.
             let mut url = url.clone();
             url.set_query(None);
             Redacted::new(url.to_string())
@@ -278,7 +278,7 @@ impl Service {
     }
 }
 
-/// Resolves names; a resolver for hosts that others name gives no address of this machine or its link.
+/// Resolves names. For hosts that other hosts name, it returns no address of this machine or its link.
 #[derive(Clone, Copy, Debug)]
 struct Resolver {
     far: bool,
@@ -315,13 +315,13 @@ async fn status_of(response: HttpResponse) -> ResponseError {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers());
     let read = read(response.into_body().bytes_stream(), ERROR_BYTES);
-    // Whoever refuses and then says nothing more is not waited for.
+    // Do not wait for a server that refuses and then sends nothing more.
     let body = tokio::time::timeout(Duration::from_secs(1), read).await;
     let body = body.ok().and_then(Result::ok).map(|(bytes, _)| bytes).unwrap_or_default();
     ResponseError::Status { status, retry_after, text: message(&String::from_utf8_lossy(&body)) }
 }
 
-/// What an error's body says: the message of S3's and Azure's XML, nothing of pages for people.
+/// Message in an error's body: from S3's and Azure's XML, empty for HTML pages.
 fn message(body: &str) -> String {
     let element = |name: &str| {
         let (_, rest) = body.split_once(&format!("<{name}>"))?;
@@ -335,7 +335,7 @@ fn message(body: &str) -> String {
     }
 }
 
-/// All of the bytes, or at least so many of them; and whether they are all.
+/// Reads all bytes, or at least this many of them. Also returns whether they are all.
 async fn read(
     mut parts: impl futures_util::Stream<Item = Result<bytes::Bytes, HttpError>> + Unpin,
     most: usize,
@@ -350,8 +350,8 @@ async fn read(
     Ok((whole, true))
 }
 
-/// Whether an answer to a request for an object is a page of HTML instead. Buckets say what they were told when the object was
-/// written; but their objects have tags, and pages to log in have none.
+/// Whether the answer to a request for an object is an HTML page instead. Buckets return the content type that was set
+/// when the object was written. Their objects have tags, and login pages do not.
 fn is_page(headers: &HeaderMap, url: &Url, bucket: bool) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let path = url.path().to_ascii_lowercase();
@@ -366,7 +366,7 @@ fn looks_like_a_page(body: &str) -> bool {
     start.starts_with("<!doctype html") || start.contains("<html")
 }
 
-/// What the library says, and what it rests on: `Connection refused` is said by the last source alone.
+/// Message of the library with its cause. `Connection refused` appears only in the last cause.
 fn words(error: &HttpError) -> String {
     let what = match error.kind() {
         HttpErrorKind::Connect => "cannot connect",

@@ -1,4 +1,4 @@
-//! Listings: page after page, and never without end.
+//! Bounded listings, page after page.
 
 use std::collections::HashSet;
 use std::io::{Error, ErrorKind, Result};
@@ -14,10 +14,10 @@ use super::http::Asked;
 use super::retry::{Call, in_time};
 use crate::storage::Stamp;
 
-/// Most pages in a row without anything on them.
+/// Maximum number of empty pages in a row.
 const EMPTY_PAGES: usize = 1_000;
 
-/// Objects, with their stamps, and folders.
+/// Objects with their stamps, and folders.
 #[derive(Default)]
 pub struct Listed {
     pub objects: Vec<(Key, Stamp)>,
@@ -25,8 +25,8 @@ pub struct Listed {
 }
 
 impl Client {
-    /// Every object below a folder, in no certain order; or, where it is not `deep`, what is directly in it. A page that fails is
-    /// asked for again.
+    /// All objects below a folder if `deep`, else the direct entries, in no particular order. A failed page is
+    /// requested again.
     pub async fn list(&self, folder: &Object, deep: bool, call: &Call) -> Result<Listed> {
         let (lister, limit) = (lister(folder)?, self.limit(0));
         let prefix = prefix(folder);
@@ -53,7 +53,7 @@ impl Client {
                 None => break,
             }
         }
-        // Servers that count names page by page tell of a folder once for each page.
+        // Servers that count names per page repeat a folder on each page.
         listed.folders.sort_unstable();
         listed.folders.dedup();
         Ok(listed)
@@ -108,12 +108,12 @@ fn lister(folder: &Object) -> Result<&Arc<dyn PaginatedListStore>> {
     folder.lister.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, problem))
 }
 
-/// A listing of everything has no prefix.
+/// Prefix of a folder. A listing of the whole bucket has none.
 fn prefix(folder: &Object) -> Option<String> {
     (!folder.key.as_ref().is_empty()).then(|| format!("{}/", folder.key))
 }
 
-/// What shows that a listing has no end: the same page again, or nothing but empty pages.
+/// Detector of endless listings: a repeated page, or only empty pages.
 #[derive(Default)]
 struct Pages {
     tokens: HashSet<String>,
@@ -122,7 +122,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Of the next page: its first object, whether there is nothing on it, and what leads to the one after it.
+    /// Checks the next page: its first object, whether it is empty, and its continuation token.
     fn check(&mut self, first: Option<&Key>, empty: bool, token: Option<&str>) -> Result<()> {
         let repeated = |what: &str| {
             endless(format!(
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_that_repeat_or_have_nothing_are_seen() {
+    fn repeated_and_empty_pages_are_detected() {
         let key = |name: &str| Key::from(name);
         let mut pages = Pages::default();
         pages.check(Some(&key("a")), false, Some("1")).unwrap();

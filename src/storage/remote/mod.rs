@@ -1,4 +1,4 @@
-//! Files behind URLs, by way of `object_store`.
+//! Files behind URLs, through `object_store`.
 
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind, Result};
@@ -27,17 +27,17 @@ mod retry;
 mod retry_after;
 mod url;
 
-/// An object on a server, as it was when it was opened.
+/// Object on a server, in the version that was opened.
 pub struct File {
     client: Arc<Client>,
     object: Object,
-    /// Without user and password.
+    /// URL without user and password.
     url: Arc<str>,
     version: Version,
 }
 
 impl File {
-    /// Asks the server for length and version.
+    /// Requests length and version from the server.
     pub fn open(client: &Arc<Client>, path: &Path) -> Result<Self> {
         let (object, url) = resolve(client, path)?;
         let version = wait({
@@ -47,7 +47,7 @@ impl File {
         Ok(Self { client: client.clone(), object, url, version })
     }
 
-    /// That of the opening: every read is of this version or fails.
+    /// Stamp at the time of opening. Every read is of this version or fails.
     pub fn stamp(&self) -> Stamp {
         self.version.stamp
     }
@@ -60,7 +60,7 @@ impl File {
         Ok(len)
     }
 
-    /// Begins to fetch bytes, which the object must have.
+    /// Starts to fetch bytes, which the object must have.
     pub fn fetch(&self, offset: u64, len: u64) -> Result<Fetch> {
         let stamp = self.version.stamp;
         let end = offset.checked_add(len).filter(|&end| end <= stamp.len);
@@ -77,7 +77,7 @@ impl std::fmt::Debug for File {
     }
 }
 
-/// Bytes that are being fetched. Dropping it gives the request up.
+/// Bytes being fetched. Dropping it cancels the request.
 pub struct Fetch {
     task: AbortHandle,
     answer: mpsc::Receiver<Result<Bytes>>,
@@ -92,13 +92,13 @@ impl Fetch {
             if let Some(arrival) = arrival {
                 arrival.tell();
             }
-            // The other side is gone where nobody wants it any more.
+            // Sending fails if the receiver was dropped.
             let _ = sender.send(result);
         });
         Ok(Self { task: task.abort_handle(), answer })
     }
 
-    /// The bytes. Blocks the thread.
+    /// Waits for the bytes. Blocks the thread.
     pub fn wait(self) -> Result<Bytes> {
         receive(&self.answer)
     }
@@ -110,14 +110,14 @@ impl Drop for Fetch {
     }
 }
 
-/// Begins to fetch a whole object, in one request; of this stamp, where it is known. One of more than `most` bytes is an
-/// error before its body comes.
+/// Starts to fetch a whole object in one request, with `stamp` if known. If it has more than `most` bytes, the request
+/// fails before its body arrives.
 pub fn fetch(client: &Arc<Client>, path: &Path, stamp: Option<Stamp>, most: u64) -> Result<Fetch> {
     let (object, url) = resolve(client, path)?;
     Fetch::begin(client.clone(), object, url, Request { range: None, stamp, tag: None, most })
 }
 
-/// Asks for the lengths of many objects at once.
+/// Requests the lengths of many objects concurrently.
 pub fn lens(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<u64>> {
     let asked: Vec<_> = paths
         .iter()
@@ -130,7 +130,7 @@ pub fn lens(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<u64>> {
     asked.into_iter().map(|answer| receive(&answer?)).collect()
 }
 
-/// Whether there is anything below these names.
+/// Whether any objects exist below these names.
 pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
     let asked: Vec<_> = paths
         .iter()
@@ -138,7 +138,7 @@ pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
             let (object, url) = resolve(client, path)?;
             let (client, call) = (client.clone(), Call::new(&url));
             spawn(async move {
-                // What cannot be listed is taken for a file.
+                // Objects on servers without listings count as files.
                 Ok(object.lister.is_some() && client.has_any(&object, &call).await?)
             })
         })
@@ -146,7 +146,7 @@ pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
     asked.into_iter().map(|answer| receive(&answer?)).collect()
 }
 
-/// What is directly in a folder, in no order.
+/// Direct entries of a folder, in no particular order.
 pub fn list(client: &Arc<Client>, folder: &Path) -> Result<Vec<Entry>> {
     let (object, url) = resolve(client, folder)?;
     let (client, at, call) = (client.clone(), object.clone(), Call::new(&url));
@@ -158,7 +158,7 @@ pub fn list(client: &Arc<Client>, folder: &Path) -> Result<Vec<Entry>> {
     Ok(files.chain(folders).collect())
 }
 
-/// Everything below a folder: names from there on, and stamps, in no order.
+/// All objects below a folder, as relative names and stamps, in no particular order.
 pub fn list_all(client: &Arc<Client>, folder: &Path) -> Result<Vec<(String, Stamp)>> {
     let (object, url) = resolve(client, folder)?;
     let (client, at, call) = (client.clone(), object.clone(), Call::new(&url));
@@ -183,13 +183,14 @@ fn wait<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'stati
     receive(&spawn(work)?)
 }
 
-/// Not `block_on`, which must not be called on a thread that itself drives futures, as a user's may.
+/// Used instead of `block_on`, which must not be called on a thread that itself drives futures, as a user's thread
+/// may.
 fn spawn<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<mpsc::Receiver<Result<T>>> {
     let (sender, answer) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
-        // Whoever asked may be gone.
+        // The receiver may have been dropped.
         let _ = sender.send(work.await);
     });
     Ok(answer)

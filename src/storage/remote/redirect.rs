@@ -1,4 +1,4 @@
-//! Where a redirect may lead.
+//! Checks of redirect targets.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,11 @@ use reqwest::Url;
 
 use crate::storage::Redirects;
 
-/// Most redirects of one request.
+/// Maximum number of redirects per request.
 pub const MOST: usize = 10;
 
-/// Whether a request to the first of these URLs that was led to `from` may go on to `to`; or why not, with the way out.
+/// Checks whether a request that started at `first` and was redirected at `from` may go on to `to`. The error says why
+/// not and what to do.
 pub fn check(allowed: Redirects, first: &Url, from: &Url, to: &Url) -> Result<(), String> {
     if !matches!(to.scheme(), "http" | "https") {
         return Err(format!("leads to {}://, which is not HTTP", to.scheme()));
@@ -32,7 +33,7 @@ pub fn check(allowed: Redirects, first: &Url, from: &Url, to: &Url) -> Result<()
     }
 }
 
-/// The same host and port, or the same host by https on the usual ports.
+/// Whether host and port are the same, or the same host by https on the default ports.
 pub fn is_same(first: &Url, to: &Url) -> bool {
     let ports = (first.port_or_known_default(), to.port_or_known_default());
     let upgrade =
@@ -40,8 +41,8 @@ pub fn is_same(first: &Url, to: &Url) -> bool {
     first.host() == to.host() && (upgrade || ports.0 == ports.1)
 }
 
-/// Whether the host is an address that only this machine or its link has, or `localhost`. Names are looked at when they are
-/// resolved.
+/// Whether the host is `localhost` or an address that only this machine or its link has. Names are checked when they
+/// are resolved.
 fn is_named_within(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let name = host.trim_end_matches('.');
@@ -49,7 +50,8 @@ fn is_named_within(url: &Url) -> bool {
     name == "localhost" || name.ends_with(".localhost") || address.is_ok_and(is_within)
 }
 
-/// Whether only this machine or its link has the address: loopback, link-local (where clouds give out credentials), unspecified.
+/// Whether only this machine or its link has the address: loopback, link-local (where clouds serve credentials),
+/// unspecified.
 pub fn is_within(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => it.is_loopback() || it.is_link_local() || it.is_unspecified(),
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redirect_stays_at_its_host_unless_it_may_leave_and_never_comes_home() {
+    fn redirects_leave_their_host_only_if_allowed_and_never_lead_to_this_machine() {
         use Redirects::{Any, None, SameHost};
         for (from, to, allowed) in [
             ("http://a/x", "http://a/y", [false, true, true]),

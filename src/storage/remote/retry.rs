@@ -1,4 +1,4 @@
-//! Attempts: how often a request is sent, how long each may take, and what is said of those that fail.
+//! Retries: number of attempts, time limits, and reports of failures.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Error, ErrorKind, Result};
@@ -15,17 +15,17 @@ use crate::storage::opening::{Opening, OpeningOf};
 use crate::storage::stats::Counters;
 use crate::storage::watch::{RequestEvent, Watch};
 
-/// Pauses before a request is sent again: from this, doubling, to that, and less by chance.
+/// Pauses before retries: from the first, doubling, up to the second, randomly shortened.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// A server that wants to be left alone for longer gets no further attempt.
+/// A server that asks for a longer pause gets no further attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// While a source is opened, waiting is told this often.
+/// Interval of waiting events while a source is opened.
 const TOLD: Duration = Duration::from_secs(3);
 
-/// What became of sending a request once.
+/// Result of sending a request once.
 pub type Attempt<T> = std::result::Result<T, AttemptError>;
 
-/// What somebody asks for.
+/// Context of a request.
 #[derive(Clone)]
 pub struct Call {
     url: Redacted,
@@ -33,14 +33,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// By this thread, of this URL.
+    /// Call by this thread for this URL.
     pub fn new(url: &str) -> Self {
         Self { url: Redacted::new(url), opening: OpeningOf::current().opening() }
     }
 }
 
 impl Client {
-    /// Sends a request until it succeeds, is refused, or was sent as often, or for as long, as the settings say.
+    /// Sends a request until it succeeds, is refused, or reaches the attempts or the time that the settings allow.
     pub async fn with_retries<T, F>(&self, call: &Call, mut attempt: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Attempt<T>>,
@@ -54,7 +54,7 @@ impl Client {
             if let Some(problem) = call.opening.as_ref().and_then(|it| it.failure()) {
                 return Err(Error::new(ErrorKind::TimedOut, problem));
             }
-            // Waiting for one's turn is not the server's fault.
+            // The time limit excludes waiting for a free connection.
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
             Counters::add(&self.activity.counters.requests, 1);
             let watch = &self.activity.watch;
@@ -112,7 +112,7 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    /// Waits for the attempt; while a source is opened, within its time, and telling of it.
+    /// Waits for the attempt. While a source is opened, limits the wait and reports it.
     async fn run<T>(&self, work: impl Future<Output = Attempt<T>>) -> Attempt<T> {
         if self.call.opening.is_none() {
             return work.await;
@@ -138,15 +138,15 @@ impl At<'_> {
     }
 }
 
-/// What the work gives, unless it takes longer.
+/// Result of `work`, or an error if it takes longer than `limit`.
 pub async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Attempt<T> {
     timeout(limit, work)
         .await
         .map_err(|_| AttemptError::again(format!("no answer within {} seconds", limit.as_secs())))
 }
 
-/// From a half of the usual pause to all of it, or what the server asks for and up to a tenth more: so that many requests that
-/// failed at once do not come back at once.
+/// Half to all of the usual pause, or the pause that the server asks for plus up to a tenth. The randomness keeps many
+/// requests that failed together from being retried together.
 fn pause(retries: u32, asked: Option<Duration>) -> Duration {
     let (first, most) = PAUSES;
     let chance = RandomState::new().hash_one(retries) as f64 / u64::MAX as f64;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_bound_and_a_server_gets_what_it_asks_for() {
+    fn pauses_double_up_to_a_bound_and_respect_the_server() {
         for retries in 0..100 {
             let whole = Duration::from_millis(100 << retries.min(7)).min(PAUSES.1);
             let found = pause(retries, None);

@@ -1,11 +1,11 @@
-//! How long a server wants to be left alone (RFC 9110, 10.2.3).
+//! Parsing of `Retry-After` (RFC 9110, 10.2.3).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
-/// What `Retry-After` says, a number of seconds or a date. A date counts from the server's own, where it says that, since clocks
-/// differ.
+/// Pause in `Retry-After`, given as a number of seconds or a date. A date is relative to the server's own date if the
+/// answer has one, because clocks differ.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let value = text(RETRY_AFTER)?;
@@ -19,7 +19,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(until.saturating_sub(now)))
 }
 
-/// Seconds from 1970 on of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers may send.
+/// Seconds since 1970 of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers may send.
 fn seconds(date: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -33,7 +33,7 @@ fn seconds(date: &str) -> Option<u64> {
     if !fits || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // The year begins with March, so that the day of a leap year is its last (H. Hinnant, days_from_civil).
+    // The year begins with March, so that the leap day is its last (H. Hinnant, days_from_civil).
     let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
     let in_year = (153 * month + 2) / 5 + day - 1;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + in_year;

@@ -1,4 +1,4 @@
-//! What a URL names: a server or bucket, and an object in it.
+//! URL parsing: a server or bucket, and an object in it.
 
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
@@ -8,7 +8,7 @@ use object_store::path::Path as Key;
 
 use crate::error::{Redacted, permits};
 
-/// The service that answers for a URL.
+/// Service of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// `s3://bucket/key`, `s3a://bucket/key`.
@@ -21,28 +21,28 @@ pub enum Service {
     Http,
 }
 
-/// A user and a password for HTTP, which are never shown.
+/// User and password for HTTP. Never shown.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct User {
     name: Vec<u8>,
     password: Vec<u8>,
 }
 
-/// A URL, taken apart.
+/// Parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     pub service: Service,
-    /// The URL up to the bucket or the host, without user and password, and without a slash behind it.
+    /// URL up to the bucket or host, without user, password and trailing slash.
     pub root: String,
-    /// Whom requests come from, where a URL of HTTP says so.
+    /// User, if a URL of HTTP has one.
     pub user: Option<User>,
-    /// The object, or the folder, in it.
+    /// Object or folder.
     pub key: Key,
 }
 
 impl Location {
-    /// Takes a URL apart. Keys of buckets are taken as they are written; in a path of `http` and `https` `%20` stands for
-    /// a blank, as it does in every such URL.
+    /// Parses a URL. Keys of buckets are used as written. In a path of `http` and `https`, `%20` stands for a blank,
+    /// as in every such URL.
     pub fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let service = match scheme {
@@ -94,14 +94,14 @@ impl Location {
         Ok(Self { service, root: format!("{scheme}://{host}"), user, key })
     }
 
-    /// The URL without user and password: what stands for the object in the disk cache.
+    /// URL without user and password. Identifies the object in the disk cache.
     pub fn url(&self) -> String {
         format!("{}/{}", self.root, self.key)
     }
 }
 
 impl Service {
-    /// The variables that permit to read.
+    /// Variables with credentials for reading.
     pub fn credentials(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -113,7 +113,7 @@ impl Service {
 }
 
 impl User {
-    /// `user` or `user:password`, with `%40` for `@` and so on.
+    /// Parses `user` or `user:password`, with `%40` for `@` and so on.
     fn parse(text: &str) -> Result<Self> {
         let (name, password) = text.split_once(':').unwrap_or((text, ""));
         if name == "***" {
@@ -126,7 +126,7 @@ impl User {
         Ok(Self { name: decoded(name)?, password: decoded(password)? })
     }
 
-    /// The value of the header `Authorization` (RFC 7617).
+    /// Value of the header `Authorization` (RFC 7617).
     pub fn header(&self) -> Bytes {
         let pair = [&self.name[..], b":", &self.password].concat();
         format!("Basic {}", base64(&pair)).into()
@@ -139,7 +139,7 @@ impl fmt::Debug for User {
     }
 }
 
-/// Refuses what is no host with a port: after a password with a slash in it the rest of it would be one.
+/// Refuses anything but a host with a port, because the rest of a password with a slash in it would look like one.
 fn check_host(host: &str) -> Result<()> {
     match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && !host.ends_with(']') && port.parse::<u16>().is_err() => {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed() {
         let cases = [
             ("s3://bucket/a/b c%20.jpg", Service::S3, "s3://bucket", "a/b c%20.jpg"),
             ("s3://bucket", Service::S3, "s3://bucket", ""),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_of_http_is_taken_out_of_the_url_and_never_shown() {
+    fn user_and_password_are_removed_from_the_url_and_never_shown() {
         for (url, header) in [
             ("http://user:secret@host/a", "Basic dXNlcjpzZWNyZXQ="),
             ("http://user@host/a", "Basic dXNlcjo="),

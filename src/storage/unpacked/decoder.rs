@@ -1,11 +1,11 @@
-//! Decoders of compressed files: forwards only, resumable where a [`Mark`] was kept.
+//! Forward-only decoders of compressed files, resumable at a [`Mark`].
 //!
-//! * gzip is RFC 1952: any number of members, each with its CRC-32 and length, which are verified; zeros may follow the
-//!   last one. zlib is RFC 1950, with its Adler-32. Both are resumed anywhere: a mark holds the decoder's tables and
-//!   the last 32 KiB.
-//! * Zstandard is RFC 8878: any number of frames (skippable ones pass), resumed where one begins. A checksum that a frame
-//!   has is verified. A window of more than 128 MiB is refused, as by the program `zstd`.
-//! * Whatever a file holds, a decoder takes no memory for it besides its own.
+//! * gzip is RFC 1952: any number of members, whose CRC-32 and length are verified; zeros may follow the last one.
+//!   zlib is RFC 1950, with its Adler-32. Both can be resumed anywhere: a mark holds the decoder's tables and the last
+//!   32 KiB.
+//! * Zstandard is RFC 8878: any number of frames (skippable ones are skipped), resumable at frame starts. A frame's
+//!   checksum is verified if present. A window of more than 128 MiB is refused, as by the program `zstd`.
+//! * A decoder's memory does not depend on the contents of a file.
 
 use std::io::{self, Error, ErrorKind};
 
@@ -17,22 +17,22 @@ use super::Packing;
 use super::zstd::Zstd;
 use crate::storage::File;
 
-/// Compressed bytes that are read at once.
+/// Number of compressed bytes read at once.
 const INPUT_BYTES: usize = 128 << 10;
 
-/// A decoder, and where it is.
+/// Decoder and its position.
 pub struct Decoder {
     engine: Engine,
-    /// The next byte that it gives.
+    /// Position of the next output byte.
     at: u64,
     input: Vec<u8>,
-    /// Bytes of the input that were used.
+    /// Number of input bytes consumed.
     used: usize,
-    /// The compressed byte after the input.
+    /// Position in the compressed file of the byte after the input.
     packed: u64,
 }
 
-/// Where a decoder can go on.
+/// Position at which a decoder can resume.
 #[derive(Clone)]
 pub struct Mark {
     engine: Option<Deflate>,
@@ -48,25 +48,25 @@ enum Engine {
 #[derive(Clone)]
 struct Deflate {
     inflate: Box<InflateState>,
-    /// Of this member so far: the checksum, and the length by 2^32.
+    /// State of the current member: the checksum, and the length modulo 2^32.
     crc: Hasher,
     len: u32,
     stage: Stage,
     packing: Packing,
 }
 
-/// What comes next.
+/// Next part of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     First,
     Body,
     Trailer,
-    /// Another member, or the end.
+    /// Between members: another member, or the end.
     Between,
 }
 
 impl Decoder {
-    /// At the beginning of a file.
+    /// Creates a decoder at the beginning of a file.
     pub fn new(packing: Packing) -> io::Result<Self> {
         let engine = match packing {
             Packing::Gzip | Packing::Zlib => Engine::Deflate(Deflate::new(packing)),
@@ -75,7 +75,7 @@ impl Decoder {
         Ok(Self { engine, at: 0, input: Vec::new(), used: 0, packed: 0 })
     }
 
-    /// Where a mark was kept.
+    /// Creates a decoder that resumes at a mark.
     pub fn resume(mark: &Mark) -> io::Result<Self> {
         let Mark { engine, at, packed } = mark.clone();
         let engine = match engine {
@@ -85,12 +85,12 @@ impl Decoder {
         Ok(Self { engine, at, input: Vec::new(), used: 0, packed })
     }
 
-    /// The next byte that it gives.
+    /// Position of the next output byte.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Memory that it holds.
+    /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         let engine = match &self.engine {
             Engine::Deflate(_) => size_of::<InflateState>(),
@@ -99,12 +99,12 @@ impl Decoder {
         engine + self.input.capacity()
     }
 
-    /// Fills the buffer, as far as the file reaches; gives how many bytes there were.
+    /// Fills the buffer, up to the end of the file. Returns the number of bytes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnexpectedEof`] where the compressed file is cut, [`ErrorKind::InvalidData`] where it is damaged;
-    /// both say the compressed byte.
+    /// [`ErrorKind::UnexpectedEof`] if the compressed file is truncated, [`ErrorKind::InvalidData`] if it is damaged.
+    /// Both messages name the compressed byte.
     pub fn read(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<usize> {
         let mut len = 0;
         while len < buffer.len() {
@@ -119,7 +119,7 @@ impl Decoder {
         Ok(len)
     }
 
-    /// A place at `from` or after it, if this decoder can go on from one that it has passed.
+    /// Mark at `from` or later, if this decoder can resume at a position that it has passed.
     pub fn mark(&self, from: u64) -> Option<Mark> {
         match &self.engine {
             Engine::Deflate(deflate) => (self.at >= from).then(|| Mark {
@@ -134,12 +134,12 @@ impl Decoder {
         }
     }
 
-    /// The next compressed byte.
+    /// Position of the next compressed byte.
     fn place(&self) -> u64 {
         self.packed - (self.input.len() - self.used) as u64
     }
 
-    /// Reads on where less than `count` bytes are there; gives whether that many are there then.
+    /// Reads more input if fewer than `count` bytes are buffered. Returns whether that many are available.
     fn fill(&mut self, file: &File, count: usize) -> io::Result<bool> {
         if self.input.len() - self.used >= count {
             return Ok(true);
@@ -176,7 +176,7 @@ impl Decoder {
         Error::new(ErrorKind::InvalidData, problem)
     }
 
-    /// Some bytes, perhaps none; `None` at the end.
+    /// Decodes some bytes, perhaps none. `None` at the end.
     fn deflate(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Engine::Deflate(deflate) = &mut self.engine else { return Ok(None) };
         let (stage, packing) = (deflate.stage, deflate.packing);
@@ -195,7 +195,7 @@ impl Decoder {
                     Ok(_) | Err(MZError::Buf) => {
                         if done.bytes_consumed == 0 && written.is_empty() {
                             if self.used < self.input.len() {
-                                return Err(self.damaged("deflate data that lead nowhere"));
+                                return Err(self.damaged("deflate data without progress"));
                             }
                             self.need(file, 1)?;
                         }
@@ -212,7 +212,7 @@ impl Decoder {
                 }
                 return Ok(Some(done.bytes_written));
             }
-            // The library reads zlib's own header and trailer.
+            // The library parses zlib's own header and trailer.
             (Stage::First, Packing::Zlib) => self.enter(Stage::Body),
             (_, Packing::Zlib) => {
                 if self.fill(file, 1)? {
@@ -254,7 +254,7 @@ impl Decoder {
                 self.byte(file)?;
             }
         }
-        // A name and a comment, each up to a zero.
+        // A name and a comment, each terminated by a zero.
         for flag in [8, 16] {
             while flags & flag != 0 && self.byte(file)? != 0 {}
         }
@@ -284,7 +284,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// As [`Self::deflate`].
+    /// Zstandard counterpart of [`Self::deflate`].
     fn zstd(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Engine::Zstd(zstd) = &mut self.engine else { return Ok(None) };
         let (consumed, written, ended) = match zstd.step(&self.input[self.used..], buffer) {
@@ -298,7 +298,7 @@ impl Decoder {
         }
         if consumed + written == 0 {
             if self.used < self.input.len() {
-                return Err(self.damaged("zstd data that lead nowhere"));
+                return Err(self.damaged("zstd data without progress"));
             }
             let inside = zstd.inside;
             if !self.fill(file, 1)? {
@@ -310,7 +310,7 @@ impl Decoder {
 }
 
 impl Mark {
-    /// Memory that it holds.
+    /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + if self.engine.is_some() { size_of::<InflateState>() } else { 0 }
     }

@@ -1,16 +1,17 @@
-//! Compressed files as files of the bytes that they hold, which are read at any place.
+//! Random access to the uncompressed bytes of compressed files.
 //!
-//! * A decoder only runs forwards. What it gives is kept in blocks of 1 MiB, so reads that follow one another, from any
-//!   number of threads, cost one pass. A read before all decoders of its file goes on at the nearest mark behind it, and
-//!   so does one far ahead: reads in any order unpack half a distance of marks each, on average.
-//! * Marks are kept while decoders pass: every 4 MiB of a file, farther apart when there are too many; of Zstandard only
-//!   where a frame begins, so a file of one frame has none but its beginning.
-//! * A thread that would wait for another one's decoder unpacks what will be needed next instead, where reads follow one
-//!   another from file to file: from the next mark on, else in the next files that [`Unpacker::list`] names. So in that
-//!   order as many decoders run as threads read. It goes back to its own read after each block. Damage that is met so is
-//!   an error only of those reads that come to it. Reads in any other order do not wait for this, nor lose memory to it.
-//! * Memory is bounded by [`Unpacker::memory_bytes`] and by one decoder and block for each thread that reads.
-//! * A file is verified as far as it is unpacked, where a decoder passes the checksums in it.
+//! * A decoder only runs forwards. Its output is stored in blocks of 1 MiB, so sequential reads from any number of
+//!   threads cost one pass. A read before all decoders of its file, or far ahead of them, resumes at the nearest mark
+//!   before it. Random reads therefore decompress half the distance between marks on average.
+//! * Marks are stored while decoders pass: every 4 MiB of a file, farther apart when there are too many. For Zstandard
+//!   only at frame starts, so a file of one frame has a mark only at its beginning.
+//! * If files are read sequentially, a thread that would wait for another one's decoder decompresses what will be
+//!   needed next instead: from the next mark on, else in the next files of [`Unpacker::list`]. In that order as many
+//!   decoders run as threads read. The thread returns to its own read after each block. Damage found this way is an
+//!   error only of reads that reach it. Reads in any other order do not wait for this, and it takes no memory from
+//!   them.
+//! * Memory is bounded by [`Unpacker::memory_bytes`] and by one decoder and block per reading thread.
+//! * A file is verified as far as it is decompressed, whenever a decoder passes a checksum in it.
 
 use std::fmt;
 use std::io;
@@ -26,45 +27,45 @@ mod state;
 #[cfg_attr(not(feature = "zstd"), path = "zstd_disabled.rs")]
 mod zstd;
 
-/// Bytes that are unpacked, kept and forgotten at once.
+/// Unit of decompression, caching and eviction, in bytes.
 const BLOCK: u64 = 1 << 20;
 
-/// How a file is compressed.
+/// Compression format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// gzip, as `.tar.gz`.
     Gzip,
-    /// zlib, as TensorFlow writes records on demand.
+    /// zlib, optional in TensorFlow's record files.
     Zlib,
     /// Zstandard, as `.tar.zst`.
     Zstd,
 }
 
-/// What the compressed files of a source share: blocks, decoders and marks, and the bounds of their memory.
+/// State shared by the compressed files of a source: blocks, decoders, marks and their memory limits.
 pub struct Unpacker {
-    /// Opens the files that are unpacked ahead.
+    /// Opens the files that are decompressed ahead of reads.
     storage: Storage,
     limits: Limits,
     files: OnceLock<Vec<Option<Listed>>>,
     state: Mutex<State>,
-    /// A decoder has moved on, or was put away.
+    /// Signals that a decoder has moved on or was put away.
     moved: Condvar,
 }
 
-/// The most bytes that are kept of each sort. One is kept however large it is.
+/// Maximum number of bytes cached of each kind. One item is cached however large it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Unpacked bytes.
+    /// Decompressed blocks.
     pub blocks: usize,
-    /// Unpacked bytes that no read has come to yet; where there is less room than 1 MiB nothing is unpacked ahead.
+    /// Decompressed bytes that no read has reached yet. Below 1 MiB nothing is decompressed ahead.
     pub ahead: usize,
-    /// Places where decoders can go on, 43 KiB each.
+    /// Marks, 43 KiB each.
     pub marks: usize,
-    /// Decoders that wait: 170 KiB each of gzip; the window and as much of Zstandard, mostly 2 to 8 MiB.
+    /// Idle decoders: 170 KiB each for gzip; the window and as much again for Zstandard, usually 2 to 8 MiB.
     pub decoders: usize,
 }
 
-/// A compressed file, whose bytes are those that it holds.
+/// Compressed file, read as its uncompressed bytes.
 pub struct Unpacked {
     file: Arc<File>,
     number: usize,
@@ -72,27 +73,27 @@ pub struct Unpacked {
     unpacker: Arc<Unpacker>,
 }
 
-/// A compressed file that is read after others.
+/// Compressed file in a sequence of files.
 pub struct Listed {
     path: PathBuf,
     packing: Packing,
     open: Option<Arc<File>>,
 }
 
-/// A block, by file and number.
+/// Block, by file and number.
 type Key = (usize, u64);
 
-/// Takes a decoder off the list of those that run, whatever happens to it.
+/// Guard of a running decoder. Dropping it removes the decoder from the list of running ones.
 struct Turn<'a> {
     unpacker: &'a Unpacker,
     work: Work,
 }
 
 impl Packing {
-    /// All there are.
+    /// All formats.
     pub const ALL: [Self; 3] = [Self::Gzip, Self::Zlib, Self::Zstd];
 
-    /// How a file that begins so may be compressed.
+    /// Compression format of a file with these first bytes.
     pub fn of(first: &[u8]) -> Option<Self> {
         match first {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
@@ -112,20 +113,20 @@ impl Default for Limits {
 }
 
 impl Unpacker {
-    /// With nothing kept yet. Files that are unpacked ahead are opened through this handle.
+    /// Creates an empty unpacker. Files that are decompressed ahead are opened through this handle.
     pub fn new(storage: Storage, limits: Limits) -> Arc<Self> {
         let state = Mutex::new(State::new(limits));
         Arc::new(Self { storage, limits, files: OnceLock::new(), state, moved: Condvar::new() })
     }
 
-    /// The bytes that this compressed file holds. A file that is opened twice has one number.
+    /// Opens the uncompressed bytes of this compressed file. A file that is opened twice has one number.
     pub fn open(self: &Arc<Self>, file: File, number: usize, packing: Packing) -> File {
         let unpacker = Arc::clone(self);
         File(Place::Unpacked(Unpacked { file: Arc::new(file), number, packing, unpacker }))
     }
 
-    /// The files of all numbers, from 0 on, which are often read one after another; `None` where one is not compressed.
-    /// Said once; what is said later is ignored.
+    /// Sets the files of all numbers, from 0 on, which are often read in sequence. `None` for a file that is not
+    /// compressed. Later calls have no effect.
     pub fn list(&self, files: Vec<Option<Listed>>) {
         let count = files.len();
         if self.files.set(files).is_ok() {
@@ -133,7 +134,7 @@ impl Unpacker {
         }
     }
 
-    /// The most memory that is kept between reads.
+    /// Maximum memory held between reads, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let Limits { blocks, ahead, marks, decoders } = self.limits;
         let listed = self.files.get().map_or(0, |files| {
@@ -143,7 +144,7 @@ impl Unpacker {
         (blocks + ahead + marks + decoders + listed) as u64
     }
 
-    /// A block of the file, shorter where the file ends in it and empty after the end.
+    /// Block of the file. Shorter if the file ends in it, and empty after the end.
     fn block(&self, file: &Unpacked, number: u64) -> io::Result<Arc<Vec<u8>>> {
         let key = (file.number, number);
         let mut state = self.lock();
@@ -171,7 +172,8 @@ impl Unpacker {
         }
     }
 
-    /// Takes a decoder to the block that its work is for, and gives that; one block on where nobody waits for it.
+    /// Drives a decoder to the block that its work is for and returns that block. Stops one block further if nobody
+    /// waits for it.
     fn unpack(&self, file: &File, packing: Packing, mut turn: Turn) -> io::Result<Arc<Vec<u8>>> {
         let work = &mut turn.work;
         let (number, target) = (work.key.0, work.key.1 * BLOCK);
@@ -201,7 +203,7 @@ impl Unpacker {
         }
     }
 
-    /// What fails here fails once more where it is read.
+    /// Errors are ignored: they recur when the file is read.
     fn unpack_ahead(&self, file: &Unpacked, turn: Turn) {
         let number = turn.work.key.0;
         let done = match self.listed(number).filter(|_| number != file.number) {
@@ -219,7 +221,7 @@ impl Unpacker {
         self.files.get()?.get(number)?.as_ref()
     }
 
-    /// From here on the decoder leaves the list of those that run, whatever happens.
+    /// Registers the decoder as running until the guard is dropped.
     fn turn(&self, work: Work, state: MutexGuard<State>) -> Turn<'_> {
         drop(state);
         Turn { unpacker: self, work }
@@ -231,12 +233,12 @@ impl Unpacker {
 }
 
 impl Unpacked {
-    /// As [`File::read_at`], of the bytes that the file holds.
+    /// [`File::read_at`] for the uncompressed bytes.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] where the compressed file is cut, [`io::ErrorKind::InvalidData`] where it is
-    /// damaged; both say the compressed byte.
+    /// [`io::ErrorKind::UnexpectedEof`] if the compressed file is truncated, [`io::ErrorKind::InvalidData`] if it is
+    /// damaged. Both messages name the compressed byte.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut len = 0;
         while len < buffer.len() {
@@ -252,14 +254,14 @@ impl Unpacked {
         Ok(len)
     }
 
-    /// The stamp of the compressed file.
+    /// Stamp of the compressed file.
     pub fn stamp(&self) -> io::Result<Stamp> {
         self.file.stamp()
     }
 }
 
 impl Listed {
-    /// The file at this path; where it is open already, from [`Unpacker::open`], it is not opened anew.
+    /// File at this path. If it is already open from [`Unpacker::open`], it is not opened again.
     pub fn new(path: PathBuf, packing: Packing, open: Option<&File>) -> Self {
         let open = open.and_then(|file| match &file.0 {
             Place::Unpacked(it) => Some(Arc::clone(&it.file)),

@@ -1,35 +1,35 @@
-//! Whether files are read one after another, and what will be needed next if they are.
+//! Detector of sequential reads, and of the blocks that they will need next.
 
 use super::Key;
 
-/// Blocks one after another before what follows is taken for needed.
+/// Number of consecutive blocks after which reads count as sequential.
 const STEADY: u32 = 4;
-/// Blocks that a read may be before the farthest one: as many threads are not in step.
+/// Number of blocks that a read may be ahead of the front, because threads are not in step.
 const FORWARD: u64 = 8;
-/// Blocks that it may be behind it.
+/// Number of blocks that a read may be behind the front.
 const BACK: u64 = 32;
-/// Files that it may be before or behind it, where they are small.
+/// Number of files that a read may be ahead of or behind the front, if files are small.
 const NEAR: usize = 4;
-/// Files after the one that is read that are ever looked at.
+/// Maximum number of following files considered.
 const FILES: usize = 64;
 
-/// How far reads have come in the files.
+/// Progress of reads through the files.
 pub struct Sequence {
-    /// Files there are, one after another; after the last one comes the first.
+    /// Number of files in sequence. The first follows the last.
     files: usize,
-    /// The farthest block that was asked for.
+    /// Front: the farthest block requested so far.
     front: Key,
-    /// Blocks that the front went on by, one after another.
+    /// Number of consecutive blocks that the front has advanced by.
     steps: u32,
 }
 
 impl Sequence {
-    /// Of this many files, none of which was read yet; 0 where nothing is known of others than the one that is read.
+    /// Sequence of `files` unread files, or 0 if only the file being read is known.
     pub fn new(files: usize) -> Self {
         Self { files, front: (0, 0), steps: 0 }
     }
 
-    /// A block is asked for. Gives whether the front has moved.
+    /// Records a request for a block. Returns whether the front has moved.
     pub fn follow(&mut self, key: Key) -> bool {
         let ((number, block), (file, last)) = (key, self.front);
         let near = |it: Option<usize>| it.is_some_and(|it| it <= NEAR.min(self.reach()));
@@ -41,7 +41,7 @@ impl Sequence {
         } else if near(self.distance(file, number)) && block <= FORWARD {
             true
         } else if near(self.distance(number, file)) && last <= FORWARD {
-            // A thread that still is at the end of a file before.
+            // A thread that is still at the end of a previous file.
             return false;
         } else {
             false
@@ -51,7 +51,7 @@ impl Sequence {
         true
     }
 
-    /// Whether this is the farthest block that was asked for.
+    /// Whether this is the front.
     #[cfg(test)]
     pub fn is_front(&self, key: Key) -> bool {
         self.front == key
@@ -67,19 +67,19 @@ impl Sequence {
             }
     }
 
-    /// Where what will be needed soon begins: after the front, and in each of the next files.
+    /// Starts of what will be needed soon: after the front, and in each of the next files.
     pub fn next(&self) -> impl Iterator<Item = Key> + use<> {
         let ((file, last), files) = (self.front, self.files);
         let others = (1..=self.reach()).map(move |step| ((file + step) % files, 0));
         std::iter::once((file, last + 1)).chain(others)
     }
 
-    /// Half of all files at most: the others have just been read.
+    /// Number of files ahead that count as soon: at most half of all files, because the others have just been read.
     fn reach(&self) -> usize {
         (self.files / 2).min(FILES)
     }
 
-    /// Files from one to another.
+    /// Number of files from one to another.
     fn distance(&self, from: usize, to: usize) -> Option<usize> {
         (from < self.files && to < self.files).then(|| (to + self.files - from) % self.files)
     }

@@ -1,4 +1,4 @@
-//! What is kept of the files: blocks, decoders that wait, marks; and which of it gives way.
+//! Cached blocks, idle decoders and marks of the files, and their eviction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -16,22 +16,22 @@ pub struct State {
     limits: Limits,
     sequence: Sequence,
     blocks: HashMap<Key, Block>,
-    /// Bytes of the blocks that are not ahead, and of those that are.
+    /// Bytes of the blocks that reads have reached, and of those ahead of reads.
     block_bytes: usize,
     ahead_bytes: usize,
-    /// The one that was used last is the last.
+    /// Idle decoders, most recently used last.
     waiting: Vec<Waiting>,
-    /// Bytes of the largest one that has waited.
+    /// Bytes of the largest decoder that was ever idle.
     decoder_bytes: usize,
     running: Vec<Running>,
-    /// By file and byte.
+    /// Marks by file and byte.
     marks: BTreeMap<(usize, u64), Arc<Mark>>,
     mark_bytes: usize,
     /// Bytes between marks.
     distance: u64,
-    /// Bytes of the files whose end was met.
+    /// Lengths of the files whose end was reached.
     ends: HashMap<usize, u64>,
-    /// Files that failed when they were unpacked ahead: that is left to who reads them.
+    /// Files that failed when they were decompressed ahead. Reads will report the error.
     spoiled: HashSet<usize>,
     /// Counts uses.
     clock: u64,
@@ -40,18 +40,18 @@ pub struct State {
 struct Block {
     bytes: Arc<Vec<u8>>,
     used: u64,
-    /// No read has come to it yet.
+    /// Whether no read has reached the block yet.
     ahead: bool,
 }
 
-/// A decoder that no thread drives.
+/// Idle decoder.
 struct Waiting {
     number: usize,
     decoder: Decoder,
     ahead: bool,
 }
 
-/// A decoder that a thread drives.
+/// Decoder driven by a thread.
 struct Running {
     number: usize,
     at: u64,
@@ -59,19 +59,19 @@ struct Running {
     ahead: bool,
 }
 
-/// A way to a block: for the thread that asked for it.
+/// How to reach a block, for the thread that requested it.
 pub struct Work {
-    /// Of the decoder, among those that run.
+    /// Number of the running decoder.
     pub id: u64,
     pub key: Key,
-    /// Whether the block is one that nobody waits for.
+    /// Whether nobody waits for the block.
     pub ahead: bool,
     waiting: Option<Decoder>,
     mark: Option<Arc<Mark>>,
 }
 
 impl State {
-    /// With nothing kept, of files that are read in any order.
+    /// Creates an empty state for files that are read in any order.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -91,20 +91,20 @@ impl State {
         }
     }
 
-    /// From now on this many files may be read one after another.
+    /// Sets the number of files that may be read in sequence.
     pub fn list(&mut self, files: usize) {
         self.sequence = Sequence::new(files);
         self.release();
     }
 
-    /// A block is asked for: what it leaves behind is no longer ahead.
+    /// Records a request for a block. Blocks that it passes are no longer ahead.
     pub fn follow(&mut self, key: Key) {
         if self.sequence.follow(key) {
             self.release();
         }
     }
 
-    /// A block that is kept.
+    /// Cached block.
     pub fn kept(&mut self, key: Key) -> Option<Arc<Vec<u8>>> {
         self.clock += 1;
         let block = self.blocks.get_mut(&key)?;
@@ -117,7 +117,7 @@ impl State {
         self.ends.get(&number).is_some_and(|&end| end <= block * BLOCK)
     }
 
-    /// The way to a block, unless a decoder is on its way there already.
+    /// How to reach a block, unless a decoder is already on its way to it.
     pub fn begin(&mut self, key: Key, ahead: bool) -> Option<Work> {
         let (number, target) = (key.0, key.1 * BLOCK);
         let (at, place) = self.nearest(number, target);
@@ -132,14 +132,14 @@ impl State {
         Some(Work { id, key, ahead, waiting, mark })
     }
 
-    /// The way to the next block that will be needed, that is not kept and that no decoder is on its way to; `None` where
-    /// there is no room for it, or reads do not follow one another. `has` says which files can be unpacked.
+    /// How to reach the next block that will be needed, is not cached, and has no decoder on its way to it. `None`
+    /// without space for it, or if reads are not sequential. `has` says which files can be decompressed.
     pub fn look_ahead(&mut self, has: impl Fn(usize) -> bool) -> Option<Work> {
         let next = self.next_ahead(has)?;
         self.begin(next, true)
     }
 
-    /// That block.
+    /// Block for [`look_ahead`](Self::look_ahead).
     fn next_ahead(&self, has: impl Fn(usize) -> bool) -> Option<Key> {
         let helping = self.running.iter().filter(|it| it.ahead).count();
         let room = self.limits.ahead.saturating_sub(self.ahead_bytes);
@@ -150,7 +150,7 @@ impl State {
         places.find_map(|place| self.free(place))
     }
 
-    /// The first block of a file, from this one on, that can be unpacked ahead.
+    /// First block of a file, starting with this one, that can be decompressed ahead.
     fn free(&self, (number, mut block): Key) -> Option<Key> {
         while !self.is_over((number, block))
             && !self.spoiled.contains(&number)
@@ -166,24 +166,24 @@ impl State {
                 let fits = place.is_some() || self.has_room_for_a_decoder();
                 return fits.then_some((number, block));
             }
-            // The next place from which another decoder can go.
+            // Next position at which another decoder can start.
             let mut marks = self.marks.range((number, target + 1)..=(number, u64::MAX));
             block = marks.next()?.0.1.div_ceil(BLOCK);
         }
         None
     }
 
-    /// Whether all decoders that are needed now can wait at the same time, with one more.
+    /// Whether all decoders needed now, plus one more, can be idle at the same time.
     fn has_room_for_a_decoder(&self) -> bool {
         let needed = self.running.len() + self.waiting.iter().filter(|it| it.ahead).count() + 1;
         needed * self.decoder_bytes <= self.limits.decoders
     }
 
-    /// A decoder has given these bytes of a file, which begin there.
+    /// Records bytes that a decoder produced for a file, starting at `from`.
     pub fn passed(&mut self, work: &Work, from: u64, bytes: &Arc<Vec<u8>>, decoder: &Decoder) {
         let (number, block) = work.key;
         let key = (number, from / BLOCK);
-        // What lies before a block that nobody waits for is over, or is not needed yet.
+        // Blocks before one that nobody waits for have been read, or are not needed yet.
         let wanted = !work.ahead || key.1 == block;
         if from.is_multiple_of(BLOCK) && !bytes.is_empty() && wanted {
             self.keep(key, bytes, work.ahead);
@@ -192,22 +192,22 @@ impl State {
         self.running.iter_mut().filter(|it| it.id == work.id).for_each(|it| it.at = decoder.at());
     }
 
-    /// The file has this many bytes.
+    /// Records the length of the file.
     pub fn ended(&mut self, number: usize, bytes: u64) {
         self.ends.insert(number, bytes);
     }
 
-    /// The file is not unpacked ahead any more.
+    /// Excludes the file from being decompressed ahead.
     pub fn spoil(&mut self, number: usize) {
         self.spoiled.insert(number);
     }
 
-    /// The decoder waits until it is needed again.
+    /// Stores the decoder as idle until it is needed again.
     pub fn put_away(&mut self, number: usize, decoder: Decoder, ahead: bool) {
         let next = (number, decoder.at() / BLOCK);
         let ahead = ahead && self.sequence.is_ahead(next);
         if ahead && self.blocks.contains_key(&next) {
-            // Another one has been from here on.
+            // Another decoder has already passed this position.
             return;
         }
         self.decoder_bytes = self.decoder_bytes.max(decoder.bytes());
@@ -220,7 +220,7 @@ impl State {
         }
     }
 
-    /// A thread drives this decoder no more.
+    /// Removes the decoder from the running ones.
     pub fn stop(&mut self, id: u64) {
         self.running.retain(|it| it.id != id);
     }
@@ -238,7 +238,7 @@ impl State {
         self.forget();
     }
 
-    /// Forgets the blocks that were not used for the longest time, as many as are too many.
+    /// Evicts the least recently used blocks until the rest fit.
     fn forget(&mut self) {
         while self.block_bytes > self.limits.blocks {
             let blocks = || self.blocks.iter().filter(|(_, block)| !block.ahead);
@@ -252,7 +252,7 @@ impl State {
         }
     }
 
-    /// What the front has passed, and all where there is none any more, is not ahead.
+    /// Marks blocks as reached that the front has passed, or all if there is no front any more.
     fn release(&mut self) {
         for (key, block) in &mut self.blocks {
             if block.ahead && !self.sequence.is_ahead(*key) {
@@ -271,7 +271,8 @@ impl State {
         self.running.iter().any(|it| it.number == number && bytes.contains(&it.at))
     }
 
-    /// The last place at or before a byte where a decoder can start, and which waiting one, if it is one.
+    /// Last position at or before a byte where a decoder can start, and the index of the idle decoder there, if there
+    /// is one.
     fn nearest(&self, number: usize, target: u64) -> (u64, Option<usize>) {
         let marks = self.marks.range((number, 0)..=(number, target));
         let mark = marks.last().map_or(0, |((_, at), _)| *at);
@@ -285,11 +286,11 @@ impl State {
         }
     }
 
-    /// Keeps where the decoder can go on, unless there is a mark near.
+    /// Stores a mark of the decoder's position, unless there is one nearby.
     fn mark(&mut self, number: usize, decoder: &Decoder) {
         let before = self.marks.range((number, 0)..=(number, decoder.at())).last();
         let from = before.map_or(0, |((_, at), _)| *at) + self.distance;
-        // Nothing is cloned where another decoder has marked what lies ahead.
+        // Nothing is cloned if another decoder has already marked what lies ahead.
         let Some(mark) = decoder.mark(from) else { return };
         self.mark_bytes += mark.bytes();
         self.marks.insert((number, mark.at), Arc::new(mark));

@@ -1,4 +1,4 @@
-//! One Zstandard stream.
+//! Single Zstandard stream.
 
 use std::io::{self, Error, ErrorKind};
 
@@ -8,7 +8,7 @@ pub struct Zstd {
     context: DCtx<'static>,
     /// Whether a frame has begun and not ended.
     pub inside: bool,
-    /// Where the last frame began: among the unpacked bytes, and among the compressed ones.
+    /// Start of the last frame, in uncompressed and in compressed bytes.
     pub frame: (u64, u64),
 }
 
@@ -20,12 +20,12 @@ impl Zstd {
         Ok(Self { context, inside: false, frame })
     }
 
-    /// Memory that it holds, in bytes.
+    /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         self.context.sizeof()
     }
 
-    /// Unpacks some bytes. Gives how many were read and written, and whether a frame has ended with them.
+    /// Decompresses some bytes. Returns how many were read and written, and whether a frame ended with them.
     pub fn step(
         &mut self,
         input: &[u8],

@@ -12,7 +12,7 @@ use feedwater::output;
 use feedwater::plan::{Plan, SamplePlan};
 use feedwater::random::SampleKey;
 use feedwater::source::{HostPage, Source};
-use feedwater::transform::{EncodedImage, FullDecoder, HostTransform};
+use feedwater::transform::{FullDecoder, HostTransform, PlannedImage};
 
 use super::super::CommandError;
 use super::made::{Made, megapixels, operator_name};
@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
         let ((), took) = best(|| self.plan.sample(key, &header, &mut sample))?;
         times.push((PLAN, took, header.size));
 
-        let encoded = EncodedImage { bytes, header: &header, plan: self.plan, sample: &sample };
+        let encoded = PlannedImage { bytes, header: &header, plan: self.plan, sample: &sample };
         let Self { decoder, transform, tensor, .. } = self;
         let ((), took) = best(|| transform.run_prefix(encoded, decoder, 0))?;
         times.push((DECODE, took, sample.stored_window.size()));

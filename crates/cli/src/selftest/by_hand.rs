@@ -18,7 +18,7 @@ use feedwater::op::ParamBytes;
 use feedwater::op::kernel_text::{FloatsParams, RoiParams, write_sample};
 use feedwater::plan::{DevicePlan, Plan, SamplePlan};
 use feedwater::random::SampleKey;
-use feedwater::transform::{EncodedImage, HostTransform};
+use feedwater::transform::{HostTransform, PlannedImage};
 
 use super::message;
 
@@ -74,7 +74,7 @@ impl<'a> Hand<'a> {
         let mut sample = SamplePlan::default();
         let header = Header::parse(file).map_err(broken)?;
         plan.sample(key, &header, &mut sample).map_err(broken)?;
-        let image = EncodedImage { plan, sample: &sample, header: &header, bytes: file };
+        let image = PlannedImage { plan, sample: &sample, header: &header, bytes: file };
         let mut transform = HostTransform::new(plan);
         let mut decoder = Decoders::new();
         transform.run_prefix(image, &mut decoder, plan.cpu_steps()).map_err(broken)?;

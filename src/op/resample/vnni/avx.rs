@@ -1,6 +1,6 @@
-//! With AVX-VNNI: two vectors are a block.
+//! AVX-VNNI: two vectors form a block.
 //!
-//! No closures: what has a target feature is not inlined through `map` and its like, which have none.
+//! No closures: functions with a target feature are not inlined through `map` and similar functions, which have none.
 
 use std::arch::x86_64::*;
 
@@ -23,7 +23,7 @@ fn spread(digit: [i8; QUAD]) -> __m256i {
     _mm256_set1_epi32(quad(digit))
 }
 
-/// The three sums of the digits put together and shifted.
+/// Combines and shifts the three sums of the digits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn join(sums: [__m256i; 3]) -> __m256i {
@@ -32,7 +32,7 @@ fn join(sums: [__m256i; 3]) -> __m256i {
     _mm256_srai_epi32(sum, PRECISION_BITS as i32)
 }
 
-/// Four vectors clamped to bytes, lane by lane.
+/// Clamps four vectors to bytes, lane by lane.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pack(sums: [__m256i; 4]) -> __m256i {
@@ -40,7 +40,7 @@ fn pack(sums: [__m256i; 4]) -> __m256i {
     _mm256_packus_epi16(left, _mm256_packs_epi32(sums[2], sums[3]))
 }
 
-/// Brings rows into quads.
+/// Interleaves rows into quads.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
@@ -50,7 +50,7 @@ fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
     for (index, block) in quads.iter_mut().enumerate() {
         for (part, row) in block.0.as_chunks_mut::<16>().0.iter_mut().zip(rows) {
             let bytes = row[CHANNELS * step * index..].first_chunk::<16>();
-            let bytes = must_cast(*bytes.expect("a line has room for its blocks"));
+            let bytes = must_cast(*bytes.expect("lines are padded to whole blocks"));
             *part = must_cast(_mm_shuffle_epi8(bytes, mask));
         }
     }
@@ -69,7 +69,7 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
             let [above, below] = output_sums(quads, &digits[output * *groups..][..*groups]);
             (sums[0][output], sums[1][output]) = (above, below);
         }
-        // Lanes: two rows of four pixels; then four rows' bytes side by side, a pixel a vector.
+        // Lanes: two rows of four pixels. Then the bytes of four rows side by side, one pixel per vector.
         let [row0, row1]: [__m128i; 2] = must_cast(pack(sums[0]));
         let [row2, row3]: [__m128i; 2] = must_cast(pack(sums[1]));
         let above = [_mm_unpacklo_epi8(row0, row1), _mm_unpackhi_epi8(row0, row1)];
@@ -78,7 +78,7 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
             let left = _mm_unpacklo_epi16(above[half], below[half]);
             let right = _mm_unpackhi_epi16(above[half], below[half]);
             for (pixel, bytes) in [left, right].into_iter().enumerate() {
-                // A fourth channel is overwritten by the next pixel.
+                // The fourth channel is overwritten by the next pixel.
                 let at = RING_PIXEL * (4 * four + 2 * half + pixel);
                 out[at..][..16].copy_from_slice(&must_cast::<_, [u8; 16]>(bytes));
             }
@@ -115,7 +115,7 @@ pub(super) fn vertical(ring: &[Block], rows: &[RowQuad], out: &mut [u8]) {
     }
 }
 
-/// 32 bytes of an output row, from block `at` of the rows on.
+/// Computes 32 bytes of an output row, starting at block `at` of the rows.
 #[inline]
 #[target_feature(enable = "avx2,avxvnni")]
 fn vertical_chunk(ring: &[Block], rows: &[RowQuad], at: usize) -> __m256i {

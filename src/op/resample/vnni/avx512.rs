@@ -1,6 +1,6 @@
-//! With AVX-512 VNNI: a vector is a block.
+//! AVX-512 VNNI: one vector is a block.
 //!
-//! No closures: what has a target feature is not inlined through `map` and its like, which have none.
+//! No closures: functions with a target feature are not inlined through `map` and similar functions, which have none.
 
 use std::arch::x86_64::*;
 
@@ -12,7 +12,7 @@ use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
 use crate::op::resample::params::HALF;
 use crate::op::resample::ring::ROWS_AT_ONCE;
 
-/// Of two vectors of sums, lanes of a row's pixel each: the upper halves, four rows side by side.
+/// Permutation of two vectors of sums, whose lanes are one row's pixels: the upper halves, four rows side by side.
 const PIXEL_WORDS: [i16; 32] = {
     let mut words = [0; 32];
     let mut at = 0;
@@ -25,7 +25,7 @@ const PIXEL_WORDS: [i16; 32] = {
     words
 };
 
-/// Of four outputs packed to bytes, four each: red, green, blue of the first, of the second, and so on.
+/// Permutation of four outputs packed to bytes, four each: red, green, blue of the first, of the second, and so on.
 const PIXEL_ORDER: [i32; 16] = {
     let mut order = [0; 16];
     let mut at = 0;
@@ -36,7 +36,7 @@ const PIXEL_ORDER: [i32; 16] = {
     order
 };
 
-/// Of two vectors of sums: the upper halves in order.
+/// Permutation of two vectors of sums: the upper halves in order.
 const WORDS: [i16; 32] = {
     let mut words = [0; 32];
     let mut at = 0;
@@ -47,7 +47,7 @@ const WORDS: [i16; 32] = {
     words
 };
 
-/// Of four vectors packed to bytes, four each: in order.
+/// Permutation of four vectors packed to bytes, four each: in order.
 const ORDER: [i32; 16] = {
     let mut order = [0; 16];
     let mut at = 0;
@@ -58,7 +58,7 @@ const ORDER: [i32; 16] = {
     order
 };
 
-/// Where packing two vectors of words puts their four bytes number `at`: it works within lanes.
+/// Position of byte group `at` after two vectors of words are packed, which works within lanes.
 const fn packed_at(at: usize) -> i32 {
     let (vector, at) = (at / 8, at % 8);
     (4 * (at / 2) + at % 2 + 2 * vector) as i32
@@ -75,7 +75,7 @@ fn spread(digit: [i8; QUAD]) -> __m512i {
     _mm512_set1_epi32(quad(digit))
 }
 
-/// The three sums of the digits put together.
+/// Combines the three sums of the digits.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn join(sums: [__m512i; 3]) -> __m512i {
@@ -83,7 +83,7 @@ fn join(sums: [__m512i; 3]) -> __m512i {
     _mm512_add_epi32(_mm512_slli_epi32(sum, 8), sums[2])
 }
 
-/// Four vectors of sums shifted and clamped to bytes.
+/// Shifts four vectors of sums and clamps them to bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn finish(sums: [__m512i; 4], words: __m512i, order: __m512i) -> [u8; 64] {
@@ -93,21 +93,21 @@ fn finish(sums: [__m512i; 4], words: __m512i, order: __m512i) -> [u8; 64] {
     must_cast(_mm512_permutexvar_epi32(order, _mm512_packus_epi16(left, right)))
 }
 
-/// Brings rows into quads.
+/// Interleaves rows into quads.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
     let lane: [i8; 16] = [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1];
     let mask = must_cast([lane; 4]);
     let last = CHANNELS * step * quads.len().saturating_sub(1);
-    assert!(last + 16 <= line_len, "a line has room for its blocks");
+    assert!(last + 16 <= line_len, "lines are padded to whole blocks");
     assert!(ROWS_AT_ONCE * line_len <= lines.len());
     let line = |row: usize| lines[row * line_len..].as_ptr();
     let rows = [line(0), line(1), line(2), line(3)];
     for (index, block) in quads.iter_mut().enumerate() {
         let at = CHANNELS * step * index;
         let load = |row: *const u8| {
-            // SAFETY: at <= last, so that the asserts above cover 16 bytes from there on.
+            // SAFETY: at <= last, so the asserts above cover 16 bytes starting there.
             unsafe { _mm_loadu_si128(row.add(at).cast()) }
         };
         let vector = _mm512_castsi128_si512(load(rows[0]));
@@ -143,7 +143,7 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
     }
 }
 
-/// The outputs where each has so few blocks that their number had better be known.
+/// Computes outputs with so few blocks each that a constant block count pays off.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn outputs<const GROUPS: usize>(
@@ -158,7 +158,7 @@ fn outputs<const GROUPS: usize>(
         let mut sums = [_mm512_setzero_si512(); 4];
         for (output, sum) in sums.iter_mut().enumerate() {
             let quads = quads[starts[output] as usize..].first_chunk::<GROUPS>();
-            *sum = output_sums(quads.expect("an output's blocks are there"), &digits[output]);
+            *sum = output_sums(quads.expect("an output has all its blocks"), &digits[output]);
         }
         store(out, four, finish(sums, words, order));
     }
@@ -177,7 +177,7 @@ fn output_sums(quads: &[Block], digits: &[Digits]) -> __m512i {
     join(sums)
 }
 
-/// Stores four pixels of four rows; what is past them is overwritten by the next.
+/// Stores four pixels of four rows. Bytes past them are overwritten by the next store.
 #[inline(always)]
 fn store(out: &mut [u8], four: usize, bytes: [u8; 64]) {
     out[RING_PIXEL * 4 * four..][..64].copy_from_slice(&bytes);
@@ -196,7 +196,7 @@ pub(super) fn vertical(ring: &[Block], rows: &[RowQuad], out: &mut [u8]) {
     }
 }
 
-/// 64 bytes of an output row, from block `at` of the rows on.
+/// Computes 64 bytes of an output row, starting at block `at` of the rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn vertical_chunk(ring: &[Block], rows: &[RowQuad], at: usize) -> [u8; 64] {

@@ -1,4 +1,4 @@
-//! What the passes keep, the same for both widths of vectors.
+//! State of the passes, shared by both vector widths.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use bytemuck::{Pod, Zeroable};
 use crate::op::resample::ring::ROWS_AT_ONCE;
 use crate::tensor::CHANNELS;
 
-/// Taps of a dot product.
+/// Taps per dot product.
 pub(super) const QUAD: usize = 4;
 
 /// Bytes of a pixel of four rows in the ring.
 pub(super) const RING_PIXEL: usize = CHANNELS * ROWS_AT_ONCE;
 
-/// A vector in memory.
+/// Vector in memory.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Block(pub [u8; 64]);
@@ -24,17 +24,17 @@ impl Default for Block {
     }
 }
 
-/// Digits of four coefficients, highest first.
+/// Digits of four coefficients, most significant first.
 pub(super) type Digits = [[i8; QUAD]; 3];
 
-/// Four rows of the ring, by their first block, and the coefficients of an output row for them.
+/// Four rows of the ring, identified by their first block, and the coefficients of an output row for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RowQuad {
     pub(super) start: usize,
     pub(super) digits: Digits,
 }
 
-/// The instructions that a CPU has.
+/// VNNI instruction set of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// AVX-VNNI.
@@ -43,33 +43,33 @@ pub enum Width {
     Bits512,
 }
 
-/// The passes and their memory.
+/// Horizontal and vertical passes and their memory.
 #[derive(Debug)]
 pub struct Passes {
     pub(super) width: Width,
-    /// The bytes of a row that outputs read.
+    /// Range of a row's bytes that outputs read.
     pub(super) read: Range<usize>,
-    /// These of the rows that were pushed, each with room to read past its end.
+    /// Those bytes of the pushed rows, each row with padding to read past its end.
     pub(super) lines: Vec<u8>,
     pub(super) line_len: usize,
     pub(super) quads: Vec<Block>,
-    /// Pixels from a block of `quads` to the next.
+    /// Pixels from one block of `quads` to the next.
     pub(super) step: usize,
-    /// The first block of each output's taps; a multiple of four outputs.
+    /// First block of each output's taps. Length is a multiple of four outputs.
     pub(super) starts: Vec<u32>,
-    /// Blocks of an output's taps.
+    /// Blocks per output.
     pub(super) groups: usize,
-    /// `groups` for every output.
+    /// `groups` digits for every output.
     pub(super) digits: Vec<Digits>,
     pub(super) ring: Vec<Block>,
     /// Blocks from four rows of the ring to the next four.
     pub(super) stride: usize,
     pub(super) first_row: u32,
-    /// What the output row needs of the ring.
+    /// Ring rows of the current output row.
     pub(super) rows: Vec<RowQuad>,
 }
 
-/// A digit of four coefficients as a number.
+/// Digit of four coefficients as one 32-bit number.
 pub(super) fn quad(digit: [i8; QUAD]) -> i32 {
     bytemuck::cast(digit)
 }

@@ -1,15 +1,14 @@
-//! Both passes by byte dot products: AVX-512 VNNI, or AVX-VNNI.
+//! Both passes with byte dot products: AVX-512 VNNI or AVX-VNNI.
 //!
-//! The instruction adds the products of four bytes without sign and four with sign to 32 bits, so a 22-bit
-//! coefficient is split into three signed digits of 8 bits, `(a * 2^8 + b) * 2^8 + c`, and three sums are
-//! formed and put together. They wrap, and so does what is put together: the bits are those of the sum,
-//! which fits.
+//! The instruction adds the products of four unsigned and four signed bytes to 32 bits. A 22-bit coefficient is
+//! therefore split into three signed digits of 8 bits, `(a * 2^8 + b) * 2^8 + c`, and three sums are computed and
+//! combined. Sums and their combination wrap, but the result is exact because the final sum fits.
 //!
-//! Bytes whose products are added have to be neighbours. **Quads** are the rows that were pushed, in such an
-//! order: a block of 64 bytes is four pixels of four rows, and of each row the four reds, the four greens,
-//! the four blues and four bytes that do not count. An output reads the blocks from the one that holds its
-//! first tap on, with weight 0 for the taps that are not its own. **The ring** holds the rows after the
-//! horizontal pass, four in a block row: the four rows' bytes side by side for each byte of an output row.
+//! Bytes whose products are added have to be neighbours. **Quads** are the pushed rows in such an order: a block of 64
+//! bytes is four pixels of four rows, and for each row the four reds, the four greens, the four blues and four unused
+//! bytes. An output reads blocks starting with the one that holds its first tap, with weight 0 for taps that are not
+//! its own. **The ring** holds the rows after the horizontal pass, four per block row: the four rows' bytes side by
+//! side for each byte of an output row.
 
 #![allow(unsafe_code)]
 
@@ -29,12 +28,12 @@ mod avx512;
 mod data;
 
 impl Passes {
-    /// Whether coefficients have three digits.
+    /// Whether coefficients fit three digits.
     pub fn fit(axis: Axis<'_>) -> bool {
         axis.coefs.iter().all(|&k| i8::try_from(top_digit(k)).is_ok())
     }
 
-    /// Prepares the passes with instructions that the CPU has.
+    /// Prepares the passes for instructions that the CPU has.
     pub fn begin(
         passes: &mut Option<Self>,
         width: Width,
@@ -102,8 +101,8 @@ impl Passes {
         let outputs = (wanted.width as usize).next_multiple_of(4);
         let taps = |outputs: u32| table_len / outputs.max(1) as usize;
         let groups = taps(wanted.width).div_ceil(QUAD) + 1;
-        // A block for every pixel only where outputs have at most four taps, and begin no more than that
-        // (and a pixel, for rounding) after each other.
+        // Blocks overlap at every pixel only if outputs have at most four taps and begin at most four pixels (plus one
+        // for rounding) apart.
         let side_blocks = side as usize / QUAD + 1;
         let blocks = side_blocks.max((QUAD + 1) * outputs).min(side as usize + 1) + groups;
         ROWS_AT_ONCE * line_len(side, groups)
@@ -113,24 +112,24 @@ impl Passes {
             + ring_quads(taps(wanted.height)) * size_of::<RowQuad>()
     }
 
-    /// Keeps a row for the horizontal pass, as number `place` of those that go together.
+    /// Stores a row for the horizontal pass at index `place` of the rows that are processed together.
     pub fn keep(&mut self, place: usize, row: &[u8]) {
         let row = &row[self.read.clone()];
         self.lines[place * self.line_len..][..row.len()].copy_from_slice(row);
     }
 
-    /// Passes the rows that were kept, of which `y` is the first, into the ring.
+    /// Runs the horizontal pass on the stored rows, starting with row `y`, and writes them into the ring.
     pub fn horizontal(&mut self, y: u32) {
         let start = self.ring_start(y);
         match self.width {
-            // SAFETY: the width was chosen because the CPU has them.
+            // SAFETY: the width was chosen because the CPU has these instructions.
             Width::Bits512 => unsafe { avx512::horizontal(self, start) },
-            // SAFETY: as above.
+            // SAFETY: the width was chosen because the CPU has these instructions.
             Width::Bits256 => unsafe { avx::horizontal(self, start) },
         }
     }
 
-    /// The output row whose taps are the rows from `first` on.
+    /// Computes the output row whose taps begin at row `first`.
     pub fn vertical(&mut self, first: u32, coefs: &[i32], out: &mut [u8]) {
         let skipped = (first - self.first_row) as usize % ROWS_AT_ONCE;
         let count = (skipped + coefs.len()).div_ceil(ROWS_AT_ONCE);
@@ -146,22 +145,22 @@ impl Passes {
         }
         let (ring, rows) = (&self.ring[..], &self.rows[..count]);
         match self.width {
-            // SAFETY: the width was chosen because the CPU has them.
+            // SAFETY: the width was chosen because the CPU has these instructions.
             Width::Bits512 => unsafe { avx512::vertical(ring, rows, out) },
-            // SAFETY: as above.
+            // SAFETY: the width was chosen because the CPU has these instructions.
             Width::Bits256 => unsafe { avx::vertical(ring, rows, out) },
         }
     }
 
-    /// The first block of the four rows of the ring to which row `y` belongs.
+    /// First block of the four ring rows that contain row `y`.
     fn ring_start(&self, y: u32) -> usize {
         let quads = self.ring.len() / self.stride;
         self.stride * ((y - self.first_row) as usize / ROWS_AT_ONCE % quads)
     }
 }
 
-/// Pixels from a block to the next, and blocks of an output: few taps are worth blocks that overlap, so that
-/// one holds all of an output's.
+/// Pixels from one block to the next, and blocks per output. With few taps blocks overlap, so that one block holds all
+/// of an output's taps.
 fn step_and_groups(taps: usize) -> (usize, usize) {
     match taps {
         ..=1 => (4, 1),
@@ -171,25 +170,23 @@ fn step_and_groups(taps: usize) -> (usize, usize) {
     }
 }
 
-/// Bytes of a line of `width` pixels from which every output may read `groups` blocks, and a vector after
-/// their begin.
+/// Bytes of a line of `width` pixels such that every output can read `groups` blocks, and a vector after their start.
 fn line_len(width: u32, groups: usize) -> usize {
     CHANNELS * (width as usize + QUAD * groups) + 16
 }
 
-/// Blocks of four rows of the ring: as many vectors as an output row's vector needs, and one to store past
-/// the last pixel.
+/// Blocks of four rows of the ring: as many vectors as an output row needs, and one to store past the last pixel.
 fn ring_stride(width: usize) -> usize {
     ((RING_PIXEL * width.next_multiple_of(4)) / size_of::<Block>() + 1).next_multiple_of(4)
 }
 
-/// Fours of rows that the ring holds, so that none is overwritten before its last output is taken: those of
-/// an output's taps but the last, wherever they begin, and four new ones.
+/// Groups of four rows that the ring holds so that no row is overwritten before its last output is read: all of an
+/// output's taps but the last, at any alignment, plus four new rows.
 fn ring_quads(taps: usize) -> usize {
     taps.saturating_sub(1).div_ceil(ROWS_AT_ONCE) + 1
 }
 
-/// Writes the digits of `coefs`, the first of them at `skipped`; others are unchanged.
+/// Writes the digits of `coefs` starting at index `skipped`. Other digits are unchanged.
 fn split(digits: &mut [Digits], skipped: usize, coefs: &[i32]) {
     for (at, &k) in (skipped..).zip(coefs) {
         let [a, b, c] = &mut digits[at / QUAD];
@@ -200,8 +197,7 @@ fn split(digits: &mut [Digits], skipped: usize, coefs: &[i32]) {
     }
 }
 
-/// What is left of a coefficient for its highest digit, once the lower two are taken off as numbers from
-/// -128 to 127.
+/// Most significant digit of a coefficient, after the lower two are removed as numbers from -128 to 127.
 fn top_digit(k: i32) -> i32 {
     (((k + 0x80) >> 8) + 0x80) >> 8
 }

@@ -1,4 +1,4 @@
-//! What is kept and what is unpacked ahead, by who reads what.
+//! Which blocks are cached and decompressed ahead, depending on the reads.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::*;
 const LIMITS: Limits =
     Limits { blocks: 3 << 20, ahead: 5 << 20, marks: 200_000, decoders: 800_000 };
 
-/// A compressed file with so many bytes.
+/// Compressed file with `len` uncompressed bytes.
 fn file(len: usize) -> (TempDir, PathBuf, Vec<u8>) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a");
@@ -28,7 +28,7 @@ fn with_handle(limits: Limits) -> (Storage, Arc<Unpacker>) {
     (storage.clone(), Unpacker::new(storage, limits))
 }
 
-/// The same one as many files of an unpacker, one after another; the first is held open, as by a source.
+/// The same file as many files of an unpacker in sequence. The first is held open, as by a source.
 fn listed(path: &Path, count: usize, limits: Limits) -> (Arc<Unpacker>, Vec<File>) {
     let (storage, unpacker) = with_handle(limits);
     let open = |number| unpacker.open(storage.open(path).unwrap(), number, Packing::Zlib);
@@ -45,7 +45,7 @@ fn read(files: &[File], (number, block): Key) -> u8 {
     buffer[0]
 }
 
-/// Compares what is kept with what was counted and with the limits; gives the blocks that are ahead.
+/// Compares the cached blocks with the counters and the limits. Returns the blocks that are ahead.
 fn counted(unpacker: &Unpacker) -> Vec<Key> {
     let state = unpacker.lock();
     let limits = state.limits;
@@ -65,8 +65,8 @@ fn counted(unpacker: &Unpacker) -> Vec<Key> {
     ahead
 }
 
-/// Whether a read has come to this block, and has nothing more to do ahead of it. That lasts: from coming there on the
-/// reader has the lock, but while it drives a decoder, which then runs, and while it waits.
+/// Whether a read has reached this block and has nothing more to do ahead of it. This state lasts: from then on the
+/// reader holds the lock, except while it drives a decoder, which then runs, and while it waits.
 fn waits(unpacker: &Unpacker, key: Key) -> bool {
     let state = unpacker.lock();
     let helps = state.running.iter().any(|it| it.ahead);
@@ -74,14 +74,15 @@ fn waits(unpacker: &Unpacker, key: Key) -> bool {
     state.sequence.is_front(key) && !helps && state.next_ahead(has).is_none()
 }
 
-/// Reads a block that another thread is on its way to, and never comes to, until the reader has nothing more to do: these
-/// blocks are ahead then.
+/// Reads a block that another thread is on its way to but never reaches, until the reader has nothing more to do. Then
+/// these blocks are ahead.
 fn look_ahead(unpacker: &Unpacker, files: &[File], key: Key, expected: &[Key]) {
     let work = unpacker.lock().begin(key, false).unwrap();
     let slow = Turn { unpacker, work };
     thread::scope(|scope| {
         let reader = scope.spawn(|| read(files, key));
-        // What is ahead meanwhile depends on time, so nothing is compared before. The limit only ends a test that fails.
+        // Blocks ahead meanwhile depend on timing, so nothing is compared before. The time limit only ends a failing
+        // test.
         let begin = Instant::now();
         while !waits(unpacker, key) && begin.elapsed() < Duration::from_secs(300) {
             thread::sleep(Duration::from_millis(1));
@@ -100,16 +101,16 @@ fn a_thread_that_would_wait_unpacks_what_comes_next() {
     for key in [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)] {
         assert_eq!(read(&files, key), bytes[(key.1 * BLOCK) as usize]);
     }
-    // A thread that nobody keeps waiting does nothing else.
+    // A thread that does not have to wait decompresses nothing ahead.
     assert_eq!(counted(&unpacker), []);
     look_ahead(&unpacker, &files, (1, 1), &[(2, 0), (2, 1), (2, 2), (2, 3), (3, 0)]);
-    // What reads have come to, or passed over, is not ahead any more.
+    // Blocks that reads have reached or skipped are no longer ahead.
     for (key, ahead) in [((1, 3), 5), ((2, 0), 4), ((1, 3), 4), ((2, 2), 2), ((3, 1), 0)] {
         assert_eq!(read(&files, key), bytes[(key.1 * BLOCK) as usize]);
         assert_eq!(counted(&unpacker).len(), ahead, "{key:?}");
     }
     look_ahead(&unpacker, &files, (3, 2), &[(4, 0), (4, 1), (4, 2), (4, 3), (5, 0)]);
-    // One read elsewhere, and nothing is ahead.
+    // After one read elsewhere, nothing is ahead.
     read(&files, (15, 0));
     look_ahead(&unpacker, &files, (15, 2), &[]);
     assert!(unpacker.lock().waiting.iter().all(|it| !it.ahead));
@@ -148,7 +149,7 @@ fn a_file_that_fails_ahead_of_time_is_passed_over() {
 fn nothing_is_unpacked_ahead_for_what_there_is_no_room() {
     let (_root, path, _) = file(3 << 19);
     let no_blocks = Limits { ahead: (1 << 20) - 1, ..LIMITS };
-    // The one that is on its way has all the room of one, and leaves room for one more of two: file after file.
+    // The decoder on its way takes all the space of one, and leaves space for one more of two, file after file.
     let one_decoder = Limits { decoders: 200_000, ..LIMITS };
     let two_decoders = Limits { decoders: 400_000, ..LIMITS };
     let some = [(3, 0), (3, 1), (4, 0), (4, 1), (5, 0), (5, 1)];
