@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::library::{self, Name};
+use super::library;
+use super::library_name::LibraryName as Name;
 use super::nvrtc::Nvrtc;
 use super::pool::DeviceBuffer;
 use super::{Device, Stream, cache, driver};

@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use super::library_name::{LibraryName as Name, NAMES};
 use super::runtime::{Runtime, from_env};
 use crate::error::{Error, Result};
 
@@ -36,21 +37,6 @@ const NEWEST_MAJOR: u32 = 13;
 
 /// Oldest CUDA major version that works.
 const OLDEST_MAJOR: u32 = 12;
-
-/// NVIDIA library that is opened at run time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
-    /// libcuda, which comes with the kernel driver.
-    Driver,
-    /// nvJPEG.
-    NvJpeg,
-    /// Run-time compiler.
-    Nvrtc,
-    /// Ranges for profilers.
-    Nvtx,
-    /// NVML, the driver's library for monitoring devices.
-    Nvml,
-}
 
 /// Library that stays open until the process ends.
 #[derive(Debug)]
@@ -122,9 +108,6 @@ pub(super) fn search_key(runtime: &Runtime, name: Name, cuda_major: u32) -> Stri
     let searched = ["LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"];
     format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
 }
-
-/// Must be the variant declared last.
-pub(super) const NAMES: usize = Name::Nvml as usize + 1;
 
 /// Open libraries, each with the file that was named, if any.
 type Open = Vec<(Option<PathBuf>, &'static Found)>;

@@ -23,7 +23,7 @@ use cudarc::driver::sys;
 use crate::error::{Error, Result};
 
 pub use kernel::compile;
-pub use library::Name as LibraryName;
+pub use library_name::LibraryName;
 pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
@@ -50,6 +50,7 @@ pub mod host_kernel;
 #[doc(hidden)]
 pub mod kernel;
 mod library;
+mod library_name;
 #[doc(hidden)]
 pub mod nvjpeg;
 #[doc(hidden)]

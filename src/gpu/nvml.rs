@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
-use super::library::{self, Found, Name};
+use super::library::{self, Found};
+use super::library_name::LibraryName as Name;
 use super::{Device, Runtime};
 use crate::error::{Error, Result};
 use crate::measure::DeviceReading;

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::ptr;
 
-use super::library::{self, Found, Name};
+use super::library::{self, Found};
+use super::library_name::LibraryName as Name;
 use super::runtime::Runtime;
 use crate::error::{Error, Result};
 

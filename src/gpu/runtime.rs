@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::library::{NAMES, Name};
+use super::library_name::{LibraryName, NAMES};
 use crate::storage;
 
 /// Handle that says which files CUDA libraries are opened from and where compiled kernels are cached. Passed to
@@ -29,7 +29,7 @@ struct Named {
 impl Runtime {
     /// Opens `name` from this file and no other. It is an error if the file does not open.
     #[must_use]
-    pub fn with_library(mut self, name: Name, file: impl Into<PathBuf>) -> Self {
+    pub fn with_library(mut self, name: LibraryName, file: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.0).libraries[name as usize] = Some(file.into());
         self
     }
@@ -47,13 +47,13 @@ impl Runtime {
     }
 
     /// File of a library that is named here or in the environment, so that no other may be used.
-    pub(super) fn file_of(&self, name: Name) -> Option<PathBuf> {
+    pub(super) fn file_of(&self, name: LibraryName) -> Option<PathBuf> {
         let named = self.0.libraries[name as usize].clone();
         named.or_else(|| from_env(name.variable()))
     }
 
     /// What names the file of a library, for error messages.
-    pub(super) fn named_by(&self, name: Name) -> &'static str {
+    pub(super) fn named_by(&self, name: LibraryName) -> &'static str {
         match self.0.libraries[name as usize] {
             Some(_) => "the runtime",
             None => name.variable(),

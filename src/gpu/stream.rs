@@ -240,7 +240,7 @@ fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
     if let Some(found) = FOUND.get() {
         return Ok(*found);
     }
-    let driver = library::open(device.runtime(), library::Name::Driver, None)?;
+    let driver = library::open(device.runtime(), super::LibraryName::Driver, None)?;
     // SAFETY: the type is that of cuda.h.
     let found = unsafe { driver.function("cuEventElapsedTime") }?;
     Ok(*FOUND.get_or_init(|| found))

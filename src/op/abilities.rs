@@ -3,7 +3,8 @@
 use crate::geometry::Roi;
 use crate::image::HostImage;
 
-use super::{Bounds, Trace, Wanted, normalize, resample};
+use super::params::{normalize, resample};
+use super::{Bounds, Trace, Wanted};
 
 /// CUDA implementation of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -141,7 +141,8 @@ fn cut<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>, f
     for y in window.y..window.bottom() {
         for x in window.x..window.right() {
             let (sx, sy) = (params.x + x as i32, params.y + y as i32);
-            let inside = (0..params.src_width).contains(&sx) && (0..params.src_height).contains(&sy);
+            let inside =
+                (0..params.src_width).contains(&sx) && (0..params.src_height).contains(&sy);
             out.set_pixel(x, y, if inside { src.pixel(sx as u32, sy as u32) } else { fill });
         }
     }
@@ -219,7 +220,11 @@ mod tests {
         };
         assert_eq!(demanded(-4, 2), Roi::new(0, 2, 6, 4));
         assert_eq!(demanded(7, -9), Roi::new(7, 0, 1, 1));
-        assert_eq!(demanded(8, 0), Roi::new(0, 0, 1, 1), "a window of only fill still demands a pixel");
+        assert_eq!(
+            demanded(8, 0),
+            Roi::new(0, 0, 1, 1),
+            "a window of only fill still demands a pixel"
+        );
         assert_eq!(demanded(-(1 << 40), 0), Roi::new(0, 0, 1, 1));
     }
 

@@ -44,7 +44,10 @@ impl Operator for Flip {
         let horizontal = rng.chance(self.horizontal);
         let vertical = rng.chance(self.vertical);
         let (width, height) = (input.width as i32, input.height as i32);
-        (input, FlipParams { width, height, horizontal: horizontal.into(), vertical: vertical.into() })
+        (
+            input,
+            FlipParams { width, height, horizontal: horizontal.into(), vertical: vertical.into() },
+        )
     }
 
     fn reference(params: &FlipParams, _: &[i32], src: &HostImage, out: &mut HostImage) {

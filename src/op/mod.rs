@@ -30,6 +30,7 @@ mod abilities;
 mod chain;
 #[doc(hidden)]
 pub mod kernel_text;
+mod params;
 #[doc(hidden)]
 pub mod resample;
 mod settings;

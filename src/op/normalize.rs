@@ -1,13 +1,13 @@
 //! `normalize`: maps bytes to normalized floats.
 
-use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::image::{HostImage, PixelType};
 use crate::geometry::Size;
+use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 use crate::tensor::CHANNELS;
 
+pub use super::params::normalize::Params;
 use super::{Cuda, Examples, FastPath, FieldError, Fusion, Operator, Tiling};
 
 /// `(value / 255 - mean) / std`, each step rounded to f32: torchvision's `ToTensor`, then `Normalize`.
@@ -22,37 +22,12 @@ pub struct Normalize {
     pub std: [f32; 3],
 }
 
-/// Mean and standard deviation of each channel, on a scale of 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Params {
-    /// Means, subtracted first.
-    pub mean: [f32; 3],
-    /// Standard deviations, divided by after that.
-    pub std: [f32; 3],
-}
-
-impl Params {
-    /// Normalized value of a byte of `channel`.
-    pub fn value(&self, channel: usize, byte: u8) -> f32 {
-        (f32::from(byte) / 255.0 - self.mean[channel]) / self.std[channel]
-    }
-
-    /// Normalized values of all bytes of all channels.
-    pub fn tables(&self) -> [[f32; 256]; CHANNELS] {
-        std::array::from_fn(|channel| {
-            std::array::from_fn(|byte| self.value(channel, byte as u8))
-        })
-    }
-}
-
 impl Normalize {
     /// Maximum `std`. Larger values must be on a scale of 0 to 255, on which even nearly uniform images exceed 4.
     pub const MAX_STD: f32 = 4.0;
 
     /// ImageNet statistics used to train torchvision's models.
-    pub const IMAGENET: Self =
-        Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
+    pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
 
     /// The operator with mean and std divided by 255 if they look like values on a scale of 0 to 255.
     fn divided(&self) -> Self {
@@ -70,8 +45,9 @@ impl Normalize {
 impl Operator for Normalize {
     const NAME: &'static str = "normalize";
     type Params = Params;
-    const CUDA: Option<Cuda> =
-        Some(Cuda::new("Normalize", include_str!("../../kernels/normalize.cu")).tiled(Tiling::Follows));
+    const CUDA: Option<Cuda> = Some(
+        Cuda::new("Normalize", include_str!("../../kernels/normalize.cu")).tiled(Tiling::Follows),
+    );
 
     fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, Params) {
         (input, Params { mean: self.mean, std: self.std })
@@ -113,7 +89,8 @@ impl Operator for Normalize {
             }
             // The normalized values must be finite too.
             if !(std > 0.0 && std.is_finite() && (2.0 / std).is_finite()) {
-                let problem = format!("must be a number over 0 and at most {}, is {std}", Self::MAX_STD);
+                let problem =
+                    format!("must be a number over 0 and at most {}, is {std}", Self::MAX_STD);
                 return Err(FieldError::new(format!("std[{channel}]"), problem));
             }
         }
@@ -124,7 +101,8 @@ impl Operator for Normalize {
         match input {
             PixelType::U8 => Ok(PixelType::F32),
             PixelType::F32 => {
-                Err("normalize needs bytes but its input is floats: keep only the first normalize".into())
+                Err("normalize needs bytes but its input is floats: keep only the first normalize"
+                    .into())
             }
         }
     }
@@ -189,10 +167,26 @@ mod tests {
         for ((mean, std), field, answer) in [
             (imagenet, "mean[0]", "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]"),
             (([0.0; 3], [255.0; 3]), "std[0]", "mean = [0, 0, 0] and std = [1, 1, 1]"),
-            (([127.5; 3], [127.5; 3]), "mean[0]", "mean = [0.5, 0.5, 0.5] and std = [0.5, 0.5, 0.5]"),
-            (([0.0, 0.0, 104.0], [1.0; 3]), "mean[2]", "mean = [0, 0, 0.40784] and std = [0.00392, 0.00392, 0.00392]"),
-            ((imagenet.0, [0.229, 0.224, 0.225]), "mean[0]", "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]"),
-            (([0.485, 0.456, 0.406], imagenet.1), "std[0]", "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]"),
+            (
+                ([127.5; 3], [127.5; 3]),
+                "mean[0]",
+                "mean = [0.5, 0.5, 0.5] and std = [0.5, 0.5, 0.5]",
+            ),
+            (
+                ([0.0, 0.0, 104.0], [1.0; 3]),
+                "mean[2]",
+                "mean = [0, 0, 0.40784] and std = [0.00392, 0.00392, 0.00392]",
+            ),
+            (
+                (imagenet.0, [0.229, 0.224, 0.225]),
+                "mean[0]",
+                "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]",
+            ),
+            (
+                ([0.485, 0.456, 0.406], imagenet.1),
+                "std[0]",
+                "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]",
+            ),
         ] {
             let error = Normalize { mean, std }.check().unwrap_err();
             assert_eq!(error.field, field, "{mean:?} {std:?}");

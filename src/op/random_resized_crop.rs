@@ -95,12 +95,7 @@ impl Operator for RandomResizedCrop {
         (self.output(), resample::Params::new(self.draw(input, rng), self.output()))
     }
 
-    fn reference(
-        params: &resample::Params,
-        table: &[i32],
-        src: &HostImage,
-        out: &mut HostImage,
-    ) {
+    fn reference(params: &resample::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
         resample::reference(params, table, src, out);
     }
 

@@ -68,8 +68,7 @@ impl Resize {
 
     fn output(&self, input: Size) -> Size {
         let form = self.form().expect("check() refuses settings without a form");
-        let (short, long) =
-            (input.width.min(input.height), input.width.max(input.height));
+        let (short, long) = (input.width.min(input.height), input.width.max(input.height));
         let (short, long) = match form {
             Form::Exact(size) => return size,
             Form::Shorter(pixels) => (pixels, scaled(pixels, long, short)),
@@ -95,12 +94,7 @@ impl Operator for Resize {
         (output, resample::Params::new(input.window(), output))
     }
 
-    fn reference(
-        params: &resample::Params,
-        table: &[i32],
-        src: &HostImage,
-        out: &mut HostImage,
-    ) {
+    fn reference(params: &resample::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
         resample::reference(params, table, src, out);
     }
 
@@ -124,9 +118,8 @@ impl Operator for Resize {
             given.map(|(field, side)| format!("{field} = {}", side.unwrap_or_default())).collect();
         let given = if given.is_empty() { "nothing".into() } else { given.join(", ") };
         let field = if self.width.is_some() { "width" } else { "shorter" };
-        let problem = format!(
-            "needs exactly one of: width and height, shorter, longer; got {given}"
-        );
+        let problem =
+            format!("needs exactly one of: width and height, shorter, longer; got {given}");
         Err(FieldError::new(field, problem))
     }
 
@@ -204,8 +197,7 @@ impl Examples for Resize {
             Filter::Bicubic,
             Filter::Lanczos,
         ];
-        let mut all: Vec<Self> =
-            filters.map(|filter| Self { filter, ..Self::to(20, 15) }).to_vec();
+        let mut all: Vec<Self> = filters.map(|filter| Self { filter, ..Self::to(20, 15) }).to_vec();
         all.extend([Self::to(1, 1), Self::to(61, 67), Self::shorter(16), Self::longer(16)]);
         all
     }

@@ -9,7 +9,8 @@ use super::MARGIN;
 use super::status::check;
 use crate::error::{Error, Result};
 use crate::gpu::Runtime;
-use crate::gpu::library::{self, Found, Name};
+use crate::gpu::library::{self, Found};
+use crate::gpu::library_name::LibraryName as Name;
 
 /// Library, its version and its functions.
 #[derive(Clone, Copy, Debug)]

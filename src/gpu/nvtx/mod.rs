@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::measure::Marker;
 
 use self::injection::Injection;
-use super::library::{self, Name};
+use super::library;
+use super::library_name::LibraryName as Name;
 use super::runtime::Runtime;
 
 mod injection;

@@ -16,8 +16,8 @@ use crate::error::{DataError, reserve};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-use super::params::{Axis, HALF, PRECISION_BITS};
 use super::ring::{ROWS_AT_ONCE, Ring};
+use crate::op::params::resample::{Axis, HALF, PRECISION_BITS};
 
 /// Bits in the lower half of a coefficient.
 const LOW_BITS: i32 = 11;

@@ -8,10 +8,10 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-use super::params::{Axis, HALF, PRECISION_BITS, Params};
 use super::ring::{ROWS_AT_ONCE, Ring};
 #[cfg(target_arch = "x86_64")]
 use super::vnni::Width;
+use crate::op::params::resample::{Axis, HALF, PRECISION_BITS, Params};
 
 /// Instruction set for the sums, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -27,14 +27,13 @@ use crate::tensor::CHANNELS;
 
 use super::{Bounds, Cuda, FastPath, Fusion, Tiling, Wanted};
 
+pub use super::params::resample::{Axis, Filter, HALF, PRECISION_BITS, Params};
 pub use fast::Resampler;
-pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod coefficients;
 mod fast;
-mod params;
 mod ring;
 #[cfg(target_arch = "x86_64")]
 mod vnni;

@@ -16,8 +16,8 @@ use crate::error::{DataError, reserve};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-use super::params::Axis;
 use super::ring::ROWS_AT_ONCE;
+use crate::op::params::resample::Axis;
 
 pub(super) use data::{Passes, Width};
 
