@@ -277,7 +277,7 @@ impl Decoders {
     }
 }
 
-/// The place in the list of the decoder for an image: the first that accepts it, or `only` that of this name.
+/// Index of the decoder for an image: the first that accepts it, or the one named `only`.
 fn place(list: &[&dyn HostDecoder], only: Option<&str>, header: &Header) -> Option<usize> {
     let allowed = |name: &str| only.is_none_or(|only| only == name);
     list.iter().position(|it| allowed(it.name()) && it.accepts(header))

@@ -107,8 +107,8 @@ impl Kernel {
     /// `function_name`. `sample_bytes` is the size of the text's `Sample`.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC where there is no earlier
-    /// result, [`Error::Device`] where the driver refuses the result.
+    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without both NVRTC and a cached result,
+    /// [`Error::Device`] if the driver rejects the result.
     pub fn load(
         device: &Arc<Device>,
         source: &str,

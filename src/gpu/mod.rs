@@ -4,7 +4,7 @@
 //! error that names what is missing instead of panicking. This module does not depend on operators or plans: kernels
 //! are passed as text, parameters as bytes.
 //!
-//! `unsafe` is allowed only in this module and `storage::mapped`, here for these purposes:
+//! This module uses `unsafe` for these purposes only:
 //! * calls of C functions of the driver, NVRTC, NVTX, nvJPEG and NVML, whose handles are owned by the types here;
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);

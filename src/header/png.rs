@@ -43,7 +43,7 @@ pub(crate) struct PngLayout<'a> {
 pub(crate) enum PngEnd {
     /// With an IEND chunk.
     Whole,
-    /// Without one, in a way that Pillow does not mind.
+    /// Without one, in a way that Pillow accepts.
     Missing,
     /// Inside a chunk that Pillow reads.
     Cut,

@@ -364,7 +364,7 @@ fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
     }
 }
 
-/// Whether the step before index `place`, counting decoding as step 0, is an operator without CUDA text.
+/// Whether step `place`, with decoding as step 0, is an operator without CUDA text.
 fn is_cpu_only(chain: &Chain, place: usize) -> bool {
     place > 0 && chain.steps()[place - 1].operator.cuda().is_none()
 }

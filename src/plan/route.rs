@@ -164,7 +164,7 @@ impl Route {
     /// Checks that the decoder supports an image with this header at this reduction (1, 2, 4 or 8). Returns the reason
     /// if not. Only the header decides; no decoder is called to find out by failing.
     ///
-    /// | image | hardware | cuda | host | cpu |
+    /// | image | nvjpeg-hardware | nvjpeg-gpu | nvjpeg-hybrid | cpu |
     /// |---|---|---|---|---|
     /// | baseline, all components in one scan | yes | yes | yes | yes |
     /// | extended sequential, all components in one scan | yes | no | yes | yes |

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a loader gets its rank and the number of loaders that share the set.
 ///
-/// * `loader.rank` and `loader.world`, if both are set, override everything else.
+/// * `loader.rank` and `loader.world`, if both are set. Nothing else is read then.
 /// * `none`: the loader reads the whole set.
 /// * The name of a launcher: its variables, which must be set.
 /// * `environment`, the default: the launcher whose variables are set. If no variable is set, the loader reads the

@@ -98,8 +98,8 @@ impl Library {
         }
         if version < Version::EXACT_WINDOWS {
             warnings.push(format!(
-                "nvJPEG {version} gets the outermost pixels of a window wrong where chroma is interpolated: a margin \
-                 of {MARGIN} pixels is decoded around each window and left out; {} or later needs none",
+                "nvJPEG {version} computes the outermost pixels of a window wrongly if chroma is interpolated: a margin \
+                 of {MARGIN} pixels is decoded around each window and dropped; {} or later needs none",
                 Version::EXACT_WINDOWS
             ));
         }

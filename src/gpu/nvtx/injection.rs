@@ -60,19 +60,19 @@ type DomainCreate = unsafe extern "C" fn(*const c_char) -> *mut c_void;
 
 /// Profiler library that was initialised. It stays loaded until the process ends.
 pub(super) struct Injection {
-    /// The domain's handle, where ranges are in a domain.
+    /// Handle of the domain, if ranges are in a domain.
     domain: Option<AtomicPtr<c_void>>,
 }
 
 impl Injection {
-    /// Opens and starts the library of this path, once in a process: later calls give what the first one found. An error
-    /// is a text that continues the path.
+    /// Opens and initialises the library at this path, once per process. Later calls return the first result. An error
+    /// is a text to be appended to the path.
     pub(super) fn start(path: &OsStr) -> Result<&'static Self, String> {
         static STARTED: OnceLock<Result<Injection, String>> = OnceLock::new();
         STARTED.get_or_init(|| Self::open(path)).as_ref().map_err(Clone::clone)
     }
 
-    /// A range of this name begins on this thread.
+    /// Begins a range of this name on this thread.
     pub(super) fn push(&self, name: &'static CStr) {
         match &self.domain {
             Some(domain) => {
@@ -94,7 +94,7 @@ impl Injection {
         }
     }
 
-    /// The range that began last on this thread ends.
+    /// Ends the range that began last on this thread.
     pub(super) fn pop(&self) {
         match &self.domain {
             Some(domain) => {
@@ -185,11 +185,11 @@ struct VersionInfo {
 const _: () = assert!(size_of::<Attributes>() == 48 && mem::offset_of!(Attributes, message) == 40);
 const _: () = assert!(size_of::<Callbacks>() == 16 && size_of::<VersionInfo>() == 24);
 
-/// The places for functions, by module and number.
+/// Function slots by module and number.
 static SLOTS: [[Slot; LARGEST]; MODULES] =
     [const { [const { Slot::new(ptr::null_mut()) }; LARGEST] }; MODULES];
 
-/// Where they are: what a profiler is given. Each module's end in a null, as in nvtxImpl.h.
+/// Pointers to the slots, which are passed to a profiler. Each module's list ends in a null, as in nvtxImpl.h.
 static TABLES: [[AtomicPtr<Slot>; LARGEST + 1]; MODULES] = tables();
 
 static CALLBACKS_TABLE: Callbacks = Callbacks { size: size_of::<Callbacks>(), module_functions };
@@ -202,7 +202,7 @@ static VERSION_TABLE: VersionInfo = VersionInfo {
 };
 
 impl Attributes {
-    /// A range of this name; all else at its default.
+    /// Range of this name, with default values for everything else.
     fn named(name: &'static CStr) -> Self {
         Self {
             version: VERSION,
@@ -233,12 +233,12 @@ const fn tables() -> [[AtomicPtr<Slot>; LARGEST + 1]; MODULES] {
     tables
 }
 
-/// Whether the profiler wants a function's calls.
+/// Whether the profiler has set this function.
 fn is_set(module: usize, number: usize) -> bool {
     !SLOTS[module][number].load(Acquire).is_null()
 }
 
-/// The profiler's function, asked for at every call, since it may take it back.
+/// The profiler's function. Read at every call, because the profiler may remove it.
 ///
 /// # Safety
 /// `F` is the type of the function of that number.
@@ -257,7 +257,7 @@ unsafe extern "C" fn export_table(id: u32) -> *const c_void {
     }
 }
 
-/// `nvtxEtiGetModuleFunctionTable`: where the places of a module are, and how many.
+/// `nvtxEtiGetModuleFunctionTable`: slots of a module and their number.
 unsafe extern "C" fn module_functions(
     module: c_uint,
     out_table: *mut *const AtomicPtr<Slot>,

@@ -319,7 +319,7 @@ fn blocks(side: u32, bits: u32) -> u32 {
     (side + (1 << bits) - 1) >> bits
 }
 
-/// Number of bits by which palette indices are packed: for up to 2, 4, 16, or more colors.
+/// Class of packing for palette indices: 0 for up to 2 colors, 1 for up to 4, 2 for up to 16, 3 for more.
 fn bucket(colors: u32) -> usize {
     [2, 4, 16].iter().filter(|&&most| colors > most).count()
 }

@@ -27,7 +27,7 @@ const PLACES: usize = 4096;
 #[derive(Debug)]
 struct Place {
     taken: AtomicBool,
-    /// Address, or 0 for a free slot. Written after `len`, and cleared before anything else is released.
+    /// Address, or 0 without a mapping. Written after `len`, and cleared before the slot is released.
     start: AtomicUsize,
     len: AtomicUsize,
     lost: AtomicBool,
