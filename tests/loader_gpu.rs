@@ -580,7 +580,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         for (batch, copy) in (&loader).into_iter().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());
-            // Both are device memory of that many bytes. The batch is alive while the copy is queued, which is all that its
+            // SAFETY: both are device memory of that many bytes. The batch is alive while the copy is queued, which is all that its
             // contract requires; the target lives until the stream is empty.
             unsafe {
                 let stream = stream.raw().cast();

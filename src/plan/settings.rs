@@ -27,7 +27,7 @@ pub struct Settings {
     /// `[limits]`.
     pub limits: Limits,
     /// `[storage]`. If the source was opened with a storage handle, the handle's settings apply instead
-    /// ([`Source::storages`](crate::source::Source::storages)).
+    /// ([`Hints::storages`](crate::source::Hints::storages)).
     pub storage: StorageSettings,
 }
 
