@@ -145,6 +145,11 @@ impl Server {
     /// Answers the next `free` requests, and then none until `count` requests wait at the same time, so that a test does not
     /// depend on how fast they arrive. After a minute all are answered.
     pub fn gather(&self, free: usize, count: usize) {
+        // Cancelled requests of earlier tests are in flight here until their latency is over.
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.state.in_flight.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let until = Instant::now() + Duration::from_secs(60);
         self.state.most_in_flight.store(0, Ordering::SeqCst);
         self.lock().gathers = Some(Gathers { free, count, until });

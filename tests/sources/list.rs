@@ -193,9 +193,9 @@ fn lines_rows_paths_and_names_are_bounded() {
 
 #[test]
 fn integer_and_text_labels_do_not_mix() {
-    let expected = "a.csv, line 4: the label is the name \"cat\", and in line 2 it is the number 3";
+    let expected = "a.csv, line 4: the label is the name \"cat\"";
     refused("a.csv", "path,label\n1,3\n2,4\n3,cat\n", expected);
-    let expected = "a.csv, line 2: the label is the name \"cat\", but in line 3 it is the number 3";
+    let expected = "a.csv, line 2: the label is the name \"cat\"";
     refused("a.csv", "path,label\n1,cat\n2,3\n", expected);
     let lines = "{\"path\": \"1\", \"label\": \"x\"}\n{\"path\": \"2\", \"label\": 9}\n";
     refused("a.jsonl", lines, "write labels = \"text\"");
@@ -258,11 +258,7 @@ fn invalid_lines_are_errors_with_the_line() {
             "{\"path\": \"a\", \"label\": 1}\n{\"path\": \"b\"}",
             "line 2: has no \"label\"",
         ),
-        (
-            "a.jsonl",
-            "{\"path\": \"a\"}\n{\"path\": \"b\", \"label\": 1}",
-            "line 2: has \"label\", and",
-        ),
+        ("a.jsonl", "{\"path\": \"a\"}\n{\"path\": \"b\", \"label\": 1}", "line 2: has \"label\""),
         ("a.jsonl", &deep, "line 2: recursion limit exceeded"),
     ] {
         refused(name, text, expected);
@@ -326,7 +322,7 @@ fn a_list_without_any_existing_file_is_an_error_on_opening() {
     for (name, text) in [("a.txt", &many), ("a.csv", &table), ("a.jsonl", &objects)] {
         let found = none_there(&root, &format!("lists/{name}"), text);
         assert!(found.starts_with(&format!("source.list: {base}/{name} ")), "{found}");
-        let first = format!("\"train/0.jpg\", looked for as {base}/train/0.jpg");
+        let first = format!("{base}/train/0.jpg");
         for value in ["names 1000 files", "none of the 16 ", &first] {
             assert!(found.contains(value), "{value}: {found}");
         }

@@ -375,7 +375,7 @@ fn other_files_are_errors_with_advice() {
         words.contains("a.tar, byte 0: the compression of the archive is unsupported"),
         "{words}"
     );
-    assert!(words.ends_with("unpack it (bunzip2)"), "{words}");
+    assert!(words.contains("bunzip2"), "{words}");
     let words = refused(&[b'x'; 600]);
     assert!(words.ends_with("the file is no tar archive, or is damaged"), "{words}");
     let root = folder(&[("a.txt", b"x")]);

@@ -345,10 +345,7 @@ fn unsupported_environments_are_errors_with_advice() {
         (&[(16, &[0])], "byte 0: the file is no LMDB environment, or is damaged"),
         (&[(16 + 29, &[0x20])], "byte 0: the environment is encrypted; "),
         (&[(16 + 24, &[1])], "byte 0: a page size of 4097 bytes"),
-        (
-            &[(4096 + 16 + 25, &[0x20])],
-            "byte 4096: the page size is 8192 here and 4096 in the first",
-        ),
+        (&[(4096 + 16 + 25, &[0x20])], "byte 4096: the page size is 8192"),
         (&[(4096 + 16, &[0])], "byte 4096: expected a meta page"),
         (&[(4096, &[7])], "byte 4096: expected page 1, found 7"),
     ] {
