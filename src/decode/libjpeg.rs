@@ -27,8 +27,8 @@ use sys::{jpeg_common_struct, jpeg_decompress_struct};
 
 use super::rows::{group_end, grown, most_rows};
 use super::{
-    Buffers, DecodeMemory, EncodedImage, HostDecoder, MOST_ROWS, RowLayout, RowSink,
-    Rows, size_changed, unsupported,
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, MOST_ROWS, RowLayout, RowSink, Rows,
+    size_changed, unsupported,
 };
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};

@@ -88,7 +88,8 @@ impl HostDecoder for Libwebp {
         }
         let bytes_of = |columns: u32| CHANNELS * columns as usize;
         let stored = |y: u32| {
-            &pixels[stride * (y - frame.y - crop.y) as usize..][bytes_of(seen.x - frame.x - crop.x)..]
+            &pixels[stride * (y - frame.y - crop.y) as usize..]
+                [bytes_of(seen.x - frame.x - crop.x)..]
         };
         if seen == window {
             hand_on(stored(window.y), stride, window, sink);
@@ -151,7 +152,10 @@ fn crop(seen: Roi, frame: Roi) -> Roi {
 /// Decodes a part of a frame into `pixels`, three bytes each, rows without padding.
 fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataError> {
     let Ok(mut config) = WebPDecoderConfig::new() else {
-        return Err(DataError::new(Reason::Unsupported, "libwebp has another version than its header"));
+        return Err(DataError::new(
+            Reason::Unsupported,
+            "libwebp has another version than its header",
+        ));
     };
     // Sides have at most 14 bits.
     let [left, top, width, height] =

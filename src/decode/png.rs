@@ -308,7 +308,12 @@ impl<'a> Samples<'a> {
     }
 
     /// Converts the window's pixels of one row to RGB.
-    fn convert_row(&mut self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), DataError> {
+    fn convert_row(
+        &mut self,
+        stored: &[u8],
+        window: Roi,
+        line: &mut [u8],
+    ) -> Result<(), DataError> {
         if (self.color, self.bits) == (ColorType::Rgb, 8) {
             line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
             return Ok(());

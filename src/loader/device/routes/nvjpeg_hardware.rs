@@ -67,8 +67,7 @@ impl DeviceDecoder for NvjpegHardware {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError> {
         let sample = &worker.pipeline.sample;
-        let (size, wanted, reduction) =
-            (image.header.size, sample.stored_window, sample.reduction);
+        let (size, wanted, reduction) = (image.header.size, sample.stored_window, sample.reduction);
         let window = self.jpeg.reduced_window(size, reduction, wanted);
         let len = image.bytes.len();
         let gathered = Gathered { submitted, len, image: size, wanted, reduction };
