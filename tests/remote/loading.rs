@@ -42,7 +42,8 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     let expected = batches(Directory::open(local.path()).unwrap(), 2);
     BUCKETS.latency(Duration::from_millis(30));
     for (connections, fewest) in [(1, 1), (8, 8), (32, 32)] {
-        let storage = storage(&StorageSettings { connections, ..settings() });
+        // The server holds requests back, so a short timeout would send them a second time.
+        let storage = storage(&StorageSettings { connections, timeout: 60, ..settings() });
         let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
         // The plan inspects sixteen, fewer at a time than are prefetched.
