@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Parts {
     pub source: Arc<dyn Source>,
     /// The same source as a prefetcher, if its samples are prefetched.
-    pub ahead: Option<Arc<Prefetcher>>,
+    pub prefetcher: Option<Arc<Prefetcher>>,
     pub plan: Arc<Plan>,
     pub meters: Arc<Meters>,
     pub caches: Arc<Caches>,
@@ -266,9 +266,9 @@ impl<S: BatchSlot + 'static> Running<S> {
         let (all, controls) = (slots.len(), parts.controls.clone());
         let large = parts.large.clone();
         let (producer, consumer) = ring(slots);
-        let (order, ahead) = (parts.order.clone(), parts.ahead.clone());
+        let (order, prefetcher) = (parts.order.clone(), parts.prefetcher.clone());
         let epochs = (parts.start_epoch, parts.epochs);
-        let feed = Feed::new(order, epochs, producer, ahead, parts.meters.clone());
+        let feed = Feed::new(order, epochs, producer, prefetcher, parts.meters.clone());
         Self { feed: Arc::new(feed), consumer, controls, large, slots: all, threads: Vec::new() }
     }
 

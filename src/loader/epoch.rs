@@ -256,8 +256,8 @@ impl Cursor {
                 if let Some(tuning) = &loader.tuning {
                     tuning.batch_taken(loader);
                 }
-                if let Some(ahead) = &loader.ahead {
-                    ahead.batch_taken(loader, batch.len(), waited);
+                if let Some(prefetcher) = &loader.prefetcher {
+                    prefetcher.batch_taken(loader, batch.len(), waited);
                 }
                 Some(Ok(batch))
             }

@@ -62,7 +62,7 @@ pub(super) struct Feed<S: BatchSlot> {
     wanted_epoch: AtomicU32,
     stopped: AtomicBool,
     /// Receives the position of each cell that is handed out.
-    ahead: Option<Arc<Prefetcher>>,
+    prefetcher: Option<Arc<Prefetcher>>,
     meters: Arc<Meters>,
 }
 
@@ -95,7 +95,7 @@ impl<S: BatchSlot> Feed<S> {
         order: Order,
         (start_epoch, epochs): (u32, Option<u32>),
         producer: Producer<S>,
-        ahead: Option<Arc<Prefetcher>>,
+        prefetcher: Option<Arc<Prefetcher>>,
         meters: Arc<Meters>,
     ) -> Self {
         let first = order.epoch(start_epoch);
@@ -113,7 +113,7 @@ impl<S: BatchSlot> Feed<S> {
             open: Mutex::new(VecDeque::new()),
             wanted_epoch: AtomicU32::new(start_epoch),
             stopped: AtomicBool::new(false),
-            ahead,
+            prefetcher,
             meters,
         }
     }
@@ -176,8 +176,8 @@ impl<S: BatchSlot> Feed<S> {
             }
             break;
         }
-        if let Some(ahead) = &self.ahead {
-            ahead.follow((cursor.epoch, cursor.number, cursor.place));
+        if let Some(prefetcher) = &self.prefetcher {
+            prefetcher.follow((cursor.epoch, cursor.number, cursor.place));
         }
         Some(self.hand_out(&mut cursor, waited))
     }
@@ -240,8 +240,8 @@ impl<S: BatchSlot> Feed<S> {
     /// Stops handing out cells.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        if let Some(ahead) = &self.ahead {
-            ahead.stop();
+        if let Some(prefetcher) = &self.prefetcher {
+            prefetcher.stop();
         }
     }
 

@@ -122,7 +122,7 @@ pub struct Loader {
     caches: Arc<Caches>,
     controls: Arc<Controls>,
     /// Prefetches samples, if the source is remote.
-    ahead: Option<Arc<Prefetcher>>,
+    prefetcher: Option<Arc<Prefetcher>>,
     /// The GPU on which batches are made, if any.
     gpu: Option<Arc<Device>>,
     /// The device monitor, if one was requested, or the error that kept it from starting.
@@ -209,7 +209,7 @@ impl Loader {
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
         let space = tuning::space(&plan);
         let first = space.first();
-        let ahead = plan.ahead.map(|(most, limit)| {
+        let prefetcher = plan.ahead.map(|(most, limit)| {
             let threads = (most, plan.workers.most, plan.settings.loader.tune);
             let source = builder.source.clone();
             Arc::new(Prefetcher::new(
@@ -223,11 +223,11 @@ impl Loader {
         });
         let controls = Arc::new(Controls::new(first.workers, first.offload));
         let parts = Parts {
-            source: match &ahead {
-                Some(ahead) => ahead.clone(),
+            source: match &prefetcher {
+                Some(prefetcher) => prefetcher.clone(),
                 None => builder.source.clone(),
             },
-            ahead: ahead.clone(),
+            prefetcher: prefetcher.clone(),
             plan: plan.clone(),
             meters: meters.clone(),
             caches: caches.clone(),
@@ -266,7 +266,7 @@ impl Loader {
             meters,
             caches,
             controls,
-            ahead,
+            prefetcher,
             gpu,
             watch,
             fixed: first,

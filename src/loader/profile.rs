@@ -153,7 +153,7 @@ impl Loader {
             operators_on_host: plan.steps.len() as u32 - on_device,
             operators_on_device: on_device,
             remote: self.source.is_remote(),
-            read_ahead: self.ahead.as_ref().map_or(0, |ahead| ahead.window() as u32),
+            read_ahead: self.prefetcher.as_ref().map_or(0, |it| it.window() as u32),
             connections: settings.storage.connections as u32,
             prescale: settings.decode.prescale,
             cache_encoded: settings.cache.encoded,

@@ -57,7 +57,7 @@ impl Loader {
     /// ([`PrefetchDepth`](crate::tune::PrefetchDepth)), unless `loader.tune` is false.
     pub fn read_ahead(&self) -> Option<PrefetcherReport> {
         self.check_process().ok()?;
-        self.ahead.as_ref().map(|ahead| ahead.report())
+        self.prefetcher.as_ref().map(|it| it.report())
     }
 
     /// Whether tuning has ended or is off.
