@@ -25,7 +25,7 @@ impl fmt::Display for Table<'_> {
         }
         writeln!(
             f,
-            "{:<22}{:<10}{:>9}{:>12}{:>10}{:>13}{:>8}{:>12}{:>12}{:>12}{:>12}   decoded by",
+            "{:<22}{:<17}{:>9}{:>12}{:>10}{:>13}{:>8}{:>12}{:>12}{:>12}{:>12}   decoded by",
             "set",
             "route",
             "images/s",
@@ -121,7 +121,7 @@ fn row(f: &mut fmt::Formatter<'_>, case: &Case, measured: &Measured) -> fmt::Res
     };
     writeln!(
         f,
-        "{:<22}{:<10}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
+        "{:<22}{:<17}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
         case.set,
         case.route.name(),
         measured.images_per_second,
