@@ -8,11 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::file::{self, Files};
 use super::{
-    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page,
-    RemoteReads, Sealed, Source, WhyLeftOut,
+    Configured, Heads, Hints, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed,
+    Source, WhyLeftOut,
 };
-use super::{file, left_out, settings};
+use super::{left_out, settings};
 use crate::error::{DataError, Error, Redacted, Result};
 use crate::storage::{self, Stamp, Storage};
 
@@ -299,11 +300,7 @@ impl Source for Directory {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        let (storage, path) = (&self.storage, self.path(index));
-        match self.stamps.get(index as usize) {
-            Some(stamp) => file::read_object(storage, (&path, Some(*stamp)), page, limit),
-            None => file::read(storage, &path, page, limit),
-        }
+        file::read_sample(self, index, page, limit)
     }
 
     fn describe(&self) -> String {
@@ -336,25 +333,6 @@ impl Source for Directory {
     }
 }
 
-impl RemoteReads for Directory {
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let stamp = *self.stamps.get(index as usize)?;
-        Some(file::expect(&self.storage, self.path(index), Some(stamp), limit))
-    }
-}
-
-impl Heads for Directory {
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        file::read_head(&self.storage, &self.path(index), page, most, limit)
-    }
-}
-
 impl Hints for Directory {
     fn largest_bytes(&self) -> Option<u64> {
         Some(self.largest_bytes)
@@ -370,12 +348,17 @@ impl Hints for Directory {
     }
 }
 
-impl Identity for Directory {
-    fn version(&self, index: u64) -> Option<String> {
-        match self.stamps.get(index as usize) {
-            Some(stamp) => Some(stamp.to_string()),
-            None => file::version(&self.path(index)),
-        }
+impl Files for Directory {
+    fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    fn path(&self, index: u64) -> PathBuf {
+        self.path(index)
+    }
+
+    fn stamp(&self, index: u64) -> Option<Stamp> {
+        self.stamps.get(index as usize).copied()
     }
 }
 

@@ -4,12 +4,66 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Expected, HostPage, Page};
+use super::{Expected, Heads, HostPage, Identity, Page, RemoteReads, Source};
 use crate::error::{DataError, Reason};
 use crate::storage::{self, Fetch, Stamp, Storage};
 
 /// Longest path or URL in bytes: twice the limit of Linux.
 pub const MOST_PATH_BYTES: usize = 8 << 10;
+
+/// Source whose samples are files, one each. Remote reads, heads and versions follow from their paths.
+pub trait Files: Source {
+    /// Handle through which the files are read.
+    fn storage(&self) -> &Storage;
+
+    /// Path or URL of a sample.
+    fn path(&self, index: u64) -> PathBuf;
+
+    /// Version of an object, if the listing reported it. Default `None`.
+    fn stamp(&self, index: u64) -> Option<Stamp> {
+        let _ = index;
+        None
+    }
+}
+
+impl<T: Files> RemoteReads for T {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| expect(self.storage(), path, self.stamp(index), limit))
+    }
+}
+
+impl<T: Files> Heads for T {
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, DataError> {
+        read_head(self.storage(), &self.path(index), page, most, limit)
+    }
+}
+
+impl<T: Files> Identity for T {
+    fn version(&self, index: u64) -> Option<String> {
+        self.stamp(index).map(|it| it.to_string()).or_else(|| version(&self.path(index)))
+    }
+}
+
+/// [`Source::read`] of a source of files.
+pub fn read_sample(
+    source: &impl Files,
+    index: u64,
+    page: &mut dyn Page,
+    limit: u64,
+) -> Result<(), DataError> {
+    let (storage, path) = (source.storage(), source.path(index));
+    match source.stamp(index) {
+        Some(stamp) => read_object(storage, (&path, Some(stamp)), page, limit),
+        None => read(storage, &path, page, limit),
+    }
+}
 
 /// Reads the whole file. If it shrinks meanwhile, the rest is read; if it grows, its old size.
 pub fn read(
@@ -30,7 +84,7 @@ pub fn read(
 }
 
 /// Version of a local file: its length and modification time.
-pub fn version(path: &Path) -> Option<String> {
+fn version(path: &Path) -> Option<String> {
     if storage::is_url(path) {
         return None;
     }
@@ -38,7 +92,7 @@ pub fn version(path: &Path) -> Option<String> {
 }
 
 /// Reads the first bytes of a local file, and returns the length of the whole file.
-pub fn read_head(
+fn read_head(
     storage: &Storage,
     path: &Path,
     page: &mut HostPage,
@@ -55,7 +109,7 @@ pub fn read_head(
 }
 
 /// Reads the whole object in one request, of this version if a stamp is given.
-pub fn read_object(
+fn read_object(
     storage: &Storage,
     (url, stamp): (&Path, Option<Stamp>),
     page: &mut dyn Page,
@@ -66,7 +120,7 @@ pub fn read_object(
 }
 
 /// Starts to read the whole object. An object larger than `limit` is read only when the closure is called.
-pub fn expect(storage: &Storage, url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
+fn expect(storage: &Storage, url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
     let fetch = storage.fetch(&url, stamp, limit);
     let storage = storage.clone();
     Box::new(move |page, most| {

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::file::{self, Files};
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page,
-    RemoteReads, Sealed, Source, file, settings,
+    Annotations, Configured, Heads, Hints, Identity, LeftOut, Notes, Page, RemoteReads, Sealed,
+    Source, settings,
 };
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{DataError, Error, Redacted, Result};
@@ -226,7 +227,7 @@ impl Source for Coco {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        file::read(&self.storage, &self.path(index), page, limit)
+        file::read_sample(self, index, page, limit)
     }
 
     fn describe(&self) -> String {
@@ -289,25 +290,6 @@ impl Annotations for Coco {
     }
 }
 
-impl RemoteReads for Coco {
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
-    }
-}
-
-impl Heads for Coco {
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        file::read_head(&self.storage, &self.path(index), page, most, limit)
-    }
-}
-
 impl Hints for Coco {
     fn largest_bytes(&self) -> Option<u64> {
         Some(self.largest_bytes)
@@ -330,9 +312,13 @@ impl Hints for Coco {
     }
 }
 
-impl Identity for Coco {
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
+impl Files for Coco {
+    fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    fn path(&self, index: u64) -> PathBuf {
+        self.path(index)
     }
 }
 

@@ -5,11 +5,9 @@ use std::path::{self, Path, PathBuf};
 
 use memchr::memmem;
 
+use super::file::{self, Files};
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
-use super::{
-    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Sealed, Source,
-    file, settings,
-};
+use super::{Configured, Heads, Hints, Identity, Page, RemoteReads, Sealed, Source, settings};
 use crate::error::{DataError, Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
@@ -218,7 +216,7 @@ impl Source for FileList {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        file::read(&self.storage, &self.path(index), page, limit)
+        file::read_sample(self, index, page, limit)
     }
 
     fn describe(&self) -> String {
@@ -250,25 +248,6 @@ impl Source for FileList {
     }
 }
 
-impl RemoteReads for FileList {
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
-    }
-}
-
-impl Heads for FileList {
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        file::read_head(&self.storage, &self.path(index), page, most, limit)
-    }
-}
-
 impl Hints for FileList {
     fn largest_bytes(&self) -> Option<u64> {
         Some(self.largest_bytes)
@@ -286,9 +265,13 @@ impl Hints for FileList {
     }
 }
 
-impl Identity for FileList {
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
+impl Files for FileList {
+    fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    fn path(&self, index: u64) -> PathBuf {
+        self.path(index)
     }
 }
 
