@@ -2,7 +2,7 @@
 //!
 //! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the
 //! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
-//! `tests/handoff.rs`:
+//! `tests/handoff/`:
 //!
 //! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is dropped, and
 //!   restores that thread's CUDA context.

@@ -7,7 +7,7 @@
 //! | kernels that are launched by cudarc  | [`CudaTensor`]                                 | the [`CudaTensor`]  |
 //! | anything else                        | `device_ptr`, `stream`, `ready`, `on` of a [`Batch`] | the [`Batch`] |
 //!
-//! On a device two guarantees hold for each of them, with tests in `tests/handoff.rs`:
+//! On a device two guarantees hold for each of them, with tests in `tests/handoff/`:
 //!
 //! * Work that the other library puts into its stream after the hand-over runs after the batch is filled: its stream
 //!   waits for an event, the host does not wait.

@@ -78,7 +78,7 @@ use watch::Watch;
 
 /// Loads batches that are ready for the model, epoch after epoch.
 ///
-/// Each point has a test in `tests/loader.rs` or `tests/resume.rs`:
+/// Each point has a test in `tests/loader/` or `tests/resume.rs`:
 ///
 /// * Building a loader plans, checks, allocates all memory and starts the threads, which start to fill batches at once.
 /// * `for batch in &mut loader` is one epoch; the next `for` is the next epoch. When an epoch ends, the batches of the

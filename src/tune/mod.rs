@@ -1,6 +1,6 @@
 //! Autotuning of workers, prefetch and placement from measurements.
 //!
-//! Behaviour, each point with a test in `tests/tune.rs` on simulated machines:
+//! Behaviour, each point with a test in `tests/tune/` on simulated machines:
 //!
 //! * The measurements of a window of batches are fitted with the model of [`explain`](crate::explain). The model's best
 //!   configuration is tried and measured, so a wrong prediction costs one window.

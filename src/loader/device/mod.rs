@@ -8,7 +8,7 @@
 //! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel
 //! ```
 //!
-//! Each point has a test in `tests/loader_gpu.rs`:
+//! Each point has a test in `tests/loader_gpu/`:
 //!
 //! * A worker acquires a page first and a cell second. So every cell that was handed out has a page and will be filled,
 //!   and the two rings cannot deadlock.

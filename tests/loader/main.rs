@@ -1,5 +1,8 @@
 //! Lifecycle of the loader: the documented behaviour of `Loader`.
 
+mod policy;
+
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::collections::BTreeMap;
@@ -15,6 +18,7 @@ use feedwater::op::{Chain, Operator};
 use feedwater::plan::{Last, OnError, Route};
 use feedwater::random::SampleRng;
 use feedwater::source::{Memory, Page, Source};
+use policy::damaged_builder;
 
 fn builder(count: u64) -> LoaderBuilder {
     Loader::builder(memory(count), training())
@@ -427,153 +431,6 @@ fn dropping_the_loader_at_any_time_does_not_hang() {
         let loader = builder(24).workers(3).build().unwrap();
         assert_eq!((&loader).into_iter().take(taken).count(), taken);
     }
-}
-
-/// Twenty images, of which 6 and 13 are not images.
-fn damaged() -> Memory {
-    let mut all = jpegs(20);
-    all[6].0.truncate(200);
-    all[13].0.clear();
-    Memory::new(all).unwrap()
-}
-
-fn damaged_builder(policy: OnError) -> LoaderBuilder {
-    Loader::builder(damaged(), evaluation())
-        .device(DeviceChoice::Cpu)
-        .batch(4)
-        .workers(3)
-        .last(Last::Partial)
-        .on_error(policy)
-}
-
-#[test]
-fn stop_yields_the_batches_before_then_only_the_error() {
-    for _ in 0..20 {
-        let loader = damaged_builder(OnError::Stop).build().unwrap();
-        let mut epoch = (&loader).into_iter();
-        assert_eq!(epoch.next().unwrap().unwrap().indices().collect::<Vec<_>>(), [0, 1, 2, 3]);
-        let Err(Error::Sample(error)) = epoch.next().unwrap() else {
-            panic!("batch 1 has sample 6")
-        };
-        assert_eq!((error.index, error.location.as_str()), (6, "memory[6]"));
-        assert_eq!(error.reason, Reason::Truncated);
-        assert!(epoch.next().is_none());
-        drop(epoch);
-        let again = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
-        assert_eq!(again, Error::Sample(error).to_string());
-    }
-}
-
-#[test]
-fn skip_keeps_batches_full_and_moves_no_other_sample() {
-    let good = {
-        let loader = Loader::builder(memory(20), evaluation())
-            .device(DeviceChoice::Cpu)
-            .batch(4)
-            .last(Last::Partial)
-            .build()
-            .unwrap();
-        samples(&loader)
-    };
-    let run = |workers| {
-        let loader = damaged_builder(OnError::Skip).workers(workers).build().unwrap();
-        let mut places = Vec::new();
-        for batch in &loader {
-            let batch = batch.unwrap();
-            let bytes = batch.shape().sample_bytes();
-            for (record, sample) in
-                batch.samples().iter().zip(batch.host().unwrap().chunks_exact(bytes))
-            {
-                places.push((*record, sample.to_vec()));
-            }
-        }
-        (places, loader.stats())
-    };
-    let (places, stats) = run(1);
-    assert_eq!(places.len(), 20);
-    for (place, (record, bytes)) in places.iter().enumerate() {
-        match place as u64 {
-            bad @ (6 | 13) => {
-                assert_eq!(record.replaces, Some(bad));
-                assert!(record.index != 6 && record.index != 13);
-            }
-            place => assert_eq!((record.index, record.replaces), (place, None)),
-        }
-        assert_eq!(record.label, Some(record.index as i64));
-        assert!(*bytes == good[&record.index], "place {place}");
-    }
-    assert_eq!(stats.images, 20);
-    assert_eq!(stats.outcomes["cpu"], 20);
-    assert!(stats.outcomes["skipped"] >= 2);
-    assert!(stats.faults["truncated"] >= 1 && stats.faults["empty"] >= 1);
-    assert!(run(4).0 == places, "the choice does not depend on threads");
-}
-
-#[test]
-fn substitute_puts_zeros_and_marks_them() {
-    let loader = damaged_builder(OnError::Substitute).build().unwrap();
-    let mut faults = Vec::new();
-    for batch in &loader {
-        let batch = batch.unwrap();
-        let bytes = batch.shape().sample_bytes();
-        faults.extend(batch.faults().to_vec());
-        for (record, sample) in
-            batch.samples().iter().zip(batch.host().unwrap().chunks_exact(bytes))
-        {
-            let bad = record.index == 6 || record.index == 13;
-            assert_eq!(record.outcome == Outcome::Substituted, bad);
-            assert_eq!(sample.iter().all(|&byte| byte == 0), bad);
-            assert_eq!(record.label, Some(record.index as i64), "the label is the sample's own");
-        }
-    }
-    assert_eq!(faults.iter().map(|fault| fault.index).collect::<Vec<_>>(), [6, 13]);
-    let stats = loader.stats();
-    assert_eq!((stats.outcomes["substituted"], stats.outcomes["cpu"]), (2, 18));
-    assert_eq!((stats.outcomes["skipped"], stats.faults["empty"]), (0, 1));
-}
-
-#[test]
-fn a_set_without_a_usable_sample_ends_with_its_first_error() {
-    let source = Memory::new(vec![(b"no image".to_vec(), 0); 8]).unwrap();
-    let loader = Loader::builder(source, evaluation())
-        .device(DeviceChoice::Cpu)
-        .batch(4)
-        .on_error(OnError::Skip)
-        .build()
-        .unwrap();
-    let error = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
-    assert!(error.contains("the 7 samples"), "{error}");
-    assert!(error.contains("unsupported"), "{error}");
-}
-
-#[test]
-fn skip_finds_the_only_usable_sample() {
-    let mut all = vec![(b"no image".to_vec(), 0); 50];
-    all[31] = jpegs(1).remove(0);
-    let loader = Loader::builder(Memory::new(all).unwrap(), evaluation())
-        .device(DeviceChoice::Cpu)
-        .batch(10)
-        .on_error(OnError::Skip)
-        .build()
-        .unwrap();
-    for batch in &loader {
-        assert!(batch.unwrap().indices().all(|index| index == 31));
-    }
-}
-
-#[test]
-fn limits_are_checked_on_the_header() {
-    let loader = builder(8).max_pixels(100).build().unwrap();
-    let Err(Error::Sample(error)) = (&loader).into_iter().next().unwrap() else {
-        panic!("too large")
-    };
-    assert_eq!(error.reason, Reason::Oversized);
-    assert!(error.problem.contains("limits.max_pixels is 100"), "{error}");
-    let loader = builder(8).max_file_bytes(50).build().unwrap();
-    let Err(Error::Sample(error)) = (&loader).into_iter().next().unwrap() else {
-        panic!("too large")
-    };
-    assert!(error.problem.contains("limits.max_file_bytes is 50"), "{error}");
 }
 
 /// A buggy operator: it panics at the fifth sample that a worker processes.

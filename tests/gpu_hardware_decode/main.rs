@@ -3,6 +3,10 @@
 
 #![allow(unsafe_code)] // copies on the simulated device
 
+mod failures;
+mod order;
+
+#[path = "../simulated/mod.rs"]
 mod simulated;
 
 use std::sync::Arc;
@@ -186,91 +190,6 @@ fn a_state_is_initialized_only_when_the_number_of_images_changes() {
     assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 3));
 }
 
-/// Behaviour of Hopper's engines: a reader's work is still in a stream, the next batch's stream waits for its event, and the
-/// reader sees the next batch anyway. Only a wait on the host helps, and [`HostIdle`] proves one.
-#[test]
-fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
-    let machine = exclusive();
-    let window = IMAGE.window();
-    let (first, second) = (file(IMAGE, 1), file(IMAGE, 2));
-    let run = |machine: &Simulated, hopper: bool, through_the_host: bool| {
-        machine.hopper(hopper);
-        machine.schedule(Schedule::Lazy);
-        let mut setup = setup(1, 1 << 20).unwrap();
-        let consumer = Stream::new(setup.stream.device()).unwrap();
-        let seen = setup.memory.buffer("copies", PAGE_BYTES).unwrap();
-        setup.decode(std::slice::from_ref(&first), window).unwrap();
-        setup.decoder.done().synchronize().unwrap();
-        // The consumer's copy of the first image is in its stream and has not run.
-        copy(&consumer, &seen, &setup.pages[0].pixels, ROWS_BYTES);
-        setup.pages[0].used.record(&consumer).unwrap();
-        setup.stream.wait(&setup.pages[0].used).unwrap();
-        setup.pages[0].read(&second);
-        let page = &setup.pages[0];
-        // An event that was never recorded orders nothing; this is the deliberate misuse.
-        let unrelated = Event::new(setup.stream.device()).unwrap();
-        let last_use = if through_the_host { &page.used } else { &unrelated };
-        let job = BatchJob {
-            bytes: &page.encoded[..page.bytes],
-            image: IMAGE,
-            wanted: window,
-            reduction: 1,
-            destination: HostIdle::wait(&page.pixels, last_use).unwrap(),
-        };
-        setup.decoder.decode(&setup.stream, &[job]).unwrap();
-        let mut bytes = vec![0; ROWS_BYTES];
-        read_back(&consumer, &seen, 0, &mut bytes).unwrap();
-        // The second image is always correct; the reader of the first one gets wrong pixels.
-        assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
-        dense(&bytes, window) == pattern(&first, window)
-    };
-    assert!(!run(&machine, true, false), "hopper does not keep the stream's order");
-    assert!(run(&machine, true, true), "hopper, and the host has seen the buffer free");
-    assert!(run(&machine, false, false), "other engines keep the stream's order");
-    assert!(run(&machine, false, true));
-    assert_clean(&machine, "hazard");
-}
-
-/// The same hazard in reverse: work queued in the stream before the batch runs after it.
-#[test]
-fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
-    let machine = exclusive();
-    let window = IMAGE.window();
-    for (hopper, through_the_host, right) in
-        [(true, false, false), (true, true, true), (false, false, true), (false, true, true)]
-    {
-        machine.hopper(hopper);
-        machine.schedule(Schedule::Lazy);
-        let mut setup = setup(1, 1 << 20).unwrap();
-        setup.pages[0].read(&file(IMAGE, 1));
-        fill(&setup.stream, &setup.pages[0].pixels, 0..PAGE_BYTES, 7).unwrap();
-        if through_the_host {
-            setup.pages[0].used.record(&setup.stream).unwrap();
-        }
-        // Without the record the event orders nothing.
-        let job = setup.pages[0].job(window).unwrap();
-        setup.decoder.decode(&setup.stream, &[job]).unwrap();
-        let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);
-        assert_eq!(is_right, right, "hopper {hopper}, host waits {through_the_host}");
-    }
-    assert_clean(&machine, "overwritten");
-}
-
-#[test]
-fn a_buffer_is_known_to_be_free_when_its_event_completes() {
-    let machine = exclusive();
-    machine.schedule(Schedule::Lazy);
-    let setup = setup(1, 1 << 20).unwrap();
-    let Page { pixels, used, .. } = &setup.pages[0];
-    assert!(HostIdle::query(pixels, used).unwrap().is_some(), "unused so far");
-    fill(&setup.stream, pixels, 0..PAGE_BYTES, 7).unwrap();
-    used.record(&setup.stream).unwrap();
-    assert!(HostIdle::query(pixels, used).unwrap().is_none());
-    let seen = HostIdle::wait(pixels, used).unwrap();
-    assert_eq!(seen.buffer().address(), pixels.address());
-    assert!(HostIdle::query(pixels, used).unwrap().is_some());
-}
-
 #[test]
 fn windows_at_corners_and_edges_are_right_with_every_version() {
     let machine = exclusive();
@@ -345,132 +264,6 @@ fn downscaling_decodes_the_whole_image() {
     }
     drop(setup);
     assert_clean(&machine, "reduction");
-}
-
-#[test]
-fn an_image_refused_by_the_engines_fails_the_batch_and_is_an_error_of_one_sample() {
-    let machine = exclusive();
-    let mut setup = setup(CAPACITY, 1 << 20).unwrap();
-    let large = Size::new(16001, 1);
-    let cases: [(&str, Vec<u8>, Size, Reason); 8] = [
-        ("no JPEG", b"GIF89a......".to_vec(), IMAGE, Reason::Corrupt),
-        ("cut off", file(IMAGE, 1)[..9].to_vec(), IMAGE, Reason::Truncated),
-        ("progressive", file_with(IMAGE, 0xc2, &[0x22, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
-        ("4:1:1", file_with(IMAGE, 0xc0, &[0x41, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
-        ("4:1:0", file_with(IMAGE, 0xc0, &[0x42, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
-        ("CMYK", file_with(IMAGE, 0xc0, &[0x11; 4], 1), IMAGE, Reason::Unsupported),
-        ("lossless", file_with(IMAGE, 0xc3, &[0x11], 1), IMAGE, Reason::Unsupported),
-        ("too wide", file(large, 1), large, Reason::Unsupported),
-    ];
-    for (what, bytes, image, reason) in cases {
-        setup.pages[0].read(&file(IMAGE, 1));
-        setup.pages[1].read(&bytes);
-        let one = Roi::new(0, 0, 1, 1);
-        let jobs = [0, 1].map(|it| setup.pages[it].job(one).unwrap());
-        let [good, bad] = jobs;
-        let jobs = [good, BatchJob { image, ..bad }];
-        match setup.decoder.decode(&setup.stream, &jobs) {
-            Err(DecodeError::Sample(fault)) => assert_eq!(fault.reason, reason, "{what}: {fault}"),
-            other => panic!("{what}: {other:?}"),
-        }
-        setup.assert_usable(what);
-    }
-    for sampling in [&[0x11][..], &[0x11; 3], &[0x21, 0x11, 0x11], &[0x12, 0x11, 0x11]] {
-        let bytes = file_with(IMAGE, 0xc1, sampling, 1);
-        setup.decode(std::slice::from_ref(&bytes), IMAGE.window()).unwrap();
-        let pixels = setup.pixels(0, IMAGE.window()).unwrap();
-        assert_eq!(pixels, pattern(&bytes, IMAGE.window()), "{sampling:x?}");
-    }
-    drop(setup);
-    assert_clean(&machine, "refused");
-}
-
-#[test]
-fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
-    let machine = exclusive();
-    let files = |tag: u8| (0..3).map(|it| file(IMAGE, tag + it)).collect::<Vec<_>>();
-    for hopper in [true, false] {
-        machine.hopper(hopper);
-        let mut setup = setup(CAPACITY, 1 << 20).unwrap();
-        for phase in [
-            "nvjpegDecodeBatchedInitialize",
-            "nvjpegDecodeParamsSetROI",
-            "nvjpegDecodeParamsSetScaleFactor",
-            "nvjpegDecodeBatchedEx",
-            "cuEventRecord",
-        ] {
-            setup.decode(&files(1)[..2], IMAGE.window()).unwrap();
-            machine.fail(phase, 1, LAUNCH_FAILED);
-            match setup.decode(&files(10), IMAGE.window()) {
-                // One of its files may be the reason.
-                Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
-                    assert_eq!((call, phase), ("nvjpegDecodeBatchedEx", "nvjpegDecodeBatchedEx"));
-                }
-                Err(DecodeError::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
-                other => panic!("{phase}: {other:?}"),
-            }
-            setup.assert_usable(phase);
-        }
-        drop(setup);
-        assert_clean(&machine, "recovery");
-    }
-}
-
-#[test]
-fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
-    let machine = exclusive();
-    let mut setup = setup(CAPACITY + 1, 1 << 20).unwrap();
-    setup.pages.iter_mut().for_each(|page| page.read(&file(IMAGE, 1)));
-    let small = setup.memory.buffer("copies", ROWS_BYTES - 1).unwrap();
-    let ordinary = file(IMAGE, 1);
-    let unused = Event::new(setup.stream.device()).unwrap();
-    let whole = IMAGE.window();
-    let job = || setup.pages[0].job(whole).unwrap();
-    let too_many: Vec<_> = setup.pages.iter().map(|page| page.job(whole).unwrap()).collect();
-    let cases = [
-        (too_many, "5 images for a decoder of up to 4"),
-        (vec![BatchJob { bytes: &ordinary, ..job() }], "22 bytes of a file are not page-locked"),
-        (vec![BatchJob { bytes: &[], ..job() }], "0 bytes of a file are not page-locked"),
-        (vec![BatchJob { wanted: Roi::new(1, 0, 40, 1), ..job() }], "is not within 40x30 pixels"),
-        (vec![BatchJob { wanted: Roi::new(1, 1, 0, 1), ..job() }], "is not within 40x30 pixels"),
-        (vec![BatchJob { reduction: 2, ..job() }], "is not within 20x15 pixels"),
-        (vec![BatchJob { reduction: 3, ..job() }], "a reduction by 3"),
-        (vec![BatchJob { reduction: 0, ..job() }], "a reduction by 0"),
-        (
-            vec![
-                job(),
-                BatchJob { destination: HostIdle::wait(&small, &unused).unwrap(), ..job() },
-            ],
-            "needs 4320 bytes, its destination has 4319",
-        ),
-    ];
-    for (jobs, words) in cases {
-        match setup.decoder.decode(&setup.stream, &jobs) {
-            Err(DecodeError::Fatal(Error::Internal { problem })) => {
-                assert!(problem.contains(words), "{problem}");
-            }
-            other => panic!("{words}: {other:?}"),
-        }
-    }
-    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 0);
-    for (capacity, largest, words) in [
-        (0, IMAGE, "a batch of 0 images"),
-        (1, Size::new(0, 1), "a batch of images of 0x1"),
-        (1, Size::new(1, 65536), "a batch of images of 1x65536"),
-    ] {
-        let error = BatchDecoder::new(&setup.jpeg, capacity, largest).unwrap_err().to_string();
-        assert!(error.contains(words), "{error}");
-    }
-    let source = nvjpeg::Memory {
-        device: setup.memory.clone(),
-        pinned: setup.pinned.clone(),
-        row: "nvjpeg".into(),
-    };
-    let host = Jpeg::open(setup.stream.device(), Backend::Hybrid, &source).unwrap();
-    let error = BatchDecoder::new(&host, 1, IMAGE).unwrap_err().to_string();
-    assert!(error.contains("the nvjpeg-hybrid backend decodes single images"), "{error}");
-    drop((source, host, small, unused, setup));
-    assert_clean(&machine, "callers");
 }
 
 #[test]
@@ -571,68 +364,6 @@ fn a_dropped_decoder_lets_its_batch_finish() {
         assert_eq!(dense(&bytes, IMAGE.window()), pattern(&file(IMAGE, 1), IMAGE.window()));
         drop((pages, stream, jpeg, memory, pinned));
         assert_clean(&machine, "dropped");
-    }
-}
-
-/// Entropy decoding on a device may not report a broken file; nothing here depends on it.
-#[test]
-fn engines_may_not_report_a_broken_file() {
-    unsafe extern "C" fn refuse(
-        _: *const u8,
-        _: usize,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: *mut u8,
-    ) -> i32 {
-        3
-    }
-    let machine = exclusive();
-    let mut setup = setup(1, 1 << 20).unwrap();
-    machine.set_decoder(Some(refuse));
-    let refused = setup.decode(&[file(IMAGE, 1)], IMAGE.window());
-    assert!(matches!(refused, Err(DecodeError::Sample(fault)) if fault.reason == Reason::Corrupt));
-    machine.lenient(true);
-    setup.decode(&[file(IMAGE, 1)], IMAGE.window()).unwrap();
-    assert_eq!(setup.pixels(0, Roi::new(0, 0, 2, 1)).unwrap(), [0xee; 6]);
-}
-
-#[test]
-fn every_call_may_fail_and_nothing_leaks() {
-    let machine = exclusive();
-    let window = Roi::new(1, 2, 30, 20);
-    for hopper in [true, false] {
-        machine.restart();
-        machine.hopper(hopper);
-        let path = || -> Result<Vec<u8>, DecodeError> {
-            let mut setup = setup(CAPACITY, 1 << 20)?;
-            setup.decode(&[file(IMAGE, 1), file(IMAGE, 2)], window)?;
-            setup.decode(&[file(IMAGE, 3), file(IMAGE, 4), file(IMAGE, 5)], window)?;
-            Ok(setup.pixels(2, window)?)
-        };
-        let expected = pattern(&file(IMAGE, 5), window);
-        assert_eq!(path().unwrap(), expected);
-        assert_clean(&machine, "without a failure");
-        let (calls, mut failed) = (machine.counts().calls, 0);
-        for nth in 1..=calls {
-            machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
-            machine.fail("", nth, LAUNCH_FAILED);
-            match path() {
-                Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
-                Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
-                    assert_eq!(call, "nvjpegDecodeBatchedEx");
-                    failed += 1;
-                }
-                Err(DecodeError::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {
-                    failed += 1;
-                }
-                Err(other) => panic!("call {nth}: {other:?}"),
-            }
-            assert_clean(&machine, "after a failure");
-        }
-        assert!(failed > 20, "{failed} of {calls} calls");
     }
 }
 

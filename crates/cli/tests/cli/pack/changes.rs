@@ -1,0 +1,182 @@
+//! Packing again: changed sources, other settings and damaged directories.
+
+use super::*;
+
+#[test]
+fn a_directory_of_another_source_or_settings_is_an_error_that_names_the_difference() {
+    let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let refused = |source: &dyn Source, settings: &Settings| {
+        pack(source, root.path(), settings, |_| {}).unwrap_err().to_string()
+    };
+    let same = settings(ShardFormat::WebDataset);
+    assert!(pack(&source(), root.path(), &same, |_| {}).is_ok(), "complete: nothing to do");
+    let larger = Settings { shard_bytes: 7000, ..same.clone() };
+    let words = refused(&source(), &larger);
+    assert!(
+        words.contains("shard_bytes was 6000, is 7000") && words.contains("--overwrite"),
+        "{words}"
+    );
+    let words = refused(&Memory::new(images()[..5].to_vec()).unwrap(), &same);
+    assert!(words.contains("samples was 11, is 5"), "{words}");
+}
+
+/// Changes only the modification time of a file.
+fn touch(path: &Path) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(7)).unwrap();
+}
+
+type Change = (&'static str, fn(&Path), &'static [&'static str]);
+
+#[test]
+fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
+    let changes: [Change; 5] = [
+        (
+            "other bytes, as many",
+            |root| {
+                let path = root.join("class0/01.jpg");
+                let mut bytes = fs::read(&path).unwrap();
+                // Within the coded data.
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                fs::write(&path, bytes).unwrap();
+                touch(&path);
+            },
+            &["sample 1 ", "class0/01.jpg"],
+        ),
+        (
+            "a longer file",
+            |root| {
+                let path = root.join("class0/00.jpg");
+                fs::write(&path, [fs::read(&path).unwrap(), vec![0]].concat()).unwrap();
+            },
+            &["sample 0 ", "class0/00.jpg"],
+        ),
+        (
+            "another name",
+            |root| {
+                fs::rename(root.join("class0/00.jpg"), root.join("class0/000.jpg")).unwrap();
+            },
+            &["sample 0 ", "class0/00.jpg,", "class0/000.jpg"],
+        ),
+        (
+            "a file that is gone, and another one",
+            |root| {
+                fs::remove_file(root.join("class0/02.jpg")).unwrap();
+                fs::write(root.join("class1/99.jpg"), jpeg(5, 40, 40)).unwrap();
+            },
+            &["sample 2 ", "class0/02.jpg", "class0/03.jpg"],
+        ),
+        (
+            "a new sample",
+            |root| {
+                fs::write(root.join("class1/99.jpg"), jpeg(5, 40, 40)).unwrap();
+            },
+            &["samples was 11, is 12"],
+        ),
+    ];
+    for (what, change, words) in changes {
+        // Stopped half way, and complete.
+        for stop in [8, 11] {
+            let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let settings = settings(ShardFormat::WebDataset);
+            let source = Failing(folder(data.path()), stop);
+            assert_eq!(pack(&source, root.path(), &settings, |_| {}).is_ok(), stop == 11);
+            assert!(!files(root.path()).is_empty());
+            let before = everything(root.path());
+
+            change(data.path());
+            let source = Directory::open(data.path()).unwrap();
+            let error =
+                pack(&source, root.path(), &settings, |_| panic!("{what}: packing continues"));
+            let error = error.unwrap_err();
+            assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
+            let text = error.to_string();
+            for word in words.iter().chain(&["--overwrite"]) {
+                assert!(text.contains(word), "{what}: {word}: {text}");
+            }
+            assert_eq!(everything(root.path()), before, "{what}");
+
+            let overwrite = Settings { overwrite: true, ..settings.clone() };
+            pack(&source, root.path(), &overwrite, |_| {}).unwrap();
+            let (fresh, _) = packed(&source, &settings);
+            assert_eq!(everything(root.path()), everything(fresh.path()), "{what}");
+            verify(root.path(), |_| {}).unwrap();
+        }
+    }
+}
+
+#[test]
+fn packing_resumes_if_files_were_only_touched_or_changed_beyond_the_packed_part() {
+    let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = settings(ShardFormat::TfRecord);
+    let source = Failing(folder(data.path()), 8);
+    pack(&source, root.path(), &settings, |_| {}).unwrap_err();
+    touch(&data.path().join("class0/00.jpg"));
+    // Not packed yet.
+    let last = data.path().join("class1/10.jpg");
+    fs::write(&last, jpeg(77, 50, 50)).unwrap();
+    let source = Directory::open(data.path()).unwrap();
+    pack(&source, root.path(), &settings, |_| {}).unwrap();
+    let (fresh, _) = packed(&source, &settings);
+    assert_eq!(files(root.path()), files(fresh.path()));
+}
+
+/// Sources without versions, such as images in memory, are read again.
+#[test]
+fn a_source_without_versions_is_compared_by_its_bytes() {
+    let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let mut images = images();
+    images[4].0.push(0);
+    let other = Memory::new(images.clone()).unwrap();
+    let same = settings(ShardFormat::WebDataset);
+    let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("sample 4 (memory[4])"), "{refused}");
+    images[4].0.pop();
+    images[6].1 += 1;
+    let other = Memory::new(images).unwrap();
+    let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("sample 6 (memory[6]) had label 7, has label 8"), "{refused}");
+}
+
+#[test]
+fn manifests_of_other_versions_are_distinguished() {
+    let (root, manifest) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let path = root.path().join(".feedwater-pack.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let same = settings(ShardFormat::WebDataset);
+    json["version"] = 3.into();
+    json["unknown"] = 1.into();
+    fs::write(&path, json.to_string()).unwrap();
+    let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Io { path: it, .. } if *it == path), "{error}");
+    // As written by the first version.
+    let fields = json.as_object_mut().unwrap();
+    fields.remove("unknown");
+    fields.remove("version");
+    fs::write(&path, json.to_string()).unwrap();
+    verify(root.path(), |_| {}).unwrap();
+    let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
+    let overwrite = Settings { overwrite: true, ..same };
+    assert_eq!(pack(&source(), root.path(), &overwrite, |_| {}).unwrap(), manifest);
+}
+
+#[test]
+fn missing_or_foreign_shards_are_reported_before_any_write() {
+    let settings = settings(ShardFormat::WebDataset);
+    let (root, manifest) = packed(&source(), &settings);
+    let shard = root.path().join(&manifest.shards[1].name);
+    fs::remove_file(&shard).unwrap();
+    let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Io { path, .. } if *path == shard), "{error}");
+
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("train-000000.tar"), "someone's").unwrap();
+    let overwrite = Settings { overwrite: true, ..settings.clone() };
+    for settings in [settings, overwrite] {
+        let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
+        assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
+    }
+    assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
+}

@@ -1,0 +1,294 @@
+//! Floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours listed here. Within a module,
+//! files do not import each other in a cycle. `unsafe` is confined to listed files. Files stay short.
+
+mod imports;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use imports::{Modules, imports, module, reaches};
+use text::{is_block, is_explained, is_generated, sources, without_comments, words};
+
+/// Every module of the crate with its floor.
+const FLOORS: [(u32, &[&str]); 7] = [
+    (0, &["error", "file", "footprint", "geometry", "measure", "random", "tensor"]),
+    (1, &["annotation", "header", "image", "ring", "storage"]),
+    (2, &["decode", "gpu", "op", "output"]),
+    (3, &["plan"]),
+    (4, &["source", "transform", "tune"]),
+    (5, &["loader", "preprocessor"]),
+    (6, &["config", "handoff", "testing"]),
+];
+
+/// Allowed imports within a floor: from, to, with the reason.
+const NEIGHBOURS: [(&str, &str); 1] = [
+    // The end of a chain stores the operators' output, and folds as much of them as possible into its tables.
+    ("output", "op"),
+];
+
+/// Lower floors that a module must not import.
+const NEVER: [(&str, &str); 1] = [
+    // `feedwater plan` works on a machine without CUDA.
+    ("plan", "gpu"),
+];
+
+/// Allowed imports that close a cycle within a folder: folder, from, to.
+const CIRCLES: [(&str, &str, &str); 2] = [
+    // The pool checks with the file's stamp whether a file changed while it was closed; the pool's files are opened through it.
+    ("src/storage", "pool", "local"),
+    // The retry policy is a part of the client in a separate file.
+    ("src/storage/remote", "retry", "client"),
+];
+
+/// The sources of every crate.
+const SOURCES: [&str; 6] = [
+    "src",
+    "crates/cli/src",
+    "crates/insight/src",
+    "crates/nvjpeg-sys/src",
+    "crates/quickstart/src",
+    "crates/tools/src",
+];
+
+/// Files and folders that may use `unsafe`: one for each thing that Rust cannot check.
+const UNSAFE: [&str; 9] = [
+    "crates/nvjpeg-sys/",
+    "src/decode/libjpeg.rs",
+    "src/decode/libwebp.rs",
+    "src/gpu/",
+    "src/handoff/dlpack.rs",
+    "src/loader/large.rs",
+    "src/op/resample/avx2.rs",
+    "src/op/resample/vnni/",
+    "src/storage/mapped/",
+];
+
+#[test]
+fn a_module_imports_only_from_lower_floors() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("src") {
+        let Some(module) = module(&path) else { continue };
+        let Some(floor) = floor(&module) else {
+            problems.push(format!("{}: {module} is on no floor", path.display()));
+            continue;
+        };
+        for (line, target) in imports(&path, &without_comments(&text)) {
+            let place = format!("{}:{line}: {module}", path.display());
+            let pair = (module.as_str(), target.as_str());
+            match self::floor(&target) {
+                _ if module == target => {}
+                None => problems.push(format!("{place} imports {target}, which is on no floor")),
+                Some(_) if NEVER.contains(&pair) => {
+                    problems.push(format!("{place} must never import {target}"));
+                }
+                Some(other) if other < floor || NEIGHBOURS.contains(&pair) => {}
+                Some(other) => problems
+                    .push(format!("{place} (floor {floor}) imports {target} (floor {other})")),
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+/// A neighbour that is no longer needed must be removed from the list.
+#[test]
+fn every_named_neighbour_is_imported() {
+    let imported = |from: &str, to: &str| {
+        sources("src").iter().any(|(path, text)| {
+            module(path).is_some_and(|module| module == from)
+                && imports(path, &without_comments(text)).iter().any(|(_, target)| target == to)
+        })
+    };
+    for (from, to) in NEIGHBOURS {
+        assert!(imported(from, to), "{from} does not import {to}: remove it from NEIGHBOURS");
+    }
+}
+
+/// Files and folders beside each other import each other without a cycle, in every folder of every crate:
+///
+/// * A folder counts as one node with all its contents, and so does a file with the folder of its name.
+/// * An item that the parent file imports or reexports counts as the file that defines it: `use super::Feed` is an import of
+///   `feed.rs` if `mod.rs` has `pub use feed::Feed`.
+/// * An item defined in the parent file belongs to all files below it, as in Rust's privacy rules: using it does not count.
+/// * Tests may import anything.
+#[test]
+fn sibling_files_import_each_other_without_a_cycle() {
+    let mut problems = Vec::new();
+    let mut needed = BTreeSet::new();
+    for root in SOURCES {
+        let modules = Modules::of(root, sources(root));
+        for folder in modules.folders() {
+            let mut imports = modules.imports_between(&folder);
+            let place = folder.iter().fold(root.to_string(), |path, name| path + "/" + name);
+            for (exempt, from, to) in CIRCLES.iter().filter(|it| it.0 == place) {
+                let removed = imports.get_mut(*from).is_some_and(|it| it.remove(*to));
+                if removed && reaches(&imports, to, from) {
+                    needed.insert((*exempt, *from, *to));
+                }
+            }
+            let circle: Vec<_> =
+                imports.keys().filter(|name| reaches(&imports, name, name)).cloned().collect();
+            if !circle.is_empty() {
+                problems.push(format!("{place}: a cycle among {}", circle.join(", ")));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    for circle in CIRCLES {
+        assert!(needed.contains(&circle), "{circle:?} is not a cycle: remove it from CIRCLES");
+    }
+}
+
+#[test]
+fn unsafe_is_confined_and_explained() {
+    let mut problems = Vec::new();
+    for root in SOURCES {
+        for (path, text) in sources(root) {
+            let allowed = UNSAFE.iter().any(|address| path.starts_with(address));
+            let lines: Vec<&str> = text.lines().collect();
+            for (number, line) in without_comments(&text).lines().enumerate() {
+                if !words(line).any(|word| word == "unsafe" || word == "unsafe_code") {
+                    continue;
+                }
+                let place = format!("{}:{}", path.display(), number + 1);
+                if !allowed {
+                    problems.push(format!("{place}: unsafe outside of the allowed files"));
+                } else if is_block(line) && !is_explained(&lines, number) && !is_generated(&path) {
+                    problems.push(format!("{place}: unsafe without a SAFETY comment"));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn files_have_at_most_500_lines() {
+    for root in SOURCES.into_iter().chain([
+        "kernels",
+        "benches",
+        "examples",
+        "tests",
+        "crates/cli/tests",
+        "crates/insight/tests",
+        "crates/tools/tests",
+    ]) {
+        for (path, text) in sources(root) {
+            let lines = text.lines().count();
+            assert!(lines <= 500 || is_generated(&path), "{}: {lines} lines", path.display());
+        }
+    }
+}
+
+/// Path dependencies are published by name only. `nvjpeg-sys` on crates.io, for one, is another crate.
+#[test]
+fn every_package_of_the_workspace_has_our_prefix() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = fs::read_dir(root.join("crates")).unwrap().map(|it| it.unwrap().path());
+    let mut local = 0;
+    for folder in crates.chain([root.to_path_buf()]) {
+        let file = folder.join("Cargo.toml");
+        let manifest: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();
+        let name = manifest["package"]["name"].as_str().unwrap();
+        assert!(is_ours(name), "{}: {name}", file.display());
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let dependencies = manifest.get(table).and_then(toml::Value::as_table);
+            for (key, dependency) in dependencies.into_iter().flatten() {
+                if dependency.get("path").is_none() {
+                    continue;
+                }
+                let package = dependency.get("package").and_then(toml::Value::as_str);
+                let package = package.unwrap_or(key);
+                assert!(is_ours(package), "{}: {table} has {package}", file.display());
+                local += 1;
+            }
+        }
+    }
+    assert!(local > 5, "{local}");
+}
+
+fn is_ours(package: &str) -> bool {
+    package == "feedwater" || package.starts_with("feedwater-")
+}
+
+/// libjpeg's errors unwind, so a build with `panic = "abort"` must not compile.
+#[test]
+fn a_build_that_cannot_unwind_does_not_compile() {
+    let out = tempfile::tempdir().unwrap();
+    let told = |panic: &str| {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        // Compile the file alone. Its imports cannot be resolved: only the message about unwinding counts.
+        let output = Command::new(rustc)
+            .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-C", panic])
+            .arg("--out-dir")
+            .arg(out.path())
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/decode/libjpeg.rs"))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stderr).contains("feedwater cannot be built with panic")
+    };
+    assert!(told("panic=abort") && !told("panic=unwind"));
+}
+
+/// The checks of this file, on lines that must and must not match.
+#[test]
+fn imports_and_unsafe_are_recognized() {
+    let text = "use crate::{loader::{Loader, Batch}, op,\n    gpu::Device};\n\
+                // use crate::handoff;\nlet a = \"use crate::config\"; let b = crate::plan::Plan::new();\n\
+                mod tests {\n    use super::super::ring;\n}\nuse super::image;\nuse crate::Result;";
+    let found = imports(Path::new("src/decode/mod.rs"), &without_comments(text));
+    let found: Vec<(usize, &str)> = found.iter().map(|(line, it)| (*line, it.as_str())).collect();
+    let expected = [
+        (1, "loader"),
+        (1, "op"),
+        (1, "gpu"),
+        (4, "plan"),
+        (6, "ring"),
+        (8, "image"),
+        (9, "error"),
+    ];
+    assert_eq!(found, expected);
+    let found =
+        imports(Path::new("src/decode/png.rs"), "use super::image;\nuse super::super::ring;");
+    assert_eq!(found, [(2, "ring".to_string())]);
+    assert!(is_block("let a = unsafe {") && is_block("unsafe impl Send for A {}"));
+    assert!(!is_block("pub unsafe fn open() {"));
+    assert!(is_explained(&["// SAFETY: it is.", "// Really.", "unsafe {}"], 2));
+    assert!(!is_explained(&["// SAFETY: it is.", "let a = 1;", "", "unsafe {}"], 3));
+    assert_eq!(words("#![allow(unsafe_code)]").collect::<Vec<_>>(), ["allow", "unsafe_code"]);
+    assert_eq!(without_comments("a('\"') /* b\n */ c // d\nr#\"e\"#"), "a( ) \n c \nr#\"\"#");
+}
+
+/// The cycle check, on files that import each other in every way.
+#[test]
+fn imports_between_files_are_recognized() {
+    let files = [
+        (
+            "mod.rs",
+            "mod a;\nmod b;\nmod c;\nmod d;\npub use b::{B, sub::Deep};\nuse c::C as Sea;\nstruct Own;",
+        ),
+        ("a.rs", "use super::{B, Own};\nfn f() { crate::m::c::g(super::d::D) }"),
+        (
+            "b/mod.rs",
+            "use std::fmt;\nuse super::Sea;\n#[cfg(test)]\nmod tests {\n    use super::super::a::A;\n}",
+        ),
+        ("b/sub.rs", "use super::super::d;\npub(in crate::m) struct Deep;"),
+        ("c.rs", "use super::Own;\nmod inner {\n    use super::super::d::D;\n}"),
+        ("d.rs", "// use super::a;\nuse crate::m::Deep;"),
+        ("tests.rs", "use super::a;"),
+    ];
+    let file = |(path, text): &(&str, &str)| (Path::new("src/m").join(path), text.to_string());
+    let modules = Modules::of("src", files.iter().map(file).collect());
+    let imports = modules.imports_between(&["m".to_string()]);
+    let of = |name: &str| imports[name].iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+    assert_eq!(["a", "b", "c", "d"].map(of), ["b c d", "c d", "d", "b"]);
+    let reach = |from: &str| reaches(&imports, from, from);
+    assert_eq!(["a", "b", "c", "d"].map(reach), [false, true, true, true]);
+}
+
+fn floor(module: &str) -> Option<u32> {
+    FLOORS.iter().find(|(_, modules)| modules.contains(&module)).map(|(floor, _)| *floor)
+}

@@ -1,0 +1,191 @@
+//! Failing files and calls.
+
+use super::*;
+
+#[test]
+fn an_image_refused_by_the_engines_fails_the_batch_and_is_an_error_of_one_sample() {
+    let machine = exclusive();
+    let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+    let large = Size::new(16001, 1);
+    let cases: [(&str, Vec<u8>, Size, Reason); 8] = [
+        ("no JPEG", b"GIF89a......".to_vec(), IMAGE, Reason::Corrupt),
+        ("cut off", file(IMAGE, 1)[..9].to_vec(), IMAGE, Reason::Truncated),
+        ("progressive", file_with(IMAGE, 0xc2, &[0x22, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
+        ("4:1:1", file_with(IMAGE, 0xc0, &[0x41, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
+        ("4:1:0", file_with(IMAGE, 0xc0, &[0x42, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
+        ("CMYK", file_with(IMAGE, 0xc0, &[0x11; 4], 1), IMAGE, Reason::Unsupported),
+        ("lossless", file_with(IMAGE, 0xc3, &[0x11], 1), IMAGE, Reason::Unsupported),
+        ("too wide", file(large, 1), large, Reason::Unsupported),
+    ];
+    for (what, bytes, image, reason) in cases {
+        setup.pages[0].read(&file(IMAGE, 1));
+        setup.pages[1].read(&bytes);
+        let one = Roi::new(0, 0, 1, 1);
+        let jobs = [0, 1].map(|it| setup.pages[it].job(one).unwrap());
+        let [good, bad] = jobs;
+        let jobs = [good, BatchJob { image, ..bad }];
+        match setup.decoder.decode(&setup.stream, &jobs) {
+            Err(DecodeError::Sample(fault)) => assert_eq!(fault.reason, reason, "{what}: {fault}"),
+            other => panic!("{what}: {other:?}"),
+        }
+        setup.assert_usable(what);
+    }
+    for sampling in [&[0x11][..], &[0x11; 3], &[0x21, 0x11, 0x11], &[0x12, 0x11, 0x11]] {
+        let bytes = file_with(IMAGE, 0xc1, sampling, 1);
+        setup.decode(std::slice::from_ref(&bytes), IMAGE.window()).unwrap();
+        let pixels = setup.pixels(0, IMAGE.window()).unwrap();
+        assert_eq!(pixels, pattern(&bytes, IMAGE.window()), "{sampling:x?}");
+    }
+    drop(setup);
+    assert_clean(&machine, "refused");
+}
+
+#[test]
+fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
+    let machine = exclusive();
+    let files = |tag: u8| (0..3).map(|it| file(IMAGE, tag + it)).collect::<Vec<_>>();
+    for hopper in [true, false] {
+        machine.hopper(hopper);
+        let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+        for phase in [
+            "nvjpegDecodeBatchedInitialize",
+            "nvjpegDecodeParamsSetROI",
+            "nvjpegDecodeParamsSetScaleFactor",
+            "nvjpegDecodeBatchedEx",
+            "cuEventRecord",
+        ] {
+            setup.decode(&files(1)[..2], IMAGE.window()).unwrap();
+            machine.fail(phase, 1, LAUNCH_FAILED);
+            match setup.decode(&files(10), IMAGE.window()) {
+                // One of its files may be the reason.
+                Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
+                    assert_eq!((call, phase), ("nvjpegDecodeBatchedEx", "nvjpegDecodeBatchedEx"));
+                }
+                Err(DecodeError::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
+                other => panic!("{phase}: {other:?}"),
+            }
+            setup.assert_usable(phase);
+        }
+        drop(setup);
+        assert_clean(&machine, "recovery");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
+    let machine = exclusive();
+    let mut setup = setup(CAPACITY + 1, 1 << 20).unwrap();
+    setup.pages.iter_mut().for_each(|page| page.read(&file(IMAGE, 1)));
+    let small = setup.memory.buffer("copies", ROWS_BYTES - 1).unwrap();
+    let ordinary = file(IMAGE, 1);
+    let unused = Event::new(setup.stream.device()).unwrap();
+    let whole = IMAGE.window();
+    let job = || setup.pages[0].job(whole).unwrap();
+    let too_many: Vec<_> = setup.pages.iter().map(|page| page.job(whole).unwrap()).collect();
+    let cases = [
+        (too_many, "5 images for a decoder of up to 4"),
+        (vec![BatchJob { bytes: &ordinary, ..job() }], "22 bytes of a file are not page-locked"),
+        (vec![BatchJob { bytes: &[], ..job() }], "0 bytes of a file are not page-locked"),
+        (vec![BatchJob { wanted: Roi::new(1, 0, 40, 1), ..job() }], "is not within 40x30 pixels"),
+        (vec![BatchJob { wanted: Roi::new(1, 1, 0, 1), ..job() }], "is not within 40x30 pixels"),
+        (vec![BatchJob { reduction: 2, ..job() }], "is not within 20x15 pixels"),
+        (vec![BatchJob { reduction: 3, ..job() }], "a reduction by 3"),
+        (vec![BatchJob { reduction: 0, ..job() }], "a reduction by 0"),
+        (
+            vec![
+                job(),
+                BatchJob { destination: HostIdle::wait(&small, &unused).unwrap(), ..job() },
+            ],
+            "needs 4320 bytes, its destination has 4319",
+        ),
+    ];
+    for (jobs, words) in cases {
+        match setup.decoder.decode(&setup.stream, &jobs) {
+            Err(DecodeError::Fatal(Error::Internal { problem })) => {
+                assert!(problem.contains(words), "{problem}");
+            }
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 0);
+    for (capacity, largest, words) in [
+        (0, IMAGE, "a batch of 0 images"),
+        (1, Size::new(0, 1), "a batch of images of 0x1"),
+        (1, Size::new(1, 65536), "a batch of images of 1x65536"),
+    ] {
+        let error = BatchDecoder::new(&setup.jpeg, capacity, largest).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let source = nvjpeg::Memory {
+        device: setup.memory.clone(),
+        pinned: setup.pinned.clone(),
+        row: "nvjpeg".into(),
+    };
+    let host = Jpeg::open(setup.stream.device(), Backend::Hybrid, &source).unwrap();
+    let error = BatchDecoder::new(&host, 1, IMAGE).unwrap_err().to_string();
+    assert!(error.contains("the nvjpeg-hybrid backend decodes single images"), "{error}");
+    drop((source, host, small, unused, setup));
+    assert_clean(&machine, "callers");
+}
+
+/// Entropy decoding on a device may not report a broken file; nothing here depends on it.
+#[test]
+fn engines_may_not_report_a_broken_file() {
+    unsafe extern "C" fn refuse(
+        _: *const u8,
+        _: usize,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: *mut u8,
+    ) -> i32 {
+        3
+    }
+    let machine = exclusive();
+    let mut setup = setup(1, 1 << 20).unwrap();
+    machine.set_decoder(Some(refuse));
+    let refused = setup.decode(&[file(IMAGE, 1)], IMAGE.window());
+    assert!(matches!(refused, Err(DecodeError::Sample(fault)) if fault.reason == Reason::Corrupt));
+    machine.lenient(true);
+    setup.decode(&[file(IMAGE, 1)], IMAGE.window()).unwrap();
+    assert_eq!(setup.pixels(0, Roi::new(0, 0, 2, 1)).unwrap(), [0xee; 6]);
+}
+
+#[test]
+fn every_call_may_fail_and_nothing_leaks() {
+    let machine = exclusive();
+    let window = Roi::new(1, 2, 30, 20);
+    for hopper in [true, false] {
+        machine.restart();
+        machine.hopper(hopper);
+        let path = || -> Result<Vec<u8>, DecodeError> {
+            let mut setup = setup(CAPACITY, 1 << 20)?;
+            setup.decode(&[file(IMAGE, 1), file(IMAGE, 2)], window)?;
+            setup.decode(&[file(IMAGE, 3), file(IMAGE, 4), file(IMAGE, 5)], window)?;
+            Ok(setup.pixels(2, window)?)
+        };
+        let expected = pattern(&file(IMAGE, 5), window);
+        assert_eq!(path().unwrap(), expected);
+        assert_clean(&machine, "without a failure");
+        let (calls, mut failed) = (machine.counts().calls, 0);
+        for nth in 1..=calls {
+            machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
+            machine.fail("", nth, LAUNCH_FAILED);
+            match path() {
+                Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
+                Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
+                    assert_eq!(call, "nvjpegDecodeBatchedEx");
+                    failed += 1;
+                }
+                Err(DecodeError::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {
+                    failed += 1;
+                }
+                Err(other) => panic!("call {nth}: {other:?}"),
+            }
+            assert_clean(&machine, "after a failure");
+        }
+        assert!(failed > 20, "{failed} of {calls} calls");
+    }
+}

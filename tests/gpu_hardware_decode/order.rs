@@ -1,0 +1,88 @@
+//! Order of the engines' writes: Hopper's engines write when called.
+
+use super::*;
+
+/// Behaviour of Hopper's engines: a reader's work is still in a stream, the next batch's stream waits for its event, and the
+/// reader sees the next batch anyway. Only a wait on the host helps, and [`HostIdle`] proves one.
+#[test]
+fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
+    let machine = exclusive();
+    let window = IMAGE.window();
+    let (first, second) = (file(IMAGE, 1), file(IMAGE, 2));
+    let run = |machine: &Simulated, hopper: bool, through_the_host: bool| {
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(1, 1 << 20).unwrap();
+        let consumer = Stream::new(setup.stream.device()).unwrap();
+        let seen = setup.memory.buffer("copies", PAGE_BYTES).unwrap();
+        setup.decode(std::slice::from_ref(&first), window).unwrap();
+        setup.decoder.done().synchronize().unwrap();
+        // The consumer's copy of the first image is in its stream and has not run.
+        copy(&consumer, &seen, &setup.pages[0].pixels, ROWS_BYTES);
+        setup.pages[0].used.record(&consumer).unwrap();
+        setup.stream.wait(&setup.pages[0].used).unwrap();
+        setup.pages[0].read(&second);
+        let page = &setup.pages[0];
+        // An event that was never recorded orders nothing; this is the deliberate misuse.
+        let unrelated = Event::new(setup.stream.device()).unwrap();
+        let last_use = if through_the_host { &page.used } else { &unrelated };
+        let job = BatchJob {
+            bytes: &page.encoded[..page.bytes],
+            image: IMAGE,
+            wanted: window,
+            reduction: 1,
+            destination: HostIdle::wait(&page.pixels, last_use).unwrap(),
+        };
+        setup.decoder.decode(&setup.stream, &[job]).unwrap();
+        let mut bytes = vec![0; ROWS_BYTES];
+        read_back(&consumer, &seen, 0, &mut bytes).unwrap();
+        // The second image is always correct; the reader of the first one gets wrong pixels.
+        assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
+        dense(&bytes, window) == pattern(&first, window)
+    };
+    assert!(!run(&machine, true, false), "hopper does not keep the stream's order");
+    assert!(run(&machine, true, true), "hopper, and the host has seen the buffer free");
+    assert!(run(&machine, false, false), "other engines keep the stream's order");
+    assert!(run(&machine, false, true));
+    assert_clean(&machine, "hazard");
+}
+
+/// The same hazard in reverse: work queued in the stream before the batch runs after it.
+#[test]
+fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
+    let machine = exclusive();
+    let window = IMAGE.window();
+    for (hopper, through_the_host, right) in
+        [(true, false, false), (true, true, true), (false, false, true), (false, true, true)]
+    {
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(1, 1 << 20).unwrap();
+        setup.pages[0].read(&file(IMAGE, 1));
+        fill(&setup.stream, &setup.pages[0].pixels, 0..PAGE_BYTES, 7).unwrap();
+        if through_the_host {
+            setup.pages[0].used.record(&setup.stream).unwrap();
+        }
+        // Without the record the event orders nothing.
+        let job = setup.pages[0].job(window).unwrap();
+        setup.decoder.decode(&setup.stream, &[job]).unwrap();
+        let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);
+        assert_eq!(is_right, right, "hopper {hopper}, host waits {through_the_host}");
+    }
+    assert_clean(&machine, "overwritten");
+}
+
+#[test]
+fn a_buffer_is_known_to_be_free_when_its_event_completes() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Lazy);
+    let setup = setup(1, 1 << 20).unwrap();
+    let Page { pixels, used, .. } = &setup.pages[0];
+    assert!(HostIdle::query(pixels, used).unwrap().is_some(), "unused so far");
+    fill(&setup.stream, pixels, 0..PAGE_BYTES, 7).unwrap();
+    used.record(&setup.stream).unwrap();
+    assert!(HostIdle::query(pixels, used).unwrap().is_none());
+    let seen = HostIdle::wait(pixels, used).unwrap();
+    assert_eq!(seen.buffer().address(), pixels.address());
+    assert!(HostIdle::query(pixels, used).unwrap().is_some());
+}

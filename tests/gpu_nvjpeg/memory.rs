@@ -1,0 +1,85 @@
+//! nvJPEG's memory.
+
+use super::*;
+
+#[test]
+fn nvjpegs_memory_comes_only_from_its_row() {
+    let machine = exclusive();
+    let mut setup = setup(Backend::Hybrid, 2, 64 * 1024).unwrap();
+    let taken = machine.counts();
+    for page in 0..2 {
+        setup.decode(page, &file(IMAGE, 1), IMAGE.window()).unwrap();
+    }
+    let rounded = COEFFICIENT_BYTES.next_multiple_of(256);
+    assert_eq!(setup.pinned.row_bytes("nvjpeg"), Some((2 * rounded, 64 * 1024)));
+    let small = setup.memory.row_bytes("nvjpeg").unwrap().0;
+    // A larger image makes the buffers grow; the old ones are freed first.
+    setup.decode(0, &file(Size::new(80, 60), 1), Roi::new(0, 0, 35, 35)).unwrap();
+    assert!(setup.memory.row_bytes("nvjpeg").unwrap().0 >= small);
+    let counts = machine.counts();
+    assert_eq!(counts.device.peak_bytes, taken.device.bytes, "more was allocated from the driver");
+    assert_eq!(counts.pinned.peak_bytes, taken.pinned.bytes, "more was allocated from the driver");
+
+    // An image that does not fit is a budget error, and the next one is decoded.
+    match setup.decode(1, &file(Size::new(200, 200), 1), Roi::new(0, 0, 20, 20)) {
+        Err(DecodeError::Fatal(Error::Budget { row, needed, .. })) => {
+            assert_eq!((row.as_str(), needed), ("nvjpeg", 6 * 200 * 200));
+        }
+        other => panic!("{other:?}"),
+    }
+    setup.decode(1, &file(IMAGE, 7), IMAGE.window()).unwrap();
+    assert_eq!(setup.pixels(1, IMAGE.window()).unwrap(), pattern(&file(IMAGE, 7), IMAGE.window()));
+    let (memory, pinned) = (setup.memory.clone(), setup.pinned.clone());
+    drop(setup);
+    assert_eq!((memory.used_bytes(), pinned.used_bytes()), (0, 0));
+    drop((memory, pinned));
+    assert_clean(&machine, "memory");
+}
+
+#[test]
+fn buffers_of_a_given_size_are_allocated_at_start_and_do_not_grow() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let setup = setup(backend, 0, 64 * 1024).unwrap();
+        let used = || (setup.memory.used_bytes(), setup.pinned.used_bytes());
+        let mut decoder = PageDecoder::new(&setup.jpeg, 8192, 16 * 1024).unwrap();
+        assert_eq!(used(), (8192, 16 * 1024));
+        let destination = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
+        decoder.decode(&setup.stream, &file(IMAGE, 1), IMAGE.window(), &destination).unwrap();
+        assert_eq!(used(), (8192 + PAGE_BYTES, 16 * 1024));
+        for (device_bytes, pinned_bytes) in [(1 << 20, 0), (0, 1 << 20)] {
+            let error = PageDecoder::new(&setup.jpeg, device_bytes, pinned_bytes).unwrap_err();
+            assert!(matches!(error, Error::Budget { needed: 1048576, .. }), "{error}");
+        }
+        drop((decoder, destination, setup));
+        assert_clean(&machine, "sizes");
+    }
+}
+
+/// Memory that nvJPEG allocates for states, besides their attached buffers, fits in the planned rows.
+#[test]
+fn a_loaders_rows_include_the_memory_of_states() {
+    let machine = exclusive();
+    machine.nvjpeg_own(64 << 10);
+    let rgb = synth::image(1, 1, 96, 80);
+    let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
+    for route in [Route::NvjpegGpu, Route::NvjpegHybrid] {
+        let source = MemorySource::new(vec![(jpeg.clone(), 0); 12]).unwrap();
+        let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
+        let builder = builder
+            .batch(4)
+            .workers(3)
+            .tune(false)
+            .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime());
+        let loader =
+            builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
+        for batch in &loader {
+            for record in batch.unwrap().samples() {
+                assert_eq!(record.outcome, Outcome::Decoded(route), "{:?}", record.cpu_fallback);
+            }
+        }
+        drop(loader);
+        assert_clean(&machine, "own memory");
+    }
+}

@@ -1,0 +1,156 @@
+//! What exported tensors say of themselves, and exports that are refused.
+
+use super::*;
+
+#[test]
+fn shape_strides_and_type_are_those_of_the_batch() {
+    let types = [(DType::U8, 1, 8), (DType::F16, 2, 16), (DType::BF16, 4, 16), (DType::F32, 2, 32)];
+    let machine = exclusive();
+    for (dtype, code, bits) in types {
+        for (layout, shape, strides) in [
+            (Layout::Nchw, [4, 3, 20, 24], [1440, 480, 24, 1]),
+            (Layout::Nhwc, [4, 20, 24, 3], [1440, 72, 3, 1]),
+        ] {
+            for device in [DeviceChoice::Cpu, DeviceChoice::Gpu(0)] {
+                let gpu = device == DeviceChoice::Gpu(0);
+                let chain = match dtype {
+                    DType::U8 => feedwater::op::Chain::new()
+                        .then(feedwater::op::RandomResizedCrop::to(24, 20)),
+                    _ => training(),
+                };
+                let source = Memory::new(jpegs(5)).unwrap();
+                let loader = Loader::builder(source, chain)
+                    .batch(4)
+                    .decode(Placement::Cpu)
+                    .device(device)
+                    .output(dtype, layout)
+                    .build()
+                    .unwrap();
+                let mut batch = first(&loader);
+                let (address, host) = (batch.device_ptr(), batch.to_host().unwrap());
+                assert_eq!(batch.host_mut().is_some(), !gpu);
+                let exported = dlpack::export(batch, &ConsumerStream::default()).unwrap();
+                let tensor = exported.tensor();
+                // SAFETY: four axes each, in the owner.
+                let (dims, steps) = unsafe {
+                    (*tensor.shape.cast::<[i64; 4]>(), *tensor.strides.cast::<[i64; 4]>())
+                };
+                assert_eq!((dims, steps, tensor.ndim), (shape, strides, 4), "{dtype} {layout}");
+                let of = tensor.dtype;
+                assert_eq!((of.code, of.bits, of.lanes), (code, bits, 1), "{dtype}");
+                let of = tensor.device;
+                assert_eq!((of.device_type, of.device_id), (if gpu { 2 } else { 1 }, 0));
+                assert_eq!((tensor.data as usize % 256, tensor.byte_offset), (0, 0));
+                if gpu {
+                    assert_eq!(Some(tensor.data as u64), address);
+                } else {
+                    // SAFETY: that many bytes, on the host.
+                    assert!(unsafe { read(tensor, host.len()) } == host);
+                }
+                let managed = exported.managed();
+                assert_eq!((managed.version.major, managed.version.minor), (1, 1));
+                assert_eq!(managed.flags, 0);
+            }
+        }
+    }
+    assert_clean(&machine, "shapes");
+}
+
+#[test]
+fn a_shared_batch_is_read_only_and_cannot_use_the_legacy_form() {
+    let _machine = exclusive();
+    let loader = on_host();
+    let batch = Arc::new(first(&loader));
+    let none = ConsumerStream::Unsynchronized;
+    let one = dlpack::export(batch.clone(), &none).unwrap();
+    let two = dlpack::export(batch.clone(), &none).unwrap();
+    assert_eq!((one.managed().flags, two.managed().flags), (dlpack::READ_ONLY, dlpack::READ_ONLY));
+    let error = dlpack::export_legacy(batch.clone(), &none).unwrap_err().to_string();
+    assert!(error.contains("batch") && error.contains("versioned"), "{error}");
+    drop((one, two));
+    // Now there is no other owner, and the batch may be changed in place through the pointer.
+    let alone = dlpack::export_legacy(batch, &none).unwrap();
+    // SAFETY: at least one byte, which no other code reads.
+    unsafe { *alone.tensor().data.cast::<u8>() ^= 1 };
+}
+
+#[test]
+fn invalid_stream_numbers_are_errors() {
+    let _machine = exclusive();
+    let loader = on_gpu();
+    let batch = first(&loader);
+    for number in [0, -2] {
+        // SAFETY: no handle.
+        let error = unsafe { ConsumerStream::from_number(&batch, Some(number)) }.unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(&format!("is {number}")) && error.contains("pass 1"), "{error}");
+    }
+    let host = on_host();
+    let batch = first(&host);
+    // On the host the number is ignored.
+    // SAFETY: no handle.
+    assert!(unsafe { ConsumerStream::from_number(&batch, Some(0)) }.is_ok());
+}
+
+#[test]
+fn the_array_interface_has_the_fields_of_version_3() {
+    let machine = exclusive();
+    let loader = on_gpu();
+    let batch = first(&loader);
+    let fields = CudaArrayInterface::new(&batch).unwrap();
+    let stream = batch.stream().unwrap().raw() as u64;
+    let json: serde_json::Value = serde_json::to_value(&fields).unwrap();
+    let expected = serde_json::json!({
+        "shape": [4, 3, 20, 24],
+        "typestr": "<f4",
+        "data": [batch.device_ptr().unwrap(), false],
+        "strides": null,
+        "stream": stream,
+        "version": 3,
+    });
+    assert_eq!(json, expected);
+
+    // A null stream is the legacy default stream.
+    let device = Device::open_with(0, &runtime()).unwrap();
+    // SAFETY: null is always a stream.
+    let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });
+    let on_null = builder(DeviceChoice::Gpu(0)).consumer(null).build().unwrap();
+    assert_eq!(CudaArrayInterface::new(&first(&on_null)).unwrap().stream, 1);
+
+    let host = on_host();
+    let error = CudaArrayInterface::new(&first(&host)).unwrap_err().to_string();
+    assert!(error.contains("DLPack"), "{error}");
+    drop((batch, loader, device, on_null));
+    assert_clean(&machine, "array interface");
+}
+
+#[test]
+fn unsupported_exports_are_errors() {
+    let machine = exclusive();
+    machine.devices(2);
+    let loader = on_gpu();
+    let batch = first(&loader);
+    let other = Device::open_with(1, &runtime()).unwrap();
+    let error = batch.on(&Arc::new(Stream::new(&other).unwrap())).unwrap_err().to_string();
+    assert!(error.contains("gpu 1") && error.contains("gpu 0"), "{error}");
+
+    let context = CudaContext::new(0).unwrap();
+    let stream = context.new_stream().unwrap();
+    let buffer = batch.device_buffer().unwrap();
+    let len = buffer.len() / 4 + 1;
+    let error = BorrowedSlice::<f32, ()>::new(buffer.clone(), len, &stream, ()).unwrap_err();
+    assert!(error.to_string().contains(&format!("{len} f32s")), "{error}");
+    let error = CudaTensor::<f16>::new(batch, &stream).unwrap_err().to_string();
+    assert!(error.contains("is f32") && error.contains("f16"), "{error}");
+    let host = on_host();
+    let error = CudaTensor::<f32>::new(first(&host), &stream).unwrap_err().to_string();
+    assert!(error.contains("lives on the host"), "{error}");
+
+    // A batch in host memory has nothing to wait for. The loader's threads would be counted too.
+    drop(loader);
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let stream = Arc::new(Stream::new(&device).unwrap());
+    let before = machine.calls("cuStreamWaitEvent");
+    first(&host).on(&stream).unwrap();
+    assert_eq!(machine.calls("cuStreamWaitEvent"), before);
+}
