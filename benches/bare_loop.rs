@@ -213,11 +213,11 @@ impl Set {
 
     fn loader(&self, first_epoch: u32, prescale: bool) -> Rate {
         let builder = self.builder(prescale).start_epoch(first_epoch).epochs(Some(self.epochs));
-        let loader = builder.build().expect("the settings are valid");
+        let mut loader = builder.build().expect("the settings are valid");
         let clocks = Clocks::start();
         let mut images = 0;
         for _ in 0..self.epochs {
-            for batch in &loader {
+            for batch in &mut loader {
                 images += batch.expect("the images are intact").len();
             }
         }

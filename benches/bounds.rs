@@ -106,7 +106,7 @@ fn run(set: &Path, arguments: &Arguments) -> Value {
     }
     let chain = chain.then(RandomResizedCrop::to(224, 224)).then(Normalize::IMAGENET);
     let source = Directory::open(set).expect("the set exists");
-    let loader = Loader::builder(source, chain)
+    let mut loader = Loader::builder(source, chain)
         .batch(32)
         .workers(arguments.threads)
         .shuffle(true)
@@ -117,7 +117,7 @@ fn run(set: &Path, arguments: &Arguments) -> Value {
         .build()
         .expect("the settings are valid");
     for _ in 0..2 {
-        for batch in &loader {
+        for batch in &mut loader {
             drop(batch.expect("unusable samples are replaced"));
         }
     }

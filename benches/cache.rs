@@ -153,15 +153,13 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
         "decoded, presize 256" => builder.cache_decoded(all(decoded)).presize(Some(256)),
         _ => builder,
     };
-    let loader = builder.build().expect("the settings are valid");
-    let epochs = |count: u32| {
+    let mut loader = builder.build().expect("the settings are valid");
+    let mut epochs = |count: u32| {
         let begin = Instant::now();
         let mut images = 0;
         for _ in 0..count {
-            images += (&loader)
-                .into_iter()
-                .map(|it| it.expect("the sample is intact").len())
-                .sum::<usize>();
+            images +=
+                loader.epoch().map(|it| it.expect("the sample is intact").len()).sum::<usize>();
         }
         images as f64 / begin.elapsed().as_secs_f64()
     };

@@ -427,7 +427,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
     let device = (on == On::Gpu).then(|| Device::open(0).expect("there is a GPU"));
     let choice = if on == On::Gpu { DeviceChoice::Gpu(0) } else { DeviceChoice::Cpu };
     let decode = if decode_on_cpu { Placement::Cpu } else { Placement::Auto };
-    let loader = builder(set, batch, prefetch)
+    let mut loader = builder(set, batch, prefetch)
         .workers(threads)
         .device(choice)
         .decode(decode)
@@ -439,7 +439,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
     let mut after_epoch = Vec::new();
     let mut first = true;
     for _ in 0..epochs {
-        for batch in &loader {
+        for batch in &mut loader {
             batch.expect("the images are intact");
             if std::mem::take(&mut first) {
                 println!("{FIRST_BATCH}");

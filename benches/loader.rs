@@ -51,7 +51,7 @@ fn epochs_of(
     epochs: u64,
 ) -> Duration {
     let source = Directory::open(dir).expect("the set exists");
-    let loader = Loader::builder(source, chain.clone())
+    let mut loader = Loader::builder(source, chain.clone())
         .device(DeviceChoice::Cpu)
         .batch(64)
         .prefetch(prefetch)
@@ -62,7 +62,7 @@ fn epochs_of(
         .expect("the settings are valid");
     let begin = Instant::now();
     for _ in 0..epochs {
-        for batch in &loader {
+        for batch in &mut loader {
             batch.expect("the images are intact");
         }
     }

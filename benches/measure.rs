@@ -144,7 +144,7 @@ fn each(mut call: impl FnMut()) -> f64 {
 /// Prints the share of counting, and the cost of the trace.
 fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, bar: Option<f64>) {
     let run = |trace: usize| {
-        let loader = builder()
+        let mut loader = builder()
             .device(DeviceChoice::Cpu)
             .batch(BATCH)
             .workers(1)
@@ -154,7 +154,7 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
             .expect("the settings are valid");
         let mut warm = None;
         for _ in 0..=epochs {
-            for batch in &loader {
+            for batch in &mut loader {
                 batch.expect("the samples are intact");
             }
             warm.get_or_insert_with(|| (loader.measured(), processor_seconds()));

@@ -115,7 +115,7 @@ fn state(window: Option<u64>) -> LoaderState {
 }
 
 fn first_batch(builder: LoaderBuilder) {
-    let loader = builder.build().expect("the loader is valid");
+    let mut loader = builder.build().expect("the loader is valid");
     let batch = loader.into_iter().next().expect("there are batches");
     black_box(batch.expect("every image is intact").len());
 }

@@ -182,11 +182,11 @@ fn ahead(server: SocketAddr) {
 
 /// Samples per second of 64 batches after the first 64, and the window at the end.
 fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
-    let loader = build(connections, tune, 4);
+    let mut loader = build(connections, tune, 4);
     let mut begin = Instant::now();
     let (mut batches, mut images) = (0, 0);
     for _ in 0..4 {
-        for batch in &loader {
+        for batch in &mut loader {
             let len = batch.expect("a batch").len();
             thread::sleep(step);
             batches += 1;
@@ -202,9 +202,9 @@ fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
 
 /// Samples per second of an epoch, without opening the source and the loader.
 fn loader(connections: usize) -> f64 {
-    let loader = build(connections, true, 1);
+    let mut loader = build(connections, true, 1);
     let begin = Instant::now();
-    let images: usize = (&loader).into_iter().map(|it| it.expect("a batch").len()).sum();
+    let images: usize = loader.epoch().map(|it| it.expect("a batch").len()).sum();
     assert_eq!(images as u64, SAMPLES);
     SAMPLES as f64 / begin.elapsed().as_secs_f64()
 }

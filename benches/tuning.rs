@@ -114,9 +114,9 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     for _ in 0..rounds {
         for ((workers, prefetch), rates) in &mut fixed {
             let loader = builder(case).workers(*workers).prefetch(*prefetch).build();
-            let loader = loader.expect("the settings are valid");
-            epochs(&loader, case, 0.2, |_| false);
-            rates.push(epochs(&loader, case, seconds, |_| false));
+            let mut loader = loader.expect("the settings are valid");
+            epochs(&mut loader, case, 0.2, |_| false);
+            rates.push(epochs(&mut loader, case, seconds, |_| false));
         }
     }
     let median = |rates: &mut Vec<f64>| {
@@ -130,13 +130,13 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     let mut again = Vec::new();
     for _ in 0..2 * rounds + 1 {
         let loader = builder(case).workers(workers).prefetch(prefetch).build();
-        let loader = loader.expect("the settings are valid");
-        epochs(&loader, case, 0.2, |_| false);
-        again.push(epochs(&loader, case, seconds, |_| false));
+        let mut loader = loader.expect("the settings are valid");
+        epochs(&mut loader, case, 0.2, |_| false);
+        again.push(epochs(&mut loader, case, seconds, |_| false));
         let loader = builder(case).auto_workers().auto_prefetch().build();
-        let loader = loader.expect("the settings are valid");
-        epochs(&loader, case, 60.0, Loader::is_settled);
-        chosen.push(epochs(&loader, case, seconds, |_| false));
+        let mut loader = loader.expect("the settings are valid");
+        epochs(&mut loader, case, 60.0, Loader::is_settled);
+        chosen.push(epochs(&mut loader, case, seconds, |_| false));
         choice = loader.choice().to_string();
     }
     let (best, rate) = (median(&mut again), median(&mut chosen));
@@ -161,10 +161,12 @@ fn processor_time() -> Duration {
 }
 
 /// Consumes batches until `seconds` have passed or `enough` is true; returns images per second.
-fn epochs(loader: &Loader, case: &Case, seconds: f64, enough: impl Fn(&Loader) -> bool) -> f64 {
+fn epochs(loader: &mut Loader, case: &Case, seconds: f64, enough: impl Fn(&Loader) -> bool) -> f64 {
     let (begin, mut images) = (Instant::now(), 0);
     loop {
-        for batch in loader {
+        let epoch = loader.epoch();
+        let loader = epoch.loader();
+        for batch in epoch {
             images += batch.expect("the images are intact").len();
             match case.step {
                 Step::Nothing => {}

@@ -66,10 +66,10 @@ fn free(held: &Arc<()>) -> LoaderBuilder {
 
 /// The bytes with fixed settings.
 fn expected() -> Vec<Vec<u8>> {
-    let loader = builder(&Arc::new(())).device(DeviceChoice::Cpu).workers(2).build().unwrap();
+    let mut loader = builder(&Arc::new(())).device(DeviceChoice::Cpu).workers(2).build().unwrap();
     let mut all = Vec::new();
     for _ in 0..EPOCHS {
-        all.extend((&loader).into_iter().map(|batch| batch.unwrap().to_host().unwrap()));
+        all.extend(loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()));
     }
     all
 }
@@ -126,11 +126,25 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Consumes all epochs. Other threads start to choose when batch `begin` is requested, for which the consumer pauses for `rest`.
-fn consume(loader: &Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8>> {
+/// Consumes all epochs. In each, other threads choose from when batch `begin` was requested; for that batch the consumer pauses
+/// for `rest`.
+fn consume(loader: &mut Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8>> {
     let valid = choices(loader);
-    let (asked, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let asked = AtomicU64::new(0);
+    (0..EPOCHS).flat_map(|_| consume_epoch(loader, &valid, &asked, (begin, rest), seed)).collect()
+}
+
+fn consume_epoch(
+    loader: &mut Loader,
+    valid: &[Choice],
+    asked: &AtomicU64,
+    (begin, rest): (u64, Duration),
+    seed: u64,
+) -> Vec<Vec<u8>> {
+    let over = AtomicBool::new(false);
     let all_there = Barrier::new(CHOOSERS as usize + 1);
+    let mut epoch = loader.epoch();
+    let loader = epoch.loader();
     let choose = |mut random: Random| {
         all_there.wait();
         while asked.load(Ordering::SeqCst) < begin && !over.load(Ordering::SeqCst) {
@@ -154,27 +168,24 @@ fn consume(loader: &Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8
     thread::scope(|scope| {
         for chooser in 1..=CHOOSERS {
             let choose = &choose;
-            scope.spawn(move || choose(Random(seed * 0x9e37_79b9 + chooser * 0x85eb_ca6b)));
+            let seed = (seed * EPOCHS + u64::from(epoch.number())) * 0x9e37_79b9;
+            scope.spawn(move || choose(Random(seed + chooser * 0x85eb_ca6b)));
         }
         let _over = Over(&over);
         all_there.wait();
-        let mut all = Vec::new();
-        for _ in 0..EPOCHS {
-            let mut seen = Vec::new();
-            let mut epoch = loader.into_iter();
-            loop {
-                if asked.load(Ordering::SeqCst) + 1 == begin {
-                    thread::sleep(rest);
-                }
-                asked.fetch_add(1, Ordering::SeqCst);
-                let Some(batch) = epoch.next() else { break };
-                let batch = batch.unwrap();
-                seen.extend(batch.indices());
-                all.push(batch.to_host().unwrap());
+        let (mut all, mut seen) = (Vec::new(), Vec::new());
+        loop {
+            if asked.load(Ordering::SeqCst) + 1 == begin {
+                thread::sleep(rest);
             }
-            seen.sort_unstable();
-            assert!(seen.into_iter().eq(0..SAMPLES), "each sample once");
+            asked.fetch_add(1, Ordering::SeqCst);
+            let Some(batch) = epoch.next() else { break };
+            let batch = batch.unwrap();
+            seen.extend(batch.indices());
+            all.push(batch.to_host().unwrap());
         }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..SAMPLES), "each sample once");
         all
     })
 }
@@ -182,9 +193,9 @@ fn consume(loader: &Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8
 /// Runs one loader from start to end.
 fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duration), seed: u64) {
     let held = Arc::new(());
-    let loader = on(free(&held)).build().unwrap();
+    let mut loader = on(free(&held)).build().unwrap();
     assert!(choices(&loader).len() > 8, "{:?}", choices(&loader));
-    let batches = consume(&loader, begin, rest, seed);
+    let batches = consume(&mut loader, begin, rest, seed);
     assert!(batches == expected(), "the bytes depend on the choice; begin {begin}, seed {seed}");
     let stats = loader.stats();
     assert_eq!(stats.images, EPOCHS * SAMPLES);
@@ -238,11 +249,11 @@ fn decode_together(most: Option<usize>) -> bool {
     let loader = Loader::builder(Memory::new(images).unwrap(), training()).batch(4).workers(2);
     let loader =
         loader.device(DeviceChoice::Gpu(0)).runtime(&runtime()).max_cpu_threads(most).trace(1000);
-    let loader = loader.build().unwrap();
+    let mut loader = loader.build().unwrap();
     let offload = Offload { operators: 3, decode: false };
     loader.choose(Choice { offload, ..loader.choice() }).unwrap();
     for _ in 0..EPOCHS {
-        (&loader).into_iter().for_each(|batch| drop(batch.unwrap()));
+        loader.epoch().for_each(|batch| drop(batch.unwrap()));
     }
     assert!(loader.stats().outcomes["cpu"] > 0, "{:?}", loader.stats().outcomes);
     let mut text = Vec::new();

@@ -216,9 +216,9 @@ fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
 }
 
 /// Consumes all batches of this many epochs, and waits for the device at the end of each.
-fn use_all(loader: &Loader, epochs: usize) {
+fn use_all(loader: &mut Loader, epochs: usize) {
     for _ in 0..epochs {
-        for batch in loader {
+        for batch in &mut *loader {
             batch.unwrap().to_host().unwrap();
         }
     }
@@ -240,8 +240,8 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
     for schedule in SCHEDULES {
         for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
             machine.schedule(schedule);
-            let loader = builder(jpegs(40), training()).routes([route]).build().unwrap();
-            use_all(&loader, 2);
+            let mut loader = builder(jpegs(40), training()).routes([route]).build().unwrap();
+            use_all(&mut loader, 2);
             let profile = loader.profile();
             let kernel = device(&profile, Stage::Kernel);
             assert!(kernel.all_items >= 80, "{schedule:?} {route:?} {kernel:?}");
@@ -271,8 +271,8 @@ fn copies_to_the_device_are_timed() {
     let _machine = machine();
     let samples = || (0..24).map(|tag| (jpeg(tag, 64, 48), 0)).collect::<Vec<_>>();
     let chain = Chain::new().then(op::Resize::to(32, 24)).then(op::Normalize::IMAGENET);
-    let loader = builder(samples(), chain).decode(Placement::Cpu).build().unwrap();
-    use_all(&loader, 1);
+    let mut loader = builder(samples(), chain).decode(Placement::Cpu).build().unwrap();
+    use_all(&mut loader, 1);
     let profile = loader.profile();
     let copies = device(&profile, Stage::Upload);
     assert!(copies.items > 0 && copies.all_items >= 24, "{copies:?}");
@@ -290,10 +290,10 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         let stream = Arc::new(Stream::new(&device).unwrap());
         let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
         let builder = builder(jpegs(4), evaluation()).epochs(Some(1)).consumer(stream.clone());
-        let loader = builder.build().unwrap();
+        let mut loader = builder.build().unwrap();
         machine.work(&stream, late);
         first.record(&stream).unwrap();
-        let batch = (&loader).into_iter().next().unwrap().unwrap();
+        let batch = loader.epoch().next().unwrap().unwrap();
         last.record(&stream).unwrap();
         stream.synchronize().unwrap();
         let waited = last.elapsed_since(&first).unwrap().unwrap();
@@ -313,11 +313,11 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
 fn events_are_created_only_at_the_start() {
     let machine = machine();
     machine.schedule(Schedule::Random(5));
-    let loader = builder(jpegs(20), training()).routes(Route::ALL).build().unwrap();
+    let mut loader = builder(jpegs(20), training()).routes(Route::ALL).build().unwrap();
     let start = machine.counts();
     assert!(start.timed_events > 0 && start.timed_events < start.events);
     for _ in 0..3 {
-        use_all(&loader, 1);
+        use_all(&mut loader, 1);
         loader.profile();
         let now = machine.counts();
         assert_eq!((now.events, now.timed_events), (start.events, start.timed_events));
@@ -334,11 +334,12 @@ fn measuring_never_makes_the_host_wait() {
         // Everything finishes at once, so that nothing waits for a free buffer.
         machine.schedule(Schedule::Eager);
         let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).workers(1);
-        let loader = builder.epochs(Some(epochs)).build().unwrap();
+        let mut loader = builder.epochs(Some(epochs)).build().unwrap();
         for _ in 0..epochs {
-            for batch in &loader {
+            let mut epoch = loader.epoch();
+            while let Some(batch) = epoch.next() {
                 batch.unwrap();
-                loader.profile();
+                epoch.profile();
             }
         }
         let profile = loader.profile();
@@ -358,8 +359,8 @@ fn a_profile_includes_the_device_and_survives_serialization() {
     let machine = machine();
     machine.nvml(Reading::Gpu, 50);
     let builder = builder(jpegs(8), training()).watch_device(Some(Duration::from_millis(1)));
-    let loader = builder.build().unwrap();
-    use_all(&loader, 1);
+    let mut loader = builder.build().unwrap();
+    use_all(&mut loader, 1);
     until(|| loader.profile().device);
     let profile = loader.profile();
     assert!(profile.memory.device_peak > 0 && profile.memory.pinned_peak > 0);
@@ -384,17 +385,16 @@ fn a_window_counts_the_images_of_its_own_routes() {
     let baseline = (0..40).map(|tag| (jpeg(tag, 64, 48), 0));
     let samples = baseline.chain((0..40).map(|tag| (progressive(tag, 64, 48), 0))).collect();
     let builder = builder(samples, training()).shuffle(false).workers(1).epochs(Some(1));
-    let loader = builder.routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
+    let mut loader = builder.routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
     let of = |profile: &Profile, route: Route| {
         profile.routes.iter().find(|it| it.route == route.name()).unwrap().clone()
     };
-    let mut batches = (&loader).into_iter();
-    let all = || loader.profile().routes.iter().map(|it| it.images).sum::<u64>();
-    while all() < 56 {
-        batches.next().unwrap().unwrap().to_host().unwrap();
+    let mut epoch = loader.epoch();
+    while epoch.profile().routes.iter().map(|it| it.images).sum::<u64>() < 56 {
+        epoch.next().unwrap().unwrap().to_host().unwrap();
     }
-    let (before, first) = (loader.measured(), loader.profile());
-    for batch in batches {
+    let (before, first) = (epoch.measured(), epoch.profile());
+    for batch in epoch {
         batch.unwrap().to_host().unwrap();
     }
     let (window, whole) = (loader.profile_since(&before), loader.profile());
@@ -459,21 +459,21 @@ fn a_loader_monitors_its_device_on_request() {
     machine.nvml(Reading::Gpu, 60);
     let period = Some(Duration::from_millis(1));
     let watched = || builder(jpegs(8), training()).watch_device(period);
-    let loader = watched().build().unwrap();
+    let mut loader = watched().build().unwrap();
     // Another reading fails, and the next one works.
     machine.fail("nvmlDeviceGetUtilizationRates", 2, 15);
     let told = until(|| loader.profile().device.filter(|it| it.readings > 2 && it.failed > 0));
     assert_eq!((told.gpu, told.failed, told.jpeg), (Some(0.6), 1, None));
     assert_eq!(loader.device_utilisation().unwrap().gpu, Some(0.6));
-    use_all(&loader, 1);
+    use_all(&mut loader, 1);
     drop(loader);
     assert_eq!(machine.nvml_users(), 0);
 
     machine.fail("nvmlInit_v2", 1, 9);
-    let loader = watched().build().unwrap();
+    let mut loader = watched().build().unwrap();
     assert!(loader.warnings()[0].contains("not measured: NVML"), "{:?}", loader.warnings());
     assert_eq!(loader.profile().device, None);
-    use_all(&loader, 1);
+    use_all(&mut loader, 1);
     drop(loader);
 
     let loader = builder(jpegs(8), training()).build().unwrap();

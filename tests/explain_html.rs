@@ -26,7 +26,7 @@ fn write_the_profile() {
         .then(op::RandomResizedCrop::to(224, 224))
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
         .then(op::Normalize::IMAGENET);
-    let loader = Loader::builder(Memory::new(images.collect()).unwrap(), chain)
+    let mut loader = Loader::builder(Memory::new(images.collect()).unwrap(), chain)
         .device(DeviceChoice::Cpu)
         .batch(8)
         .workers(2)
@@ -35,11 +35,12 @@ fn write_the_profile() {
         .build()
         .unwrap();
     for _ in 0..20 {
-        for (number, batch) in (&loader).into_iter().enumerate() {
+        let mut epoch = loader.epoch();
+        while let Some(batch) = epoch.next() {
             let batch = batch.unwrap();
             thread::sleep(Duration::from_millis(5));
-            if number == 0 {
-                let _span = loader.span("logging");
+            if batch.number() == 0 {
+                let _span = epoch.span("logging");
                 thread::sleep(Duration::from_millis(4));
             }
             drop(batch);

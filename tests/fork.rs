@@ -58,24 +58,28 @@ fn loader() -> Loader {
 #[test]
 fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_continues() {
     let _alone = alone();
-    let loader = loader();
+    let mut loader = loader();
     let parent = process::id();
     let is_forked = |error: Option<Error>| matches!(error, Some(Error::Forked { built_in }) if built_in == parent);
     for _ in 0..FORKS {
-        let mut epoch = (&loader).into_iter();
+        let mut epoch = loader.epoch();
         assert!(epoch.next().unwrap().is_ok());
         assert!(ends_well(|| {
             // More than can be ready: the child does not get ready batches either.
             assert!(is_forked(epoch.next().unwrap().err()));
             assert!(epoch.next().is_none());
-            assert!(is_forked((&loader).into_iter().next().unwrap().err()));
-            assert!(is_forked(loader.choose(loader.choice()).err()));
-            assert!(is_forked(loader.report().err()));
-            assert_eq!(loader.stats(), Stats::default());
-            assert!(loader.decisions().is_empty() && loader.metrics().is_empty());
-            loader.add_span("logging", Duration::from_millis(1));
+            assert!(is_forked(epoch.choose(epoch.choice()).err()));
+            assert!(is_forked(epoch.report().err()));
+            assert_eq!(epoch.stats(), Stats::default());
+            assert!(epoch.decisions().is_empty() && epoch.metrics().is_empty());
+            epoch.add_span("logging", Duration::from_millis(1));
         }));
         assert_eq!(epoch.count(), 9, "the parent has all that is left");
+        assert!(ends_well(|| {
+            let mut another = loader.epoch();
+            assert!(is_forked(another.next().unwrap().err()));
+            assert!(another.next().is_none());
+        }));
     }
     assert_eq!(loader.stats().batches, 10 * FORKS as u64);
 }
@@ -85,7 +89,8 @@ fn a_child_drops_loaders_and_batches_of_its_parent() {
     let _alone = alone();
     for _ in 0..FORKS {
         let mut loader = Some(loader());
-        let batches: Vec<_> = loader.iter().flatten().take(2).map(|batch| batch.unwrap()).collect();
+        let batches: Vec<_> =
+            loader.iter_mut().flatten().take(2).map(|batch| batch.unwrap()).collect();
         let before: Vec<_> = batches.iter().map(|batch| batch.to_host().unwrap()).collect();
         let mut batches = Some(batches);
         assert!(ends_well(|| {
@@ -108,7 +113,7 @@ fn a_child_drops_loaders_and_batches_of_its_parent() {
 #[test]
 fn a_child_builds_its_own_loader() {
     let _alone = alone();
-    let parents = loader();
+    let mut parents = loader();
     assert!(ends_well(|| {
         assert_eq!(loader().into_iter().filter(|batch| batch.is_ok()).count(), 10);
     }));

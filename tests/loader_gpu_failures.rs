@@ -13,7 +13,7 @@ use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive, ru
 
 /// Runs an epoch on these routes and returns the number of delivered samples.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
-    let loader = Loader::builder(Memory::new(jpegs(16)).unwrap(), training())
+    let mut loader = Loader::builder(Memory::new(jpegs(16)).unwrap(), training())
         .batch(4)
         .workers(2)
         .shuffle(true)
@@ -23,7 +23,7 @@ fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
         .device(DeviceChoice::Gpu(0))
         .runtime(&runtime())
         .build()?;
-    for batch in &loader {
+    for batch in &mut loader {
         batch?.to_host()?;
     }
     // Measurements may fail too, and are then absent.

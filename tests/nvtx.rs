@@ -148,7 +148,7 @@ fn told(library: &Library, thread: i32) -> String {
 }
 
 fn run(nvtx: bool, runtime: &Runtime) -> Loader {
-    let loader = Loader::builder(common::memory(20), common::training())
+    let mut loader = Loader::builder(common::memory(20), common::training())
         .device(DeviceChoice::Cpu)
         .batch(4)
         .workers(2)
@@ -157,7 +157,7 @@ fn run(nvtx: bool, runtime: &Runtime) -> Loader {
         .runtime(runtime)
         .build()
         .unwrap();
-    for batch in &loader {
+    for batch in &mut loader {
         batch.unwrap();
     }
     loader

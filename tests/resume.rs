@@ -29,7 +29,7 @@ fn builder() -> LoaderBuilder {
 type Made = (u64, SampleRecord, Vec<u8>);
 
 /// Runs up to this many batches, and returns the state after them.
-fn run(loader: &Loader, batches: usize) -> (Vec<Made>, LoaderState) {
+fn run(loader: &mut Loader, batches: usize) -> (Vec<Made>, LoaderState) {
     let mut all = Vec::new();
     for batch in loader.into_iter().take(batches) {
         let batch = batch.unwrap();
@@ -77,7 +77,7 @@ proptest! {
                     Some(from) => shard.shuffle_window(None).resume(from),
                     None => shard,
                 };
-                let (more, after) = run(&shard.build().unwrap(), batches);
+                let (more, after) = run(&mut shard.build().unwrap(), batches);
                 made.extend(more);
                 if rank == 0 {
                     state = Some(after);
@@ -85,7 +85,7 @@ proptest! {
             }
         }
         made.sort_by_key(|it| it.0);
-        let mut whole = run(&builder().build().unwrap(), usize::MAX).0;
+        let mut whole = run(&mut builder().build().unwrap(), usize::MAX).0;
         whole.sort_by_key(|it| it.0);
         prop_assert_eq!(made.len(), SAMPLES as usize);
         prop_assert!(made == whole);
@@ -165,7 +165,7 @@ proptest! {
 
 #[test]
 fn the_state_counts_the_samples_delivered_by_all_shards() {
-    let loader = builder().shard(1, 3).build().unwrap();
+    let mut loader = builder().shard(1, 3).build().unwrap();
     let start = LoaderState {
         seed: 9,
         shuffle: true,
@@ -175,23 +175,23 @@ fn the_state_counts_the_samples_delivered_by_all_shards() {
         ..Default::default()
     };
     assert_eq!(loader.state(), start);
-    let (_, state) = run(&loader, 2);
+    let (_, state) = run(&mut loader, 2);
     assert_eq!(state, LoaderState { position: 24, ..start });
     // The loop was left: the next one is the next epoch.
-    let (_, state) = run(&loader, 1);
+    let (_, state) = run(&mut loader, 1);
     assert_eq!(state, LoaderState { epoch: 1, position: 12, ..start });
-    let (_, state) = run(&loader, usize::MAX);
+    let (_, state) = run(&mut loader, usize::MAX);
     assert_eq!(state, LoaderState { epoch: 3, position: 0, ..start });
 }
 
 #[test]
 fn later_epochs_are_complete_and_have_their_own_order() {
-    let first = builder().build().unwrap();
-    let (_, state) = run(&first, 5);
-    let (second_epoch, _) = run(&first, usize::MAX);
-    let resumed = builder().workers(1).prefetch(3).resume(state).build().unwrap();
-    assert_eq!(run(&resumed, usize::MAX).0.len(), SAMPLES as usize - 20);
-    assert!(run(&resumed, usize::MAX).0 == second_epoch);
+    let mut first = builder().build().unwrap();
+    let (_, state) = run(&mut first, 5);
+    let (second_epoch, _) = run(&mut first, usize::MAX);
+    let mut resumed = builder().workers(1).prefetch(3).resume(state).build().unwrap();
+    assert_eq!(run(&mut resumed, usize::MAX).0.len(), SAMPLES as usize - 20);
+    assert!(run(&mut resumed, usize::MAX).0 == second_epoch);
 }
 
 /// Counts the samples read; reports that they lie in two files.
@@ -242,10 +242,10 @@ fn consumed_samples_are_not_read_again() {
     let reads = Arc::new(AtomicU64::new(0));
     let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), reads.clone());
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4);
-    let loader = builder.last(Last::Partial).resume(state).epochs(Some(1)).build().unwrap();
+    let mut loader = builder.last(Last::Partial).resume(state).epochs(Some(1)).build().unwrap();
     // The plan has inspected every image.
     let before = SAMPLES;
-    assert_eq!(run(&loader, usize::MAX).0.len(), 5);
+    assert_eq!(run(&mut loader, usize::MAX).0.len(), 5);
     assert_eq!(reads.load(Ordering::Relaxed), before + 5);
 }
 
@@ -300,7 +300,7 @@ fn partial_epochs_need_a_sample_for_every_shard() {
             "{words}"
         );
     }
-    let (made, _) = run(&builder().last(Last::Pad).shard(69, 70).build().unwrap(), usize::MAX);
+    let (made, _) = run(&mut builder().last(Last::Pad).shard(69, 70).build().unwrap(), usize::MAX);
     assert_eq!(made.len(), 0);
 }
 

@@ -62,7 +62,7 @@ fn every_stage_of_a_sample_and_every_batch_is_an_event() {
         .epochs(Some(1))
         .build()
         .unwrap();
-    for batch in &loader {
+    for batch in &mut loader {
         batch.unwrap();
     }
     drop(loader);

@@ -59,10 +59,10 @@ fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
 }
 
 /// Consumes this many batches with steps of this length, and returns their bytes.
-fn take(loader: &Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
+fn take(loader: &mut Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < batches {
-        for batch in loader {
+        for batch in &mut *loader {
             all.push(batch.unwrap().to_host().unwrap());
             thread::sleep(step);
             if all.len() == batches {
@@ -74,7 +74,7 @@ fn take(loader: &Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
 }
 
 /// Consumes batches until the loader has settled, at most 4000.
-fn settle(loader: &Loader, step: Duration) {
+fn settle(loader: &mut Loader, step: Duration) {
     for _ in 0..400 {
         // Whole epochs: leaving one early would discard prefetched batches.
         take(loader, 8, step);
@@ -87,14 +87,14 @@ fn settle(loader: &Loader, step: Duration) {
 
 #[test]
 fn slow_reads_get_more_workers_and_no_byte_changes() {
-    let fixed = far(0).0.workers(1).prefetch(1).build().unwrap();
-    let loader = far(20).0.auto_workers().auto_prefetch().build().unwrap();
+    let mut fixed = far(0).0.workers(1).prefetch(1).build().unwrap();
+    let mut loader = far(20).0.auto_workers().auto_prefetch().build().unwrap();
     let bounds = loader.plan().workers;
     assert!(bounds.most >= 4 && bounds.start < bounds.most, "{bounds:?}");
     assert_eq!(loader.choice().workers, bounds.start);
-    let same = take(&fixed, 80, Duration::ZERO) == take(&loader, 80, Duration::ZERO);
+    let same = take(&mut fixed, 80, Duration::ZERO) == take(&mut loader, 80, Duration::ZERO);
     assert!(same, "the bytes do not depend on tuning");
-    settle(&loader, Duration::ZERO);
+    settle(&mut loader, Duration::ZERO);
     let decisions = loader.decisions();
     assert!(loader.choice().workers > bounds.start, "{decisions:#?}");
     assert_eq!(loader.choice(), decisions.last().unwrap().choice);
@@ -105,9 +105,9 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
 fn a_slow_consumer_needs_one_worker() {
     let loader = far(1).0.workers(1).build().unwrap();
     assert!(loader.decisions().is_empty() && loader.is_settled(), "fixed settings are not tuned");
-    let loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
+    let mut loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
     let step = Duration::from_millis(60);
-    settle(&loader, step);
+    settle(&mut loader, step);
     assert_eq!(
         (loader.choice().workers, loader.choice().prefetch),
         (1, 2),
@@ -115,9 +115,9 @@ fn a_slow_consumer_needs_one_worker() {
         loader.decisions()
     );
     // Batches begun under earlier choices are consumed.
-    take(&loader, 12, step);
+    take(&mut loader, 12, step);
     let before = loader.measured();
-    take(&loader, 8, step);
+    take(&mut loader, 8, step);
     let profile = loader.profile_since(&before);
     assert_eq!(
         (profile.setup.workers, profile.setup.prefetch),
@@ -134,8 +134,8 @@ fn a_slow_consumer_needs_one_worker() {
 #[test]
 fn threads_never_exceed_the_limit() {
     let (builder, reading) = far(10);
-    let loader = builder.auto_workers().auto_prefetch().cpu_threads(Some(3)).build().unwrap();
-    settle(&loader, Duration::ZERO);
+    let mut loader = builder.auto_workers().auto_prefetch().cpu_threads(Some(3)).build().unwrap();
+    settle(&mut loader, Duration::ZERO);
     assert_eq!(loader.choice().workers, 3, "{:#?}", loader.decisions());
     assert!(loader.decisions().iter().all(|it| it.choice.workers <= 3));
     assert_eq!(reading.most.load(Ordering::SeqCst), 3);
@@ -144,13 +144,13 @@ fn threads_never_exceed_the_limit() {
 #[test]
 fn an_autotuning_loader_ends_at_any_time() {
     for batches in [0, 1, 7, 20] {
-        let loader = far(2).0.auto_workers().auto_prefetch().epochs(Some(2)).build().unwrap();
-        for batch in (&loader).into_iter().take(batches) {
+        let mut loader = far(2).0.auto_workers().auto_prefetch().epochs(Some(2)).build().unwrap();
+        for batch in loader.epoch().take(batches) {
             batch.unwrap();
         }
     }
     let loader = Loader::builder(memory(24), training()).device(DeviceChoice::Cpu).batch(4);
-    let loader = loader.auto_workers().epochs(Some(1)).build().unwrap();
-    assert_eq!((&loader).into_iter().map(Result::unwrap).count(), 6);
-    assert_eq!((&loader).into_iter().count(), 0);
+    let mut loader = loader.auto_workers().epochs(Some(1)).build().unwrap();
+    assert_eq!(loader.epoch().map(Result::unwrap).count(), 6);
+    assert_eq!(loader.epoch().count(), 0);
 }

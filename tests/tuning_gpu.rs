@@ -35,11 +35,11 @@ fn on_device(chain: Chain) -> LoaderBuilder {
 }
 
 /// Consumes epochs until the loader has settled, then two more, at least four. Returns the bytes of all batches.
-fn settle(loader: &Loader, step: Duration) -> Vec<Vec<u8>> {
+fn settle(loader: &mut Loader, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut after = 0;
     for epoch in 0..2000 {
-        for batch in loader {
+        for batch in &mut *loader {
             all.push(batch.unwrap().to_host().unwrap());
             thread::sleep(step);
         }
@@ -53,10 +53,10 @@ fn settle(loader: &Loader, step: Duration) -> Vec<Vec<u8>> {
 
 /// Returns the same batches, computed on the CPU.
 fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
-    let loader = builder(chain).device(DeviceChoice::Cpu).build().unwrap();
+    let mut loader = builder(chain).device(DeviceChoice::Cpu).build().unwrap();
     let mut all = Vec::new();
     while all.len() < batches {
-        all.extend((&loader).into_iter().map(|batch| batch.unwrap().to_host().unwrap()));
+        all.extend(loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()));
     }
     all
 }
@@ -67,14 +67,14 @@ fn if_the_cpu_keeps_up_the_device_is_not_used_and_no_byte_changes() {
     for most in [None, Some(1)] {
         let build = || on_device(training()).max_cpu_threads(most).build().unwrap();
         // Whether it keeps up depends on the machine: a busy one may need another attempt.
-        assert!((0..3).any(|_| is_left_alone(&build())), "in none of three runs");
+        assert!((0..3).any(|_| is_left_alone(&mut build())), "in none of three runs");
         let counts = machine.counts();
         assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
     }
 }
 
 /// Whether nothing runs on the device after settling.
-fn is_left_alone(loader: &Loader) -> bool {
+fn is_left_alone(loader: &mut Loader) -> bool {
     assert_eq!(loader.choice().offload, Offload { operators: 3, decode: true });
     let batches = settle(loader, Duration::from_millis(25));
     let stats = loader.stats();
@@ -108,13 +108,15 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
     let chains: [(&dyn Fn() -> Chain, usize); 4] =
         [(&training, 5), (&floats, 5), (&first_on_cpu, 3), (&tables, 5)];
     for (chain, divisions) in chains {
-        let loader = on_device(chain()).build().unwrap();
+        let mut loader = on_device(chain()).build().unwrap();
         let all = loader.plan().offloads.clone();
         assert_eq!(all.len(), divisions, "{all:?}");
         assert!(all.is_sorted());
         let mut batches = Vec::new();
         for turn in 0..6 {
-            for (number, batch) in (&loader).into_iter().enumerate() {
+            let epoch = loader.epoch();
+            let loader = epoch.loader();
+            for (number, batch) in epoch.enumerate() {
                 batches.push(batch.unwrap().to_host().unwrap());
                 // Some choices in order, others at random.
                 let next = if turn < 3 { number / 3 } else { number * 7 + turn };
@@ -159,10 +161,10 @@ fn by_device(outcomes: &std::collections::BTreeMap<&'static str, u64>) -> u64 {
 fn all_numbers_can_be_chosen_at_once() {
     let machine = machine();
     let loader = on_device(training()).auto_workers().auto_prefetch().cpu_threads(Some(4));
-    let loader = loader.build().unwrap();
+    let mut loader = loader.build().unwrap();
     let most = loader.plan().workers.most;
     assert_eq!(most, 2, "besides the launcher and the thread that feeds the engines");
-    let batches = settle(&loader, Duration::ZERO);
+    let batches = settle(&mut loader, Duration::ZERO);
     assert!(loader.decisions().iter().all(|it| (1..=most).contains(&it.choice.workers)));
     assert!(batches == on_cpu(training(), batches.len()));
     drop(loader);
@@ -172,21 +174,21 @@ fn all_numbers_can_be_chosen_at_once() {
 #[test]
 fn operators_with_a_placement_stay_there() {
     let machine = machine();
-    let fixed = on_device(training()).decode(Placement::Gpu).build().unwrap();
-    settle(&fixed, Duration::from_millis(10));
+    let mut fixed = on_device(training()).decode(Placement::Gpu).build().unwrap();
+    settle(&mut fixed, Duration::from_millis(10));
     assert!(fixed.decisions().is_empty(), "{:#?}", fixed.decisions());
     assert_eq!(fixed.choice().offload, Offload { operators: 3, decode: true });
 
-    let without_cpu =
+    let mut without_cpu =
         on_device(training()).routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
-    settle(&without_cpu, Duration::from_millis(10));
+    settle(&mut without_cpu, Duration::from_millis(10));
     assert!(without_cpu.decisions().is_empty(), "the CPU may not decode");
 
     let crop = RandomResizedCrop::to(24, 24);
     let operators = Chain::new().then_on(Placement::Gpu, crop);
     let operators = on_device(operators).output(feedwater::tensor::DType::U8, Default::default());
-    let operators = operators.build().unwrap();
-    settle(&operators, Duration::from_millis(10));
+    let mut operators = operators.build().unwrap();
+    settle(&mut operators, Duration::from_millis(10));
     let tried: Vec<_> = operators.decisions().iter().map(|it| it.choice.offload).collect();
     let decoded_on_cpu = Offload { operators: 1, decode: false };
     assert!(tried.contains(&decoded_on_cpu) && !tried.contains(&Offload::NOTHING), "{tried:?}");

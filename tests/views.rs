@@ -20,8 +20,8 @@ fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
         _ => evaluation(),
     };
     let builder = Loader::builder(memory(7), chain).device(DeviceChoice::Cpu).batch(4);
-    let loader = builder.last(Last::Partial).output(dtype, layout).build().unwrap();
-    (&loader).into_iter().map(Result::unwrap).collect()
+    let mut loader = builder.last(Last::Partial).output(dtype, layout).build().unwrap();
+    loader.epoch().map(Result::unwrap).collect()
 }
 
 /// Which of the four views a batch has.
@@ -102,9 +102,9 @@ fn a_batch_on_a_device_has_no_view() {
     machine.schedule(Schedule::Eager);
     let builder =
         Loader::builder(memory(4), evaluation()).device(DeviceChoice::Gpu(0)).runtime(&runtime());
-    let loader =
+    let mut loader =
         builder.decode(Placement::Cpu).batch(2).output(DType::F32, Layout::Nchw).build().unwrap();
-    let mut batch = (&loader).into_iter().next().unwrap().unwrap();
+    let mut batch = loader.epoch().next().unwrap().unwrap();
     assert_eq!(given(&mut batch), [false; 4]);
     assert_eq!(batch.array_shape().iter().product::<usize>() * 4, batch.to_host().unwrap().len());
 }
@@ -121,7 +121,7 @@ fn a_sample_without_a_label_is_none_and_minus_one_in_the_slice() {
     assert_eq!(samples.collect::<Vec<_>>(), expected);
     let builder = Loader::builder(source, Chain::new().then(Resize::to(8, 8))).batch(6);
     let builder = builder.device(DeviceChoice::Cpu).on_error(OnError::Substitute);
-    let batch = (&builder.build().unwrap()).into_iter().next().unwrap().unwrap();
+    let batch = builder.build().unwrap().epoch().next().unwrap().unwrap();
     let labels: Vec<_> = batch.samples().iter().map(|sample| sample.label).collect();
     assert_eq!(labels, expected);
     assert_eq!(batch.labels(), [0, -1, -1, -5, 4, 5]);

@@ -156,14 +156,14 @@ impl Round {
 
 /// Runs a case for some time after a warm-up, and explains it.
 fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> Report {
-    let loader = case.world.loader(setting);
+    let mut loader = case.world.loader(setting);
     let warm_up = if setting.caches() { 2 } else { 0 };
-    let mut consumer = Consumer { loader: &loader, case, batch: 0 };
+    let mut consumer = Consumer { loader: &mut loader, case, batch: 0 };
     for _ in 0..warm_up {
         consumer.epoch(None);
     }
     consumer.epoch(Some(Instant::now() + Duration::from_secs_f64((0.3 * seconds).min(1.0))));
-    let begin = loader.measured();
+    let begin = consumer.loader.measured();
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     while Instant::now() < end {
         consumer.epoch(Some(end));
@@ -191,7 +191,7 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
 }
 
 struct Consumer<'a> {
-    loader: &'a Loader,
+    loader: &'a mut Loader,
     case: &'a Case,
     batch: u64,
 }
@@ -199,11 +199,13 @@ struct Consumer<'a> {
 impl Consumer<'_> {
     /// Runs an epoch, or the part before `end`.
     fn epoch(&mut self, end: Option<Instant>) {
-        for batch in self.loader {
+        let epoch = self.loader.epoch();
+        let loader = epoch.loader();
+        for batch in epoch {
             let batch = batch.expect("every sample is usable");
             (self.case.step)(self.batch, batch.len());
             if let Some(callback) = self.case.callback {
-                let _span = self.loader.span("metrics");
+                let _span = loader.span("metrics");
                 callback();
             }
             drop(batch);

@@ -2,7 +2,6 @@
 
 use std::iter::FusedIterator;
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
@@ -57,17 +56,6 @@ impl<'a> IntoIterator for &'a mut Loader {
     }
 }
 
-impl<'a> IntoIterator for &'a Loader {
-    type Item = Result<Batch>;
-    type IntoIter = Epoch<'a>;
-
-    /// Begins the next epoch of a shared loader. Prefer `&mut loader`: there a second epoch at the same time does not
-    /// compile; here its first [`next`](Iterator::next) returns an error.
-    fn into_iter(self) -> Epoch<'a> {
-        Epoch::begin(self)
-    }
-}
-
 /// Iterator over the batches of one epoch. It derefs to the loader, so that `epoch.stats()` and `epoch.state()` work
 /// while it runs. A batch does not borrow it.
 pub struct Epoch<'a> {
@@ -85,8 +73,8 @@ impl<'a> Epoch<'a> {
         self.cursor.epoch
     }
 
-    /// The loader, for everything but another epoch.
-    pub fn loader(&self) -> &Loader {
+    /// The loader, for everything but another epoch. Other threads may use it while this one takes batches.
+    pub fn loader(&self) -> &'a Loader {
         self.loader
     }
 }
@@ -111,12 +99,6 @@ impl Iterator for Epoch<'_> {
     }
 }
 
-impl Drop for Epoch<'_> {
-    fn drop(&mut self) {
-        self.cursor.end(self.loader);
-    }
-}
-
 /// Iterator over the batches of all remaining epochs, which owns the loader: [`Loader::into_batches`].
 pub struct Batches {
     loader: Loader,
@@ -133,9 +115,6 @@ impl Batches {
 
     /// Returns the loader. A running epoch ends, as when a loop is left early.
     pub fn into_loader(self) -> Loader {
-        if let Some(mut cursor) = self.cursor {
-            cursor.end(&self.loader);
-        }
         self.loader
     }
 }
@@ -151,7 +130,6 @@ impl Iterator for Batches {
                 self.finished |= batch.is_err();
                 return Some(batch);
             }
-            cursor.end(&self.loader);
             self.cursor = None;
         }
         None
@@ -164,24 +142,18 @@ impl FusedIterator for Batches {}
 struct Cursor {
     epoch: u32,
     remaining: u64,
-    turn: Turn,
     /// Whether the builder's number of epochs is reached.
     over: bool,
-}
-
-#[derive(PartialEq)]
-enum Turn {
-    Running,
-    /// Another loop uses the loader; the error is still to be returned.
-    Refused,
-    Over,
+    /// Whether [`Error::Forked`] was returned.
+    forked: bool,
 }
 
 impl Cursor {
-    /// Begins the loader's next epoch, unless another loop uses the loader.
+    /// Begins the loader's next epoch.
     fn begin(loader: &Loader) -> Self {
-        if loader.check_process().is_err() || loader.iterating.swap(true, Ordering::AcqRel) {
-            return Self { epoch: 0, remaining: 0, turn: Turn::Refused, over: false };
+        // A child process must not lock: another thread may have held the lock at the fork.
+        if loader.check_process().is_err() {
+            return Self { epoch: 0, remaining: 0, over: false, forked: false };
         }
         let mut state = loader.lock();
         let epoch = state.next_epoch;
@@ -193,33 +165,13 @@ impl Cursor {
         }
         drop(state);
         loader.engine.want_epoch(epoch);
-        Self { epoch, remaining, turn: Turn::Running, over }
-    }
-
-    /// Ends the epoch and releases the loader, unless the epoch was refused.
-    fn end(&mut self, loader: &Loader) {
-        if self.turn == Turn::Running {
-            loader.iterating.store(false, Ordering::Release);
-        }
-        self.turn = Turn::Over;
+        Self { epoch, remaining, over, forked: false }
     }
 
     fn next(&mut self, loader: &Loader) -> Option<Result<Batch>> {
-        if self.turn != Turn::Over
-            && let Err(error) = loader.check_process()
-        {
-            self.turn = Turn::Over;
-            return Some(Err(error));
-        }
-        match self.turn {
-            Turn::Running => {}
-            Turn::Over => return None,
-            Turn::Refused => {
-                self.turn = Turn::Over;
-                let problem =
-                    "another loop over this loader is running; use one loader per loop".into();
-                return Some(Err(Error::Internal { problem }));
-            }
+        if let Err(error) = loader.check_process() {
+            let first = !std::mem::replace(&mut self.forked, true);
+            return first.then_some(Err(error));
         }
         if let Some(error) = &loader.lock().ended
             && self.remaining > 0

@@ -1,6 +1,5 @@
 //! The loader: its threads, its rings and the public API.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::error::{Error, Result};
@@ -99,8 +98,7 @@ use watch::Watch;
 /// * A panic of the consumer drops its batch, and the loader ends as if it were dropped.
 /// * A panic in an operator ends the loader with an error that reports the panic.
 /// * The consumer may be any thread. Batches may be sent to other threads and may outlive the loader.
-/// * Only one loop can run over a loader at a time. With `&mut loader` and `epoch` a second loop does not compile. With
-///   `&loader`, for a shared loader, it returns an error.
+/// * Only one loop can run over a loader at a time: a second one does not compile.
 /// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that of batches which are
 ///   still held.
 /// * `fork` copies no threads. In a child process the parent's loader returns [`Error::Forked`] instead of batches, and
@@ -135,7 +133,6 @@ pub struct Loader {
     served: Served,
     engine: Arc<Engine>,
     state: Mutex<State>,
-    iterating: AtomicBool,
     /// The warning that every batch is held, after it was given.
     held: OnceLock<String>,
 }
@@ -274,7 +271,6 @@ impl Loader {
             served: Served::default(),
             engine: Arc::new(engine),
             state: Mutex::new(state),
-            iterating: AtomicBool::new(false),
             held: OnceLock::new(),
         })
     }

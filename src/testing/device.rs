@@ -38,7 +38,7 @@ pub fn check(operators: &[Arc<dyn AnyOperator>], seed: u64) -> Result<Option<Str
         let builder =
             LoaderBuilder::new(source.clone(), chain).device(device).seed(seed).shuffle(false);
         let builder = builder.decode(Placement::Cpu).batch(SIZES.len()).tune(false).workers(1);
-        tensors(&builder.shard(0, 1).last(Last::Partial).epochs(Some(1)).build()?)
+        tensors(&mut builder.shard(0, 1).last(Last::Partial).epochs(Some(1)).build()?)
     };
     let (expected, found) = (of(DeviceChoice::Cpu)?, of(DeviceChoice::Gpu(0))?);
     let shape = expected.0;
@@ -55,9 +55,9 @@ pub fn check(operators: &[Arc<dyn AnyOperator>], seed: u64) -> Result<Option<Str
 }
 
 /// Shape of a sample, and the bytes of all samples.
-fn tensors(loader: &Loader) -> Result<(TensorShape, Vec<u8>), Error> {
+fn tensors(loader: &mut Loader) -> Result<(TensorShape, Vec<u8>), Error> {
     let mut all = Vec::new();
-    for batch in loader {
+    for batch in &mut *loader {
         all.extend(batch?.to_host()?);
     }
     Ok((TensorShape { batch: 1, ..loader.plan().shape }, all))

@@ -60,13 +60,13 @@ impl Seen {
 
 fn run(builder: impl FnOnce() -> LoaderBuilder, epochs: u32) -> Seen {
     let (peak, seen) = counted::most_during(|| {
-        let loader: Loader = builder().epochs(Some(epochs)).build().unwrap();
+        let mut loader: Loader = builder().epochs(Some(epochs)).build().unwrap();
         let plan = loader.plan();
         let process = plan.footprint.row("process").unwrap().total_bytes();
         let predicted = plan.footprint.total_bytes(Memory::Host) - process;
         let mut problem = None;
         for _ in 0..epochs {
-            for batch in &loader {
+            for batch in &mut loader {
                 problem = problem.or(batch.err());
             }
         }
@@ -303,8 +303,9 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
             if number % 32 == 1 { files::png(900, 700, true) } else { file }
         }));
     for batches in 0..3 {
-        let loader = files.loader(stored()).workers(6).large_image_memory(8 * MIB).build().unwrap();
-        for batch in (&loader).into_iter().take(batches) {
+        let mut loader =
+            files.loader(stored()).workers(6).large_image_memory(8 * MIB).build().unwrap();
+        for batch in loader.epoch().take(batches) {
             batch.unwrap();
         }
     }

@@ -22,8 +22,8 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
         (Schedule::Eager, 2),
     ] {
         machine.schedule(schedule);
-        let plain = builder(Counting::new(mixed()), crop(cpu)).build().unwrap();
-        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+        let mut plain = builder(Counting::new(mixed()), crop(cpu)).build().unwrap();
+        let expected: Vec<_> = (0..3).map(|_| epoch(&mut plain)).collect();
         let limits =
             [(PLENTY, None), (None, PLENTY), (Some(24_000), Some(60_000)), (Some(24_000), None)];
         for ((encoded, decoded), tune) in
@@ -32,10 +32,13 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
             let source = Counting::new(mixed());
             let builder = builder(source.clone(), crop(cpu)).tune(tune);
             let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).workers(3);
-            let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            let mut loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
             assert!(loader.plan().uses_gpu());
             for expected in &expected {
-                assert!(epoch(&loader) == *expected, "{schedule:?} {cpu} {encoded:?} {decoded:?}");
+                assert!(
+                    epoch(&mut loader) == *expected,
+                    "{schedule:?} {cpu} {encoded:?} {decoded:?}"
+                );
             }
             let stats = loader.stats();
             assert!(stats.caches.iter().any(|cache| cache.hits > 0));

@@ -15,12 +15,12 @@ fn unusable_samples_are_not_cached_and_fail_each_time() {
         let make = || {
             builder(source.clone(), training()).max_pixels(10_000).on_error(policy).shuffle(false)
         };
-        let plain = make().build().unwrap();
-        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+        let mut plain = make().build().unwrap();
+        let expected: Vec<_> = (0..3).map(|_| epoch(&mut plain)).collect();
         for (encoded, decoded) in [(PLENTY, None), (None, PLENTY)] {
-            let loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            let mut loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
             for expected in &expected {
-                assert!(epoch(&loader) == *expected, "{policy:?} {encoded:?} {decoded:?}");
+                assert!(epoch(&mut loader) == *expected, "{policy:?} {encoded:?} {decoded:?}");
             }
             let stats = loader.stats();
             let reasons = ["unreadable", "empty", "truncated", "unsupported", "oversized"];
@@ -29,7 +29,7 @@ fn unusable_samples_are_not_cached_and_fail_each_time() {
         }
     }
     let loader = builder(source, training()).on_error(OnError::Stop).cache_encoded(PLENTY);
-    let loader = loader.build().unwrap();
+    let mut loader = loader.build().unwrap();
     let ended = loader.into_iter().find_map(Result::err);
     assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
 }
@@ -45,8 +45,8 @@ fn an_image_damaged_outside_its_window_is_used() {
     let all = || Chain::new().then(op::Resize::to(16, 16));
     let source = Counting::new(samples);
     let run = |chain, decoded| {
-        let loader = builder(source.clone(), chain).cache_decoded(decoded).build().unwrap();
-        let batches: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
+        let mut loader = builder(source.clone(), chain).cache_decoded(decoded).build().unwrap();
+        let batches: Vec<_> = (0..3).map(|_| epoch(&mut loader)).collect();
         (batches, loader.stats())
     };
     let (expected, plain) = run(top(), None);

@@ -121,11 +121,11 @@ fn cached_samples_are_not_prefetched() {
         let builder = Loader::builder(Remote(source.clone()), training()).settings(settings);
         let builder = builder.device(DeviceChoice::Cpu).batch(4).workers(2).shuffle(true);
         let builder = builder.last(Last::Partial).epochs(Some(5));
-        let loader = match decoded {
+        let mut loader = match decoded {
             true => builder.cache_decoded(limit).build().unwrap(),
             false => builder.cache_encoded(limit).build().unwrap(),
         };
-        let batches: usize = (0..5).map(|_| epoch(&loader).len()).sum();
+        let batches: usize = (0..5).map(|_| epoch(&mut loader).len()).sum();
         assert_eq!(batches, 5 * 6);
         // The plan has inspected sixteen.
         assert!((40..=52).contains(&source.all()), "{:?}", source.reads());
@@ -149,7 +149,7 @@ fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
 type Sample = (u64, u32, u32, bool);
 
 /// Returns the samples and bytes of every batch of the next epoch.
-fn epoch(loader: &Loader) -> Vec<(Vec<Sample>, Vec<u8>)> {
+fn epoch(loader: &mut Loader) -> Vec<(Vec<Sample>, Vec<u8>)> {
     let batches = loader.into_iter().map(|batch| {
         let batch = batch.unwrap();
         let samples = batch.samples().iter();
@@ -206,12 +206,12 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
             true => builder.cache_decoded(PLENTY),
             false => builder.cache_encoded(PLENTY),
         };
-        let loader = builder.build().unwrap();
+        let mut loader = builder.build().unwrap();
         // The plan has inspected all images before.
-        let first = epoch(&loader);
+        let first = epoch(&mut loader);
         let reads = source.reads();
-        epoch(&loader);
-        epoch(&loader);
+        epoch(&mut loader);
+        epoch(&mut loader);
         assert_eq!(source.reads(), reads, "decoded {decoded}");
         assert!(reads.iter().all(|&reads| reads >= 1) && source.all() <= 20 + 20);
         let stats = loader.stats().caches;
@@ -235,13 +235,13 @@ fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     for (encoded, decoded) in [(Some(40_000), None), (None, Some(13 * image + 8000))] {
         let source = Counting::new(equal(40));
         let builder = builder(source.clone(), training());
-        let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+        let mut loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
         let before = source.all();
-        epoch(&loader);
+        epoch(&mut loader);
         let kept = loader.stats().caches[0].samples;
         assert!((10..40).contains(&kept), "{kept} samples kept");
-        epoch(&loader);
-        epoch(&loader);
+        epoch(&mut loader);
+        epoch(&mut loader);
         let cache = &loader.stats().caches[0];
         let found: Vec<_> = cache.epochs.iter().map(|it| (it.hits, it.misses)).collect();
         assert_eq!(found, [(0, 40), (kept, 40 - kept), (kept, 40 - kept)]);
@@ -274,8 +274,8 @@ fn batches_have_the_same_bytes_with_any_cache_contents() {
                 let source = Counting::new(mixed());
                 builder(source, chain.clone()).orientation(orientation).workers(3)
             };
-            let plain = make().build().unwrap();
-            let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+            let mut plain = make().build().unwrap();
+            let expected: Vec<_> = (0..3).map(|_| epoch(&mut plain)).collect();
             for (encoded, decoded) in [
                 (PLENTY, None),
                 (None, PLENTY),
@@ -284,9 +284,10 @@ fn batches_have_the_same_bytes_with_any_cache_contents() {
                 (None, Some(60_000)),
                 (Some(24_000), Some(60_000)),
             ] {
-                let loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+                let mut loader =
+                    make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
                 for (epoch_number, expected) in expected.iter().enumerate() {
-                    let found = epoch(&loader);
+                    let found = epoch(&mut loader);
                     assert!(
                         found == *expected,
                         "chain {number}, orientation {orientation}, {encoded:?} {decoded:?}, epoch {epoch_number}"
@@ -302,9 +303,9 @@ fn batches_have_the_same_bytes_with_any_cache_contents() {
 #[test]
 fn a_decoded_image_is_not_cached_encoded_too() {
     let make = builder(Counting::new(equal(20)), training());
-    let loader = make.cache_encoded(PLENTY).cache_decoded(Some(60_000)).build().unwrap();
-    epoch(&loader);
-    epoch(&loader);
+    let mut loader = make.cache_encoded(PLENTY).cache_decoded(Some(60_000)).build().unwrap();
+    epoch(&mut loader);
+    epoch(&mut loader);
     let caches = loader.stats().caches;
     let [encoded, decoded] = ["encoded", "decoded"].map(|name| cache(&caches, name));
     assert!(decoded.samples >= 5);
@@ -318,8 +319,9 @@ fn a_decoded_image_is_not_cached_encoded_too() {
 fn samples_with_the_same_original_are_cached_once() {
     let source = Counting::new(equal(6));
     let repeated = Repeat::new(Arc::new(source.clone()), 4).unwrap();
-    let loader = builder(repeated, training()).workers(1).cache_encoded(PLENTY).build().unwrap();
-    epoch(&loader);
+    let mut loader =
+        builder(repeated, training()).workers(1).cache_encoded(PLENTY).build().unwrap();
+    epoch(&mut loader);
     let cache = loader.stats().caches[0].clone();
     assert_eq!((cache.samples, cache.epochs[0].hits, cache.epochs[0].misses), (6, 18, 6));
 }
@@ -328,12 +330,12 @@ fn samples_with_the_same_original_are_cached_once() {
 #[test]
 fn a_shards_hits_are_the_samples_it_gets_again() {
     let make = builder(Counting::new(equal(40)), training()).shard(1, 3).cache_encoded(PLENTY);
-    let loader = make.build().unwrap();
+    let mut loader = make.build().unwrap();
     let mut seen = BTreeSet::new();
     let mut expected = Vec::new();
     for number in 0..3 {
         let indices: Vec<u64> =
-            epoch(&loader).iter().flat_map(|it| it.0.iter().map(|it| it.0)).collect();
+            epoch(&mut loader).iter().flat_map(|it| it.0.iter().map(|it| it.0)).collect();
         let hits = indices.iter().filter(|it| seen.contains(*it)).count() as u64;
         expected.push((number, hits, indices.len() as u64 - hits));
         seen.extend(indices);

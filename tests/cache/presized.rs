@@ -21,8 +21,8 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
         let chain = Chain::new().then(op::Resize::shorter(34));
         chain.then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
     };
-    let bytes = |loader: Loader| -> Vec<Vec<Vec<u8>>> {
-        let epochs = (0..3).map(|_| epoch(&loader).into_iter().map(|batch| batch.1).collect());
+    let bytes = |mut loader: Loader| -> Vec<Vec<Vec<u8>>> {
+        let epochs = (0..3).map(|_| epoch(&mut loader).into_iter().map(|batch| batch.1).collect());
         epochs.collect()
     };
     for orientation in [true, false] {
@@ -36,8 +36,8 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
     // With random crops: the same, cached or not.
     let random = |decoded, presize| {
         let builder = builder(Counting::new(larger()), training());
-        let loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
-        let all: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
+        let mut loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
+        let all: Vec<_> = (0..3).map(|_| epoch(&mut loader)).collect();
         (all, loader.stats().caches[0].clone())
     };
     let (kept, stats) = random(PLENTY, Some(34));
@@ -56,8 +56,8 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
 fn presized_images_need_less_memory() {
     let kept = |presize| {
         let builder = builder(Counting::new(equal(10)), training());
-        let loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();
-        epoch(&loader);
+        let mut loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();
+        epoch(&mut loader);
         loader.stats().caches[0].kept_bytes
     };
     assert_eq!((kept(None), kept(Some(18))), (10 * 3 * 48 * 36, 10 * 3 * 24 * 18));

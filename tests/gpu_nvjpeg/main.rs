@@ -279,7 +279,7 @@ fn a_loader_continues_during_a_capture() {
         let builder = builder.batch(4).prefetch(2).workers(2).tune(false).routes([route]);
         let builder =
             builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).decode(Placement::Gpu);
-        let loader = builder.epochs(Some(1)).build().unwrap();
+        let mut loader = builder.epochs(Some(1)).build().unwrap();
         let mut batches = loader.into_iter();
         drop(batches.next().unwrap().unwrap());
         machine.capturing(true);

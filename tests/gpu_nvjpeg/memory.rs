@@ -72,9 +72,9 @@ fn a_loaders_rows_include_the_memory_of_states() {
             .tune(false)
             .device(DeviceChoice::Gpu(0))
             .runtime(&runtime());
-        let loader =
+        let mut loader =
             builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
-        for batch in &loader {
+        for batch in &mut loader {
             for record in batch.unwrap().samples() {
                 assert_eq!(record.outcome, Outcome::Decoded(route), "{:?}", record.cpu_fallback);
             }

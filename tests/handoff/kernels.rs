@@ -31,7 +31,7 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
     let machine = exclusive();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
-        let loader = on_gpu();
+        let mut loader = on_gpu();
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
         let device = Device::open_with(0, &runtime()).unwrap();
@@ -39,7 +39,7 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
         let module = context.load_module(Ptx::from_binary(cubin)).unwrap();
         let function = module.load_function("sums").unwrap();
         let mut made = Vec::new();
-        for batch in &loader {
+        for batch in &mut loader {
             let mut tensor = CudaTensor::<f32>::new(batch.unwrap(), &stream).unwrap();
             let (samples, elements) = (tensor.batch().len(), tensor.batch().shape().sample_len());
             assert_eq!(tensor.len(), samples * elements, "a partial batch is shorter");
@@ -80,12 +80,12 @@ fn slots_wait_for_uses_that_cudarc_tracks_in_other_streams() {
     let machine = exclusive();
     machine.schedule(Schedule::Lazy);
     let expected = expected();
-    let loader = on_gpu();
+    let mut loader = on_gpu();
     let context = CudaContext::new(0).unwrap();
     let (named, used) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     let mut copies = Vec::new();
     for _ in 0..2 {
-        for batch in &loader {
+        for batch in &mut loader {
             let tensor = CudaTensor::<f32>::new(batch.unwrap(), &named).unwrap();
             used.join(&named).unwrap();
             let mut copy = named.alloc_zeros::<f32>(tensor.len()).unwrap();

@@ -57,12 +57,13 @@ fn on_host() -> Loader {
 
 /// Returns the bytes of both epochs, from the CPU.
 fn expected() -> Vec<Vec<u8>> {
-    let loader = on_host();
-    let epoch = |_| (&loader).into_iter().map(|batch| batch.unwrap().to_host().unwrap());
-    (0..2).flat_map(|number| epoch(number).collect::<Vec<_>>()).collect()
+    let mut loader = on_host();
+    let mut epoch =
+        || loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()).collect::<Vec<_>>();
+    (0..2).flat_map(|_| epoch()).collect()
 }
 
-fn first(loader: &Loader) -> Batch {
+fn first(loader: &mut Loader) -> Batch {
     loader.into_iter().next().unwrap().unwrap()
 }
 
@@ -172,11 +173,11 @@ fn a_foreign_stream_sees_each_batch_filled_and_not_yet_overwritten() {
                 let what = format!("{way_name}, {stream_name} stream, {schedule:?}");
                 machine.restart();
                 machine.schedule(schedule);
-                let loader = on_gpu();
+                let mut loader = on_gpu();
                 let context = CudaContext::new(0).unwrap();
                 let mut copier = Copier::new(choose(&context));
                 for _ in 0..2 {
-                    for batch in &loader {
+                    for batch in &mut loader {
                         let batch = batch.unwrap();
                         let bytes = batch.shape().bytes();
                         let (address, owner) = way(batch, &copier.stream).unwrap();
@@ -203,11 +204,11 @@ fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
     let expected = expected();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
-        let loader = on_gpu();
+        let mut loader = on_gpu();
         let context = CudaContext::new(0).unwrap();
         let mut copies = Vec::new();
         for _ in 0..2 {
-            for batch in &loader {
+            for batch in &mut loader {
                 let batch = batch.unwrap();
                 let (bytes, raw) = (batch.shape().bytes(), batch.stream().unwrap().raw());
                 // SAFETY: the loader lives as long as this stream is used.
@@ -236,7 +237,7 @@ fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     let expected = expected();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
-        let loader = on_gpu();
+        let mut loader = on_gpu();
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
         for (batch, expected) in loader.into_iter().zip(&expected) {
@@ -252,7 +253,7 @@ fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
         drop((loader, stream, context));
         assert_clean(&machine, &format!("{schedule:?}"));
     }
-    assert!(first(&on_host()).ready().is_none());
+    assert!(first(&mut on_host()).ready().is_none());
 }
 
 /// Calls the deleter like a C consumer.
@@ -265,7 +266,7 @@ fn delete<M: Managed>(managed: *mut M, deleter: Option<unsafe extern "C" fn(*mut
 fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
     let machine = exclusive();
     for gpu in [false, true] {
-        let loader = if gpu { on_gpu() } else { on_host() };
+        let mut loader = if gpu { on_gpu() } else { on_host() };
         let mut batches = loader.first_two();
         let one = Arc::new(batches.remove(0));
         let two = batches.remove(0);
@@ -297,8 +298,8 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
         assert_clean(&machine, if gpu { "gpu" } else { "host" });
         // A deleter ignores a null pointer.
         delete::<dlpack::DLManagedTensor>(std::ptr::null_mut(), {
-            let loader = on_host();
-            dlpack::export_legacy(first(&loader), &ConsumerStream::Legacy)
+            let mut loader = on_host();
+            dlpack::export_legacy(first(&mut loader), &ConsumerStream::Legacy)
                 .unwrap()
                 .managed()
                 .deleter
@@ -308,11 +309,11 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
 
 /// Returns the first two batches.
 trait FirstTwo {
-    fn first_two(&self) -> Vec<Batch>;
+    fn first_two(&mut self) -> Vec<Batch>;
 }
 
 impl FirstTwo for Loader {
-    fn first_two(&self) -> Vec<Batch> {
+    fn first_two(&mut self) -> Vec<Batch> {
         self.into_iter().take(2).map(Result::unwrap).collect()
     }
 }
@@ -328,8 +329,8 @@ unsafe fn read(tensor: &DLTensor, bytes: usize) -> Vec<u8> {
 #[test]
 fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
     let machine = exclusive();
-    let loader = on_gpu();
-    let batch = first(&loader);
+    let mut loader = on_gpu();
+    let batch = first(&mut loader);
     std::thread::spawn(move || {
         assert_eq!(result::ctx::get_current(), Ok(None));
         let exported = dlpack::export(batch, &ConsumerStream::Legacy).unwrap();
@@ -343,7 +344,7 @@ fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
     let device = Device::open_with(0, &runtime()).unwrap();
     let before = result::ctx::get_current().unwrap();
     assert!(before.is_some());
-    drop(dlpack::export(first(&loader), &ConsumerStream::Legacy).unwrap());
+    drop(dlpack::export(first(&mut loader), &ConsumerStream::Legacy).unwrap());
     assert_eq!(result::ctx::get_current(), Ok(before));
     drop((loader, device));
     assert_clean(&machine, "contexts");
@@ -353,7 +354,7 @@ fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
 #[test]
 fn driver_failures_are_errors_and_leak_nothing() {
     let machine = exclusive();
-    let loader = on_gpu();
+    let mut loader = on_gpu();
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let batches = loader.first_two();
@@ -370,7 +371,7 @@ fn driver_failures_are_errors_and_leak_nothing() {
     assert_clean(&machine, "refused");
 
     machine.restart();
-    let loader = on_gpu();
+    let mut loader = on_gpu();
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let mut batches = loader.into_iter();

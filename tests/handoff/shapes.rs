@@ -19,14 +19,14 @@ fn shape_strides_and_type_are_those_of_the_batch() {
                     _ => training(),
                 };
                 let source = Memory::new(jpegs(5)).unwrap();
-                let loader = Loader::builder(source, chain)
+                let mut loader = Loader::builder(source, chain)
                     .batch(4)
                     .decode(Placement::Cpu)
                     .device(device)
                     .output(dtype, layout)
                     .build()
                     .unwrap();
-                let mut batch = first(&loader);
+                let mut batch = first(&mut loader);
                 let (address, host) = (batch.device_ptr(), batch.to_host().unwrap());
                 assert_eq!(batch.host_mut().is_some(), !gpu);
                 let exported = dlpack::export(batch, &ConsumerStream::default()).unwrap();
@@ -59,8 +59,8 @@ fn shape_strides_and_type_are_those_of_the_batch() {
 #[test]
 fn a_shared_batch_is_read_only_and_cannot_use_the_legacy_form() {
     let _machine = exclusive();
-    let loader = on_host();
-    let batch = Arc::new(first(&loader));
+    let mut loader = on_host();
+    let batch = Arc::new(first(&mut loader));
     let none = ConsumerStream::Unsynchronized;
     let one = dlpack::export(batch.clone(), &none).unwrap();
     let two = dlpack::export(batch.clone(), &none).unwrap();
@@ -77,16 +77,16 @@ fn a_shared_batch_is_read_only_and_cannot_use_the_legacy_form() {
 #[test]
 fn invalid_stream_numbers_are_errors() {
     let _machine = exclusive();
-    let loader = on_gpu();
-    let batch = first(&loader);
+    let mut loader = on_gpu();
+    let batch = first(&mut loader);
     for number in [0, -2] {
         // SAFETY: no handle.
         let error = unsafe { ConsumerStream::from_number(&batch, Some(number)) }.unwrap_err();
         let error = error.to_string();
         assert!(error.contains(&format!("is {number}")) && error.contains("pass 1"), "{error}");
     }
-    let host = on_host();
-    let batch = first(&host);
+    let mut host = on_host();
+    let batch = first(&mut host);
     // On the host the number is ignored.
     // SAFETY: no handle.
     assert!(unsafe { ConsumerStream::from_number(&batch, Some(0)) }.is_ok());
@@ -95,8 +95,8 @@ fn invalid_stream_numbers_are_errors() {
 #[test]
 fn the_array_interface_has_the_fields_of_version_3() {
     let machine = exclusive();
-    let loader = on_gpu();
-    let batch = first(&loader);
+    let mut loader = on_gpu();
+    let batch = first(&mut loader);
     let fields = CudaArrayInterface::new(&batch).unwrap();
     let stream = batch.stream().unwrap().raw() as u64;
     let json: serde_json::Value = serde_json::to_value(&fields).unwrap();
@@ -114,11 +114,11 @@ fn the_array_interface_has_the_fields_of_version_3() {
     let device = Device::open_with(0, &runtime()).unwrap();
     // SAFETY: null is always a stream.
     let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });
-    let on_null = builder(DeviceChoice::Gpu(0)).consumer(null).build().unwrap();
-    assert_eq!(CudaArrayInterface::new(&first(&on_null)).unwrap().stream, 1);
+    let mut on_null = builder(DeviceChoice::Gpu(0)).consumer(null).build().unwrap();
+    assert_eq!(CudaArrayInterface::new(&first(&mut on_null)).unwrap().stream, 1);
 
-    let host = on_host();
-    let error = CudaArrayInterface::new(&first(&host)).unwrap_err().to_string();
+    let mut host = on_host();
+    let error = CudaArrayInterface::new(&first(&mut host)).unwrap_err().to_string();
     assert!(error.contains("DLPack"), "{error}");
     drop((batch, loader, device, on_null));
     assert_clean(&machine, "array interface");
@@ -128,8 +128,8 @@ fn the_array_interface_has_the_fields_of_version_3() {
 fn unsupported_exports_are_errors() {
     let machine = exclusive();
     machine.devices(2);
-    let loader = on_gpu();
-    let batch = first(&loader);
+    let mut loader = on_gpu();
+    let batch = first(&mut loader);
     let other = Device::open_with(1, &runtime()).unwrap();
     let error = batch.on(&Arc::new(Stream::new(&other).unwrap())).unwrap_err().to_string();
     assert!(error.contains("gpu 1") && error.contains("gpu 0"), "{error}");
@@ -142,8 +142,8 @@ fn unsupported_exports_are_errors() {
     assert!(error.to_string().contains(&format!("{len} f32s")), "{error}");
     let error = CudaTensor::<f16>::new(batch, &stream).unwrap_err().to_string();
     assert!(error.contains("is f32") && error.contains("f16"), "{error}");
-    let host = on_host();
-    let error = CudaTensor::<f32>::new(first(&host), &stream).unwrap_err().to_string();
+    let mut host = on_host();
+    let error = CudaTensor::<f32>::new(first(&mut host), &stream).unwrap_err().to_string();
     assert!(error.contains("lives on the host"), "{error}");
 
     // A batch in host memory has nothing to wait for. The loader's threads would be counted too.
@@ -151,6 +151,6 @@ fn unsupported_exports_are_errors() {
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let before = machine.calls("cuStreamWaitEvent");
-    first(&host).on(&stream).unwrap();
+    first(&mut host).on(&stream).unwrap();
     assert_eq!(machine.calls("cuStreamWaitEvent"), before);
 }

@@ -49,9 +49,9 @@ fn counts(sorts: &[&'static str], times: u64) -> BTreeMap<&'static str, u64> {
 fn tolerated_samples_are_counted_by_kind_of_damage_in_every_epoch() {
     for cache in [None, Some(1 << 22)] {
         let (sorts, source) = damaged();
-        let loader = builder(source).strict(false).cache_decoded(cache).build().unwrap();
+        let mut loader = builder(source).strict(false).cache_decoded(cache).build().unwrap();
         for _ in 0..2 {
-            for batch in &loader {
+            for batch in &mut loader {
                 for record in batch.unwrap().samples() {
                     let expected = sorts.get(record.index as usize).copied();
                     assert_eq!(record.tolerated.map(Tolerated::name), expected, "{record:?}");
@@ -74,16 +74,16 @@ fn tolerated_samples_are_counted_by_kind_of_damage_in_every_epoch() {
 #[test]
 fn a_strict_loader_accepts_none_of_them() {
     let (sorts, source) = damaged();
-    let loader = builder(source).on_error(OnError::Substitute).build().unwrap();
-    (&loader).into_iter().for_each(|batch| drop(batch.unwrap()));
+    let mut loader = builder(source).on_error(OnError::Substitute).build().unwrap();
+    loader.epoch().for_each(|batch| drop(batch.unwrap()));
     let stats = loader.stats();
     assert_eq!(stats.faults.values().sum::<u64>(), sorts.len() as u64);
     assert_eq!(stats.outcomes["substituted"], sorts.len() as u64);
     assert!(stats.tolerated.is_empty());
 
     let (_, source) = damaged();
-    let stopped = builder(source).build().unwrap();
-    let error = (&stopped).into_iter().find_map(Result::err).unwrap();
+    let mut stopped = builder(source).build().unwrap();
+    let error = stopped.epoch().find_map(Result::err).unwrap();
     assert!(matches!(error, Error::Sample(_)), "{error}");
 }
 

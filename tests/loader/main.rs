@@ -29,7 +29,7 @@ fn builder(count: u64) -> LoaderBuilder {
 }
 
 /// Returns the bytes of every sample of an epoch, by index.
-fn samples(loader: &Loader) -> BTreeMap<u64, Vec<u8>> {
+fn samples(loader: &mut Loader) -> BTreeMap<u64, Vec<u8>> {
     let mut all = BTreeMap::new();
     for batch in loader {
         let batch = batch.unwrap();
@@ -41,14 +41,14 @@ fn samples(loader: &Loader) -> BTreeMap<u64, Vec<u8>> {
     all
 }
 
-fn order(loader: &Loader) -> Vec<u64> {
+fn order(loader: &mut Loader) -> Vec<u64> {
     loader.into_iter().flat_map(|batch| batch.unwrap().indices().collect::<Vec<_>>()).collect()
 }
 
 #[test]
 fn each_loop_is_the_next_epoch() {
-    let loader = builder(20).build().unwrap();
-    let (first, second) = (order(&loader), order(&loader));
+    let mut loader = builder(20).build().unwrap();
+    let (first, second) = (order(&mut loader), order(&mut loader));
     assert_ne!(first, second, "each epoch has its own order");
     let sorted = |mut it: Vec<u64>| {
         it.sort_unstable();
@@ -60,67 +60,67 @@ fn each_loop_is_the_next_epoch() {
 
 #[test]
 fn epochs_ends_the_loader() {
-    let loader = builder(8).epochs(Some(2)).build().unwrap();
-    assert_eq!((&loader).into_iter().count(), 2);
-    assert_eq!((&loader).into_iter().count(), 2);
-    assert_eq!((&loader).into_iter().count(), 0);
+    let mut loader = builder(8).epochs(Some(2)).build().unwrap();
+    assert_eq!(loader.epoch().count(), 2);
+    assert_eq!(loader.epoch().count(), 2);
+    assert_eq!(loader.epoch().count(), 0);
 }
 
 #[test]
 fn the_first_epoch_can_be_chosen() {
-    let loader = builder(20).build().unwrap();
-    order(&loader);
-    let second = order(&loader);
-    assert_eq!(order(&builder(20).start_epoch(1).build().unwrap()), second);
+    let mut loader = builder(20).build().unwrap();
+    order(&mut loader);
+    let second = order(&mut loader);
+    assert_eq!(order(&mut builder(20).start_epoch(1).build().unwrap()), second);
 }
 
 /// The bytes of a sample depend only on (seed, epoch, index).
 #[test]
 fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
-    let base = samples(&builder(24).seed(5).build().unwrap());
+    let base = samples(&mut builder(24).seed(5).build().unwrap());
     assert_eq!(base.len(), 24);
     for workers in [1, 3, 8] {
-        let loader = builder(24).seed(5).workers(workers).build().unwrap();
-        assert!(samples(&loader) == base, "{workers} workers");
+        let mut loader = builder(24).seed(5).workers(workers).build().unwrap();
+        assert!(samples(&mut loader) == base, "{workers} workers");
     }
     for prefetch in [1, 5] {
-        let loader = builder(24).seed(5).prefetch(prefetch).build().unwrap();
-        assert!(samples(&loader) == base, "{prefetch} batches ahead");
+        let mut loader = builder(24).seed(5).prefetch(prefetch).build().unwrap();
+        assert!(samples(&mut loader) == base, "{prefetch} batches ahead");
     }
     let chosen = builder(24).seed(5).auto_workers().auto_prefetch().cpu_threads(Some(3));
-    let loader = chosen.build().unwrap();
+    let mut loader = chosen.build().unwrap();
     assert_eq!((loader.plan().workers.most, loader.plan().ahead_batches.most), (3, 8));
-    assert!(samples(&loader) == base, "autotuned workers and prefetch");
+    assert!(samples(&mut loader) == base, "autotuned workers and prefetch");
     for batch in [1, 7, 24] {
-        let loader = builder(24).seed(5).batch(batch).last(Last::Partial).build().unwrap();
-        assert!(samples(&loader) == base, "batches of {batch}");
+        let mut loader = builder(24).seed(5).batch(batch).last(Last::Partial).build().unwrap();
+        assert!(samples(&mut loader) == base, "batches of {batch}");
     }
     for world in [2, 5] {
         let mut all = BTreeMap::new();
         for rank in 0..world {
-            let loader = builder(24)
+            let mut loader = builder(24)
                 .seed(5)
                 .batch(2)
                 .last(Last::Partial)
                 .shard(rank, world)
                 .build()
                 .unwrap();
-            for (index, sample) in samples(&loader) {
+            for (index, sample) in samples(&mut loader) {
                 assert!(all.insert(index, sample).is_none(), "sample {index} in two shards");
             }
         }
         assert!(all == base, "{world} shards");
     }
-    let other = samples(&builder(24).seed(6).build().unwrap());
+    let other = samples(&mut builder(24).seed(6).build().unwrap());
     assert!(other != base, "another seed draws other crops");
 }
 
 #[test]
 fn the_same_seed_gives_the_same_batches_in_the_same_order() {
     let run = || {
-        let loader = builder(20).seed(9).workers(3).build().unwrap();
+        let mut loader = builder(20).seed(9).workers(3).build().unwrap();
         let batches: Vec<_> =
-            (&loader).into_iter().map(|batch| batch.unwrap().to_host().unwrap()).collect();
+            loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()).collect();
         batches
     };
     assert!(run() == run());
@@ -128,9 +128,9 @@ fn the_same_seed_gives_the_same_batches_in_the_same_order() {
 
 #[test]
 fn labels_and_records_belong_to_their_sample() {
-    let loader = builder(12).build().unwrap();
+    let mut loader = builder(12).build().unwrap();
     let images = jpegs(12);
-    for batch in &loader {
+    for batch in &mut loader {
         let batch = batch.unwrap();
         for (label, sample) in batch.labels().iter().zip(batch.samples()) {
             assert_eq!(*label, sample.index as i64);
@@ -146,9 +146,9 @@ fn labels_and_records_belong_to_their_sample() {
 #[test]
 fn the_last_batch_is_dropped_padded_or_partial() {
     let lens = |last| {
-        let loader = builder(10).last(last).build().unwrap();
-        let batches: Vec<_> = (&loader)
-            .into_iter()
+        let mut loader = builder(10).last(last).build().unwrap();
+        let batches: Vec<_> = loader
+            .epoch()
             .map(|batch| {
                 let batch = batch.unwrap();
                 assert_eq!(batch.host().unwrap().len(), batch.shape().bytes());
@@ -173,31 +173,31 @@ fn a_shard_without_a_batch_is_an_error_that_names_the_settings() {
 
 #[test]
 fn leaving_a_loop_early_discards_the_rest_of_its_epoch() {
-    let loader = builder(40).build().unwrap();
+    let mut loader = builder(40).build().unwrap();
     let whole = {
-        let other = builder(40).build().unwrap();
-        order(&other);
-        order(&other)
+        let mut other = builder(40).build().unwrap();
+        order(&mut other);
+        order(&mut other)
     };
-    for batch in (&loader).into_iter().take(1) {
+    for batch in loader.epoch().take(1) {
         assert_eq!(batch.unwrap().epoch(), 0);
     }
-    assert_eq!(order(&loader), whole, "the next loop is the whole next epoch");
+    assert_eq!(order(&mut loader), whole, "the next loop is the whole next epoch");
 }
 
 #[test]
 fn many_loops_left_early_leak_no_slot() {
-    let loader = builder(40).workers(3).build().unwrap();
+    let mut loader = builder(40).workers(3).build().unwrap();
     for epoch in 0..50 {
-        let batch = (&loader).into_iter().next().unwrap().unwrap();
+        let batch = loader.epoch().next().unwrap().unwrap();
         assert_eq!((batch.epoch(), batch.number()), (epoch, 0));
     }
 }
 
 #[test]
 fn exactly_all_slots_can_be_held() {
-    let loader = builder(40).prefetch(2).build().unwrap();
-    let mut epoch = (&loader).into_iter();
+    let mut loader = builder(40).prefetch(2).build().unwrap();
+    let mut epoch = loader.epoch();
     let held: Vec<Batch> = epoch.by_ref().take(3).map(|batch| batch.unwrap()).collect();
     let copies: Vec<_> = held.iter().map(|batch| batch.to_host().unwrap()).collect();
     drop(held);
@@ -208,11 +208,12 @@ fn exactly_all_slots_can_be_held() {
 /// Another thread may still drop one of them, so this is not an error, but it is reported.
 #[test]
 fn waiting_for_a_batch_while_all_slots_are_held_is_reported() {
-    let loader = builder(40).prefetch(2).build().unwrap();
+    let mut loader = builder(40).prefetch(2).build().unwrap();
     let held = std::sync::Mutex::new(Vec::new());
+    let mut epoch = loader.epoch();
+    let loader = epoch.loader();
     std::thread::scope(|scope| {
         let consumer = scope.spawn(|| {
-            let mut epoch = (&loader).into_iter();
             for _ in 0..3 {
                 let batch = epoch.next().unwrap().unwrap();
                 held.lock().unwrap().push(batch);
@@ -234,8 +235,8 @@ fn waiting_for_a_batch_while_all_slots_are_held_is_reported() {
 
 #[test]
 fn a_leaked_batch_only_shortens_the_ring() {
-    let loader = builder(40).prefetch(2).build().unwrap();
-    let mut epoch = (&loader).into_iter();
+    let mut loader = builder(40).prefetch(2).build().unwrap();
+    let mut epoch = loader.epoch();
     for _ in 0..2 {
         std::mem::forget(epoch.next().unwrap().unwrap());
     }
@@ -245,8 +246,8 @@ fn a_leaked_batch_only_shortens_the_ring() {
 #[test]
 fn a_panicking_consumer_drops_its_batch_and_the_loader() {
     let result = std::panic::catch_unwind(|| {
-        let loader = builder(40).build().unwrap();
-        for batch in &loader {
+        let mut loader = builder(40).build().unwrap();
+        for batch in &mut loader {
             let batch = batch.unwrap();
             assert!(batch.number() < 2, "the consumer's own failure");
         }
@@ -256,10 +257,9 @@ fn a_panicking_consumer_drops_its_batch_and_the_loader() {
 
 #[test]
 fn the_consumer_may_be_another_thread_and_batches_outlive_the_loader() {
-    let loader = builder(16).build().unwrap();
+    let mut loader = builder(16).build().unwrap();
     let batches: Vec<Batch> = std::thread::scope(|scope| {
-        let consumer =
-            scope.spawn(|| (&loader).into_iter().map(|it| it.unwrap()).take(3).collect());
+        let consumer = scope.spawn(|| loader.epoch().map(|it| it.unwrap()).take(3).collect());
         consumer.join().unwrap()
     });
     let copies: Vec<_> = batches.iter().map(|batch| batch.to_host().unwrap()).collect();
@@ -271,19 +271,6 @@ fn the_consumer_may_be_another_thread_and_batches_outlive_the_loader() {
     })
     .join()
     .unwrap();
-}
-
-#[test]
-fn a_second_loop_at_the_same_time_is_refused() {
-    let loader = builder(16).build().unwrap();
-    let mut first = (&loader).into_iter();
-    first.next().unwrap().unwrap();
-    let mut second = (&loader).into_iter();
-    let error = second.next().unwrap().err().unwrap().to_string();
-    assert!(error.contains("another loop"), "{error}");
-    assert!(second.next().is_none());
-    drop(second);
-    assert_eq!(first.count(), 3, "the first loop continues");
 }
 
 #[test]
@@ -317,8 +304,8 @@ fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
 #[test]
 fn an_owning_iterator_yields_every_epoch_on_another_thread() {
     let expected: Vec<Vec<u64>> = {
-        let loader = builder(16).build().unwrap();
-        vec![order(&loader), order(&loader)]
+        let mut loader = builder(16).build().unwrap();
+        vec![order(&mut loader), order(&mut loader)]
     };
     let batches = builder(16).epochs(Some(2)).build().unwrap().into_batches();
     let consumer = std::thread::spawn(move || {
@@ -405,17 +392,17 @@ fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     let source = Stalled(memory(40), free.clone());
     // Building inspects some headers.
     let loader = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4).workers(2);
-    let loader = loader.shuffle(false).epochs(Some(2)).prefetch(1).build().unwrap();
-    let mut epoch = (&loader).into_iter();
+    let mut loader = loader.shuffle(false).epochs(Some(2)).prefetch(1).build().unwrap();
+    let mut epoch = loader.epoch();
     let first = epoch.next().unwrap().unwrap();
     *free.0.lock().unwrap() = false;
-    let stopper = loader.stopper();
+    let stopper = epoch.stopper();
     let stopping = std::thread::spawn(move || stopper.stop());
     let ended = epoch.find_map(|batch| batch.err()).expect("an error, not the end of the epoch");
     assert!(matches!(ended, Error::Stopped), "{ended}");
     stopping.join().unwrap();
     drop((epoch, first));
-    let again = (&loader).into_iter().next().unwrap();
+    let again = loader.epoch().next().unwrap();
     assert!(matches!(again, Err(Error::Stopped)));
     // Only dropping the loader waits for its reads.
     *free.0.lock().unwrap() = true;
@@ -428,8 +415,8 @@ fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
 #[test]
 fn dropping_the_loader_at_any_time_does_not_hang() {
     for taken in 0..6 {
-        let loader = builder(24).workers(3).build().unwrap();
-        assert_eq!((&loader).into_iter().take(taken).count(), taken);
+        let mut loader = builder(24).workers(3).build().unwrap();
+        assert_eq!(loader.epoch().take(taken).count(), taken);
     }
 }
 
@@ -457,12 +444,12 @@ impl Operator for Broken {
 #[test]
 fn a_panic_in_an_operator_ends_the_loader_with_an_error() {
     let chain = Chain::new().then(Broken).then(feedwater::op::Resize::to(8, 8));
-    let loader = Loader::builder(memory(40), chain)
+    let mut loader = Loader::builder(memory(40), chain)
         .device(DeviceChoice::Cpu)
         .batch(4)
         .workers(2)
         .build()
         .unwrap();
-    let error = (&loader).into_iter().find_map(|batch| batch.err()).unwrap().to_string();
+    let error = loader.epoch().find_map(|batch| batch.err()).unwrap().to_string();
     assert!(error.contains("a loader thread panicked: a bug in the operator"), "{error}");
 }

@@ -22,8 +22,8 @@ pub fn damaged_builder(policy: OnError) -> LoaderBuilder {
 #[test]
 fn stop_yields_the_batches_before_then_only_the_error() {
     for _ in 0..20 {
-        let loader = damaged_builder(OnError::Stop).build().unwrap();
-        let mut epoch = (&loader).into_iter();
+        let mut loader = damaged_builder(OnError::Stop).build().unwrap();
+        let mut epoch = loader.epoch();
         assert_eq!(epoch.next().unwrap().unwrap().indices().collect::<Vec<_>>(), [0, 1, 2, 3]);
         let Err(Error::Sample(error)) = epoch.next().unwrap() else {
             panic!("batch 1 has sample 6")
@@ -32,7 +32,7 @@ fn stop_yields_the_batches_before_then_only_the_error() {
         assert_eq!(error.reason, Reason::Truncated);
         assert!(epoch.next().is_none());
         drop(epoch);
-        let again = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
+        let again = loader.epoch().next().unwrap().err().unwrap().to_string();
         assert_eq!(again, Error::Sample(error).to_string());
     }
 }
@@ -40,18 +40,18 @@ fn stop_yields_the_batches_before_then_only_the_error() {
 #[test]
 fn skip_keeps_batches_full_and_moves_no_other_sample() {
     let good = {
-        let loader = Loader::builder(memory(20), evaluation())
+        let mut loader = Loader::builder(memory(20), evaluation())
             .device(DeviceChoice::Cpu)
             .batch(4)
             .last(Last::Partial)
             .build()
             .unwrap();
-        samples(&loader)
+        samples(&mut loader)
     };
     let run = |workers| {
-        let loader = damaged_builder(OnError::Skip).workers(workers).build().unwrap();
+        let mut loader = damaged_builder(OnError::Skip).workers(workers).build().unwrap();
         let mut places = Vec::new();
-        for batch in &loader {
+        for batch in &mut loader {
             let batch = batch.unwrap();
             let bytes = batch.shape().sample_bytes();
             for (record, sample) in
@@ -84,9 +84,9 @@ fn skip_keeps_batches_full_and_moves_no_other_sample() {
 
 #[test]
 fn substitute_puts_zeros_and_marks_them() {
-    let loader = damaged_builder(OnError::Substitute).build().unwrap();
+    let mut loader = damaged_builder(OnError::Substitute).build().unwrap();
     let mut faults = Vec::new();
-    for batch in &loader {
+    for batch in &mut loader {
         let batch = batch.unwrap();
         let bytes = batch.shape().sample_bytes();
         faults.extend(batch.faults().to_vec());
@@ -108,13 +108,13 @@ fn substitute_puts_zeros_and_marks_them() {
 #[test]
 fn a_set_without_a_usable_sample_ends_with_its_first_error() {
     let source = Memory::new(vec![(b"no image".to_vec(), 0); 8]).unwrap();
-    let loader = Loader::builder(source, evaluation())
+    let mut loader = Loader::builder(source, evaluation())
         .device(DeviceChoice::Cpu)
         .batch(4)
         .on_error(OnError::Skip)
         .build()
         .unwrap();
-    let error = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
+    let error = loader.epoch().next().unwrap().err().unwrap().to_string();
     assert!(error.contains("the 7 samples"), "{error}");
     assert!(error.contains("unsupported"), "{error}");
 }
@@ -123,28 +123,24 @@ fn a_set_without_a_usable_sample_ends_with_its_first_error() {
 fn skip_finds_the_only_usable_sample() {
     let mut all = vec![(b"no image".to_vec(), 0); 50];
     all[31] = jpegs(1).remove(0);
-    let loader = Loader::builder(Memory::new(all).unwrap(), evaluation())
+    let mut loader = Loader::builder(Memory::new(all).unwrap(), evaluation())
         .device(DeviceChoice::Cpu)
         .batch(10)
         .on_error(OnError::Skip)
         .build()
         .unwrap();
-    for batch in &loader {
+    for batch in &mut loader {
         assert!(batch.unwrap().indices().all(|index| index == 31));
     }
 }
 
 #[test]
 fn limits_are_checked_on_the_header() {
-    let loader = builder(8).max_pixels(100).build().unwrap();
-    let Err(Error::Sample(error)) = (&loader).into_iter().next().unwrap() else {
-        panic!("too large")
-    };
+    let mut loader = builder(8).max_pixels(100).build().unwrap();
+    let Err(Error::Sample(error)) = loader.epoch().next().unwrap() else { panic!("too large") };
     assert_eq!(error.reason, Reason::Oversized);
     assert!(error.problem.contains("limits.max_pixels is 100"), "{error}");
-    let loader = builder(8).max_file_bytes(50).build().unwrap();
-    let Err(Error::Sample(error)) = (&loader).into_iter().next().unwrap() else {
-        panic!("too large")
-    };
+    let mut loader = builder(8).max_file_bytes(50).build().unwrap();
+    let Err(Error::Sample(error)) = loader.epoch().next().unwrap() else { panic!("too large") };
     assert!(error.problem.contains("limits.max_file_bytes is 50"), "{error}");
 }

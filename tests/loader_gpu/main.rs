@@ -87,10 +87,10 @@ impl Hints for SlowShuffled {
 }
 
 /// Runs two epochs and returns the records and bytes of every batch.
-fn epochs(loader: &Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
+fn epochs(loader: &mut Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
     let mut all = Vec::new();
     for _ in 0..2 {
-        for batch in loader {
+        for batch in &mut *loader {
             let batch = batch.unwrap();
             let bytes = batch.to_host().unwrap();
             assert_eq!(batch.host().is_some(), batch.device_ptr().is_none());
@@ -107,10 +107,10 @@ fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
 
 /// Runs the same loader on the CPU and on the device, and compares everything but the decode route.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
-    let cpu = epochs(&on_cpu(make()).build().unwrap());
-    let loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+    let cpu = epochs(&mut on_cpu(make()).build().unwrap());
+    let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     assert!(loader.plan().uses_gpu(), "{what}");
-    let gpu = epochs(&loader);
+    let gpu = epochs(&mut loader);
     assert_eq!(cpu.len(), gpu.len(), "{what}");
     for (number, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
         let without_outcome =
@@ -272,13 +272,13 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
         let key = if policy == OnError::Skip { "skipped" } else { "substituted" };
         assert!(stats.outcomes[key] >= 4, "{stats:?}");
     }
-    let loader = builder(damaged(), evaluation())
+    let mut loader = builder(damaged(), evaluation())
         .shuffle(false)
         .device(DeviceChoice::Gpu(0))
         .runtime(&runtime())
         .build()
         .unwrap();
-    let mut epoch = (&loader).into_iter();
+    let mut epoch = loader.epoch();
     assert_eq!(epoch.next().unwrap().unwrap().indices().collect::<Vec<_>>(), [0, 1, 2, 3]);
     let Err(Error::Sample(error)) = epoch.next().unwrap() else { panic!("batch 1 has sample 5") };
     assert_eq!((error.index, error.reason), (5, Reason::Truncated));
@@ -292,7 +292,7 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
 fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(8));
-    let cpu = epochs(&builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
+    let cpu = epochs(&mut builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
     /// Decodes like [`libjpeg`], but refuses every image of odd width as corrupt.
     unsafe extern "C" fn moody(
         bytes: *const u8,
@@ -316,8 +316,8 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
     };
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         let builder = builder(jpegs(8), training()).routes([route]);
-        let loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
-        let gpu = epochs(&loader);
+        let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+        let gpu = epochs(&mut loader);
         assert!(bytes(&cpu) == bytes(&gpu), "{route:?}");
         let stats = loader.stats();
         let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
@@ -332,13 +332,13 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
 #[test]
 fn memory_equals_the_plan() {
     let machine = machine();
-    let loader = builder(jpegs(16), training())
+    let mut loader = builder(jpegs(16), training())
         .device(DeviceChoice::Gpu(0))
         .runtime(&runtime())
         .build()
         .unwrap();
     let taken = machine.counts();
-    epochs(&loader);
+    epochs(&mut loader);
     let after = machine.counts();
     assert_eq!(taken.device.peak_bytes, after.device.peak_bytes);
     assert_eq!(taken.pinned.peak_bytes, after.pinned.peak_bytes);
@@ -352,7 +352,7 @@ fn memory_equals_the_plan() {
 fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch() {
     let _machine = machine();
     for routes in routes() {
-        let loader = builder(jpegs(20), training())
+        let mut loader = builder(jpegs(20), training())
             .device(DeviceChoice::Gpu(0))
             .runtime(&runtime())
             .routes(routes.clone())
@@ -360,7 +360,7 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
             .trace(500)
             .build()
             .unwrap();
-        epochs(&loader);
+        epochs(&mut loader);
         let row = loader.footprint().row("trace").unwrap();
         let threads = loader.measured().by_thread.len() as u64;
         assert_eq!(row.total_bytes(), trace_bytes(500, threads), "{routes:?}");
@@ -381,8 +381,11 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
 fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     let machine = machine();
     let make = || builder(jpegs(40), training()).prefetch(1).epochs(Some(1));
-    let cpu: Vec<Vec<u8>> = (&make().device(DeviceChoice::Cpu).build().unwrap())
-        .into_iter()
+    let cpu: Vec<Vec<u8>> = make()
+        .device(DeviceChoice::Cpu)
+        .build()
+        .unwrap()
+        .epoch()
         .map(|batch| batch.unwrap().to_host().unwrap())
         .collect();
     for schedule in
@@ -396,8 +399,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         let pool = DevicePool::take(&device, &rows).unwrap();
         let copies: Vec<_> =
             cpu.iter().map(|it| pool.buffer("copies", it.len()).unwrap()).collect();
-        let loader = make().consumer(stream.clone()).build().unwrap();
-        for (batch, copy) in (&loader).into_iter().zip(&copies) {
+        let mut loader = make().consumer(stream.clone()).build().unwrap();
+        for (batch, copy) in loader.epoch().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());
             // SAFETY: both are device memory of that many bytes. The batch is alive while the copy is queued, which is all that its
@@ -443,7 +446,7 @@ fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
     let machine = machine();
     let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let before = machine.compilations();
-    let loaders = directories.each_ref().map(|directory| {
+    let mut loaders = directories.each_ref().map(|directory| {
         let runtime = runtime().with_cache_directory(directory.path());
         let builder = builder(jpegs(8), training()).device(DeviceChoice::Gpu(0));
         builder.runtime(&runtime).build().unwrap()
@@ -451,7 +454,7 @@ fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
     let kept = directories.each_ref().map(|it| fs::read_dir(it.path()).unwrap().count());
     assert!(kept[0] > 0 && kept[0] == kept[1], "{kept:?}");
     assert_eq!(machine.compilations() - before, kept.iter().sum::<usize>() as u64);
-    let [one, other] = loaders.each_ref().map(|loader| loader.into_iter());
+    let [one, other] = loaders.each_mut().map(Loader::epoch);
     for (one, other) in one.zip(other) {
         let [one, other] = [one, other].map(|batch| batch.unwrap().to_host().unwrap());
         assert!(one == other);

@@ -64,11 +64,11 @@ fn concurrent_loaders_use_their_own_settings() {
         let path = source.path(FAILING).to_str().unwrap().replace("s3:/", "");
         server.fail(&path, [Fault::Status(503)]);
     }
-    let [first, second] = sources.map(loader);
+    let [mut first, mut second] = sources.map(loader);
     let connections = |loader: &Loader| loader.plan().settings.storage.connections;
     assert_eq!((connections(&first), connections(&second)), (3, 7));
     let mut differ = 0;
-    for (one, other) in (&first).into_iter().zip(&second) {
+    for (one, other) in first.epoch().zip(second.epoch()) {
         let [one, other] = [one, other].map(|batch| batch.unwrap().to_host().unwrap());
         differ += usize::from(one != other);
     }
@@ -99,8 +99,8 @@ fn a_loader_counts_each_handle_of_its_parts_once() {
     let part = |(number, handle)| -> Arc<dyn Source> {
         Arc::new(directory(format!("s3://parts-{number}"), handle).unwrap())
     };
-    let loader = loader(Concat::new(parts.map(part).collect()).unwrap());
-    for batch in &loader {
+    let mut loader = loader(Concat::new(parts.map(part).collect()).unwrap());
+    for batch in &mut loader {
         batch.unwrap();
     }
     let stats = loader.stats();

@@ -15,7 +15,7 @@ pub fn images(bucket: &str, count: u64) -> tempfile::TempDir {
 }
 
 fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
-    let loader = Loader::builder(source, common::training())
+    let mut loader = Loader::builder(source, common::training())
         .batch(5)
         .workers(2)
         .seed(3)
@@ -27,7 +27,7 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
         .unwrap();
     let mut batches = Vec::new();
     for _ in 0..epochs {
-        for batch in &loader {
+        for batch in &mut loader {
             batches.push(batch.unwrap().to_host().unwrap());
         }
     }
@@ -67,39 +67,39 @@ fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
         builder.device(DeviceChoice::Cpu).build().unwrap()
     };
     let mut bytes = Vec::new();
-    let mut epochs = |loader: &Loader, count: usize, step: Duration| {
+    let mut epochs = |loader: &mut Loader, count: usize, step: Duration| {
         bytes.clear();
         for _ in 0..count {
-            for batch in loader {
+            for batch in &mut *loader {
                 bytes.push(batch.unwrap().to_host().unwrap());
                 std::thread::sleep(step);
             }
         }
         std::mem::take(&mut bytes)
     };
-    let files = build(Directory::open(local.path()).unwrap(), true);
+    let mut files = build(Directory::open(local.path()).unwrap(), true);
     assert_eq!(files.read_ahead(), None);
-    let expected = epochs(&files, 8, Duration::ZERO);
+    let expected = epochs(&mut files, 8, Duration::ZERO);
 
     BUCKETS.latency(Duration::from_millis(30));
-    let fixed = build(directory("s3://chosen", &storage).unwrap(), false);
-    assert!(epochs(&fixed, 2, Duration::ZERO) == expected[..24]);
+    let mut fixed = build(directory("s3://chosen", &storage).unwrap(), false);
+    assert!(epochs(&mut fixed, 2, Duration::ZERO) == expected[..24]);
     let report = fixed.read_ahead().unwrap();
     assert_eq!((report.window, report.most, report.decisions), (64, 64, vec![]));
     assert_eq!(fixed.profile().setup.read_ahead, 64);
     drop(fixed);
 
-    let loader = build(directory("s3://chosen", &storage).unwrap(), true);
+    let mut loader = build(directory("s3://chosen", &storage).unwrap(), true);
     assert_eq!(loader.read_ahead().unwrap().window, 64, "large at first");
     let step = Duration::from_millis(40);
-    let first = epochs(&loader, 5, step);
+    let first = epochs(&mut loader, 5, step);
     let report = loader.read_ahead().unwrap();
     // 125 per second, 30 ms, and a margin for a busy machine.
     assert!(report.window <= 32 && report.decisions[0].batch <= 50, "{report:#?}");
     assert!(report.decisions.iter().any(|it| it.why.contains("requests take")), "{report:#?}");
     assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
     BUCKETS.forget("/chosen/");
-    let last = epochs(&loader, 3, step);
+    let last = epochs(&mut loader, 3, step);
     // In addition to the prefetched ones, the two that the workers have.
     let report = loader.read_ahead().unwrap();
     let longest = report.decisions.iter().map(|it| it.window).max().unwrap();

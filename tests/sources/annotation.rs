@@ -271,7 +271,7 @@ fn builder(source: Coco, chain: Chain) -> LoaderBuilder {
 }
 
 fn batches(builder: LoaderBuilder) -> Vec<Batch> {
-    let loader = builder.prefetch(8).build().unwrap();
+    let mut loader = builder.prefetch(8).build().unwrap();
     loader.into_iter().map(|batch| batch.unwrap()).collect()
 }
 
@@ -367,7 +367,7 @@ fn an_image_that_does_not_match_its_annotation_is_unusable() {
     fs::write(root.path().join("1.jpg"), common::jpeg(1, 48, 48)).unwrap();
     let open = || Coco::open(root.path().join("a.json"), &CocoSettings::default()).unwrap();
     let chain = || Chain::new().then(Resize::to(32, 24));
-    let loader = builder(open(), chain()).build().unwrap();
+    let mut loader = builder(open(), chain()).build().unwrap();
     let Some(Err(Error::Sample(error))) = loader.into_iter().next() else { panic!("no error") };
     assert_eq!((error.index, error.reason), (1, Reason::Corrupt));
 
@@ -378,7 +378,7 @@ fn an_image_that_does_not_match_its_annotation_is_unusable() {
 
 #[test]
 fn a_source_without_objects_has_none() {
-    let loader = Loader::builder(common::memory(4), common::evaluation())
+    let mut loader = Loader::builder(common::memory(4), common::evaluation())
         .device(DeviceChoice::Cpu)
         .batch(4)
         .build()

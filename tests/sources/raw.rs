@@ -154,7 +154,7 @@ fn a_loader_gives_the_same_batches_for_pnm_and_png() {
         let images =
             (0..12).map(|seed| (encode(seed, 40 + seed as u32, 60 - seed as u32), seed as i64));
         let source = Arc::new(Memory::new(images.collect()).unwrap());
-        let loader = LoaderBuilder::new(source, common::training())
+        let mut loader = LoaderBuilder::new(source, common::training())
             .batch(4)
             .workers(2)
             .seed(3)
@@ -162,7 +162,7 @@ fn a_loader_gives_the_same_batches_for_pnm_and_png() {
             .build()
             .unwrap();
         let mut all = Vec::new();
-        for batch in &loader {
+        for batch in &mut loader {
             all.extend_from_slice(batch.unwrap().host().unwrap());
         }
         all

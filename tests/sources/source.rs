@@ -438,6 +438,6 @@ fn four_methods_make_a_source() {
     let builder = Loader::builder(bare, common::training()).device(DeviceChoice::Cpu).batch(3);
     let plan = builder.plan().unwrap().to_string();
     assert!(plan.contains(&format!("largest sample {largest} bytes")), "{plan}");
-    let loader = builder.epochs(Some(1)).build().unwrap();
+    let mut loader = builder.epochs(Some(1)).build().unwrap();
     assert_eq!(loader.into_iter().map(|batch| batch.unwrap().len()).sum::<usize>(), 3);
 }

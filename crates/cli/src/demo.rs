@@ -42,19 +42,20 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let cache = cache()?;
     let data = images::make(&cache, &settings, options.json)?;
 
-    let loader = builder(&data, options)?.build()?;
+    let mut loader = builder(&data, options)?.build()?;
     warn(&loader);
     let bar = progress(loader.batches_per_epoch(), "batches");
     let image = cache.join("demo.png");
     let _polled = Polled::waiting_for(&loader);
-    for (number, batch) in (&loader).into_iter().enumerate() {
+    let mut epoch = loader.epoch();
+    while let Some(batch) = epoch.next() {
         if interrupt::requested().is_some() {
             break;
         }
         let batch = batch?;
-        if number == 0 {
+        if batch.number() == 0 {
             let data = on_host(&batch)?;
-            let sheet = Sheet::new(&loader, &batch, &data);
+            let sheet = Sheet::new(&epoch, &batch, &data);
             let written = sheet.write(&image).and_then(AtomicFile::commit);
             written.map_err(|error| io_failure(&image, &error))?;
         }

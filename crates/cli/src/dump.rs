@@ -78,7 +78,7 @@ struct ObjectEntry {
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
     let builder = options.pipeline.builder()?.start_epoch(options.epoch);
-    let loader = builder.epochs(Some(1)).build()?;
+    let mut loader = builder.epochs(Some(1)).build()?;
     super::report::warn(&loader);
     let out = &options.out;
     fs::create_dir_all(out).map_err(|error| io_failure(out, &error))?;
@@ -95,15 +95,16 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let mut count = 0;
     let image = out.join("sheet.png");
     let mut sheet = None;
-    for batch in loader.into_iter().take(usize::try_from(options.batches).unwrap_or(usize::MAX)) {
-        let batch = batch?;
+    let mut epoch = loader.epoch();
+    for _ in 0..options.batches {
+        let Some(batch) = epoch.next().transpose()? else { break };
         let data = on_host(&batch)?;
         npy.append(batch.shape(), &data).map_err(images_failed)?;
         if sheet.is_none() {
-            let drawn = Sheet::new(&loader, &batch, &data).write(&image);
+            let drawn = Sheet::new(&epoch, &batch, &data).write(&image);
             sheet = Some(drawn.map_err(|error| io_failure(&image, &error))?);
         }
-        for entry in describe(&loader, &batch) {
+        for entry in describe(&epoch, &batch) {
             entries.serialize_element(&entry).map_err(|error| samples_failed(error.into()))?;
             count += 1;
         }

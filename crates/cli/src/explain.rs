@@ -177,7 +177,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     let builder = || -> Result<LoaderBuilder, CommandError> {
         Ok(pipeline.builder_with(&storage)?.device(options.device.choice()))
     };
-    let loader = builder()?.build()?;
+    let mut loader = builder()?.build()?;
     warn_without_simd();
     warn(&loader);
     let polled = Polled::waiting_for(&loader);
@@ -186,10 +186,10 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
         (None, Some(ms)) => Consumer::Sleeps(Duration::from_secs_f64(1e-3 * ms)),
         (None, None) => Consumer::Idle,
     };
-    warm_up(&loader, &mut consumer, options.seconds)?;
+    warm_up(&mut loader, &mut consumer, options.seconds)?;
     let before = loader.measured();
     let batches =
-        measure(&loader, &mut consumer, options.seconds, DEADLINE_FACTOR * options.seconds)?;
+        measure(&mut loader, &mut consumer, options.seconds, DEADLINE_FACTOR * options.seconds)?;
     if batches < MIN_BATCHES && interrupt::requested().is_some() {
         return Err(CommandError::Interrupted);
     }
@@ -229,7 +229,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
 }
 
 /// Runs the loader unmeasured until it is settled: its start, and any autotuning (up to four times as long).
-fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), CommandError> {
+fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), CommandError> {
     for _ in 0..20 {
         // A command may need most of the time to start.
         measure(loader, consumer, 0.2 * seconds, seconds)?;
@@ -246,7 +246,7 @@ fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(),
 /// The number is at least two, unless a signal arrives or a command does not read them within `most` seconds or
 /// [`MIN_DEADLINE_SECONDS`].
 fn measure(
-    loader: &Loader,
+    loader: &mut Loader,
     consumer: &mut Consumer,
     seconds: f64,
     most: f64,
@@ -257,7 +257,7 @@ fn measure(
     let bar = progress((1e3 * seconds) as u64, "ms");
     let mut batches = 0;
     loop {
-        for batch in loader {
+        for batch in &mut *loader {
             let batch = match batch {
                 Err(_) if interrupt::requested().is_some() => return Ok(batches),
                 batch => batch?,
@@ -281,17 +281,17 @@ fn cached(
     consumer: &mut Consumer,
     seconds: f64,
 ) -> Result<Option<f64>, CommandError> {
-    let loader = builder.first_samples_cached(CACHED_SAMPLES)?.build()?;
+    let mut loader = builder.first_samples_cached(CACHED_SAMPLES)?.build()?;
     let _polled = Polled::waiting_for(&loader);
-    for batch in &loader {
+    for batch in &mut loader {
         if batch.is_err() && interrupt::requested().is_some() {
             return Ok(None);
         }
         drop(batch?);
     }
-    warm_up(&loader, consumer, seconds)?;
+    warm_up(&mut loader, consumer, seconds)?;
     let before = loader.measured();
-    let batches = measure(&loader, consumer, seconds, DEADLINE_FACTOR * seconds)?;
+    let batches = measure(&mut loader, consumer, seconds, DEADLINE_FACTOR * seconds)?;
     Ok((batches >= MIN_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
 }
 

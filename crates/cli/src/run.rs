@@ -69,7 +69,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     warn_without_simd();
     let given = options.workers.map(|_| ("loader.workers", "--workers"));
     let built = builder.nvtx(options.nvtx).build();
-    let loader = built.map_err(|error| in_terms_of_options(error, given.as_slice()))?;
+    let mut loader = built.map_err(|error| in_terms_of_options(error, given.as_slice()))?;
     let _polled = Polled::waiting_for(&loader);
     if let Some(address) = options.metrics {
         let address = loader.serve_metrics(address)?;
@@ -77,7 +77,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
     warn(&loader);
     let known = loader.warnings();
-    consume(&loader, options.epochs, options.batches)?;
+    consume(&mut loader, options.epochs, options.batches)?;
     for warning in loader.warnings().iter().filter(|it| !known.contains(it)) {
         eprintln!("warning: {warning}");
     }
@@ -114,12 +114,12 @@ fn write(
 }
 
 /// Consumes batches and drops them at once, like a model that takes no time. A signal ends the loop.
-fn consume(loader: &Loader, epochs: u32, batches: Option<u64>) -> Result<(), CommandError> {
+fn consume(loader: &mut Loader, epochs: u32, batches: Option<u64>) -> Result<(), CommandError> {
     let all = u64::from(epochs) * loader.batches_per_epoch();
     let mut left = batches.unwrap_or(all).min(all);
     let bar = progress(left, "batches");
     while left > 0 && interrupt::requested().is_none() {
-        for batch in loader {
+        for batch in &mut *loader {
             if interrupt::requested().is_some() {
                 return Ok(());
             }

@@ -234,7 +234,7 @@ fn mixed() -> Mixture {
 }
 
 /// Returns index, label and bytes of every sample of the next epoch.
-fn epoch(loader: &Loader) -> Vec<(u64, i64, Vec<u8>)> {
+fn epoch(loader: &mut Loader) -> Vec<(u64, i64, Vec<u8>)> {
     let mut all = Vec::new();
     for batch in loader {
         let batch = batch.unwrap();

@@ -91,9 +91,9 @@ pub fn measure(
     .collect();
     let built =
         pipeline.builder_with(&shown(pipeline.storage()?))?.device(options.device.choice()).build();
-    let loader = built.map_err(|error| in_terms_of_options(error, &given))?;
+    let mut loader = built.map_err(|error| in_terms_of_options(error, &given))?;
     let mut first_batch = None;
-    epoch(&loader, |batch| {
+    epoch(&mut loader, |batch| {
         if first_batch.is_none() {
             ready(batch)?;
             first_batch = Some(start.elapsed().as_secs_f64());
@@ -105,7 +105,7 @@ pub fn measure(
     let (before, cpu_before, begin) = (loader.stats(), cpu_seconds(), Instant::now());
     let mut epochs = 0;
     while options.epochs.map_or(begin.elapsed().as_secs_f64() < SECONDS, |all| epochs < all) {
-        epoch(&loader, |_| Ok(()))?;
+        epoch(&mut loader, |_| Ok(()))?;
         epochs += 1;
     }
     let seconds = begin.elapsed().as_secs_f64();
@@ -146,7 +146,7 @@ pub fn measure(
 
 /// Runs an epoch, passing each batch to `each`, and waits until the device has finished the last one.
 fn epoch(
-    loader: &Loader,
+    loader: &mut Loader,
     mut each: impl FnMut(&Batch) -> Result<(), Error>,
 ) -> Result<(), CommandError> {
     let mut left = loader.batches_per_epoch();

@@ -74,9 +74,9 @@ fn decode(
     let builder =
         pipeline.builder_with(storage)?.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
     let builder = builder.routes([route]).tune(false).last(Last::Partial).epochs(Some(1));
-    let loader = builder.build()?;
+    let mut loader = builder.build()?;
     let mut images = 0;
-    for batch in &loader {
+    for batch in &mut loader {
         let batch = batch?;
         if let Some(ready) = batch.ready() {
             ready.synchronize()?;

@@ -162,8 +162,8 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     for file in &damaged {
         let mut samples = good_files(4)?;
         samples.push(file.bytes.clone());
-        let loader = way(builder(samples)?.batch(2)).build().map_err(message)?;
-        let mut epoch = (&loader).into_iter();
+        let mut loader = way(builder(samples)?.batch(2)).build().map_err(message)?;
+        let mut epoch = loader.epoch();
         let before = epoch.by_ref().take(2).all(|batch| batch.is_ok());
         match epoch.next() {
             Some(Err(Error::Sample(error)))

@@ -137,9 +137,9 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         let copies = (0..BATCHES)
             .map(|_| memory.buffer("copies", batch_bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let loader = make().consumer(consumer.clone()).build()?;
+        let mut loader = make().consumer(consumer.clone()).build()?;
         let pages = loader.plan().device.as_ref().map_or(0, |device| device.pages);
-        for (batch, target) in (&loader).into_iter().zip(&copies) {
+        for (batch, target) in loader.epoch().zip(&copies) {
             let batch = batch?;
             for value in 0..FILLS {
                 fill(&consumer, &scratch, 0..SCRATCH, value)?;

@@ -157,8 +157,8 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
             .output(dtype, layout)
     };
     let expected = epoch(builder().device(DeviceChoice::Cpu))?;
-    let loader = gpu.on(builder()).epochs(Some(1)).build().map_err(message)?;
-    let actual = read(&loader)?;
+    let mut loader = gpu.on(builder()).epochs(Some(1)).build().map_err(message)?;
+    let actual = read(&mut loader)?;
     if expected.records != actual.records {
         return Err(format!("samples {:?} instead of {:?}", actual.records, expected.records));
     }
@@ -188,17 +188,20 @@ fn divisions(gpu: &Gpu) -> Found {
             let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
             builder.batch(2).workers(2).seed(SEED).decode(Placement::Cpu)
         };
-        let on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(message)?;
-        let on_gpu = gpu.on(builder()).build().map_err(message)?;
-        let offloads = &on_gpu.plan().offloads;
+        let mut on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(message)?;
+        let mut on_gpu = gpu.on(builder()).build().map_err(message)?;
+        let offloads = on_gpu.plan().offloads.clone();
         for turn in 0..EPOCHS {
             let mut actual = Vec::new();
-            for (number, batch) in on_gpu.into_iter().enumerate() {
+            let mut epoch = on_gpu.epoch();
+            let mut number = 0;
+            while let Some(batch) = epoch.next() {
                 actual.extend(batch.and_then(|batch| batch.to_host()).map_err(message)?);
                 let offload = offloads[(number / 2 + turn) % offloads.len()];
-                on_gpu.choose(Choice { offload, ..on_gpu.choice() }).map_err(message)?;
+                epoch.choose(Choice { offload, ..epoch.choice() }).map_err(message)?;
+                number += 1;
             }
-            equal(&read(&on_cpu)?.data, &actual, samples.len())
+            equal(&read(&mut on_cpu)?.data, &actual, samples.len())
                 .map_err(|problem| format!("{chain:?}, epoch {turn}: {problem}"))?;
         }
         divisions += offloads.len();

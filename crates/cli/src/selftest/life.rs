@@ -40,7 +40,7 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
     for round in 0..ROUNDS {
         let prefetch = 1 + round % 3;
         let loader = builder()?.workers(1 + round % 4).prefetch(prefetch);
-        let loader = loader.build().map_err(message)?;
+        let mut loader = loader.build().map_err(message)?;
         for taken in [round % 5, 1 + round % 3] {
             let mut held = Vec::new();
             for batch in loader.into_iter().take(taken) {
@@ -58,7 +58,7 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
 /// Checks that batches outlive their loader with unchanged pixels, also on another thread.
 fn held(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
-    let loader = builder()?.prefetch(2).build().map_err(message)?;
+    let mut loader = builder()?.prefetch(2).build().map_err(message)?;
     let held: Vec<_> = loader.into_iter().take(3).collect::<Result<_, _>>().map_err(message)?;
     drop(loader);
     let read = move || {
@@ -75,7 +75,7 @@ fn held(builder: impl Fn() -> Built) -> Found {
 /// Checks that a leaked batch costs its slot and nothing else.
 fn leaked(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
-    let loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(message)?;
+    let mut loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(message)?;
     let mut seen = Vec::new();
     for (number, batch) in loader.into_iter().enumerate() {
         let batch = batch.map_err(message)?;
@@ -94,10 +94,10 @@ fn leaked(builder: impl Fn() -> Built) -> Found {
 fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     const EPOCHS: u32 = 3;
     let run = |builder: LoaderBuilder| -> Result<Vec<u8>, String> {
-        let loader = builder.epochs(Some(EPOCHS)).build().map_err(message)?;
+        let mut loader = builder.epochs(Some(EPOCHS)).build().map_err(message)?;
         let mut data = Vec::new();
         for _ in 0..EPOCHS {
-            for batch in &loader {
+            for batch in &mut loader {
                 data.extend(batch.map_err(message)?.to_host().map_err(message)?);
             }
         }

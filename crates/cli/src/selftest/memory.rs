@@ -42,8 +42,8 @@ fn resident() -> Found {
     let Some(before) = status_bytes("VmRSS") else {
         return Ok("resident memory cannot be read here; not compared".into());
     };
-    let loader = loaders::builder()?.build().map_err(message)?;
-    run_epochs(&loader, 3)?;
+    let mut loader = loaders::builder()?.build().map_err(message)?;
+    run_epochs(&mut loader, 3)?;
     let taken = status_bytes("VmRSS").unwrap_or(before).saturating_sub(before);
     let predicted = loader.footprint().total_bytes(Place::Host);
     let message = format!("{} predicted, {} more resident", bytes(predicted), bytes(taken));
@@ -51,8 +51,8 @@ fn resident() -> Found {
 }
 
 fn many_epochs_on_cpu() -> Found {
-    let loader = loaders::builder()?.build().map_err(message)?;
-    let grown = host_growth(&loader)?;
+    let mut loader = loaders::builder()?.build().map_err(message)?;
+    let grown = host_growth(&mut loader)?;
     Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
 }
 
@@ -60,8 +60,8 @@ fn many_epochs_on_cpu() -> Found {
 fn taken(gpu: &Gpu) -> Found {
     // nvJPEG may leave part of its rows unused. Without it, every byte of all rows is used.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
-        let loader = builder.build().map_err(message)?;
-        run_epochs(&loader, 2)?;
+        let mut loader = builder.build().map_err(message)?;
+        run_epochs(&mut loader, 2)?;
         Ok::<_, String>(figures(&loader.stats().memory))
     };
     for (name, predicted, peak) in figures_of(gpu.builder()?.decode(Placement::Cpu))? {
@@ -92,10 +92,10 @@ fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
 /// Checks that the pools, the device's used memory and resident memory do not grow.
 fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
     let device = &gpu.device;
-    let loader = gpu.builder()?.build().map_err(message)?;
-    run_epochs(&loader, SETTLED)?;
+    let mut loader = gpu.builder()?.build().map_err(message)?;
+    run_epochs(&mut loader, SETTLED)?;
     let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
-    let grown = host_growth(&loader)?;
+    let grown = host_growth(&mut loader)?;
     let (last, (free_at_end, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     if last != first {
         return Err(format!("grew from {first:?} to {last:?}"));
@@ -108,7 +108,7 @@ fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
 }
 
 /// Describes the growth of resident memory over many epochs, or fails if it is too large.
-fn host_growth(loader: &Loader) -> Found {
+fn host_growth(loader: &mut Loader) -> Found {
     run_epochs(loader, SETTLED)?;
     let before = status_bytes("VmRSS");
     run_epochs(loader, EPOCHS - SETTLED)?;
@@ -122,9 +122,9 @@ fn host_growth(loader: &Loader) -> Found {
     }
 }
 
-fn run_epochs(loader: &Loader, count: u32) -> Result<(), String> {
+fn run_epochs(loader: &mut Loader, count: u32) -> Result<(), String> {
     for _ in 0..count {
-        for batch in loader {
+        for batch in &mut *loader {
             batch.map_err(message)?;
         }
     }

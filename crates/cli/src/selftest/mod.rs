@@ -195,10 +195,10 @@ struct Epoch {
 }
 
 fn epoch(builder: LoaderBuilder) -> Result<Epoch, String> {
-    read(&builder.epochs(Some(1)).build().map_err(message)?)
+    read(&mut builder.epochs(Some(1)).build().map_err(message)?)
 }
 
-fn read(loader: &Loader) -> Result<Epoch, String> {
+fn read(loader: &mut Loader) -> Result<Epoch, String> {
     let mut seen = Epoch { records: Vec::new(), data: Vec::new(), faults: Vec::new() };
     for batch in loader {
         let batch = batch.map_err(message)?;

@@ -65,10 +65,10 @@ pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
 }
 
 fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
-    let loader = builder.build().map_err(message)?;
+    let mut loader = builder.build().map_err(message)?;
     let (mut begin, mut batches, mut images) = (Instant::now(), 0, 0);
     loop {
-        for batch in &loader {
+        for batch in &mut loader {
             let batch = batch.map_err(message)?;
             // Timing starts and stops when the device has finished a batch; nothing synchronizes in between.
             let ready = || batch.ready().map_or(Ok(()), |event| event.synchronize());

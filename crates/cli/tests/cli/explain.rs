@@ -26,9 +26,9 @@ fn loader(samples: u64) -> Loader {
 }
 
 fn profile() -> Profile {
-    let loader = loader(16);
+    let mut loader = loader(16);
     for _ in 0..3 {
-        for batch in &loader {
+        for batch in &mut loader {
             drop(batch.unwrap());
         }
     }
@@ -37,9 +37,9 @@ fn profile() -> Profile {
 
 #[test]
 fn every_sample_passes_every_stage_once() {
-    let loader = loader(16);
+    let mut loader = loader(16);
     let before = loader.measured();
-    for batch in &loader {
+    for batch in &mut loader {
         drop(batch.unwrap());
     }
     let after = loader.measured();
@@ -119,7 +119,7 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
 /// The consumer's time after the last batch must not count as workers' time between stages.
 #[test]
 fn time_after_the_last_sample_is_not_between_stages() {
-    let loader = Loader::builder(common::memory(16), common::training())
+    let mut loader = Loader::builder(common::memory(16), common::training())
         .device(DeviceChoice::Cpu)
         .batch(4)
         .workers(2)
@@ -149,13 +149,14 @@ fn time_after_the_last_sample_is_not_between_stages() {
 
 #[test]
 fn a_consumer_can_name_parts_of_its_step_and_mark_its_start() {
-    let loader = loader(16);
-    for batch in &loader {
+    let mut loader = loader(16);
+    let mut epoch = loader.epoch();
+    while let Some(batch) = epoch.next() {
         let batch = batch.unwrap();
-        loader.step_begin();
-        drop(loader.span("metrics"));
-        loader.add_span("logging", Duration::from_secs(5));
-        loader.step_end();
+        epoch.step_begin();
+        drop(epoch.span("metrics"));
+        epoch.add_span("logging", Duration::from_secs(5));
+        epoch.step_end();
         drop(batch);
     }
     let consumer = loader.profile().consumer;

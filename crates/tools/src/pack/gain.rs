@@ -84,9 +84,9 @@ fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
     wanted.loader.last = Last::Partial;
     wanted.loader.on_error = OnError::Substitute;
     let builder = LoaderBuilder::new(set, chain.clone()).settings(wanted);
-    let loader = builder.device(DeviceChoice::Cpu).epochs(Some(1)).build()?;
+    let mut loader = builder.device(DeviceChoice::Cpu).epochs(Some(1)).build()?;
     let begin = Instant::now();
-    for batch in &loader {
+    for batch in &mut loader {
         drop(batch?);
     }
     Ok(images as f64 / begin.elapsed().as_secs_f64())

@@ -31,10 +31,11 @@ fn builder() -> LoaderBuilder {
 
 /// Returns a loader after two epochs, with named parts of steps.
 fn after_a_run(builder: LoaderBuilder) -> Loader {
-    let loader = builder.build().unwrap();
+    let mut loader = builder.build().unwrap();
     for _ in 0..2 {
-        for batch in &loader {
-            let _span = loader.span("log\"ging\\\n");
+        let mut epoch = loader.epoch();
+        while let Some(batch) = epoch.next() {
+            let _span = epoch.span("log\"ging\\\n");
             drop(batch.unwrap());
         }
     }

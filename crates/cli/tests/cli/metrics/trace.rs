@@ -122,12 +122,12 @@ fn a_loader_without_a_trace_reports_that_and_has_no_row() {
 /// A loop that is left early: discarded ready batches no longer count as ready.
 #[test]
 fn discarded_batches_leave_the_ring() {
-    let loader = builder().trace(1000).build().unwrap();
-    (&loader).into_iter().next().unwrap().unwrap();
+    let mut loader = builder().trace(1000).build().unwrap();
+    loader.epoch().next().unwrap().unwrap();
     while loader.measured().ready < 2 {
         std::thread::yield_now();
     }
-    for batch in &loader {
+    for batch in &mut loader {
         batch.unwrap();
     }
     assert_eq!((loader.measured().ready, loader.measured().filling), (0, 0));
