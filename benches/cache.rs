@@ -21,7 +21,8 @@ use clap::Parser;
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::plan::Last;
-use feedwater::source::{Directory, Page, Source};
+use feedwater::source::custom::Page;
+use feedwater::source::{Directory, Source};
 use serde_json::{Value, json};
 
 #[derive(Parser)]

@@ -17,7 +17,8 @@ use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
 use feedwater::plan::{DeviceFacts, Facts, Plan, Route, SamplePlan, Settings};
 use feedwater::random::SampleKey;
-use feedwater::source::{Directory, Hints, HostPage, Source};
+use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::{Directory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 criterion_group!(benches, decode, header, host, webp::decoders);

@@ -12,7 +12,8 @@ use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order};
 use feedwater::op::{CenterCrop, Chain};
 use feedwater::plan::{Last, LoaderSettings, Shard};
-use feedwater::source::{Hints, Page, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::{Hints, Page};
 use feedwater_tools::synth;
 
 const SAMPLES: u64 = 10_000_000;

@@ -33,7 +33,8 @@ use feedwater::config::Pipeline;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, LoaderState, Order};
 use feedwater::op::{CenterCrop, Chain};
 use feedwater::plan::{LoaderSettings, Shard};
-use feedwater::source::{HostPage, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
 use serde_json::{Value, json};
 
 #[derive(Parser)]

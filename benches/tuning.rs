@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
-use feedwater::source::{Directory, Page, Source};
+use feedwater::source::custom::Page;
+use feedwater::source::{Directory, Source};
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 2;

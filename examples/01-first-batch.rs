@@ -5,7 +5,7 @@
 use feedwater::loader::Loader;
 use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
-use feedwater::tensor::{DType, Layout};
+use feedwater::{DType, Layout};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;

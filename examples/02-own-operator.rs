@@ -4,11 +4,10 @@
 //! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example 02-own-operator`.
 
 use bytemuck::{Pod, Zeroable};
-use feedwater::geometry::Size;
-use feedwater::image::{HostImage, PixelType};
+use feedwater::Size;
 use feedwater::loader::Loader;
-use feedwater::op::{self, Chain, Cuda, FieldError, Operator};
-use feedwater::random::SampleRng;
+use feedwater::op::custom::{Cuda, FieldError, HostImage, PixelType, SampleRng};
+use feedwater::op::{self, Chain, Operator};
 use feedwater::source::Directory;
 
 /// Reduces the number of bits per channel, like Pillow's `ImageOps.posterize`, with a probability.
@@ -105,8 +104,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[cfg(test)]
 mod tests {
-    use feedwater::geometry::Roi;
-    use feedwater::image::Image;
+    use feedwater::Roi;
+    use feedwater::op::custom::Image;
     use feedwater::testing::{Parity, check_operator};
 
     use super::*;

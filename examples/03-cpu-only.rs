@@ -3,12 +3,11 @@
 //!
 //! `cargo run --release --example 03-cpu-only -- DIRECTORY`
 
-use feedwater::geometry::Size;
-use feedwater::image::{HostImage, PixelType};
+use feedwater::Size;
 use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::op::custom::{HostImage, PixelType, SampleRng};
 use feedwater::op::{self, Chain, Operator, Placement};
 use feedwater::plan::{Last, OnError};
-use feedwater::random::SampleRng;
 use feedwater::source::Directory;
 
 /// Inverts bytes from a threshold on: Pillow's `ImageOps.solarize`. Without `CUDA` text an operator runs on the CPU, and so do

@@ -12,7 +12,7 @@ use feedwater::handoff::CudaTensor;
 use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
-use feedwater::tensor::{CHANNELS, DType, Layout};
+use feedwater::{DType, Layout};
 
 /// Each block sums up one plane: `blockIdx.x` is the channel, `blockIdx.y` the image.
 const SUMS: &str = r#"
@@ -24,6 +24,8 @@ extern "C" __global__ void sums(const float* batch, float* out, int pixels) {
 }
 "#;
 
+/// Channels of a batch: red, green and blue.
+const CHANNELS: usize = 3;
 /// Threads per block.
 const THREADS: u32 = 256;
 

@@ -14,7 +14,7 @@ use feedwater::gpu::{self, Device, Stream};
 use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
-use feedwater::tensor::{DType, Layout};
+use feedwater::{DType, Layout};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -6,7 +6,8 @@ use std::path::absolute;
 
 use feedwater::loader::Loader;
 use feedwater::op::{self, Chain};
-use feedwater::source::{Coco, CocoSettings, Source};
+use feedwater::source::settings::CocoSettings;
+use feedwater::source::{Coco, Source};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -3,11 +3,12 @@
 //!
 //! `cargo run --release --example 07-raw-pixels`
 
+use feedwater::Size;
 use feedwater::error::DataError;
-use feedwater::geometry::Size;
 use feedwater::loader::Loader;
 use feedwater::op::{self, Chain};
-use feedwater::source::{Page, PnmHead, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::{Page, PnmHead};
 
 /// Frames of a camera, each with a different part of a gradient.
 struct Camera {

@@ -10,9 +10,12 @@ use feedwater::config::Pipeline;
 use feedwater::decode::Decoders;
 use feedwater::geometry::Roi;
 use feedwater::header::{Header, JpegLayout};
+use feedwater::source::custom::HostPage;
+use feedwater::source::settings::{
+    Configured, FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
+};
 use feedwater::source::{
-    Beton, Coco, Configured, FileList, FileListSettings, HostPage, ListFormat, Lmdb, LmdbSettings,
-    Npy, Parquet, RecordIo, RecordIoLabel, RecordIoSettings, Source, TfRecord, WebDataset,
+    Beton, Coco, FileList, Lmdb, Npy, Parquet, RecordIo, Source, TfRecord, WebDataset,
 };
 
 /// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those

@@ -34,7 +34,7 @@
 //! }
 //! ```
 //!
-//! The same pipeline as a TOML file: `config::Pipeline::from_file("pipeline.toml")?.builder()?.build()?` ([`config::Pipeline`]).
+//! The same pipeline as a TOML file: `Pipeline::from_file("pipeline.toml")?.builder()?.build()?` ([`Pipeline`]).
 //!
 //! # The main types
 //!
@@ -43,12 +43,12 @@
 //! | name the data | [`source::Directory`], [`source::FileList`], [`source::Coco`], [`source::TfRecord`], [`source::WebDataset`], [`source::Parquet`], [`source::Lmdb`], [`source::RecordIo`], [`source::Beton`], [`source::Npy`], [`source::Memory`]; the trait [`source::Source`] |
 //! | join, mix and choose samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
 //! | say what is done to an image | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
-//! | compare all forms of an operator of your own | [`testing`] |
+//! | write an operator or a source of your own | [`op::custom`], [`source::custom`]; compare all forms of an operator: [`testing`] |
 //! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
 //! | load | [`loader::Loader`], an iterator of [`loader::Batch`] |
 //! | make the tensor of one image, for inference | [`Preprocessor`] |
 //! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
-//! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`measure::Profile`], [`loader::Loader::report`] |
+//! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
 //! | read the tensor | [`loader::Batch::as_f32`] and its like, [`loader::Batch::array_shape`] |
 //! | read boxes and masks | [`loader::Batch::objects`], [`annotation`] |
@@ -71,6 +71,7 @@
 //! The repository has guides and recipes in its folder `docs`, and programs in `examples`.
 
 pub mod annotation;
+#[doc(hidden)]
 pub mod config;
 #[doc(hidden)]
 pub mod decode;
@@ -78,11 +79,13 @@ pub mod error;
 #[doc(hidden)]
 pub mod file;
 pub mod footprint;
+#[doc(hidden)]
 pub mod geometry;
 pub mod gpu;
 pub mod handoff;
 #[doc(hidden)]
 pub mod header;
+#[doc(hidden)]
 pub mod image;
 pub mod loader;
 #[doc(hidden)]
@@ -92,11 +95,13 @@ pub mod op;
 pub mod output;
 pub mod plan;
 mod preprocessor;
+#[doc(hidden)]
 pub mod random;
 #[doc(hidden)]
 pub mod ring;
 pub mod source;
 pub mod storage;
+#[doc(hidden)]
 pub mod tensor;
 pub mod testing;
 #[doc(hidden)]
@@ -104,36 +109,42 @@ pub mod transform;
 #[doc(hidden)]
 pub mod tune;
 
-pub use error::{Error, Result};
 #[doc(no_inline)]
 pub use feedwater_insight::{explain, model, profile};
 
 #[doc(no_inline)]
+pub use annotation::Objects;
+#[doc(inline)]
 pub use config::Pipeline;
-#[doc(no_inline)]
-pub use error::{ConfigError, Reason, SampleError};
+pub use error::{ConfigError, Error, Reason, Result, SampleError};
 #[doc(no_inline)]
 pub use explain::Report;
 #[doc(no_inline)]
 pub use footprint::Footprint;
-#[doc(no_inline)]
+#[doc(inline)]
 pub use geometry::{Roi, Size};
-/// `f16` and `bf16` are element types of [`loader::Batch`].
+#[doc(no_inline)]
+pub use gpu::{Runtime, Stream};
+/// `f16` and `bf16` are element types of [`Batch`].
 pub use half;
 #[doc(no_inline)]
 pub use loader::{
-    Batch, Batches, DeviceChoice, Epoch, Loader, LoaderBuilder, LoaderState, SampleRecord, Stats,
-    Stopper,
+    Batch, Batches, DeviceChoice, Epoch, Loader, LoaderBuilder, LoaderState, Outcome, SampleRecord,
+    Stats, Stopper,
 };
 #[doc(no_inline)]
 pub use op::{Chain, Operator, Placement};
 #[doc(no_inline)]
-pub use plan::Plan;
+pub use plan::{Last, OnError, Plan, Route, Settings};
 pub use preprocessor::{Preprocessor, PreprocessorBuilder};
+#[doc(no_inline)]
+pub use profile::Profile;
 #[doc(no_inline)]
 pub use source::Source;
 #[doc(no_inline)]
-pub use tensor::{DType, Layout};
+pub use storage::Storage;
+#[doc(inline)]
+pub use tensor::{DType, Layout, Tensor, TensorShape};
 
 /// Compiles the Rust code blocks of the pages in `docs`. `tests/docs.rs` checks that every page is listed.
 #[cfg(doctest)]

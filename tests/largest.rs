@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use common::{jpeg, training};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
-use feedwater::source::{
-    Beton, BetonSettings, Coco, CocoSettings, Concat, Configured, Hints, Mixture, Npy, NpySettings,
-    Repeat, Source, Subset,
-};
+use feedwater::source::custom::Hints;
+use feedwater::source::settings::{BetonSettings, CocoSettings, Configured, NpySettings};
+use feedwater::source::{Beton, Coco, Concat, Mixture, Npy, Repeat, Source, Subset};
 use serde_json::json;
 use tempfile::TempDir;
 

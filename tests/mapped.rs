@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{env, mem, process, ptr, thread};
 
 use feedwater::error::Reason;
-use feedwater::source::{
-    Beton, BetonSettings, Configured, HostPage, Lmdb, LmdbSettings, Npy, NpySettings, Source,
-};
+use feedwater::source::custom::HostPage;
+use feedwater::source::settings::{BetonSettings, Configured, LmdbSettings, NpySettings};
+use feedwater::source::{Beton, Lmdb, Npy, Source};
 use feedwater::storage::{File, Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use feedwater::source::{
-    Configured, HostPage, Npy, NpySettings, Source, TfRecord, TfRecordSettings, WebDataset,
-    WebDatasetSettings,
-};
+use feedwater::source::custom::HostPage;
+use feedwater::source::settings::{Configured, NpySettings, TfRecordSettings, WebDatasetSettings};
+use feedwater::source::{Npy, Source, TfRecord, WebDataset};
 use feedwater::storage::Storage;
 
 const FILES: u64 = 3_000;

@@ -8,7 +8,8 @@ use feedwater::error::{DataError, Result};
 use feedwater::loader::{EpochOrder, Order};
 use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::random::Permutation;
-use feedwater::source::{Hints, Page, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::{Hints, Page};
 use proptest::prelude::*;
 
 /// Returns the whole order of `0..len`.

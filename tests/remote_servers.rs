@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedwater::source::{
-    Directory, FileList, Hints, HostPage, RemoteReads, Source, TfRecord, TfRecordSettings,
-    WebDataset, WebDatasetSettings,
-};
+use feedwater::source::custom::{Hints, HostPage, RemoteReads};
+use feedwater::source::settings::{TfRecordSettings, WebDatasetSettings};
+use feedwater::source::{Directory, FileList, Source, TfRecord, WebDataset};
 use feedwater::storage::{Storage, StorageSettings};
 
 const IMAGES: [&str; 4] = ["0.jpg", "1.jpg", "2.jpg", "3.jpg"];

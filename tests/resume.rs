@@ -9,7 +9,8 @@ use common::{jpegs, training};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
 use feedwater::plan::{Last, LoaderSettings, Shard};
-use feedwater::source::{Heads, Hints, Memory, Page, Source};
+use feedwater::source::custom::{Heads, Hints, Page};
+use feedwater::source::{Memory, Source};
 use proptest::prelude::*;
 
 const SAMPLES: u64 = 61;

@@ -2,8 +2,8 @@
 
 use feedwater::geometry::{Roi, Size};
 use feedwater::image::{HostImage, PixelType};
-use feedwater::op::{Bounds, Cuda, FastPath, Fusion, Normalize, Operator, Resize, Spatial, Trace};
-use feedwater::op::{FieldError, Wanted};
+use feedwater::op::custom::{Bounds, Cuda, FastPath, FieldError, Spatial, Trace, Wanted};
+use feedwater::op::{Fusion, Normalize, Operator, Resize};
 use feedwater::random::SampleRng;
 use feedwater::testing::{Form, Parity, ParityError, check_operator};
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use common::{jpegs, memory, training};
 use feedwater::error::{DataError, Result};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
-use feedwater::source::{Memory, Page, Source};
+use feedwater::source::custom::Page;
+use feedwater::source::{Memory, Source};
 
 /// Images with a high read latency.
 struct Far {

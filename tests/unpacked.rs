@@ -12,9 +12,9 @@ use std::thread;
 use feedwater::error::Reason;
 use feedwater::loader::Loader;
 use feedwater::op::{Chain, Resize};
-use feedwater::source::{
-    Hints, HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
-};
+use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::settings::{TfRecordSettings, WebDatasetSettings};
+use feedwater::source::{Source, TfRecord, WebDataset};
 use feedwater::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use feedwater::storage::{File, Storage};
 use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use feedwater::explain::{Options, ReadScaling, Report, explain};
 use feedwater::loader::Loader;
-use feedwater::source::{HostPage, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
 use serde_json::json;
 
 use cases::{Case, cases};

@@ -9,7 +9,8 @@ use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain};
 use feedwater::plan::{Last, Settings};
-use feedwater::source::{Memory, Page, Source};
+use feedwater::source::custom::Page;
+use feedwater::source::{Memory, Source};
 
 use super::common;
 

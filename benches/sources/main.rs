@@ -12,7 +12,8 @@ use std::time::Instant;
 
 use clap::Parser;
 use feedwater::config::Pipeline;
-use feedwater::source::{HostPage, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
 use serde_json::json;
 
 #[derive(Parser)]

@@ -13,7 +13,7 @@ impl Loader {
     ///
     /// ```no_run
     /// # fn main() -> feedwater::Result<()> {
-    /// # let mut loader = feedwater::config::Pipeline::from_file("pipeline.toml")?.builder()?.build()?;
+    /// # let mut loader = feedwater::Pipeline::from_file("pipeline.toml")?.builder()?.build()?;
     /// let mut epoch = loader.epoch();
     /// while let Some(batch) = epoch.next() {
     ///     let batch = batch?;
@@ -27,7 +27,7 @@ impl Loader {
     ///
     /// ```compile_fail,E0499
     /// # fn main() -> feedwater::Result<()> {
-    /// # let mut loader = feedwater::config::Pipeline::from_file("pipeline.toml")?.builder()?.build()?;
+    /// # let mut loader = feedwater::Pipeline::from_file("pipeline.toml")?.builder()?.build()?;
     /// let mut first = loader.epoch();
     /// let mut second = loader.epoch(); // cannot borrow `loader` as mutable more than once at a time
     /// first.next();

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use serde::{Deserialize, Deserializer};
 
-use crate::geometry::{Roi, Size, View};
+use crate::geometry::Size;
 use crate::image::{HostImage, PixelType};
 use crate::random::{SampleKey, SampleRng};
 
-pub use abilities::{Cuda, FastPath, Spatial};
+pub(crate) use abilities::{Cuda, FastPath, Spatial};
 #[doc(hidden)]
 pub use abilities::{Fusion, Tiling};
 pub use chain::{Chain, Placement};
+pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use resample::Filter;
 
 #[doc(hidden)]
@@ -28,6 +29,7 @@ pub use chain::{AnyOperator, ChainStep, ParamBytes};
 
 mod abilities;
 mod chain;
+pub mod custom;
 #[doc(hidden)]
 pub mod kernel_text;
 mod params;
@@ -147,80 +149,4 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
 /// Instances of a built-in operator for the parity tests, the self-test and the benches.
 trait Examples: Sized {
     fn examples() -> Vec<Self>;
-}
-
-/// Maximum size of an operator's parameters, in bytes.
-pub const MAX_PARAMS_BYTES: usize = 96;
-
-/// Invalid operator setting: the field's name (such as `std[1]`) and the problem.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FieldError {
-    /// Field name as in TOML.
-    pub field: String,
-    /// Problem, including the value.
-    pub problem: String,
-}
-
-impl FieldError {
-    /// Creates an error for `field`.
-    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
-    }
-}
-
-/// The output window that [`Spatial::demand`] is called for.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// Size of the whole input, after the decoder's reduction if there was one.
-    pub input: Size,
-    /// Factor (1, 2, 4 or 8) by which the decoder reduced both sides after [`Operator::prepare`] saw the full size.
-    /// More than 1 only for the first operator of a chain, and only if that operator resamples.
-    pub reduction: u32,
-    /// Window of the output.
-    pub output: Roi,
-}
-
-/// Upper bounds on the size of any image and of the wanted window.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Maximum number of pixels.
-    pub pixels: u64,
-    /// Maximum number of columns, and of rows.
-    pub side: u32,
-    /// Largest output window that is ever needed, if known: the output size of a following crop. Without it `resize`
-    /// with `shorter` is unbounded, because a one-row image would become as many columns as there are pixels.
-    pub wanted: Option<Size>,
-}
-
-/// Geometry of one sample's operators, in coordinates of the upright image.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Trace {
-    /// Part of the image that is left after the leading crops of the chain.
-    pub roi: Roi,
-    /// Whether a following crop still crops the image itself, because only crops came before it.
-    pub cropping: bool,
-    /// Whether the image is mirrored left to right.
-    pub flipped_horizontally: bool,
-    /// Whether the image is mirrored top to bottom.
-    pub flipped_vertically: bool,
-    /// Position of the image in the output of the chain.
-    pub view: View,
-}
-
-impl Trace {
-    /// Trace of an unchanged image of `size`.
-    pub fn new(size: Size) -> Self {
-        Self { roi: size.window(), cropping: true, view: View::new(size), ..Self::default() }
-    }
-
-    /// Crops to `window`, given in coordinates of the current region and clipped to it.
-    pub fn crop(&mut self, window: Roi) {
-        if self.cropping {
-            let left = Roi { x: 0, y: 0, ..self.roi };
-            let cut = window.intersection(left);
-            self.roi = Roi { x: self.roi.x + cut.x, y: self.roi.y + cut.y, ..cut };
-        }
-    }
 }

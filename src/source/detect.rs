@@ -9,7 +9,7 @@ use crate::storage::{self, Storage};
 /// Number of files in a folder that detection inspects.
 const LOOKS: usize = 16;
 
-/// Detects the source at a path, and returns it with default settings.
+/// Detects the source at a path, which is read through this handle, and returns it with default settings.
 ///
 /// A file is recognised by its first bytes or its name. A folder is recognised by the first few of its files. If none of these
 /// belongs to a source, the folder is a directory of images.
@@ -17,16 +17,7 @@ const LOOKS: usize = 16;
 /// # Errors
 ///
 /// [`Error::Io`] if the path cannot be read, [`Error::Config`] if no source recognises the file.
-pub fn detect(path: &Path) -> Result<SourceSettings> {
-    detect_with(path, &Storage::default())
-}
-
-/// [`detect`] through this storage handle.
-///
-/// # Errors
-///
-/// Those of [`detect`].
-pub fn detect_with(path: &Path, storage: &Storage) -> Result<SourceSettings> {
+pub fn detect(path: &Path, storage: &Storage) -> Result<SourceSettings> {
     storage::opening(|| look(path, storage))
 }
 

@@ -6,56 +6,40 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
-use crate::error::{DataError, Result, reserve};
+use crate::error::{DataError, Result};
 
-pub use crate::header::PnmHead;
-
-pub use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
-#[cfg(feature = "beton")]
-pub use beton::BetonSettings;
 #[cfg(feature = "coco")]
-pub use coco::{Category, CocoSettings};
-pub use combine::{Arrangement, Combined, Concat, Mixture, Repeat, Subset};
+pub use coco::Category;
 #[doc(hidden)]
 pub use combine::{Chosen, FilterSettings, InTurn, PartSettings, Repeated, Selection, Weighted};
-pub use detect::{detect, detect_with};
-pub use directory::DirectorySettings;
-pub(crate) use file::check_size;
-pub use label::LabelSort;
+pub use combine::{Concat, Mixture, Repeat, Subset};
+pub use detect::detect;
 pub use left_out::{LeftOut, WhyLeftOut};
 #[doc(hidden)]
 pub use left_out::{LeftOuts, left_out_lines};
-pub use list::{FileListSettings, ListFormat};
-#[cfg(feature = "lmdb")]
-pub use lmdb::{LmdbSettings, LmdbValues};
 pub use memory::Memory;
-#[cfg(feature = "npy")]
-pub use npy::NpySettings;
-#[cfg(feature = "parquet")]
-pub use parquet::ParquetSettings;
-#[cfg(feature = "recordio")]
-pub use recordio::{RecordIoLabel, RecordIoSettings};
-pub use settings::SourceSettings;
 #[doc(hidden)]
 pub use settings::{Configured, HEAD_BYTES};
-#[cfg(feature = "tfrecord")]
-pub use tfrecord::TfRecordSettings;
-pub use webdataset::WebDatasetSettings;
 
+pub(crate) use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 pub(crate) use combine::JOINED;
-pub(crate) use sealed::Sealed;
+pub(crate) use file::check_size;
+pub(crate) use page::{Expected, HostPage, Page, Sealed};
+pub(crate) use settings::SourceSettings;
 
 mod abilities;
 mod combine;
+pub mod custom;
 mod detect;
 mod file;
 mod label;
 mod largest;
 mod left_out;
 mod memory;
+mod page;
 #[doc(hidden)]
 pub mod records;
-mod settings;
+pub mod settings;
 
 /// Declares the sources that a pipeline file can name; keys and settings are derived from this list. A source may require a
 /// feature of this crate.
@@ -129,8 +113,8 @@ sources! {
 /// [`Annotations`] and returns `Some(self)` from [`annotations`](Self::annotations).
 ///
 /// A source that wraps another one, with the same samples at the same indices, returns it from [`inner`](Self::inner) and
-/// inherits all its abilities. A source whose samples have other indices than those of the sources it wraps is a [`Combined`]
-/// with an [`Arrangement`].
+/// inherits all its abilities. A source whose samples have other indices than those of the sources it wraps is a [`Combined`](custom::Combined)
+/// with an [`Arrangement`](custom::Arrangement).
 pub trait Source: Send + Sync {
     /// Number of samples.
     fn len(&self) -> u64;
@@ -199,10 +183,6 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// Prefetched sample. Call it with a page and the limit of [`Source::read`]: it waits for the bytes and then behaves as `read`
-/// does.
-pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), DataError> + Send>;
-
 /// One sample of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -221,84 +201,4 @@ pub const NO_LABEL: i64 = -1;
 /// Returns the label of a sample, if it has one.
 pub(crate) fn own_label(source: &dyn Source, index: u64) -> Option<i64> {
     Some(source.label(index)).filter(|&label| label != NO_LABEL)
-}
-
-/// Restricts implementations of [`Page`] and [`Configured`] to this crate.
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// Preallocated buffer for the encoded bytes of a sample. The loader owns the pages; sources only write to them.
-pub trait Page: Sealed {
-    /// Discards earlier bytes and returns space for `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if the allocation fails.
-    fn space(&mut self, len: usize) -> Result<&mut [u8], DataError>;
-    /// Shortens the contents to the first `len` bytes.
-    fn truncate(&mut self, len: usize);
-}
-
-impl Sealed for HostPage {}
-
-impl dyn Page + '_ {
-    /// Returns space for a sample of `len` bytes, which must be at most `limit`.
-    ///
-    /// # Errors
-    ///
-    /// [`Reason::Oversized`](crate::error::Reason::Oversized) above the limit, and those of [`space`](Page::space).
-    pub fn space_within(&mut self, len: u64, limit: u64) -> Result<&mut [u8], DataError> {
-        check_size(len, limit)?;
-        self.space(len as usize)
-    }
-
-    /// Copies a whole sample of at most `limit` bytes.
-    ///
-    /// # Errors
-    ///
-    /// Those of `space_within`.
-    pub fn fill(&mut self, bytes: &[u8], limit: u64) -> Result<(), DataError> {
-        self.space_within(bytes.len() as u64, limit)?.copy_from_slice(bytes);
-        Ok(())
-    }
-}
-
-/// Page in pageable host memory, which grows to the size of its largest sample.
-#[derive(Debug, Default)]
-pub struct HostPage {
-    data: Vec<u8>,
-    len: usize,
-}
-
-impl HostPage {
-    /// Creates a page that holds `bytes` without growing.
-    pub fn with_capacity(bytes: usize) -> Self {
-        Self { data: Vec::with_capacity(bytes), len: 0 }
-    }
-
-    /// Bytes of the sample.
-    pub fn bytes(&self) -> &[u8] {
-        &self.data[..self.len]
-    }
-
-    /// Allocated memory, in bytes.
-    pub fn capacity_bytes(&self) -> u64 {
-        self.data.capacity() as u64
-    }
-}
-
-impl Page for HostPage {
-    fn space(&mut self, len: usize) -> Result<&mut [u8], DataError> {
-        self.len = 0;
-        if self.data.len() < len {
-            reserve::renew(&mut self.data, len)?;
-        }
-        self.len = len;
-        Ok(&mut self.data[..len])
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
 }

@@ -12,7 +12,27 @@ use super::{Sealed, Source};
 use crate::error::{Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
+#[cfg(feature = "beton")]
+pub use super::beton::BetonSettings;
+#[cfg(feature = "coco")]
+pub use super::coco::CocoSettings;
+pub use super::directory::DirectorySettings;
+pub use super::label::LabelSort;
+pub use super::list::{FileListSettings, ListFormat};
+#[cfg(feature = "lmdb")]
+pub use super::lmdb::{LmdbSettings, LmdbValues};
+#[cfg(feature = "npy")]
+pub use super::npy::NpySettings;
+#[cfg(feature = "parquet")]
+pub use super::parquet::ParquetSettings;
+#[cfg(feature = "recordio")]
+pub use super::recordio::{RecordIoLabel, RecordIoSettings};
+#[cfg(feature = "tfrecord")]
+pub use super::tfrecord::TfRecordSettings;
+pub use super::webdataset::WebDatasetSettings;
+
 /// Source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings next to it.
+#[doc(hidden)]
 pub trait Configured: Source + Sealed + Sized + 'static {
     /// Key of the source.
     const KEY: &'static str;
@@ -48,6 +68,7 @@ pub trait Configured: Source + Sealed + Sized + 'static {
 }
 
 /// Number of bytes at the start of a file by which its format is recognised.
+#[doc(hidden)]
 pub const HEAD_BYTES: usize = 1024;
 
 /// `[source]`: which source, its paths and its settings.

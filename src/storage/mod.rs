@@ -25,6 +25,7 @@ pub(crate) use cache_dir::directory as cache_directory;
 pub(crate) use cancel::cancellable;
 pub use handle::Storage;
 pub(crate) use opening::{OpeningOf, opening};
+#[doc(hidden)]
 pub use pool::raise_open_files_limit;
 #[doc(hidden)]
 pub use remote::Fetch;

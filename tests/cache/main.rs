@@ -24,7 +24,8 @@ use feedwater::header::{Format, Header};
 use feedwater::loader::{CacheEpoch, CacheStats, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route, Settings};
-use feedwater::source::{Expected, Heads, Memory, Page, RemoteReads, Repeat, Source};
+use feedwater::source::custom::{Expected, Heads, Page, RemoteReads};
+use feedwater::source::{Memory, Repeat, Source};
 use simulated::images::libjpeg;
 use simulated::{Schedule, exclusive, runtime};
 

@@ -11,7 +11,8 @@ use feedwater::geometry::Size;
 use feedwater::image::HostImage;
 use feedwater::op::{self, Chain, Operator};
 use feedwater::random::SampleRng;
-use feedwater::source::{FileList, Memory, Page, Source};
+use feedwater::source::custom::Page;
+use feedwater::source::{FileList, Memory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 /// Returns pixels with gradients, edges and noise, equal for equal arguments.

@@ -241,6 +241,8 @@ fn files_of_a_source_must_be_regular_files() {
             assert!(pipeline.source.open().is_err(), "{text}");
         }
     }
-    assert!(feedwater::source::detect(std::path::Path::new("/dev/zero")).is_err());
-    assert!(feedwater::source::detect(&pipe).is_err());
+    assert!(
+        feedwater::source::detect(std::path::Path::new("/dev/zero"), &Storage::default()).is_err()
+    );
+    assert!(feedwater::source::detect(&pipe, &Storage::default()).is_err());
 }

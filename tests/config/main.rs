@@ -8,10 +8,10 @@ use std::ops::Range;
 use feedwater::config::Pipeline;
 use feedwater::op::Placement;
 use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};
-use feedwater::source::{
-    Directory, DirectorySettings, FileList, FileListSettings, SourceSettings, TfRecord,
-    TfRecordSettings, WebDataset, WebDatasetSettings,
+use feedwater::source::settings::{
+    DirectorySettings, FileListSettings, SourceSettings, TfRecordSettings, WebDatasetSettings,
 };
+use feedwater::source::{Directory, FileList, TfRecord, WebDataset};
 use feedwater::storage::{Storage, StorageSettings};
 use feedwater::tensor::{DType, Layout};
 use feedwater::{ConfigError, Error};

@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 
 use feedwater::geometry::{Roi, Size};
 use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::op::custom::Wanted;
 use feedwater::op::resample::{self, Filter};
-use feedwater::op::{AnyOperator, CenterCrop, Crop, Flip, Normalize, Resize, Wanted};
+use feedwater::op::{AnyOperator, CenterCrop, Crop, Flip, Normalize, Resize};
 use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};

@@ -17,7 +17,8 @@ use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::{Chain, Operator};
 use feedwater::plan::{Last, OnError, Route};
 use feedwater::random::SampleRng;
-use feedwater::source::{Memory, Page, Source};
+use feedwater::source::custom::Page;
+use feedwater::source::{Memory, Source};
 use policy::damaged_builder;
 
 fn builder(count: u64) -> LoaderBuilder {

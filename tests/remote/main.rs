@@ -18,10 +18,9 @@ use std::time::{Duration, Instant};
 
 use feedwater::error::Reason;
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::source::{
-    Directory, FileList, Hints, HostPage, Notes, RemoteReads, Source, TfRecord, TfRecordSettings,
-    WebDataset, WebDatasetSettings, WhyLeftOut,
-};
+use feedwater::source::custom::{Hints, HostPage, Notes, RemoteReads};
+use feedwater::source::settings::{TfRecordSettings, WebDatasetSettings};
+use feedwater::source::{Directory, FileList, Source, TfRecord, WebDataset, WhyLeftOut};
 use feedwater::storage::{Storage, StorageSettings};
 
 use servers::{Fault, Server};

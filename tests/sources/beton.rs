@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
 use feedwater::header::{Format, Header};
-use feedwater::source::{Beton, BetonSettings, Hints, HostPage, Source};
+use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::settings::BetonSettings;
+use feedwater::source::{Beton, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -10,9 +10,9 @@ use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
 use feedwater::config::Pipeline;
 use feedwater::error::{ConfigError, Error, Reason};
 use feedwater::geometry::{BoundingBox, Orientation, Size, View};
-use feedwater::source::{
-    Annotations, Coco, CocoSettings, Hints, HostPage, Notes, Source, WhyLeftOut,
-};
+use feedwater::source::custom::{Annotations, Hints, HostPage, Notes};
+use feedwater::source::settings::CocoSettings;
+use feedwater::source::{Coco, Source, WhyLeftOut};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;

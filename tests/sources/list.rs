@@ -5,7 +5,9 @@ use std::fs;
 
 use feedwater::config::Pipeline;
 use feedwater::error::Error;
-use feedwater::source::{FileList, FileListSettings, Hints, LabelSort, ListFormat, Source};
+use feedwater::source::custom::Hints;
+use feedwater::source::settings::{FileListSettings, LabelSort, ListFormat};
+use feedwater::source::{FileList, Source};
 use tempfile::TempDir;
 
 /// Opens the list, with at least one of its files present.

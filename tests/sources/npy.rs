@@ -10,7 +10,9 @@ use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
-use feedwater::source::{Configured, Hints, HostPage, Npy, NpySettings, Source};
+use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::settings::{Configured, NpySettings};
+use feedwater::source::{Npy, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

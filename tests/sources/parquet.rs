@@ -7,7 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use feedwater::error::{Error, Reason};
-use feedwater::source::{Configured, Hints, HostPage, LabelSort, Parquet, ParquetSettings, Source};
+use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::settings::{Configured, LabelSort, ParquetSettings};
+use feedwater::source::{Parquet, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
-use feedwater::source::{
-    Hints, HostPage, RecordIo, RecordIoLabel, RecordIoSettings, Source, SourceSettings,
-};
+use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::settings::{RecordIoLabel, RecordIoSettings, SourceSettings};
+use feedwater::source::{RecordIo, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

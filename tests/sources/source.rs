@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::source::{
-    Directory, DirectorySettings, FileList, Hints, HostPage, LeftOut, Memory, Notes, Page, Repeat,
-    Source, WhyLeftOut,
-};
+use feedwater::source::custom::{Hints, HostPage, Notes, Page};
+use feedwater::source::settings::DirectorySettings;
+use feedwater::source::{Directory, FileList, LeftOut, Memory, Repeat, Source, WhyLeftOut};
 use tempfile::TempDir;
 
 /// Creates a directory with these files, each containing its own name.

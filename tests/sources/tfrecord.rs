@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use feedwater::error::{Error, Reason};
-use feedwater::source::{Hints, HostPage, Source, TfRecord, TfRecordSettings};
+use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::settings::TfRecordSettings;
+use feedwater::source::{Source, TfRecord};
 use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use feedwater::error::{Error, Reason};
-use feedwater::source::{
-    Hints, HostPage, Notes, Source, WebDataset, WebDatasetSettings, WhyLeftOut,
-};
+use feedwater::source::custom::{Hints, HostPage, Notes};
+use feedwater::source::settings::WebDatasetSettings;
+use feedwater::source::{Source, WebDataset, WhyLeftOut};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -8,7 +8,8 @@ use clap::Args;
 use feedwater::config::Pipeline;
 use feedwater::file::{self, AtomicFile};
 use feedwater::loader::{Loader, LoaderBuilder};
-use feedwater::source::{HostPage, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
 use feedwater_insight::explain::{
     Differential, Options as ExplainOptions, Ranks, ReadScaling, Report, explain,
 };

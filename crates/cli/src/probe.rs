@@ -65,7 +65,7 @@ pub fn open(path: &Path) -> Result<Opened, CommandError> {
         return Ok(Opened { source, limits: pipeline.settings.limits, strict, table });
     }
     let storage = shown(Storage::default());
-    let (settings, limits) = (source::detect_with(path, &storage)?, Limits::default());
+    let (settings, limits) = (source::detect(path, &storage)?, Limits::default());
     let (source, table) = (settings.open_with(&storage)?, settings.to_table()?);
     Ok(Opened { source, limits, strict: true, table })
 }

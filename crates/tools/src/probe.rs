@@ -13,7 +13,8 @@ use feedwater::geometry::{Orientation, Size};
 use feedwater::header::{Header, Sampling};
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, Route, SampleMemory};
-use feedwater::source::{HostPage, LeftOut, Source};
+use feedwater::source::custom::HostPage;
+use feedwater::source::{LeftOut, Source};
 
 /// Settings of an inspection.
 #[derive(Clone, Debug)]

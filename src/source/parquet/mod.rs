@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
-use super::{Configured, Hints, LabelSort, Page, Sealed, Source, file};
+use super::settings::LabelSort;
+use super::{Configured, Hints, Page, Sealed, Source, file};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::storage::{self, Storage};
 

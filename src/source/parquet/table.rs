@@ -9,7 +9,7 @@ use super::footer::{Footer, Form, Leaf};
 use super::labels::Labels;
 use super::{FileError, ParquetSettings, Shard};
 use crate::error::{Error, Result};
-use crate::source::LabelSort;
+use crate::source::settings::LabelSort;
 use crate::source::label;
 use crate::storage::Storage;
 

@@ -13,10 +13,8 @@ use feedwater::config::Pipeline;
 use feedwater::error::{DataError, Error};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Last;
-use feedwater::source::{
-    Arrangement, Combined, Concat, Directory, Hints, HostPage, Identity, Memory, Mixture, Page,
-    Repeat, Source, Subset, WhyLeftOut,
-};
+use feedwater::source::custom::{Arrangement, Combined, Hints, HostPage, Identity, Page};
+use feedwater::source::{Concat, Directory, Memory, Mixture, Repeat, Source, Subset, WhyLeftOut};
 use proptest::prelude::*;
 
 /// A source whose sample `i` has the label `base + i`, the bytes of that number and the location `name/i`.

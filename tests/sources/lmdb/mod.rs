@@ -11,9 +11,9 @@ use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
-use feedwater::source::{
-    Hints, HostPage, Lmdb, LmdbSettings, LmdbValues, Notes, Source, SourceSettings, WhyLeftOut,
-};
+use feedwater::source::custom::{Hints, HostPage, Notes};
+use feedwater::source::settings::{LmdbSettings, LmdbValues, SourceSettings};
+use feedwater::source::{Lmdb, Source, WhyLeftOut};
 use tempfile::TempDir;
 
 const LABELS: [i64; 5] = [7, 0, -3, 1000, 12];

@@ -11,7 +11,8 @@ use feedwater::image::{HostImage, PixelType};
 use feedwater::output;
 use feedwater::plan::{Plan, SamplePlan};
 use feedwater::random::SampleKey;
-use feedwater::source::{HostPage, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
 use feedwater::transform::{FullDecoder, HostTransform, PlannedImage};
 
 use super::super::CommandError;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, Spent, explain, fit};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::measure::{Profile, SpanProfile, Stage};
+use feedwater::measure::{Profile, SpanProfile, Stage, ThreadProfile};
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -68,7 +68,9 @@ fn workers_measure_their_wait_for_a_processor() {
     let told =
         fs::read_to_string("/proc/thread-self/schedstat").is_ok_and(|it| !it.ends_with(" 0\n"));
     let profile = profile();
-    for thread in profile.threads.iter().filter(|it| it.name != "feedwater-list") {
+    // On a busy machine one worker may do everything before the other starts.
+    let worked = |it: &&ThreadProfile| it.name != "feedwater-list" && it.count > 0;
+    for thread in profile.threads.iter().filter(worked) {
         assert_eq!((thread.ran.is_some(), thread.waited_for_processor.is_some()), (told, told));
     }
     assert_eq!(profile.processors.waits.is_some(), told);

@@ -15,7 +15,8 @@ use feedwater::header::{Format, Header};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Resize};
 use feedwater::plan;
-use feedwater::source::{Directory, HostPage, Memory, Page, Source, TfRecord, WebDataset};
+use feedwater::source::custom::{HostPage, Page};
+use feedwater::source::{Directory, Memory, Source, TfRecord, WebDataset};
 use feedwater::tensor::{DType, Layout};
 use feedwater_tools::pack::{
     Manifest, Presize, Presizer, Settings, ShardFormat, gain, pack, verify,

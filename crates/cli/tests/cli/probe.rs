@@ -8,6 +8,7 @@ use std::process::Command;
 use crate::common::{jpeg, png, progressive};
 use feedwater::plan::Limits;
 use feedwater::source::{self, Memory, Source};
+use feedwater::storage::Storage;
 use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -106,7 +107,7 @@ fn folder(files: &[&str]) -> TempDir {
 }
 
 fn key(path: &Path) -> &'static str {
-    source::detect(path).unwrap().key()
+    source::detect(path, &Storage::default()).unwrap().key()
 }
 
 #[test]
@@ -117,12 +118,13 @@ fn a_file_is_detected_by_its_first_bytes_or_its_name() {
     fs::write(root.path().join("list.txt"), "a.jpg 1\n").unwrap();
     assert_eq!(key(&root.path().join("list.txt")), "list");
     fs::write(root.path().join("other"), "text").unwrap();
-    let error = source::detect(&root.path().join("other")).unwrap_err().to_string();
+    let error =
+        source::detect(&root.path().join("other"), &Storage::default()).unwrap_err().to_string();
     assert!(
         error.contains("other by content or name") && error.contains("directory, list"),
         "{error}"
     );
-    let missing = source::detect(&root.path().join("missing")).unwrap_err();
+    let missing = source::detect(&root.path().join("missing"), &Storage::default()).unwrap_err();
     assert!(missing.to_string().contains("missing"), "{missing}");
 }
 

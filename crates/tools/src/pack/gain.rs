@@ -10,7 +10,8 @@ use feedwater::error::{Error, Result};
 use feedwater::loader::{DeviceChoice, LargeImages, LoaderBuilder};
 use feedwater::op::Chain;
 use feedwater::plan::{self, Last, OnError};
-use feedwater::source::{HostPage, Memory, Source};
+use feedwater::source::custom::HostPage;
+use feedwater::source::{Memory, Source};
 
 /// Throughput of the same images at full size and smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -22,7 +22,8 @@ use feedwater::error::{DataError, Error, Reason, Result, SampleError};
 use feedwater::header::Format;
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, SampleMemory};
-use feedwater::source::{HostPage, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
 
 pub use gain::{Gain, gain};
 pub use manifest::{Made, Manifest};

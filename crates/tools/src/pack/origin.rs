@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use feedwater::error::{DataError, Error, Result};
 use feedwater::file;
-use feedwater::source::{HostPage, Source};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
 
 /// Sample of the source as it was packed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

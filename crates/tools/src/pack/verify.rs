@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::shard::content_crc;
 use super::{Manifest, ShardFormat};
 use feedwater::error::{Error, Result};
-use feedwater::source::{HostPage, Source, TfRecord, WebDataset};
+use feedwater::source::custom::HostPage;
+use feedwater::source::{Source, TfRecord, WebDataset};
 
 /// Reads every sample of a packed directory as a loader would, compares labels and images with the checksums from packing, and
 /// writes the index beside each shard. Returns the number of samples, and calls `progress` after each.
