@@ -393,8 +393,9 @@ mod tests {
         write(&path, "12345").unwrap();
         assert_eq!(read(&path, 5).unwrap(), b"12345");
         assert_eq!(read(&path, 4).unwrap_err().kind(), ErrorKind::FileTooLarge);
-        let device = read("/dev/zero", 1 << 16).unwrap_err().to_string();
-        assert_eq!(device, "not a regular file but a device");
+        let device = read("/dev/zero", 1 << 16).unwrap_err();
+        assert_eq!(device.kind(), ErrorKind::Other);
+        assert!(device.to_string().contains("device"), "{device}");
         write(&path, b"ab\xff").unwrap();
         assert_eq!(read_text(&path, 5).unwrap_err().kind(), ErrorKind::InvalidData);
     }

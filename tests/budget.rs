@@ -59,12 +59,27 @@ fn total(plan: &Plan, memory: Memory) -> u64 {
     plan.footprint.total_bytes(memory)
 }
 
-/// Parses the smallest limit that an error names for a key.
-fn named(error: &Error, key: &str) -> Option<u64> {
+/// Numbers of bytes that an error names for a key: the limit, then the smallest one that suffices.
+fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
     let text = error.to_string();
     let (_, rest) = text.split_once(key)?;
-    let (_, rest) = rest.split_once("the smallest that would do is ")?;
-    rest.split_once(' ')?.0.parse().ok()
+    let one = rest.split("limits.").next()?.lines().next()?;
+    let words = one.split_whitespace().map(|word| word.trim_end_matches([',', ';', ':']));
+    let mut numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+    numbers.sort_unstable();
+    Some(numbers)
+}
+
+/// The smallest sufficient limit that an error names for a key.
+fn named(error: &Error, key: &str) -> Option<u64> {
+    numbers(error, key)?.last().copied()
+}
+
+/// Reduction of prefetch (the count, the count without limits, the keys), which the plan prints.
+fn reduced_prefetch(plan: &Plan) -> (usize, usize, &[&'static str]) {
+    let reduction = plan.reductions.iter().find(|it| it.name == "prefetch").unwrap();
+    assert!(plan.to_string().contains(&reduction.to_string()), "{plan}");
+    (reduction.count, reduction.instead_of, &reduction.limits[..])
 }
 
 /// The README's promise, with every route in use.
@@ -182,8 +197,7 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
     assert_eq!(kept(&plan), [1, full[1], full[2], full[3], full[4]]);
     assert_eq!(plan.slots(), 2);
-    let text = plan.to_string();
-    assert!(text.contains("less    prefetch 1 instead of 2: limits.device_memory\n"), "{text}");
+    assert_eq!(reduced_prefetch(&plan), (1, 2, &["limits.device_memory"][..]), "{plan}");
     assert_eq!(plan.reductions.len(), 1);
 }
 
@@ -202,16 +216,14 @@ fn automatic_prefetch_stays_within_the_limit() {
     for most in 2..8 {
         let plan = auto(Some(total(&free, Memory::Device) - (8 - most) as u64 * slot));
         assert_eq!(plan.ahead_batches, Bounds { least: 1, start: 2, most });
-        let words = format!("less    prefetch {most} instead of 8: limits.device_memory\n");
-        assert!(plan.to_string().contains(&words), "{plan}");
+        assert_eq!(reduced_prefetch(&plan), (most, 8, &["limits.device_memory"][..]), "{plan}");
         assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else is reduced before it");
     }
     // Below that, the same as with a fixed prefetch.
     let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);
     let plan = auto(limit);
     assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));
-    let words = "less    prefetch 2 instead of 8: limits.device_memory\n";
-    assert!(plan.to_string().contains(words), "{plan}");
+    assert_eq!(reduced_prefetch(&plan), (2, 8, &["limits.device_memory"][..]), "{plan}");
     let one = auto(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot));
     assert_eq!(one.ahead_batches, Bounds { least: 1, start: 1, most: 1 }, "{one}");
     let set = limited(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot), None);
@@ -237,9 +249,11 @@ fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
 #[test]
 fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     let error = limited(Some(64 * MIB), None).unwrap_err();
-    let text = error.to_string();
     let least = named(&error, "limits.device_memory").unwrap();
-    assert!(text.starts_with("limits.device_memory: is 67108864 bytes (64.0 MiB), the "), "{text}");
+    assert_eq!(numbers(&error, "limits.device_memory").unwrap(), [64 * MIB, least], "{error}");
+    let Error::Config(error) = error else { panic!("{error}") };
+    assert_eq!(error.key, "limits.device_memory");
+    let text = error.problem;
     for row in
         [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::nvjpeg(Route::NvjpegHardware)]
     {
@@ -248,9 +262,13 @@ fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     assert!(!text.contains(rows::UPLOADS), "rows of the other memory are left out: {text}");
     assert_eq!(total(&limited(Some(least), None).unwrap(), Memory::Device), least);
     assert!(limited(Some(least - 1), None).is_err());
-    let both = limited(Some(64 * MIB), Some(1)).unwrap_err().to_string();
-    assert!(both.contains("; limits.pinned_memory is 1 bytes (1 B), the smallest"), "{both}");
-    assert!(both.contains(rows::UPLOADS), "{both}");
+    let both = limited(Some(64 * MIB), Some(1)).unwrap_err();
+    assert_eq!(named(&both, "limits.device_memory"), Some(least), "{both}");
+    let pinned = named(&both, "limits.pinned_memory").unwrap();
+    assert_eq!(numbers(&both, "limits.pinned_memory").unwrap(), [1, pinned], "{both}");
+    assert!(limited(Some(least), Some(pinned)).is_ok(), "{both}");
+    assert!(limited(Some(least), Some(pinned - 1)).is_err(), "{both}");
+    assert!(both.to_string().contains(rows::UPLOADS), "{both}");
 }
 
 /// Device memory limits do not apply to a plan that uses no device memory.

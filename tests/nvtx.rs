@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -289,6 +290,9 @@ fn a_profiler_gets_the_stages_of_a_loader() {
     println!("the child is done");
 }
 
+/// Function of a profiler's library that starts it.
+const ENTRY: &str = "InitializeInjectionNvtx2";
+
 /// A broken profiler only costs the ranges, with a warning that gives the reason and advice; the loader is unaffected.
 #[test]
 fn a_broken_profiler_is_a_warning() {
@@ -298,24 +302,29 @@ fn a_broken_profiler_is_a_warning() {
         let warning = |path: &Path, how: &str| {
             let text = under(name, path, how, &[]);
             let line = text.lines().find(|it| it.starts_with("warning: ")).unwrap().to_string();
-            let named = format!("NVTX_INJECTION64_PATH names {}", path.display());
-            let start = "warning: no NVTX ranges: NVTX (a profiler's library) is not available: ";
-            let rest = line.strip_prefix(start).and_then(|it| it.strip_prefix(&named));
-            rest.unwrap_or_else(|| panic!("{line}")).to_string()
+            let path = path.to_str().unwrap();
+            for value in ["NVTX_INJECTION64_PATH", path] {
+                assert!(line.contains(value), "{value}: {line}");
+            }
+            line.replace(path, "")
         };
         let missing = warning(Path::new("/nowhere/libprofiler.so"), "");
         assert!(missing.contains("No such file"), "{missing}");
         fs::write(dir.path().join("text.so"), "no library").unwrap();
         let text = warning(&dir.path().join("text.so"), "");
         assert!(text.contains("file too short") || text.contains("invalid ELF"), "{text}");
-        assert_eq!(warning(Path::new("./."), ""), ", which turns NVTX off");
+        // NVTX is off by this name: nothing is opened.
+        let off = warning(Path::new("./."), "");
+        assert!(!off.contains("Is a directory"), "{off}");
         let refused = warning(&path, "refuses");
-        assert_eq!(refused, ", whose InitializeInjectionNvtx2 refuses: see what the profiler says");
+        assert!(refused.contains(ENTRY), "{refused}");
         let nothing = warning(&path, "takes nothing");
-        assert_eq!(nothing, ", which takes no ranges: let the profiler trace NVTX");
+        assert!(!nothing.contains(ENTRY), "{nothing}");
         let other = build(dir.path(), COUNTING);
         let entry = warning(&other, "");
-        assert!(entry.starts_with(", which has no InitializeInjectionNvtx2: "), "{entry}");
+        assert!(entry.contains(ENTRY), "{entry}");
+        let reasons = BTreeSet::from([missing, text, off, refused, nothing, entry]);
+        assert_eq!(reasons.len(), 6, "{reasons:#?}");
         return;
     };
     for _ in 0..2 {

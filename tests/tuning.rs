@@ -99,7 +99,10 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
     let decisions = loader.decisions();
     assert!(loader.choice().workers > bounds.start, "{decisions:#?}");
     assert_eq!(loader.choice(), decisions.last().unwrap().choice);
-    assert!(decisions[0].why.contains("workers instead of"), "{decisions:#?}");
+    for value in [bounds.start.to_string(), decisions[0].choice.workers.to_string()] {
+        assert!(decisions[0].why.contains(&value), "{value}: {decisions:#?}");
+    }
+    assert!(decisions[0].why.contains("workers"), "{decisions:#?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{jpegs, training};
+use feedwater::error::{ConfigError, Error};
 use feedwater::geometry::Size;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Placement, RandomResizedCrop, Resize};
@@ -126,7 +127,10 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
             }
         }
         assert!(loader.is_settled(), "nothing is tuned after a manual choice");
-        assert!(loader.decisions().iter().all(|it| it.why == "by hand"));
+        // The last choice alone, and none of the tuner.
+        let decisions = loader.decisions();
+        let [last] = &decisions[..] else { panic!("{decisions:#?}") };
+        assert_eq!((last.choice, last.settled), (loader.choice(), true));
         assert!(batches == on_cpu(chain(), batches.len()), "{all:?}");
         let stats = loader.stats();
         assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
@@ -143,13 +147,27 @@ fn only_automatic_settings_can_be_chosen_by_hand() {
     assert_eq!(loader.plan().offloads.len(), 1);
     let now = loader.choice();
     loader.choose(now).unwrap();
-    let problem = |choice: Choice| loader.choose(choice).unwrap_err().to_string();
-    let words = problem(Choice { workers: now.workers + 1, ..now });
-    assert!(words.contains("loader.workers") && words.contains("range 2 to 2"), "{words}");
-    let words = problem(Choice { prefetch: 0, ..now });
-    assert!(words.contains("loader.prefetch") && words.contains("0 is outside"), "{words}");
-    let words = problem(Choice { offload: Offload::NOTHING, ..now });
-    assert!(words.contains("chain") && words.contains("everything"), "{words}");
+    let refused = |choice: Choice| -> ConfigError {
+        let error = loader.choose(choice).unwrap_err();
+        let Error::Config(error) = error else { panic!("{error}") };
+        error
+    };
+    let other = [now.workers + 1, 0];
+    for (choice, key, values) in [
+        // The refused number, and the only possible one.
+        (Choice { workers: other[0], ..now }, "loader.workers", [other[0], now.workers]),
+        (Choice { prefetch: other[1], ..now }, "loader.prefetch", [other[1], now.prefetch]),
+    ] {
+        let error = refused(choice);
+        assert_eq!(error.key, key);
+        for value in values {
+            assert!(error.problem.contains(&value.to_string()), "{value}: {error}");
+        }
+    }
+    let error = refused(Choice { offload: Offload::NOTHING, ..now });
+    assert_eq!(error.key, "chain");
+    // The only possible division.
+    assert!(error.problem.contains(&now.offload.to_string()), "{error}");
     assert_eq!(loader.choice(), now);
 }
 

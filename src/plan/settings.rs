@@ -438,12 +438,18 @@ mod tests {
         let mut settings = Settings::default();
         settings.check().unwrap();
         (settings.loader.rank, settings.loader.world) = (Some(2), Some(2));
-        let text = settings.check().unwrap_err().to_string();
-        assert_eq!(text, "loader.rank: must be below loader.world, which is 2, is 2");
+        let refused = |settings: &Settings| match settings.check() {
+            Err(Error::Config(error)) => error,
+            other => panic!("{other:?}"),
+        };
+        let error = refused(&settings);
+        assert_eq!(error.key, "loader.rank");
+        // Both values.
+        assert_eq!(error.problem.matches('2').count(), 2, "{error}");
+        assert!(error.problem.contains("loader.world"), "{error}");
         settings.loader = LoaderSettings { batch: 0, ..Default::default() };
-        assert_eq!(
-            settings.check().unwrap_err().to_string(),
-            "loader.batch: must be at least 1, is 0"
-        );
+        let error = refused(&settings);
+        assert_eq!(error.key, "loader.batch");
+        assert!(error.problem.contains('0') && error.problem.contains('1'), "{error}");
     }
 }

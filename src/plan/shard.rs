@@ -259,6 +259,7 @@ fn problem(text: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ConfigError;
 
     fn environment(text: &str) -> Environment {
         text.split_whitespace()
@@ -269,35 +270,56 @@ mod tests {
             .collect()
     }
 
-    fn resolve(shard: ShardFrom, world: Option<u64>, text: &str) -> Result<String, String> {
-        let loader = LoaderSettings { shard, world, ..Default::default() };
-        let found = Shard::resolve(&loader, &environment(text));
-        found.map(|it| it.to_string()).map_err(|error| error.to_string())
+    /// Rank, world and their origin.
+    type Found = (u64, u64, &'static str);
+
+    const WHOLE: Found = (0, 1, "none");
+
+    fn config(error: Error) -> ConfigError {
+        let Error::Config(error) = error else { panic!("{error}") };
+        error
     }
 
-    fn found(text: &str) -> String {
+    fn resolve(shard: ShardFrom, world: Option<u64>, text: &str) -> Result<Found, ConfigError> {
+        let loader = LoaderSettings { shard, world, ..Default::default() };
+        let found = Shard::resolve(&loader, &environment(text));
+        found.map(|it| (it.rank, it.world, it.from)).map_err(config)
+    }
+
+    fn found(text: &str) -> Found {
         resolve(ShardFrom::Environment, None, text).unwrap()
     }
 
-    fn refused(text: &str) -> String {
+    fn refused(text: &str) -> ConfigError {
         resolve(ShardFrom::Environment, None, text).unwrap_err()
     }
+
+    #[track_caller]
+    fn assert_has(error: &ConfigError, key: &str, values: &[&str]) {
+        assert_eq!(error.key, key, "{error}");
+        for value in values {
+            assert!(error.problem.contains(value), "{value}: {error}");
+        }
+    }
+
+    /// Settings that every error suggests.
+    const WAYS_OUT: &[&str] = &["loader.shard = \"none\"", "loader.rank", "loader.world"];
 
     const STEP: &str = "SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS=8";
 
     #[test]
     fn each_launcher_is_detected_by_its_variables() {
-        assert_eq!(found(""), "rank 0 of 1 (no launcher)");
-        assert_eq!(found("RANK=3 WORLD_SIZE=8"), "rank 3 of 8 (torchrun)");
+        assert_eq!(found(""), WHOLE);
+        assert_eq!(found("RANK=3 WORLD_SIZE=8"), (3, 8, "torchrun"));
         let mpi = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8";
-        assert_eq!(found(mpi), "rank 3 of 8 (openmpi)");
-        assert_eq!(found("PMI_RANK=3 PMI_SIZE=8"), "rank 3 of 8 (mpich)");
-        assert_eq!(found(STEP), "rank 3 of 8 (slurm)");
+        assert_eq!(found(mpi), (3, 8, "openmpi"));
+        assert_eq!(found("PMI_RANK=3 PMI_SIZE=8"), (3, 8, "mpich"));
+        assert_eq!(found(STEP), (3, 8, "slurm"));
         let older = "SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_NTASKS=8";
-        assert_eq!(found(older), "rank 3 of 8 (slurm)");
-        assert_eq!(found("JOB_COMPLETION_INDEX=3 WORLD_SIZE=8"), "rank 3 of 8 (kubernetes)");
+        assert_eq!(found(older), (3, 8, "slurm"));
+        assert_eq!(found("JOB_COMPLETION_INDEX=3 WORLD_SIZE=8"), (3, 8, "kubernetes"));
         let written = resolve(ShardFrom::Environment, Some(8), "JOB_COMPLETION_INDEX=3");
-        assert_eq!(written.unwrap(), "rank 3 of 8 (kubernetes)");
+        assert_eq!(written.unwrap(), (3, 8, "kubernetes"));
     }
 
     #[test]
@@ -306,59 +328,75 @@ mod tests {
         for outer in
             [STEP, "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", "JOB_COMPLETION_INDEX=1"]
         {
-            assert_eq!(found(&format!("{torchrun} {outer}")), "rank 5 of 16 (torchrun)");
+            assert_eq!(found(&format!("{torchrun} {outer}")), (5, 16, "torchrun"));
         }
         let mpi = "OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=16";
         for outer in [STEP, "JOB_COMPLETION_INDEX=1"] {
-            assert_eq!(found(&format!("{mpi} {outer}")), "rank 5 of 16 (openmpi)");
+            assert_eq!(found(&format!("{mpi} {outer}")), (5, 16, "openmpi"));
         }
         let pod = "RANK=5 WORLD_SIZE=16 JOB_COMPLETION_INDEX=1";
-        assert_eq!(found(pod), "rank 5 of 16 (torchrun)");
+        assert_eq!(found(pod), (5, 16, "torchrun"));
     }
 
     #[test]
     fn slurm_counts_only_in_a_task_of_srun() {
         let batch_script = "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=8";
-        assert_eq!(found(batch_script), "rank 0 of 1 (no launcher)");
+        assert_eq!(found(batch_script), WHOLE);
         let shell = "SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=8";
-        assert_eq!(found(shell), "rank 0 of 1 (no launcher)");
-        let words = refused(&format!("{STEP} SLURM_PTY_PORT=41000"));
-        assert!(words.contains("SLURM_PTY_PORT is set"), "{words}");
+        assert_eq!(found(shell), WHOLE);
+        let error = refused(&format!("{STEP} SLURM_PTY_PORT=41000"));
+        assert_has(&error, "loader.shard", &["SLURM_PTY_PORT", "loader.shard = \"slurm\""]);
         let alone = "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PTY_PORT=41000";
-        assert_eq!(found(alone), "rank 0 of 1 (slurm)");
+        assert_eq!(found(alone), (0, 1, "slurm"));
         let named = resolve(ShardFrom::Slurm, None, &format!("{STEP} SLURM_PTY_PORT=41000"));
-        assert_eq!(named.unwrap(), "rank 3 of 8 (slurm)");
+        assert_eq!(named.unwrap(), (3, 8, "slurm"));
     }
 
     #[test]
     fn contradictory_variables_are_refused_by_name() {
-        for (text, words) in [
-            ("RANK=3", "RANK is 3 and WORLD_SIZE is not set (torchrun); set WORLD_SIZE, or"),
-            ("WORLD_SIZE=8", "RANK is not set and WORLD_SIZE is 8 (torchrun); set RANK, or"),
-            ("RANK=three WORLD_SIZE=8", "RANK is \"three\", which is not a whole number"),
-            ("RANK= WORLD_SIZE=8", "RANK is \"\", which is not a whole number"),
-            ("RANK=-1 WORLD_SIZE=8", "RANK is \"-1\", which is not a whole number"),
-            ("RANK=8 WORLD_SIZE=8", "rank 8 of 8 is invalid"),
-            ("RANK=0 WORLD_SIZE=0", "rank 0 of 0 is invalid"),
-            ("PMI_SIZE=2", "PMI_RANK is not set and PMI_SIZE is 2 (mpich); set PMI_RANK, or"),
-            ("SLURM_STEP_ID=0 SLURM_PROCID=1", "SLURM_NTASKS is not set (slurm)"),
-            ("JOB_COMPLETION_INDEX=3", "set WORLD_SIZE to the number of pods"),
-            ("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE is not set (openmpi)"),
+        for (text, values) in [
+            ("RANK=three WORLD_SIZE=8", &["RANK", "\"three\""][..]),
+            ("RANK= WORLD_SIZE=8", &["RANK", "\"\""]),
+            ("RANK=-1 WORLD_SIZE=8", &["RANK", "\"-1\""]),
+            (
+                "SLURM_STEP_ID=0 SLURM_PROCID=1",
+                &["SLURM_PROCID", "1", "SLURM_NTASKS", "slurm", "SLURM_STEP_NUM_TASKS"],
+            ),
         ] {
-            let refused = refused(text);
-            assert!(refused.starts_with("loader.shard: ") && refused.contains(words), "{refused}");
-            assert!(refused.contains("loader.shard = \"none\""), "{refused}");
+            let error = refused(text);
+            assert_has(&error, "loader.shard", values);
+            assert_has(&error, "loader.shard", WAYS_OUT);
+        }
+        // The last value is named at least twice: the unset variable, or the number that both have.
+        for (text, values, twice) in [
+            ("RANK=3", ["RANK", "3", "torchrun"], "WORLD_SIZE"),
+            ("WORLD_SIZE=8", ["WORLD_SIZE", "8", "torchrun"], "RANK"),
+            ("RANK=8 WORLD_SIZE=8", ["RANK", "WORLD_SIZE", "torchrun"], "8"),
+            ("RANK=0 WORLD_SIZE=0", ["RANK", "WORLD_SIZE", "torchrun"], "0"),
+            ("PMI_SIZE=2", ["PMI_SIZE", "2", "mpich"], "PMI_RANK"),
+            ("JOB_COMPLETION_INDEX=3", ["JOB_COMPLETION_INDEX", "3", "kubernetes"], "WORLD_SIZE"),
+            (
+                "OMPI_COMM_WORLD_RANK=1",
+                ["OMPI_COMM_WORLD_RANK", "1", "openmpi"],
+                "OMPI_COMM_WORLD_SIZE",
+            ),
+        ] {
+            let error = refused(text);
+            assert_has(&error, "loader.shard", &values);
+            assert!(error.problem.matches(twice).count() >= 2, "{twice}: {error}");
+            assert_has(&error, "loader.shard", WAYS_OUT);
         }
     }
 
     #[test]
     fn variables_left_by_a_script_must_agree() {
         let same = format!("{STEP} RANK=3 WORLD_SIZE=8");
-        assert_eq!(found(&same), "rank 3 of 8 (slurm)");
-        assert_eq!(found(&format!("{STEP} WORLD_SIZE=8")), "rank 3 of 8 (slurm)");
-        let words = refused(&format!("{STEP} RANK=0 WORLD_SIZE=1"));
-        assert!(words.contains("SLURM_PROCID is 3 and SLURM_STEP_NUM_TASKS is 8 (slurm), but"));
-        assert!(words.contains("RANK is 0 and WORLD_SIZE is 1 (torchrun)"), "{words}");
+        assert_eq!(found(&same), (3, 8, "slurm"));
+        assert_eq!(found(&format!("{STEP} WORLD_SIZE=8")), (3, 8, "slurm"));
+        let error = refused(&format!("{STEP} RANK=0 WORLD_SIZE=1"));
+        let slurm = ["SLURM_PROCID", "3", "SLURM_STEP_NUM_TASKS", "8", "slurm"];
+        assert_has(&error, "loader.shard", &slurm);
+        assert_has(&error, "loader.shard", &["RANK", "0", "WORLD_SIZE", "1", "torchrun"]);
         refused(&format!("{STEP} WORLD_SIZE=2"));
         refused("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2");
     }
@@ -368,26 +406,24 @@ mod tests {
         let loader = LoaderSettings { rank: Some(1), world: Some(3), ..LoaderSettings::default() };
         let torchrun = environment("RANK=3 WORLD_SIZE=8");
         let shard = Shard::resolve(&loader, &torchrun).unwrap();
-        assert_eq!(shard.to_string(), "rank 1 of 3 (loader.rank and loader.world)");
+        assert_eq!((shard.rank, shard.world, shard.from), (1, 3, "settings"));
+        for value in ["1", "3", "loader.rank", "loader.world"] {
+            assert!(shard.to_string().contains(value), "{value}: {shard}");
+        }
         let set = "RANK=3 WORLD_SIZE=8";
-        assert_eq!(resolve(ShardFrom::None, None, set).unwrap(), "rank 0 of 1 (no launcher)");
-        let words = resolve(ShardFrom::Slurm, None, set).unwrap_err();
-        assert!(words.contains("SLURM_PROCID is not set and SLURM_NTASKS is not set"), "{words}");
-        assert_eq!(
-            resolve(ShardFrom::Environment, Some(8), set).unwrap(),
-            "rank 3 of 8 (torchrun)"
-        );
-        let words = resolve(ShardFrom::Environment, Some(4), set).unwrap_err();
-        assert!(
-            words.starts_with("loader.world: is 4, but this process is rank 3 of 8"),
-            "{words}"
-        );
+        assert_eq!(resolve(ShardFrom::None, None, set).unwrap(), WHOLE);
+        let error = resolve(ShardFrom::Slurm, None, set).unwrap_err();
+        assert_has(&error, "loader.shard", &["SLURM_PROCID", "SLURM_NTASKS", "slurm"]);
+        let same = resolve(ShardFrom::Environment, Some(8), set);
+        assert_eq!(same.unwrap(), (3, 8, "torchrun"));
+        let error = resolve(ShardFrom::Environment, Some(4), set).unwrap_err();
+        assert_has(&error, "loader.world", &["4", "3", "8", "torchrun"]);
         resolve(ShardFrom::None, Some(4), "").unwrap_err();
         let half = LoaderSettings { rank: Some(1), ..LoaderSettings::default() };
-        let words = Shard::resolve(&half, &torchrun).unwrap_err().to_string();
-        assert!(words.starts_with("loader.world: is missing beside loader.rank = 1"), "{words}");
+        let error = config(Shard::resolve(&half, &torchrun).unwrap_err());
+        assert_has(&error, "loader.world", &["loader.rank", "1"]);
         let twice = LoaderSettings { shard: ShardFrom::None, ..loader };
-        let words = Shard::resolve(&twice, &torchrun).unwrap_err().to_string();
-        assert!(words.starts_with("loader.shard: is written beside"), "{words}");
+        let error = config(Shard::resolve(&twice, &torchrun).unwrap_err());
+        assert_has(&error, "loader.shard", &["loader.rank", "loader.world"]);
     }
 }

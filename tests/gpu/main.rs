@@ -90,12 +90,18 @@ fn a_device_opens_and_describes_itself() {
 #[test]
 fn a_missing_device_is_unavailable_with_advice() {
     let machine = exclusive();
-    let text = Device::open_with(3, &runtime()).unwrap_err().to_string();
-    assert!(text.contains("number 3") && text.contains("the driver sees 1"), "{text}");
+    let reason = |ordinal| match Device::open_with(ordinal, &runtime()) {
+        Err(Error::Unavailable { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    // The requested number, and the number of devices.
+    let text = reason(3);
+    assert!(text.contains('3') && text.contains('1'), "{text}");
     machine.devices(0);
-    let error = Device::open_with(0, &runtime()).unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }));
-    assert!(error.to_string().contains("nvidia-smi"), "{error}");
+    let text = reason(0);
+    for value in ["nvidia-smi", "CUDA_VISIBLE_DEVICES"] {
+        assert!(text.contains(value), "{text}");
+    }
     assert!(probe(&runtime()).devices.is_empty());
 }
 
@@ -104,7 +110,9 @@ fn an_old_nvjpeg_is_warned_about() {
     let machine = exclusive();
     machine.nvjpeg_version(13, 0, 1);
     let report = probe(&runtime()).nvjpeg.unwrap();
-    assert!(report.warnings[0].contains("nvJPEG 13.0.1 may crash"), "{:?}", report.warnings);
+    for version in ["13.0.1", "13.2.3"] {
+        assert!(report.warnings[0].contains(version), "{:?}", report.warnings);
+    }
     machine.nvjpeg_version(13, 2, 3);
     assert!(probe(&runtime()).nvjpeg.unwrap().warnings.is_empty());
 }
@@ -137,7 +145,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
 
     let nowhere = runtime().with_library(LibraryName::NvJpeg, "/nowhere/libnvjpeg.so");
     let found = probe(&nowhere);
-    assert!(found.nvjpeg.unwrap_err().contains("the runtime names /nowhere/libnvjpeg.so"));
+    assert!(found.nvjpeg.unwrap_err().contains("/nowhere/libnvjpeg.so"));
     assert!(found.nvrtc.is_ok() && probe(&runtime()).nvjpeg.is_ok());
     drop(device);
     assert_clean(&machine, "two runtimes");
@@ -154,10 +162,10 @@ fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
     let copy = folder.path().join("copy.so");
     fs::copy(&file, &copy).unwrap();
     let error = Device::open_with(0, &runtime().with_library(LibraryName::Driver, &copy));
-    let text = error.unwrap_err().to_string();
-    assert!(text.contains("a process has one driver"), "{text}");
+    let Err(Error::Unavailable { what, reason, .. }) = error else { panic!("{error:?}") };
+    assert!(what.contains("libcuda"), "{what}");
     for path in [file, copy] {
-        assert!(text.contains(path.to_str().unwrap()), "{text}");
+        assert!(reason.contains(path.to_str().unwrap()), "{reason}");
     }
     assert_clean(&machine, "drivers");
 }
@@ -306,8 +314,8 @@ fn every_call_may_fail_and_nothing_leaks() {
                     "{call}: {problem}"
                 );
             }
-            Err(Error::Unavailable { what: "a working CUDA driver", reason, .. }) => {
-                assert!(reason.contains("cuInit failed"), "{reason}");
+            Err(Error::Unavailable { reason, .. }) => {
+                assert!(reason.contains("cuInit"), "{reason}");
             }
             Err(error) => panic!("call {nth}: {error}"),
         }

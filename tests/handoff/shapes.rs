@@ -1,6 +1,16 @@
 //! What exported tensors say of themselves, and exports that are refused.
 
+use feedwater::error::{ConfigError, Error};
+
 use super::*;
+
+fn config<T>(result: Result<T>) -> ConfigError {
+    match result {
+        Err(Error::Config(error)) => error,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it is accepted"),
+    }
+}
 
 #[test]
 fn shape_strides_and_type_are_those_of_the_batch() {
@@ -65,8 +75,9 @@ fn a_shared_batch_is_read_only_and_cannot_use_the_legacy_form() {
     let one = dlpack::export(batch.clone(), &none).unwrap();
     let two = dlpack::export(batch.clone(), &none).unwrap();
     assert_eq!((one.managed().flags, two.managed().flags), (dlpack::READ_ONLY, dlpack::READ_ONLY));
-    let error = dlpack::export_legacy(batch.clone(), &none).unwrap_err().to_string();
-    assert!(error.contains("batch") && error.contains("versioned"), "{error}");
+    let error = config(dlpack::export_legacy(batch.clone(), &none));
+    assert_eq!(error.key, "batch");
+    assert!(error.problem.contains("versioned"), "{error}");
     drop((one, two));
     // Now there is no other owner, and the batch may be changed in place through the pointer.
     let alone = dlpack::export_legacy(batch, &none).unwrap();
@@ -81,9 +92,14 @@ fn invalid_stream_numbers_are_errors() {
     let batch = first(&mut loader);
     for number in [0, -2] {
         // SAFETY: no handle.
-        let error = unsafe { ConsumerStream::from_number(&batch, Some(number)) }.unwrap_err();
-        let error = error.to_string();
-        assert!(error.contains(&format!("is {number}")) && error.contains("pass 1"), "{error}");
+        let error = config(unsafe { ConsumerStream::from_number(&batch, Some(number)) });
+        assert_eq!(error.key, "stream");
+        // The number, and those of the other streams.
+        let words = error.problem.split([' ', ',', ':']);
+        let named: Vec<i64> = words.filter_map(|word| word.parse().ok()).collect();
+        for value in [number, 1, 2, -1] {
+            assert!(named.contains(&value), "{value}: {error}");
+        }
     }
     let mut host = on_host();
     let batch = first(&mut host);
@@ -118,8 +134,9 @@ fn the_array_interface_has_the_fields_of_version_3() {
     assert_eq!(CudaArrayInterface::new(&first(&mut on_null)).unwrap().stream, 1);
 
     let mut host = on_host();
-    let error = CudaArrayInterface::new(&first(&mut host)).unwrap_err().to_string();
-    assert!(error.contains("DLPack"), "{error}");
+    let error = config(CudaArrayInterface::new(&first(&mut host)));
+    assert_eq!(error.key, "device");
+    assert!(error.problem.contains("DLPack"), "{error}");
     drop((batch, loader, device, on_null));
     assert_clean(&machine, "array interface");
 }
@@ -131,20 +148,26 @@ fn unsupported_exports_are_errors() {
     let mut loader = on_gpu();
     let batch = first(&mut loader);
     let other = Device::open_with(1, &runtime()).unwrap();
-    let error = batch.on(&Arc::new(Stream::new(&other).unwrap())).unwrap_err().to_string();
-    assert!(error.contains("gpu 1") && error.contains("gpu 0"), "{error}");
+    let error = config(batch.on(&Arc::new(Stream::new(&other).unwrap())));
+    assert_eq!(error.key, "stream");
+    assert!(error.problem.contains("gpu 1") && error.problem.contains("gpu 0"), "{error}");
 
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
     let buffer = batch.device_buffer().unwrap();
     let len = buffer.len() / 4 + 1;
     let error = BorrowedSlice::<f32, ()>::new(buffer.clone(), len, &stream, ()).unwrap_err();
-    assert!(error.to_string().contains(&format!("{len} f32s")), "{error}");
-    let error = CudaTensor::<f16>::new(batch, &stream).unwrap_err().to_string();
-    assert!(error.contains("is f32") && error.contains("f16"), "{error}");
+    let Error::Internal { problem } = error else { panic!("{error}") };
+    for value in [len.to_string(), "f32".into(), buffer.len().to_string()] {
+        assert!(problem.contains(&value), "{value}: {problem}");
+    }
+    let error = config(CudaTensor::<f16>::new(batch, &stream));
+    assert_eq!(error.key, "output.dtype");
+    assert!(error.problem.contains("f32") && error.problem.contains("f16"), "{error}");
     let mut host = on_host();
-    let error = CudaTensor::<f32>::new(first(&mut host), &stream).unwrap_err().to_string();
-    assert!(error.contains("lives on the host"), "{error}");
+    let error = config(CudaTensor::<f32>::new(first(&mut host), &stream));
+    assert_eq!(error.key, "device");
+    assert!(error.problem.contains("Batch::host"), "{error}");
 
     // A batch in host memory has nothing to wait for. The loader's threads would be counted too.
     drop(loader);

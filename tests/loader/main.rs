@@ -167,9 +167,12 @@ fn the_last_batch_is_dropped_padded_or_partial() {
 
 #[test]
 fn a_shard_without_a_batch_is_an_error_that_names_the_settings() {
-    let error = builder(3).build().err().unwrap().to_string();
-    assert!(error.starts_with("loader.batch: is 4, but this shard has 3 samples"), "{error}");
-    assert!(error.contains("partial or pad"), "{error}");
+    let error = builder(3).build().err().unwrap();
+    let Error::Config(error) = error else { panic!("{error}") };
+    assert_eq!(error.key, "loader.batch");
+    for value in ["4", "3", "loader.last", "partial", "pad"] {
+        assert!(error.problem.contains(value), "{value}: {error}");
+    }
 }
 
 #[test]
@@ -228,7 +231,7 @@ fn waiting_for_a_batch_while_all_slots_are_held_is_reported() {
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         };
-        assert!(told[0].contains("3 batches") && told[0].contains("loader.prefetch"), "{told:?}");
+        assert!(told[0].contains('3') && told[0].contains("loader.prefetch"), "{told:?}");
         held.lock().unwrap().clear();
         assert_eq!(consumer.join().unwrap().unwrap(), 3);
     });
@@ -427,6 +430,9 @@ struct Broken;
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
+/// Message of its panic.
+const BUG: &str = "a bug in the operator";
+
 impl Operator for Broken {
     const NAME: &'static str = "broken";
     type Params = ();
@@ -434,7 +440,7 @@ impl Operator for Broken {
         // Plans ask for sizes too.
         let is_worker = std::thread::current().name().is_some_and(|it| it.starts_with("feedwater"));
         let calls = if is_worker { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
-        assert!(calls < 5, "a bug in the operator");
+        assert!(calls < 5, "{BUG}");
         (input, ())
     }
     fn reference(_: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
@@ -451,6 +457,7 @@ fn a_panic_in_an_operator_ends_the_loader_with_an_error() {
         .workers(2)
         .build()
         .unwrap();
-    let error = loader.epoch().find_map(|batch| batch.err()).unwrap().to_string();
-    assert!(error.contains("a loader thread panicked: a bug in the operator"), "{error}");
+    let error = loader.epoch().find_map(|batch| batch.err()).unwrap();
+    let Error::Internal { problem } = error else { panic!("{error}") };
+    assert!(problem.contains(BUG), "{problem}");
 }

@@ -7,7 +7,7 @@ mod placement;
 mod sample;
 
 use common::{Invert, evaluation, jpeg, training};
-use feedwater::error::{Error, Reason};
+use feedwater::error::{ConfigError, Error, Reason};
 use feedwater::footprint::{Available, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header, PnmHead};
@@ -22,8 +22,11 @@ use Place::{Cpu, Gpu};
 
 const ENGINES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
+const NO_DRIVER: &str = "no driver";
+const NO_NVJPEG: &str = "libnvjpeg.so is not there";
+
 fn no_gpu() -> Facts {
-    Facts { device: DeviceFacts::None("no driver".into()), ..Facts::default() }
+    Facts { device: DeviceFacts::None(NO_DRIVER.into()), ..Facts::default() }
 }
 
 fn gpu() -> Facts {
@@ -31,7 +34,7 @@ fn gpu() -> Facts {
 }
 
 fn gpu_without_nvjpeg() -> Facts {
-    let nvjpeg = Err("libnvjpeg.so is not there".into());
+    let nvjpeg = Err(NO_NVJPEG.into());
     Facts { device: DeviceFacts::Gpu { nvjpeg }, ..Facts::default() }
 }
 
@@ -56,10 +59,23 @@ fn plan(chain: &Chain, change: impl Fn(&mut Settings)) -> Plan {
     Plan::new(chain, &settings, &no_gpu()).unwrap()
 }
 
-fn refused(chain: &Chain, change: impl Fn(&mut Settings)) -> String {
+fn refused(chain: &Chain, change: impl Fn(&mut Settings)) -> ConfigError {
     let mut settings = Settings::default();
     change(&mut settings);
-    Plan::new(chain, &settings, &no_gpu()).unwrap_err().to_string()
+    config(Plan::new(chain, &settings, &no_gpu()).unwrap_err())
+}
+
+fn config(error: Error) -> ConfigError {
+    let Error::Config(error) = error else { panic!("{error}") };
+    error
+}
+
+/// Numbers in a message, in ascending order.
+fn numbers(text: &str) -> Vec<u64> {
+    let digits = text.split(|it: char| !it.is_ascii_digit());
+    let mut all: Vec<u64> = digits.filter_map(|it| it.parse().ok()).collect();
+    all.sort_unstable();
+    all
 }
 
 fn header(size: Size, format: Format, exif: u16) -> Header {

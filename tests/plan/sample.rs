@@ -139,7 +139,9 @@ fn an_image_over_max_pixels_is_an_error_and_one_at_the_limit_is_not() {
     assert_eq!(header(100, 100).unwrap().size, Size::new(100, 100));
     let fault = header(101, 100).unwrap_err();
     assert_eq!(fault.reason, Reason::Oversized);
-    assert_eq!(fault.problem, "101x100 is 10100 pixels, limits.max_pixels is 10000");
+    for value in ["101x100", "10100", "limits.max_pixels", "10000"] {
+        assert!(fault.problem.contains(value), "{fault}");
+    }
 }
 
 /// Nothing of the previous sample remains in a reused sample plan.

@@ -84,8 +84,10 @@ fn a_request_fails_after_the_last_retry() {
     let (server, _guard) = buckets();
     server.put("/down/file", [1]);
     server.fail("/down/file", [Fault::Status(503); 4]);
-    let error = USUAL.read(Path::new(&server.url("/down/file"))).unwrap_err().to_string();
-    assert!(error.contains("503 (attempt 4 of 4)") && error.contains("storage.retries"), "{error}");
+    let error = USUAL.read(Path::new(&server.url("/down/file"))).unwrap_err();
+    assert_error(&error, ErrorKind::TimedOut, &["503", "storage.retries"]);
+    // The number of attempts.
+    assert!(has_number(&error.to_string(), 4), "{error}");
     assert_eq!(server.log("/down/").len(), 4);
     assert_eq!(USUAL.read(Path::new(&server.url("/down/file"))).unwrap(), [1]);
 }
@@ -96,30 +98,32 @@ fn a_refused_connection_is_an_error_after_the_last_retry() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let error = USUAL.open(Path::new(&format!("http://{address}/file"))).unwrap_err().to_string();
-    assert!(error.contains("(attempt 4 of 4)"), "{error}");
-    assert!(error.to_lowercase().contains("connect"), "{error}");
+    let error = USUAL.open(Path::new(&format!("http://{address}/file"))).unwrap_err();
+    assert_error(&error, ErrorKind::TimedOut, &["storage.retries"]);
+    let text = error.to_string();
+    assert!(has_number(&text, 4) && text.to_lowercase().contains("connect"), "{text}");
 }
 
 #[test]
 fn a_rejected_request_is_an_immediate_error_with_advice() {
     let (server, _guard) = buckets();
-    for (status, words) in [
-        (400, "400"),
-        (401, "check the credentials"),
-        (403, "check the credentials"),
-        (404, "no such object (404); check the bucket and the key"),
+    for (status, kind) in [
+        (400, ErrorKind::Other),
+        (401, ErrorKind::PermissionDenied),
+        (403, ErrorKind::PermissionDenied),
+        (404, ErrorKind::NotFound),
     ] {
         for root in [server.url("/refused"), "s3://refused".into()] {
             server.put("/refused/file", some_bytes(100));
             let file = USUAL.open(Path::new(&format!("{root}/file"))).unwrap();
             let before = server.log("/refused/").len();
             server.fail("/refused/file", [Fault::Status(status)]);
-            let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
-            assert!(error.contains(words), "{root} {status}: {error}");
+            let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err();
+            assert_error(&error, kind, &[&status.to_string()]);
             let way_out =
                 if root.starts_with("s3") { "AWS_ACCESS_KEY_ID" } else { "user:password@" };
-            assert_eq!(error.contains(way_out), [401, 403].contains(&status), "{error}");
+            let advised = error.to_string().contains(way_out);
+            assert_eq!(advised, [401, 403].contains(&status), "{error}");
             assert_eq!(server.log("/refused/").len(), before + 1, "{status}");
         }
     }
@@ -133,8 +137,8 @@ fn a_changed_file_is_an_error_and_never_mixed() {
         server.put(path, some_bytes(1000));
         let file = USUAL.open(Path::new(&url)).unwrap();
         server.put(path, vec![7; 1000]);
-        let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
-        assert_eq!(error, "changed on the server since it was opened; open the source again");
+        let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err();
+        assert_error(&error, ErrorKind::Other, &["changed"]);
         assert_eq!(part(&USUAL, &url, 5, 2).unwrap(), [7, 7]);
     }
 }
@@ -147,22 +151,23 @@ fn a_server_without_ranges_serves_whole_files_only() {
     server.put("/file", some_bytes(1000));
     let url = server.url("/file");
     assert_eq!(USUAL.read(Path::new(&url)).unwrap(), some_bytes(1000));
-    let error = part(&USUAL, &url, 5, 10).unwrap_err().to_string();
-    assert!(error.contains("the server gives only whole files"), "{error}");
+    let error = part(&USUAL, &url, 5, 10).unwrap_err();
+    assert_error(&error, ErrorKind::Unsupported, &["range"]);
     assert_eq!(server.log("/file").len(), 3);
 }
 
 #[test]
 fn unknown_urls_are_errors_with_advice() {
     let _buckets = buckets();
-    for (url, words) in [
-        ("ftp://host/file", "write s3://, gs://"),
-        ("http://host/file?token=1", "without a query"),
-        ("s3:///file", "names no bucket"),
-    ] {
-        let error = USUAL.open(Path::new(url)).unwrap_err().to_string();
-        assert!(error.contains(words), "{url}: {error}");
+    let cases: [(&str, &[&str]); 3] = [
+        ("ftp://host/file", &["ftp://", "s3://", "gs://", "az://", "abfss://", "https://"]),
+        ("http://host/file?token=1", &["?", "#"]),
+        ("s3:///file", &["s3:///file"]),
+    ];
+    for (url, values) in cases {
+        let error = USUAL.open(Path::new(url)).unwrap_err();
+        assert_error(&error, ErrorKind::InvalidInput, values);
     }
-    let error = USUAL.list(Path::new("http://host/folder")).unwrap_err().to_string();
-    assert!(error.contains("cannot be listed; name the files"), "{error}");
+    let error = USUAL.list(Path::new("http://host/folder")).unwrap_err();
+    assert_error(&error, ErrorKind::Unsupported, &["http://"]);
 }

@@ -1,5 +1,7 @@
 //! Tests the model on other hardware, and its JavaScript twin.
 
+mod words;
+
 use std::fs;
 use std::process::Command;
 
@@ -7,6 +9,7 @@ use feedwater_insight::model::{
     Consumer, Contention, Hardware, JAVASCRIPT, Model, On, Options, Resource, Service, Stage,
 };
 use serde_json::Value;
+use words::has_words;
 
 /// A pipeline of one 10 ms CPU stage with as many cores as workers, and a consumer that takes no time.
 fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
@@ -93,18 +96,24 @@ fn other_hardware_changes_only_its_fields() {
     assert_eq!(both.limit().unwrap().0.name(&both), "link");
     close(rate(&both), 300.0, 0.01);
 
-    let refused = |hardware: Hardware| hardware.apply(&measured).unwrap_err().to_string();
-    let unknown = Hardware { resources: vec![("disk".into(), 7)], ..Hardware::default() };
-    assert_eq!(refused(unknown), "resource disk: the model has no such resource; it has engine");
-    let unknown = Hardware { stages: vec![("x".into(), 1.0)], ..Hardware::default() };
-    assert_eq!(refused(unknown), "stage x: the model has no such stage; it has decode, engine");
-    let zero = Hardware { stages: vec![("decode".into(), 0.0)], ..Hardware::default() };
-    assert!(refused(zero).contains("must be greater than 0"));
-    assert!(refused(Hardware { hosts: 0, ..Hardware::default() }).starts_with("hosts: "));
-    assert!(refused(Hardware { workers: Some(0), ..Hardware::default() }).starts_with("workers: "));
-    assert!(refused(Hardware { cores: Some(0), ..Hardware::default() }).starts_with("model.cores"));
-    let bytes = refused(Hardware { link: Some(1e9), ..Hardware::default() });
-    assert!(bytes.starts_with("sample_bytes: "), "{bytes}");
+    let refused = |hardware: Hardware| hardware.apply(&measured).unwrap_err();
+    let unknown = refused(Hardware { resources: vec![("disk".into(), 7)], ..Hardware::default() });
+    assert_eq!(unknown.key, "resource disk", "{unknown}");
+    assert!(has_words(&unknown.problem, &["engine"]), "{unknown}");
+    let unknown = refused(Hardware { stages: vec![("x".into(), 1.0)], ..Hardware::default() });
+    assert_eq!(unknown.key, "stage x", "{unknown}");
+    assert!(has_words(&unknown.problem, &["decode", "engine"]), "{unknown}");
+    let zero = refused(Hardware { stages: vec![("decode".into(), 0.0)], ..Hardware::default() });
+    assert!(has_words(&zero.key, &["decode"]) && has_words(&zero.problem, &["0"]), "{zero}");
+    for (hardware, key) in [
+        (Hardware { hosts: 0, ..Hardware::default() }, "hosts"),
+        (Hardware { workers: Some(0), ..Hardware::default() }, "workers"),
+        (Hardware { cores: Some(0), ..Hardware::default() }, "model.cores"),
+        (Hardware { link: Some(1e9), ..Hardware::default() }, "sample_bytes"),
+    ] {
+        let error = refused(hardware);
+        assert_eq!(error.key, key, "{error}");
+    }
 }
 
 /// Writes numbers as the bits of their doubles, for an exact comparison.

@@ -184,23 +184,23 @@ mod tests {
 
     #[test]
     fn open_braces_and_too_many_files_are_errors() {
+        let error = |text: &str| braces(Path::new(text)).unwrap_err();
         let deep = format!("{}a{}", "{".repeat(20), "}".repeat(20));
-        for (text, words) in [
-            ("a{b", "a brace { has no } after it"),
-            ("a{b,{c}", "a brace { has no } after it"),
-            ("a}b", "a brace } has no { before it"),
-            ("{a,b}}", "a brace } has no { before it"),
-            ("{0..1000000}", "the braces expand to more than 1000000 files"),
-            ("{1..1001}{1..1000}", "the braces expand to more than 1000000 files"),
-            ("{{1..999999},{1..2}}", "the braces expand to more than 1000000 files"),
-            (
-                "{-9223372036854775808..9223372036854775807}",
-                "the braces expand to more than 1000000 files",
-            ),
-            (&deep, "braces nested more than 16 deep"),
+        let (most, deepest) = (MOST.to_string(), DEEPEST.to_string());
+        for (text, value) in [
+            ("a{b", "{"),
+            ("a}b", "}"),
+            ("{0..1000000}", &most),
+            ("{1..1001}{1..1000}", &most),
+            ("{{1..999999},{1..2}}", &most),
+            ("{-9223372036854775808..9223372036854775807}", &most),
+            (&deep, &deepest),
         ] {
-            assert_eq!(braces(Path::new(text)).unwrap_err(), words, "{text}");
+            assert!(error(text).contains(value), "{text}: {}", error(text));
         }
+        assert_eq!(error("a{b"), error("a{b,{c}"));
+        assert_eq!(error("a}b"), error("{a,b}}"));
+        assert_ne!(error("a{b"), error("a}b"));
         let ends = "{-9223372036854775808..9223372036854775807..9223372036854775807}";
         assert_eq!(expanded(ends), ["-9223372036854775808", "-1", "9223372036854775806"]);
         assert_eq!(expanded("{1..1000}{1..1000}").len(), MOST);

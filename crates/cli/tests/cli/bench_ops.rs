@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::words::{self, has_words};
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -45,8 +46,9 @@ fn measured(dir: &Path, args: &[&str]) -> Value {
     let output = bench_ops(dir, &args);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let stderr: Vec<_> =
-        stderr.lines().filter(|it| !it.starts_with("warning: libjpeg is without SIMD")).collect();
+    // A build without the assembler prints a warning.
+    let is_warning = |it: &&str| it.starts_with("warning: ") && has_words(it, &["SIMD"]);
+    let stderr: Vec<_> = stderr.lines().filter(|it| !is_warning(it)).collect();
     assert_eq!(stderr, [""; 0]);
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -87,7 +89,7 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
     assert_eq!((number(&result, "samples"), number(&result, "left_out")), (10.0, 0.0));
     near(number(&result, "image_megapixels"), 0.0048);
     let why = result["gpu"].as_str().unwrap();
-    assert!(why.starts_with("not measured: ") && why.contains("/nowhere/libcuda.so"), "{why}");
+    assert!(why.contains("/nowhere/libcuda.so"), "{why}");
     assert!(result["device"].is_null());
 
     let rows = result["rows"].as_array().unwrap();
@@ -172,13 +174,13 @@ fn unusable_samples_are_skipped_and_counted() {
     let name = files[3].file_name().unwrap().to_str().unwrap();
     assert!(result["first_fault"].as_str().unwrap().contains(name), "{result}");
 
-    for file in files {
+    for file in &files {
         fs::write(file, b"no image").unwrap();
     }
     let output = bench_ops(dir.path(), &["pipeline.toml"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("no sample could be measured"), "{stderr}");
+    assert!(stderr.contains(files[0].file_name().unwrap().to_str().unwrap()), "{stderr}");
 }
 
 #[test]
@@ -186,12 +188,15 @@ fn the_table_names_every_step_and_wrong_arguments_are_errors() {
     let dir = workplace("", CHAIN);
     let output = bench_ops(dir.path(), &["pipeline.toml", "--samples", "2"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    for words in
-        ["samples   2,", "chain[0] random_resized_crop", "alone     load", "images/s per core"]
-    {
-        assert!(text.contains(words), "{words}\n{text}");
+    for (label, values) in [
+        ("samples ", &["2"][..]),
+        ("chain[0] random_resized_crop ", &[]),
+        ("alone ", &["load", "encode", "ms"]),
+        ("together ", &["ms", "images/s"]),
+        ("gpu ", &["/nowhere/libcuda.so"]),
+    ] {
+        assert!(has_words(words::row(&text, label), values), "{label}\n{text}");
     }
-    assert!(text.contains("\ngpu       not measured: "), "{text}");
     let misuses = [
         (["pipeline.toml", "--samples=0"], 2),
         (["missing.toml", "--json"], 1),

@@ -14,6 +14,8 @@ mod remote;
 #[path = "../../../../tests/servers/mod.rs"]
 mod servers;
 mod simulate;
+#[path = "../../../insight/tests/words/mod.rs"]
+mod words;
 
 use std::path::PathBuf;
 

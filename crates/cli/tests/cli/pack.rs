@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{jpeg, png, training};
+use crate::words::{has_words, row};
 use feedwater::Error;
-use feedwater::error::DataError;
+use feedwater::error::{DataError, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::{Format, Header};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
@@ -147,7 +148,7 @@ impl<S: Source> Source for Failing<S> {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         match index < self.1 {
             true => self.0.read(index, page, limit),
-            false => Err(DataError::new(feedwater::error::Reason::Unreadable, "taken away")),
+            false => Err(DataError::new(Reason::Unreadable, "taken away")),
         }
     }
     fn inner(&self) -> Option<&dyn Source> {
@@ -211,8 +212,9 @@ fn a_second_pack_into_one_directory_fails_and_names_the_first() {
     let source = Meanwhile(source(), root.path(), Mutex::new(None));
     pack(&source, root.path(), &settings(ShardFormat::WebDataset), |_| {}).unwrap();
     let second = source.2.into_inner().unwrap().expect("the second is refused");
-    assert!(matches!(&second, Error::Io { path, .. } if path == root.path()), "{second}");
-    assert!(second.to_string().contains(&format!("process {} ", std::process::id())), "{second}");
+    let Error::Io { path, problem, .. } = &second else { panic!("{second}") };
+    assert_eq!(path, root.path());
+    assert!(has_words(problem, &[&std::process::id().to_string()]), "{second}");
     let (whole, _) = packed(&source.0, &settings(ShardFormat::WebDataset));
     assert_eq!(everything(root.path()), everything(whole.path()));
 }
@@ -263,7 +265,8 @@ fn an_unusable_sample_is_an_error_or_is_skipped_and_counted() {
     let root = tempfile::tempdir().unwrap();
     let strict = settings(ShardFormat::WebDataset);
     let error = pack(&source, root.path(), &strict, |_| {}).unwrap_err();
-    assert!(error.to_string().contains("unsupported (sample 2)"), "{error}");
+    let Error::Sample(error) = error else { panic!("{error}") };
+    assert_eq!((error.index, error.reason), (2, Reason::Unsupported));
     let (root, manifest) = packed(&source, &Settings { skip: true, ..strict });
     assert_eq!(manifest.skipped, 2);
     let indices: Vec<u64> = manifest.skipped_first.iter().map(|it| it.index).collect();
@@ -296,7 +299,11 @@ fn verifying_finds_every_changed_byte_of_an_image_or_label_and_missing_shards() 
         assert!(verify(root.path(), |_| {}).unwrap_err().to_string().contains("train-000000"));
     }
     let empty = tempfile::tempdir().unwrap();
-    assert!(verify(empty.path(), |_| {}).unwrap_err().to_string().contains("was not packed"));
+    let error = verify(empty.path(), |_| {}).unwrap_err();
+    assert!(
+        matches!(&error, Error::Io { path, source: None, .. } if path == empty.path()),
+        "{error}"
+    );
 }
 
 fn presized(bytes: &[u8], shorter: u32) -> Option<Vec<u8>> {
@@ -357,26 +364,19 @@ fn the_gain_is_measured_on_images_that_would_shrink() {
 #[test]
 fn invalid_settings_are_errors() {
     let root = tempfile::tempdir().unwrap();
-    let refused = |settings: Settings| {
-        pack(&source(), root.path(), &settings, |_| {}).unwrap_err().to_string()
-    };
     let with = |shorter, quality| Some(Presize { shorter, quality });
     let normal = settings(ShardFormat::WebDataset);
-    for (settings, words) in [
-        (Settings { shard_bytes: 0, ..normal.clone() }, "shard_bytes: must be at least 1"),
-        (
-            Settings { name: "a/b".into(), ..normal.clone() },
-            "name: must be the name of a visible file",
-        ),
-        (
-            Settings { name: ".a".into(), ..normal.clone() },
-            "name: must be the name of a visible file",
-        ),
-        (Settings { presize: with(0, 90), ..normal.clone() }, "shorter: must be 1 to"),
-        (Settings { presize: with(9, 101), ..normal.clone() }, "quality: must be 1 to 100, is 101"),
+    for (settings, key, values) in [
+        (Settings { shard_bytes: 0, ..normal.clone() }, "shard_bytes", &["0", "1"][..]),
+        (Settings { name: "a/b".into(), ..normal.clone() }, "name", &["\"a/b\""]),
+        (Settings { name: ".a".into(), ..normal.clone() }, "name", &["\".a\""]),
+        (Settings { presize: with(0, 90), ..normal.clone() }, "shorter", &["0", "1"]),
+        (Settings { presize: with(9, 101), ..normal.clone() }, "quality", &["101", "1", "100"]),
     ] {
-        let found = refused(settings);
-        assert!(found.contains(words), "{words}: {found}");
+        let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
+        let Error::Config(error) = error else { panic!("{error}") };
+        assert_eq!(error.key, key, "{error}");
+        assert!(has_words(&error.problem, values), "{values:?}: {error}");
     }
 }
 
@@ -401,14 +401,12 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     };
     let (code, text, _) = run(&["data", "out", "--shorter", "32", "--format", "tfrecord"]);
     assert_eq!(code, Some(0));
-    for words in [
-        "presizing 12 images",
-        "packed    12 samples in 1 shards",
-        "verified  12",
-        "tfrecord = \"out\"",
-    ] {
-        assert!(text.contains(words), "{words}: {text}");
+    for (label, values) in
+        [("presizing ", &["12"][..]), ("packed ", &["12", "1", "out"]), ("verified ", &["12"])]
+    {
+        assert!(has_words(row(&text, label), values), "{label}: {text}");
     }
+    assert!(text.contains("tfrecord = \"out\""), "{text}");
     let (code, text, _) = run(&["data", "none", "--shorter", "32", "--dry-run", "--json"]);
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &json["gain"]["images"]), (Some(0), &12.into()));
@@ -424,12 +422,17 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     for arguments in [&["data", "some"][..], &["data", "none", "--shorter", "32", "--dry-run"]] {
         let (code, text, _) = run(arguments);
         let told = text.lines().nth(1).unwrap_or_default();
-        assert!(code == Some(0) && told.starts_with("left out  1 files "), "{text}");
+        assert!(code == Some(0) && told.starts_with("left out "), "{text}");
+        assert!(has_words(told, &["1", "readme.txt"]), "{text}");
         let json = run(&[arguments, &["--overwrite", "--json"]].concat()).1;
         let json: Value = serde_json::from_str(&json).unwrap_or_else(|it| panic!("{it}: {json}"));
-        assert_eq!(json["left_out"][0]["why"], "beside_classes", "{json}");
+        let left_out = &json["left_out"][0];
+        let found = (&left_out["why"], &left_out["count"]);
+        assert_eq!(found, (&"beside_classes".into(), &1.into()), "{json}");
     }
     fs::remove_file(data.join("readme.txt")).unwrap();
     let (code, _, words) = run(&["data", "plain", "--name", "other"]);
-    assert!(code == Some(2) && words.contains("name was \"val\", is \"other\""), "{words}");
+    assert_eq!(code, Some(2), "{words}");
+    let difference = ["destination", "name", "\"val\"", "\"other\"", "--overwrite"];
+    assert!(has_words(&words, &difference), "{words}");
 }

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{jpeg, png, progressive};
-use feedwater::plan::Limits;
+use crate::words::{has_words, row};
+use feedwater::Error;
+use feedwater::header::Header;
+use feedwater::plan::{Limits, Route};
 use feedwater::source::{self, Memory, Source};
 use feedwater::storage::Storage;
 use feedwater_tools::probe::{self, Report, Settings};
@@ -49,7 +52,9 @@ fn everything_is_counted_once_with_any_number_of_threads() {
     let sizes: Vec<u64> = report.sizes.iter().map(|it| it.images).collect();
     assert_eq!(sizes, [2, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(report.routes, counts(&[("nvjpeg-hardware", 1), ("nvjpeg-hybrid", 1), ("cpu", 1)]));
-    assert_eq!(report.cpu_because, counts(&[("not a JPEG", 1)]));
+    let header = Header::parse(&png(3, 20, 10)).unwrap();
+    let why = Route::NvjpegHybrid.takes(&header, 1).unwrap_err();
+    assert_eq!(report.cpu_because, counts(&[(why, 1)]));
     assert_eq!(report.labels, BTreeMap::from([(-1, 1), (0, 2), (1, 3)]));
     assert_eq!(report.faults, counts(&[("truncated", 1), ("empty", 1), ("unsupported", 1)]));
     let examples: Vec<_> = report.examples.iter().map(|it| (it.index, it.reason)).collect();
@@ -118,14 +123,15 @@ fn a_file_is_detected_by_its_first_bytes_or_its_name() {
     fs::write(root.path().join("list.txt"), "a.jpg 1\n").unwrap();
     assert_eq!(key(&root.path().join("list.txt")), "list");
     fs::write(root.path().join("other"), "text").unwrap();
-    let error =
-        source::detect(&root.path().join("other"), &Storage::default()).unwrap_err().to_string();
-    assert!(
-        error.contains("other by content or name") && error.contains("directory, list"),
-        "{error}"
-    );
-    let missing = source::detect(&root.path().join("missing"), &Storage::default()).unwrap_err();
-    assert!(missing.to_string().contains("missing"), "{missing}");
+    let other = root.path().join("other");
+    let error = source::detect(&other, &Storage::default()).unwrap_err();
+    let Error::Config(error) = error else { panic!("{error}") };
+    assert_eq!(error.key, "source", "{error}");
+    assert!(error.problem.contains(other.to_str().unwrap()), "{error}");
+    assert!(has_words(&error.problem, source::KEYS), "{error}");
+    let path = root.path().join("missing");
+    let missing = source::detect(&path, &Storage::default()).unwrap_err();
+    assert!(matches!(&missing, Error::Io { path: it, .. } if *it == path), "{missing}");
 }
 
 #[test]
@@ -178,16 +184,17 @@ fn the_command_prints_the_contents_as_text_and_as_json() {
     let path = root.path().to_str().unwrap();
     let (done, text, _) = feedwater(&[path]);
     assert!(done);
-    for words in [
-        "directory = ",
-        "samples   4; ",
-        "formats   JPEG 3 (100.0 %)",
-        "labels    none",
-        "routes    nvjpeg-hardware 3 (100.0 %)",
-        "unusable  truncated 1 (25.0 %)",
-        "3.jpg: truncated: ",
+    for (label, values) in [
+        ("samples ", &["4"][..]),
+        ("formats ", &["JPEG", "3", "100.0"]),
+        ("labels ", &["none"]),
+        ("routes ", &["nvjpeg-hardware", "3", "100.0"]),
+        ("unusable ", &["truncated", "1", "25.0"]),
     ] {
-        assert!(text.contains(words), "{words}: {text}");
+        assert!(has_words(row(&text, label), values), "{label}: {text}");
+    }
+    for part in ["directory = ", "3.jpg: truncated: "] {
+        assert!(text.contains(part), "{part}: {text}");
     }
     let (_, text, _) = feedwater(&[path, "--json", "--samples", "2"]);
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -206,8 +213,9 @@ fn the_command_prints_classes_skipped_files_and_warnings() {
     fs::write(root.path().join("train/cat/readme.txt"), "text").unwrap();
     let above = root.path().to_str().unwrap();
     let (done, text, words) = feedwater(&[above]);
-    assert!(done && words.contains("train (3 images), val (1 images)"), "{words}");
-    assert!(text.contains("left out  1 files have no image's extension: .txt 1"), "{text}");
+    assert!(done && words.starts_with("warning: "), "{words}");
+    assert!(has_words(&words, &["train", "3", "val", "1"]), "{words}");
+    assert!(has_words(row(&text, "left out "), &["1", ".txt", "readme.txt"]), "{text}");
     let (_, text, words) = feedwater(&[root.path().join("train").to_str().unwrap()]);
     assert_eq!(words, "");
     let table: Vec<Vec<&str>> =
@@ -229,7 +237,7 @@ fn the_command_prints_only_some_of_many_classes() {
     fs::write(root.path().join("a.csv"), format!("path,label\n{rows}")).unwrap();
     let (done, text, _) = feedwater(&[root.path().join("a.csv").to_str().unwrap()]);
     assert!(done && text.contains("class 0019") && !text.contains("class 0020"), "{text}");
-    assert!(text.contains("980 more labels"), "{text}");
+    assert!(text.lines().any(|line| has_words(line, &["980"])), "{text}");
 }
 
 #[test]

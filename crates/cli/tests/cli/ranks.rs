@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::words::{has_words, row};
+use feedwater::plan::Shard;
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -170,16 +172,21 @@ fn the_shard_is_printed_and_a_wrong_one_is_an_error() {
         command(dir.path(), args, &variables).output().unwrap()
     };
     let ranked = [("RANK", "1"), ("WORLD_SIZE", "2")];
+    let second = Shard { rank: 1, world: 2, from: "torchrun" };
     for args in [["run", "drop.toml", "--device", "cpu"], ["plan", "drop.toml", "--device", "cpu"]]
     {
-        let said = text(&run(&args, &ranked).stdout);
-        assert!(said.lines().any(|it| it.ends_with("rank 1 of 2 (torchrun)")), "{said}");
-        let said = text(&run(&args, &[]).stdout);
-        assert!(said.lines().any(|it| it.ends_with("rank 0 of 1 (no launcher)")), "{said}");
+        for (variables, shard) in [(&ranked[..], second), (&[], Shard::WHOLE)] {
+            let said = text(&run(&args, variables).stdout);
+            assert_eq!(row(&said, "shard ").trim_start(), shard.to_string(), "{said}");
+            let said = text(&run(&[&args[..], &["--json"]].concat(), variables).stdout);
+            let said: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(said["shard"], serde_json::to_value(shard).unwrap());
+        }
         let refused = run(&args, &ranked[..1]);
         assert_eq!(refused.status.code(), Some(2));
         let words = text(&refused.stderr);
-        assert!(words.contains(": loader.shard: RANK is 1 and WORLD_SIZE is not"), "{words}");
+        let problem = words.split_once(": loader.shard: ").unwrap_or_else(|| panic!("{words}")).1;
+        assert!(has_words(problem, &["RANK", "1", "WORLD_SIZE"]), "{words}");
     }
     let none = workplace("shard = \"none\"");
     let args = ["run", "partial.toml", "--device", "cpu", "--json"];
@@ -204,12 +211,16 @@ fn the_quality_of_windows_is_printed() {
     for name in ["run", "plan"] {
         let output =
             command(dir.path(), &[name, "p.toml", "--device", "cpu"], &[]).output().unwrap();
-        let (said, words) = (text(&output.stdout), text(&output.stderr));
-        assert!(said.contains("2 files shuffled, windows of 2 samples: "), "{said}{words}");
+        let (shown, words) = (text(&output.stdout), text(&output.stderr));
         let args = [name, "p.toml", "--device", "cpu", "--json"];
         let said = text(&command(dir.path(), &args, &[]).output().unwrap().stdout);
         let said: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(said["order"]["window"], 2);
-        assert!(said["order"]["bits"].as_f64() < said["order"]["ideal_bits"].as_f64());
+        let order = &said["order"];
+        assert_eq!((&order["files"], &order["window"]), (&2.into(), &2.into()), "{said}");
+        let [bits, ideal] = ["bits", "ideal_bits"].map(|it| order[it].as_f64().unwrap());
+        assert!(bits < ideal, "{said}");
+        let values = ["2".into(), format!("{bits:.1}"), format!("{ideal:.1}")];
+        let values = values.each_ref().map(String::as_str);
+        assert!(has_words(row(&shown, "order "), &values), "{shown}{words}");
     }
 }

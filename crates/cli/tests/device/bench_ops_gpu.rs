@@ -1,6 +1,7 @@
 //! `feedwater bench-ops` on the simulated GPU: launched kernels, their output and leftovers. Its times mean nothing.
 
 use crate::simulated;
+use crate::words::has_words;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -145,12 +146,10 @@ fn every_operator_is_a_separate_kernel_with_the_cpus_pixels() {
     assert_eq!(counts["launches"].as_u64().unwrap(), launched(&result));
     assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");
     assert_eq!(result["device"]["name"], "Simulated device");
-    assert!(result["gpu"].as_str().unwrap().starts_with("0: Simulated device, compute"));
+    assert!(result["gpu"].as_str().unwrap().starts_with("0: Simulated device"));
     for route in result["device"]["routes"].as_array().unwrap() {
-        assert!(
-            route["reason"].as_str().unwrap().starts_with("decode.routes does not include"),
-            "{route}"
-        );
+        let [name, reason] = ["route", "reason"].map(|key| route[key].as_str().unwrap());
+        assert!(has_words(reason, &["decode.routes", name]), "{route}");
     }
 }
 
@@ -199,7 +198,7 @@ fn the_table_names_the_device_and_every_kernel() {
     let dir = workplace(10, TRAINING);
     let output = bench_ops(dir.path(), &["--samples", "4"], &[]);
     let text = String::from_utf8(output.stdout).unwrap();
-    let (cpu, device) = text.split_once("\ngpu       0: Simulated device, compute").unwrap();
+    let (cpu, device) = text.split_once("\ngpu       0: Simulated device").unwrap();
     assert!(cpu.contains("chain[1] flip"), "{text}");
     for words in [
         "chain[1] flip",
@@ -219,7 +218,8 @@ fn the_table_names_the_device_and_every_kernel() {
     let doctor = String::from_utf8(doctor.stdout).unwrap();
     let named = |text: &str| {
         let line = text.lines().find(|it| it.starts_with("gpu       ")).unwrap();
-        line.split(" of ").next().unwrap().rsplit_once(", ").unwrap().0.to_string()
+        // The free memory, after the last comma, may change in between.
+        line.rsplit_once(", ").unwrap().0.to_string()
     };
     assert_eq!(named(&text), named(&doctor));
 }
@@ -231,14 +231,15 @@ fn a_missing_device_part_is_a_line_or_an_error_if_required() {
     let output = bench_ops(dir.path(), &["--json"], &nowhere);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let why = result["gpu"].as_str().unwrap();
-    assert!(why.starts_with("not measured: ") && why.contains("/nowhere/libnvrtc.so"), "{why}");
+    assert!(why.contains("/nowhere/libnvrtc.so"), "{why}");
     assert!(result["device"].is_null());
     let output = bench_ops(dir.path(), &["--device", "gpu"], &nowhere);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/libnvrtc.so"));
     let output = bench_ops(dir.path(), &["--device", "cpu", "--json"], &[]);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(result["gpu"], "not measured: --device cpu");
+    let why = result["gpu"].as_str().unwrap();
+    assert!(why.contains("--device cpu") && result["device"].is_null(), "{why}");
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn a_failing_device_loses_only_its_results_and_leaves_nothing() {
         let output = bench_ops(dir.path(), &["--json"], &environment);
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         let why = result["gpu"].as_str().unwrap();
-        assert!(why.starts_with("not measured: ") && why.contains(call), "{failure}: {why}");
+        assert!(why.contains(call), "{failure}: {why}");
         assert!(result["device"].is_null(), "{failure}");
         assert_eq!(result["rows"].as_array().unwrap().len(), 10, "{failure}");
         let left = counts(dir.path());

@@ -6,6 +6,8 @@ mod selftest_decode;
 mod selftest_gpu;
 #[path = "../../../../tests/simulated/mod.rs"]
 mod simulated;
+#[path = "../../../insight/tests/words/mod.rs"]
+mod words;
 
 use std::path::PathBuf;
 

@@ -2,6 +2,7 @@
 //! events. The nvJPEG returns a pattern instead of an image.
 
 use crate::simulated;
+use crate::words::has_words;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -144,7 +145,9 @@ exec c++ "$@"
         failed.filter(|(name, ..)| !shows_a_pattern(name) && !is_balanced(name)).collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].0, "gpu/operator/normalize");
-    assert!(failed[0].2.contains("as f32 nchw: byte 0 (sample 0) is "), "{failed:?}");
+    // The element type and layout, then the first byte that differs and its sample.
+    let (_, difference) = failed[0].2.split_once(" f32 nchw").unwrap();
+    assert!(has_words(difference, &["byte 0", "sample 0"]), "{failed:?}");
 }
 
 /// Whether a check compares nvJPEG's output with the image.
@@ -233,7 +236,8 @@ fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     (stdout, stderr)
 }
 
-const MISSING: &str = "the CUDA driver (libcuda.so.1) is not available";
+/// Name of the driver's library in messages.
+const DRIVER: &str = "libcuda.so.1";
 
 #[test]
 fn a_missing_gpu_is_an_error_if_required() {
@@ -244,15 +248,16 @@ fn a_missing_gpu_is_an_error_if_required() {
         &["demo", "--device", "gpu"],
     ] {
         let (stdout, stderr) = without_gpu(dir.path(), args, 1);
-        assert!(stderr.starts_with(&format!("feedwater: {MISSING}: ")), "{stderr}");
-        assert!(stderr.contains("no-driver.so") && stderr.lines().count() == 1, "{stderr}");
+        assert!(stderr.starts_with("feedwater: ") && stderr.lines().count() == 1, "{stderr}");
+        assert!(has_words(&stderr, &[DRIVER, "no-driver.so"]), "{stderr}");
         assert_eq!(stdout, "", "{args:?} does nothing before");
     }
     assert!(!dir.path().join("cache").exists(), "no images are generated");
 
     let (stdout, _) = without_gpu(dir.path(), &["run", "pipeline.toml"], 0);
-    let line = format!("device    cpu ({MISSING}, see feedwater doctor)");
-    assert_eq!(stdout.lines().next().unwrap(), line);
+    let device = stdout.lines().next().unwrap();
+    assert!(device.starts_with("device    cpu "), "{device}");
+    assert!(has_words(device, &[DRIVER, "feedwater doctor"]), "{device}");
 }
 
 #[test]
@@ -268,7 +273,7 @@ fn selftest_requires_a_gpu_only_with_the_option() {
         let of_gpu: Vec<_> = all.iter().filter(|check| check.0.starts_with("gpu/")).collect();
         assert_eq!(of_gpu.len(), 1, "{of_gpu:?}");
         assert_eq!((of_gpu[0].0.as_str(), of_gpu[0].1.as_str()), ("gpu/device", outcome));
-        assert!(of_gpu[0].2.starts_with(MISSING), "{of_gpu:?}");
+        assert!(has_words(&of_gpu[0].2, &[DRIVER]), "{of_gpu:?}");
         let rates = result["throughput"].as_array().unwrap();
         assert_eq!((rates.len(), &rates[0]["route"]), (1, &"cpu only".into()), "{rates:?}");
     }
@@ -308,7 +313,8 @@ fn plan_shows_the_gpu_of_another_machine() {
     let text = format!("[source]\ndirectory = \"data\"\n[decode]\nplacement = \"cpu\"\n{on_cpu}");
     fs::write(dir.path().join("cpu.toml"), text).unwrap();
     let (_, stderr) = without_gpu(dir.path(), &["plan", "cpu.toml", "--cuda"], 1);
-    assert!(stderr.starts_with("feedwater: there is no kernel: "), "{stderr}");
+    assert!(stderr.starts_with("feedwater: "), "{stderr}");
+    assert!(has_words(&stderr, &["cpu", "auto", "gpu"]), "{stderr}");
     let json = ["plan", "pipeline.toml", "--device", "cpu", "--json"];
     let (json, _) = without_gpu(dir.path(), &json, 0);
     let plan: Value = serde_json::from_str(&json).unwrap();

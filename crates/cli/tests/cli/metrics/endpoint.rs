@@ -42,24 +42,33 @@ fn the_endpoint_answers_get_metrics_and_rejects_everything_else() {
             "{request:?}"
         );
     }
-    let error = loader.serve_metrics(LOCAL).unwrap_err().to_string();
-    assert!(error.contains(&format!("metrics: are already served at {address}")), "{error}");
+    let problem = refused(&loader, LOCAL);
+    assert!(problem.contains(&address.to_string()), "{problem}");
+}
+
+/// Returns the problem of an endpoint that cannot be started.
+#[track_caller]
+fn refused(loader: &Loader, address: SocketAddr) -> String {
+    let error = loader.serve_metrics(address).unwrap_err();
+    let Error::Config(error) = error else { panic!("{error}") };
+    assert_eq!(error.key, "metrics", "{error}");
+    error.problem
 }
 
 #[test]
 fn the_endpoint_is_for_loopback_only() {
     let loader = builder().build().unwrap();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9090"] {
-        let error = loader.serve_metrics(address.parse().unwrap()).unwrap_err();
-        assert!(
-            matches!(error, Error::Config(_)) && error.to_string().contains("127.0.0.1:"),
-            "{error}"
-        );
+        let asked: SocketAddr = address.parse().unwrap();
+        let problem = refused(&loader, asked);
+        let offered = format!("127.0.0.1:{}", asked.port());
+        assert!(has_words(&problem, &[address, &offered]), "{problem}");
     }
     let taken = builder().build().unwrap();
     let address = taken.serve_metrics(LOCAL).unwrap();
-    let error = loader.serve_metrics(address).unwrap_err().to_string();
-    assert!(error.contains("choose another port"), "{error}");
+    let problem = refused(&loader, address);
+    let in_use = std::io::Error::from_raw_os_error(libc::EADDRINUSE).to_string();
+    assert!(problem.contains(&address.to_string()) && problem.contains(&in_use), "{problem}");
 }
 
 /// Clients that send slowly, send nothing, send without end or read nothing must not block other clients or the loader's end.
