@@ -129,7 +129,7 @@ fn run(set: &Path, arguments: &Arguments) -> Value {
         number.unwrap_or(0) << 10
     };
     let peak = kib("VmHWM:").saturating_sub(kib("RssFile:"));
-    json!({ "predicted": predicted, "peak": peak, "oversized": loader.stats().faults["oversized"] })
+    json!({ "predicted": predicted, "peak": peak, "oversized": loader.stats().errors["oversized"] })
 }
 
 fn jpeg(width: u16, height: u16, progressive: bool) -> Vec<u8> {

@@ -171,7 +171,7 @@ fn start(source: &dyn Source) {
     let indices: Vec<u64> = indices.collect();
     let labels: i64 = indices.iter().map(|&index| source.label(index)).sum();
     let mut page = HostPage::default();
-    source.read(indices[0], &mut page, 1 << 20).unwrap_or_else(|fault| panic!("{fault}"));
+    source.read(indices[0], &mut page, 1 << 20).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(page.bytes(), sets::IMAGE);
     black_box(labels);
 }

@@ -68,8 +68,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     for batch in &mut loader {
         let batch = batch?;
-        for fault in batch.faults() {
-            println!("{fault}");
+        for error in batch.errors() {
+            println!("{error}");
         }
         // The tensor without a copy; dropping `batch` returns the slot to the loader.
         let _: Option<&[u8]> = batch.host();
@@ -79,6 +79,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} images, {:.0} a second", stats.images, stats.images as f64 / stats.seconds);
     println!("seconds of all threads: {:.2?}", stats.stages);
     println!("outcomes: {:?}", stats.outcomes);
-    println!("faults: {:?}", stats.faults);
+    println!("errors: {:?}", stats.errors);
     Ok(())
 }

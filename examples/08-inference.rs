@@ -43,9 +43,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                             // Run the model here.
                             served.fetch_add(1, Ordering::Relaxed);
                         }
-                        Err(fault) => {
+                        Err(error) => {
                             let mut refused = refused.lock().expect("no thread panics");
-                            *refused.entry(fault.reason.name()).or_insert(0) += 1;
+                            *refused.entry(error.reason.name()).or_insert(0) += 1;
                         }
                     }
                 }

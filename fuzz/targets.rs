@@ -84,14 +84,14 @@ fn header(bytes: &[u8]) -> String {
     match Header::parse(bytes) {
         Ok(header) => {
             let mut layout = JpegLayout::default();
-            let laid_out = header.layout(bytes, true, &mut layout).map_err(|fault| fault.problem);
+            let laid_out = header.layout(bytes, true, &mut layout).map_err(|error| error.problem);
             assert!(layout.capacity_bytes() <= JpegLayout::MOST_BYTES);
-            let verified = header.verify(bytes).map_err(|fault| fault.problem);
+            let verified = header.verify(bytes).map_err(|error| error.problem);
             // A layout refuses too many scans besides.
             assert!(verified.is_ok() || laid_out == verified, "{verified:?}, {laid_out:?}");
             format!("{verified:?}")
         }
-        Err(fault) => fault.to_string(),
+        Err(error) => error.to_string(),
     }
 }
 
@@ -110,7 +110,7 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
     let header = match Header::parse_as(bytes, strict) {
         Ok(header) if header.size.pixels() <= 1 << 14 => header,
         Ok(_) => return ("a large image".into(), Vec::new()),
-        Err(fault) => return (fault.to_string(), Vec::new()),
+        Err(error) => return (error.to_string(), Vec::new()),
     };
     let mut decoder = Decoders::new().strict(strict);
     let (mut outcome, mut pixels) = (String::new(), Vec::new());
@@ -135,7 +135,7 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
             });
             match result {
                 Ok(()) => assert_eq!(count, window.height),
-                Err(fault) => outcome = fault.to_string(),
+                Err(error) => outcome = error.to_string(),
             }
             if let Some(damage) = decoder.tolerated() {
                 assert!(!strict, "{damage:?}");
@@ -163,7 +163,7 @@ fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
             let _ = (source.label(index), source.location(index));
             match source.read(index, &mut page, 1 << 30) {
                 Ok(()) => assert!(Some(page.bytes().len() as u64) <= source.largest_bytes()),
-                Err(fault) => outcome = fault.to_string(),
+                Err(error) => outcome = error.to_string(),
             }
         }
         outcome

@@ -38,9 +38,9 @@ impl<T: Copy + Default> Image<T> {
     /// allocation fails, the window is empty.
     pub fn reset(&mut self, window: Roi) -> Result<(), DataError> {
         self.window = Roi::default();
-        if let Err(fault) = reserve::renew(&mut self.data, len(window)) {
+        if let Err(error) = reserve::renew(&mut self.data, len(window)) {
             self.data.clear();
-            return Err(fault);
+            return Err(error);
         }
         self.window = window;
         Ok(())

@@ -64,8 +64,8 @@ fn loaded(
     let bytes = batch.shape().sample_bytes();
     let tensors = batch.host().unwrap().chunks_exact(bytes);
     let made = tensors.zip(batch.indices()).map(|(tensor, index)| {
-        let fault = batch.faults().iter().find(|fault| fault.index == index);
-        fault.map_or(Ok(tensor.to_vec()), |it| Err(DataError::new(it.reason, it.problem.clone())))
+        let error = batch.errors().iter().find(|error| error.index == index);
+        error.map_or(Ok(tensor.to_vec()), |it| Err(DataError::new(it.reason, it.problem.clone())))
     });
     made.collect()
 }
@@ -100,8 +100,8 @@ fn every_image_has_the_loaders_bits_or_error() {
                 DType::U8 => Chain::new().then(Resize::shorter(26)).then(CenterCrop::to(22, 20)),
                 _ => evaluation(),
             };
-            let faults = check(&images, chain, &settings);
-            assert!(faults >= 4 && faults < images.len() / 2, "{faults} of {}", images.len());
+            let errors = check(&images, chain, &settings);
+            assert!(errors >= 4 && errors < images.len() / 2, "{errors} of {}", images.len());
         }
     }
 }
@@ -139,7 +139,7 @@ fn limits_are_those_of_the_loader() {
     assert_eq!(with(|it, value| it.limits.max_file_bytes = value, largest), 0);
     assert_eq!(with(|it, value| it.limits.max_file_bytes = value, largest - 1), 1);
     let by_builder = |builder: PreprocessorBuilder| {
-        builder.build().unwrap().run(&images[0]).map(drop).map_err(|fault| fault.reason)
+        builder.build().unwrap().run(&images[0]).map(drop).map_err(|error| error.reason)
     };
     let builder = || Preprocessor::builder(evaluation());
     assert_eq!(by_builder(builder()), Ok(()));

@@ -132,7 +132,7 @@ proptest! {
         let whole: Vec<u64> = (0..samples).map(|it| whole.at(it, 0).index).collect();
         let mut seen = Vec::new();
         let mut position = 0;
-        let mut left_out = 0;
+        let mut excluded = 0;
         let count = legs.len();
         for (leg, (world, batch, batches)) in legs.into_iter().enumerate() {
             let ranks: Vec<Order> = (0..world)
@@ -150,13 +150,13 @@ proptest! {
                 }
             }
             if batches >= all[0] {
-                left_out = if last == Last::Drop { world * batch as u64 - 1 } else { 0 };
+                excluded = if last == Last::Drop { world * batch as u64 - 1 } else { 0 };
                 break;
             }
             position = ranks[0].consumed(epoch, batches);
         }
         let kept = seen.len();
-        prop_assert!(kept as u64 + left_out >= samples, "{} of {}", kept, samples);
+        prop_assert!(kept as u64 + excluded >= samples, "{} of {}", kept, samples);
         let mut expected = whole[..kept].to_vec();
         expected.sort_unstable();
         seen.sort_unstable();

@@ -101,7 +101,7 @@ fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, 
                 let index = order.at(place);
                 source
                     .read(index, &mut page, u64::from(u32::MAX))
-                    .map_err(|fault| format!("{}: {fault}", source.location(index)))?;
+                    .map_err(|error| format!("{}: {error}", source.location(index)))?;
                 bytes += page.bytes().len() as u64;
                 if sums {
                     sum = sum.wrapping_add(crc32fast::hash(page.bytes()).into());

@@ -128,7 +128,7 @@ fn decode(
     }));
     match outcome {
         Ok(result) => result.map(|()| session.warned.then_some(Tolerated::JpegData)),
-        Err(payload) => Err(session.fault(payload)),
+        Err(payload) => Err(session.error(payload)),
     }
 }
 
@@ -154,7 +154,7 @@ struct Session {
     warned: bool,
     /// Whether all rows are decoded, so that the file may end.
     finishing: bool,
-    fault: Option<DataError>,
+    error: Option<DataError>,
 }
 
 /// Panic payload of `error_exit`. The error itself is in the session.
@@ -186,14 +186,14 @@ impl Session {
             strict,
             warned: false,
             finishing: false,
-            fault: None,
+            error: None,
         }
     }
 
     /// Error that ended the decode. A foreign panic is resumed.
-    fn fault(&mut self, payload: Box<dyn Any + Send>) -> DataError {
-        match self.fault.take() {
-            Some(fault) if payload.is::<Raised>() => fault,
+    fn error(&mut self, payload: Box<dyn Any + Send>) -> DataError {
+        match self.error.take() {
+            Some(error) if payload.is::<Raised>() => error,
             _ => resume_unwind(payload),
         }
     }
@@ -439,9 +439,9 @@ unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> 
     if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
         return 0;
     }
-    let fault = DataError::new(Reason::Truncated, "the file ends before the image does");
+    let error = DataError::new(Reason::Truncated, "the file ends before the image does");
     // SAFETY: called by libjpeg with its own decompressor.
-    unsafe { throw(cinfo.common.client_data, fault) }
+    unsafe { throw(cinfo.common.client_data, error) }
 }
 
 /// `skip_input_data`.
@@ -467,9 +467,9 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 ///
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
-unsafe fn throw(client_data: *mut c_void, fault: DataError) -> ! {
+unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
     // SAFETY: the caller's promise; nothing else refers to this field during a call into libjpeg.
-    unsafe { (*client_data.cast::<Session>()).fault = Some(fault) };
+    unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }
 

@@ -108,7 +108,7 @@ fn decode(
     options.set_ignore_crc(!strict);
     let mut decoder = Decoder::new_with_options(Chunks::new(&layout), options);
     decoder.set_limits(Limits { bytes: crate_bytes(size.width) });
-    let mut reader = decoder.read_info().map_err(fault)?;
+    let mut reader = decoder.read_info().map_err(error)?;
     let found = Size::new(reader.info().width, reader.info().height);
     if found != size {
         return Err(size_changed(size, found));
@@ -127,15 +127,15 @@ fn decode(
     match sound {
         // The crate ignores some damage that zlib detects.
         Ok(()) if intact || !whole => {}
-        Err(fault) if strict || !matches!(fault.reason, Reason::Corrupt | Reason::Truncated) => {
-            return Err(fault);
+        Err(error) if strict || !matches!(error.reason, Reason::Corrupt | Reason::Truncated) => {
+            return Err(error);
         }
         sound => {
             damaged = true;
             // Of two errors the crate's says more.
             let all = rows
                 .damaged(&layout, shape, scratch)
-                .map_err(|fault| sound.err().unwrap_or(fault))?;
+                .map_err(|error| sound.err().unwrap_or(error))?;
             tolerated = (!all).then_some(Tolerated::PngRows);
         }
     }
@@ -168,13 +168,13 @@ impl Rows<'_> {
     ) -> Result<(), DataError> {
         if reader.info().interlaced {
             let len =
-                reader.output_buffer_size().ok_or_else(|| fault(DecodingError::LimitsExceeded))?;
+                reader.output_buffer_size().ok_or_else(|| error(DecodingError::LimitsExceeded))?;
             let scratch = grown(scratch, len)?;
-            let stride = reader.next_frame(scratch).map_err(fault)?.line_size;
+            let stride = reader.next_frame(scratch).map_err(error)?.line_size;
             self.give_all(scratch, stride)?;
         } else {
             for y in 0..self.window.bottom() {
-                let stored = reader.next_row().map_err(fault)?;
+                let stored = reader.next_row().map_err(error)?;
                 let stored = stored.ok_or_else(|| {
                     DataError::new(Reason::Truncated, "the PNG ends before its rows do")
                 })?;
@@ -183,7 +183,7 @@ impl Rows<'_> {
                 }
             }
         }
-        if whole { reader.finish().map_err(fault) } else { Ok(()) }
+        if whole { reader.finish().map_err(error) } else { Ok(()) }
     }
 
     /// Reads the rest of an image as Pillow does, whatever has been read already. Returns whether all rows were
@@ -233,7 +233,7 @@ impl Rows<'_> {
 fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, DataError> {
     let problem = match &layout.end {
         PngEnd::Whole => return Ok(None),
-        PngEnd::Malformed(fault) => return Err(fault.clone()),
+        PngEnd::Malformed(error) => return Err(error.clone()),
         PngEnd::Missing if !strict => return Ok(Some(Tolerated::PngEnd)),
         PngEnd::Missing => "the PNG has no IEND chunk",
         PngEnd::Cut => "the PNG ends inside a chunk behind its pixels",
@@ -363,7 +363,7 @@ impl<'a> Samples<'a> {
     }
 }
 
-fn fault(error: DecodingError) -> DataError {
+fn error(error: DecodingError) -> DataError {
     let reason = match &error {
         DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
             Reason::Truncated

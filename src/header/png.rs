@@ -185,7 +185,7 @@ fn ending(chunks: Chunks<'_>, mut checks: Checks<'_>) -> PngEnd {
     let end = last_chunks(chunks, &mut checks);
     // Errors of single chunks take precedence.
     match checks.together() {
-        Err(fault) if matches!(end, PngEnd::Whole | PngEnd::Missing) => PngEnd::Malformed(fault),
+        Err(error) if matches!(end, PngEnd::Whole | PngEnd::Missing) => PngEnd::Malformed(error),
         _ => end,
     }
 }
@@ -201,8 +201,8 @@ fn last_chunks(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
             Some(_) if chunk.kind == b"IEND" || first_frame_ended => {}
             Some(_) if chunk.kind == b"fcTL" && checks.is_animated() => first_frame_ended = true,
             Some(data) => {
-                if let Err(fault) = checks.check(chunk.kind, data) {
-                    return PngEnd::Malformed(fault);
+                if let Err(error) = checks.check(chunk.kind, data) {
+                    return PngEnd::Malformed(error);
                 }
             }
         }

@@ -97,8 +97,8 @@ impl Batch {
     }
 
     /// Error of each sample that failed while this batch was made.
-    pub fn faults(&self) -> &[SampleError] {
-        &self.info().faults
+    pub fn errors(&self) -> &[SampleError] {
+        &self.info().errors
     }
 
     /// The tensor, if it is in host memory: dense, in the shape's layout, native byte order. [`as_f32`](Self::as_f32) and

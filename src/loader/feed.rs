@@ -49,7 +49,7 @@ pub(super) struct Done<C> {
     pub cell: C,
     pub result: Result<SampleRecord>,
     /// Samples that failed on the way.
-    pub faults: Vec<SampleError>,
+    pub errors: Vec<SampleError>,
 }
 
 pub(super) struct Feed<S: BatchSlot> {
@@ -205,7 +205,7 @@ impl<S: BatchSlot> Feed<S> {
         let Some(batch) = open.get_mut((done.batch - first) as usize) else { return };
         batch.slot.return_cell(done.place, done.cell);
         let info = batch.slot.info_mut();
-        info.faults.extend(done.faults);
+        info.errors.extend(done.errors);
         match done.result {
             Ok(record) => {
                 info.labels[done.place] = record.label.unwrap_or(NO_LABEL);
@@ -292,7 +292,7 @@ impl<S: BatchSlot> Feed<S> {
                 self.fail(error);
                 continue;
             }
-            batch.slot.info_mut().faults.sort_unstable_by_key(|error| error.index);
+            batch.slot.info_mut().errors.sort_unstable_by_key(|error| error.index);
             if let Err(error) = batch.slot.publish() {
                 self.fail(error);
             }

@@ -157,17 +157,17 @@ impl Worker {
 
     fn fill(&mut self, job: Job<BytesMut>) -> Done<BytesMut> {
         let Job { batch, place, epoch, index, padding, mut cell, .. } = job;
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let seed = self.plan.settings.loader.seed;
         let (plan, source) = (self.plan.clone(), self.source.clone());
         let wanted = SampleKey { seed, epoch, index };
-        let result = produce(&plan, &*source, wanted, &mut faults, |key| {
+        let result = produce(&plan, &*source, wanted, &mut errors, |key| {
             Ok(self.pipeline.finish(key, &mut cell)?)
         });
         if result.as_ref().is_ok_and(|record| record.outcome == Outcome::Substituted) {
             cell.fill(0);
         }
         let result = result.map(|record| SampleRecord { padding, ..record });
-        Done { batch, place, cell, result, faults }
+        Done { batch, place, cell, result, errors }
     }
 }

@@ -115,7 +115,7 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     let help = "Samples by outcome: the route that decoded them, substituted, skipped.";
     out.counters("feedwater_outcomes_total", help, "outcome", &counts(&stats.outcomes));
     let help = "Samples that failed, by reason.";
-    out.counters("feedwater_faults_total", help, "reason", &counts(&stats.faults));
+    out.counters("feedwater_errors_total", help, "reason", &counts(&stats.errors));
     let help = "Damaged samples that decode.strict = false accepted, by kind of damage.";
     out.counters("feedwater_tolerated_total", help, "damage", &counts(&stats.tolerated));
     let help = "Samples that fell back to the CPU although the plan has operators on the device, by reason.";

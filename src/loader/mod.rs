@@ -360,7 +360,7 @@ impl Loader {
     /// Counts since the loader was built.
     pub fn stats(&self) -> Stats {
         match self.check_process() {
-            Ok(()) => Stats { left_out: self.source.left_out(), ..self.observed().stats() },
+            Ok(()) => Stats { excluded: self.source.excluded(), ..self.observed().stats() },
             Err(_) => Stats::default(),
         }
     }

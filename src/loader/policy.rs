@@ -38,7 +38,7 @@ pub(super) fn produce(
     plan: &Plan,
     source: &dyn Source,
     wanted: SampleKey,
-    faults: &mut Vec<SampleError>,
+    errors: &mut Vec<SampleError>,
     mut attempt: impl FnMut(SampleKey) -> Result<SampleRecord, ProduceError>,
 ) -> Result<SampleRecord> {
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
@@ -57,14 +57,14 @@ pub(super) fn produce(
         match plan.settings.loader.on_error {
             OnError::Stop => return Err(Error::Sample(error)),
             OnError::Substitute => {
-                faults.push(error);
+                errors.push(error);
                 return Ok(SampleRecord {
                     label: own_label(source, wanted.index),
                     index: wanted.index,
                     ..SampleRecord::SUBSTITUTED
                 });
             }
-            OnError::Skip => faults.push(error),
+            OnError::Skip => errors.push(error),
         }
     }
     Err(Error::Internal {
@@ -72,8 +72,8 @@ pub(super) fn produce(
             "sample {} failed, and so did the {} samples that were tried instead; the first \
              error: {}",
             wanted.index,
-            faults.len() - 1,
-            faults[0]
+            errors.len() - 1,
+            errors[0]
         ),
     })
 }

@@ -16,7 +16,7 @@ pub(super) struct BatchInfo {
     pub number: u64,
     pub records: Vec<SampleRecord>,
     pub labels: Vec<i64>,
-    pub faults: Vec<SampleError>,
+    pub errors: Vec<SampleError>,
 }
 
 /// The error for a slot whose memory cannot be allocated.
@@ -52,7 +52,7 @@ impl BatchInfo {
         self.records.resize(len, SampleRecord::SUBSTITUTED);
         self.labels.clear();
         self.labels.resize(len, -1);
-        self.faults.clear();
+        self.errors.clear();
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::Reason;
 use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits};
-use crate::source::LeftOut;
+use crate::source::Exclusion;
 use crate::storage::StorageStats;
 
 use super::balance::RouteReport;
@@ -34,7 +34,7 @@ pub struct Stats {
     /// Samples whose operators all ran on the CPU although the plan has some on the device, by reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Samples that failed, by reason.
-    pub faults: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<&'static str, u64>,
     /// Damaged samples that were accepted because of `decode.strict = false`, by kind of damage. Each is also counted in
     /// `outcomes`.
     pub tolerated: BTreeMap<&'static str, u64>,
@@ -48,7 +48,7 @@ pub struct Stats {
     /// Memory in bytes, predicted and measured.
     pub memory: MemoryStats,
     /// Entries that the source skipped, with the reason, such as the keys of an archive without an image.
-    pub left_out: Vec<LeftOut>,
+    pub excluded: Vec<Exclusion>,
     /// Requests to servers, and hits in their disk cache, through the handles with which the source was opened. Includes
     /// opening the source, and other loaders that share a handle.
     pub storage: StorageStats,
@@ -102,7 +102,7 @@ pub struct EpochStats {
     /// Samples that fell back to the CPU, by reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Samples that failed, by reason.
-    pub faults: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<&'static str, u64>,
     /// Damaged samples that were accepted, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
 }
@@ -182,7 +182,7 @@ impl Counters {
         let outcomes = Outcome::all().map(|outcome| (outcome.name(), 0));
         let stats = Stats {
             outcomes: outcomes.chain([(SKIPPED, 0)]).collect(),
-            faults: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
+            errors: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
             ..Stats::default()
         };
         Self { meters, handed_out: Mutex::new(stats) }
@@ -220,10 +220,10 @@ impl Counters {
                 of(&mut stats.tolerated, &mut epoch.tolerated, damage.name(), 1);
             }
         }
-        for error in &info.faults {
-            of(&mut stats.faults, &mut epoch.faults, error.reason.name(), 1);
+        for error in &info.errors {
+            of(&mut stats.errors, &mut epoch.errors, error.reason.name(), 1);
         }
-        let skipped = info.faults.len() as u64 - substituted;
+        let skipped = info.errors.len() as u64 - substituted;
         of(&mut stats.outcomes, &mut epoch.outcomes, SKIPPED, skipped);
     }
 

@@ -291,7 +291,7 @@ mod tests {
     fn labels_and_help_are_escaped() {
         let mut out = Exposition::new();
         out.gauges("a", "b\\c\n\"d\"", "e", &[("f\\g\n\"h\"", 1.5)]);
-        out.counters("left_out_total", "", "e", &[]);
+        out.counters("excluded_total", "", "e", &[]);
         let expected = "# HELP a b\\\\c\\n\"d\"\n# TYPE a gauge\na{e=\"f\\\\g\\n\\\"h\\\"\"} 1.5\n";
         assert_eq!(out.text(), expected);
     }

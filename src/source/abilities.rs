@@ -1,6 +1,6 @@
 //! Optional abilities of sources. Each is a trait, which [`Source`] returns as a trait object.
 
-use super::{Expected, HostPage, LeftOut, Sample, Source, own_label};
+use super::{Exclusion, Expected, HostPage, Sample, Source, own_label};
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Result};
 use crate::storage::Storage;
@@ -107,7 +107,7 @@ pub trait Identity {
 pub trait Notes {
     /// Items that the source skipped, counted by reason and kind, such as the keys of an archive that have no image. Does not
     /// count samples excluded by `filter` or `subset`. Default empty.
-    fn left_out(&self) -> Vec<LeftOut> {
+    fn excluded(&self) -> Vec<Exclusion> {
         Vec::new()
     }
 
@@ -212,9 +212,9 @@ impl dyn Source + '_ {
         self.identity().and_then(|it| it.originals()).unwrap_or_else(|| self.len())
     }
 
-    /// [`Notes::left_out`]; empty without that ability.
-    pub fn left_out(&self) -> Vec<LeftOut> {
-        self.notes().map_or(Vec::new(), |it| it.left_out())
+    /// [`Notes::excluded`]; empty without that ability.
+    pub fn excluded(&self) -> Vec<Exclusion> {
+        self.notes().map_or(Vec::new(), |it| it.excluded())
     }
 
     /// [`Notes::warnings`]; empty without that ability.

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use super::file::{self, Files};
 use super::{
-    Configured, Heads, Hints, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed,
-    Source, WhyLeftOut,
+    Configured, Exclusion, ExclusionReason, Exclusions, Heads, Hints, Identity, Notes, Page,
+    RemoteReads, Sealed, Source,
 };
-use super::{left_out, settings};
+use super::{exclusion, settings};
 use crate::error::{DataError, Error, Redacted, Result};
 use crate::storage::{self, Stamp, Storage};
 
@@ -30,7 +30,7 @@ mod classes;
 /// * The samples of a class are the images in its folder, followed by those of its sub-folders, each level in byte order of
 ///   names. Links are followed, except a link to a folder above itself.
 /// * An image is a regular file whose name ends in one of `extensions`; its format is detected from its content. Other files,
-///   pipes and the like, and files next to the class folders are skipped and counted ([`Notes::left_out`]).
+///   pipes and the like, and files next to the class folders are skipped and counted ([`Notes::excluded`]).
 /// * A class without images is an error unless `allow_empty` is set: it would shift the labels of later classes.
 /// * Names that begin with a dot are ignored.
 /// * Folders that contain the class folders (`train/` and `val/`) are classes too, with a warning ([`Notes::warnings`]).
@@ -48,7 +48,7 @@ pub struct Directory {
     /// Version of each sample behind a URL; empty for local files.
     stamps: Vec<Stamp>,
     largest_bytes: u64,
-    left_out: Vec<LeftOut>,
+    excluded: Vec<Exclusion>,
     warning: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl Directory {
         let mut listing = Listing {
             settings,
             classes: Classes::default(),
-            left_out: LeftOuts::default(),
+            excluded: Exclusions::default(),
             found: Self {
                 storage: storage.clone(),
                 root: root.to_path_buf(),
@@ -100,7 +100,7 @@ impl Directory {
                 ends: Vec::new(),
                 stamps: Vec::new(),
                 largest_bytes: 0,
-                left_out: Vec::new(),
+                excluded: Vec::new(),
                 warning: None,
             },
         };
@@ -131,7 +131,7 @@ impl Directory {
 struct Listing<'a> {
     settings: &'a DirectorySettings,
     classes: Classes,
-    left_out: LeftOuts,
+    excluded: Exclusions,
     found: Directory,
 }
 
@@ -144,7 +144,7 @@ impl Listing<'_> {
             return Ok(());
         }
         for name in top.files.iter().chain(&top.special) {
-            self.count(WhyLeftOut::BesideClasses, "", Path::new(name));
+            self.count(ExclusionReason::BesideClasses, "", Path::new(name));
         }
         let above = &mut HashSet::from([identity(&root)?]);
         for (number, name) in top.folders.iter().enumerate() {
@@ -154,7 +154,7 @@ impl Listing<'_> {
                     self.classes.begin(&class);
                     self.walk(root.join(name), label, false, above)?;
                 }
-                None => self.count(WhyLeftOut::OtherClass, "", Path::new(name)),
+                None => self.count(ExclusionReason::OtherClass, "", Path::new(name)),
             }
         }
         Ok(())
@@ -186,7 +186,7 @@ impl Listing<'_> {
     fn add_objects(&mut self, mut objects: Vec<(String, Stamp)>) {
         if objects.iter().any(|(name, _)| name.contains('/')) {
             for (name, _) in objects.iter().filter(|(name, _)| !name.contains('/')) {
-                self.count(WhyLeftOut::BesideClasses, "", Path::new(name));
+                self.count(ExclusionReason::BesideClasses, "", Path::new(name));
             }
             objects.retain(|(name, _)| name.contains('/'));
         }
@@ -202,7 +202,7 @@ impl Listing<'_> {
                     self.classes.begin(name);
                     self.add_class(label, class);
                 }
-                None => self.count(WhyLeftOut::OtherClass, "", Path::new(name)),
+                None => self.count(ExclusionReason::OtherClass, "", Path::new(name)),
             }
             number += 1;
         }
@@ -234,12 +234,12 @@ impl Listing<'_> {
                 self.found.names.extend_from_slice(name.as_bytes());
                 self.found.ends.push(self.found.names.len() as u64);
             } else {
-                let kind = left_out::extension(&name.to_string_lossy());
-                self.count(WhyLeftOut::OtherExtension, &kind, &path.join(name));
+                let kind = exclusion::extension(&name.to_string_lossy());
+                self.count(ExclusionReason::OtherExtension, &kind, &path.join(name));
             }
         }
         for name in &entries.special {
-            self.count(WhyLeftOut::Special, "", &path.join(name));
+            self.count(ExclusionReason::Special, "", &path.join(name));
         }
         let end = self.found.ends.len();
         if end > before {
@@ -248,17 +248,17 @@ impl Listing<'_> {
         (end - before) as u64
     }
 
-    fn count(&mut self, why: WhyLeftOut, kind: &str, path: &Path) {
-        self.left_out.add(why, kind, 1, &path.to_string_lossy());
+    fn count(&mut self, why: ExclusionReason, kind: &str, path: &Path) {
+        self.excluded.add(why, kind, 1, &path.to_string_lossy());
     }
 
     fn finish(self) -> Result<Directory> {
-        let Self { settings, classes, left_out, mut found } = self;
-        found.left_out = left_out.into_list();
+        let Self { settings, classes, excluded, mut found } = self;
+        found.excluded = excluded.into_list();
         if found.ends.is_empty() {
             let (root, endings) = (Redacted::path(&found.root), settings.extensions.join(", "));
             let problem = format!("no images in {root} or its folders (extensions {endings})");
-            let problem = left_out::none_but(problem, &found.left_out);
+            let problem = exclusion::none_but(problem, &found.excluded);
             return Err(Error::config("source.directory", problem));
         }
         found.classes = classes.names(&found.root, settings)?;
@@ -363,8 +363,8 @@ impl Files for Directory {
 }
 
 impl Notes for Directory {
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
+    fn excluded(&self) -> Vec<Exclusion> {
+        self.excluded.clone()
     }
 
     fn warnings(&self) -> Vec<String> {

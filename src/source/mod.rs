@@ -14,9 +14,9 @@ pub use coco::Category;
 pub use combine::{Chosen, FilterSettings, InTurn, PartSettings, Repeated, Selection, Weighted};
 pub use combine::{Concat, Mixture, Repeat, Subset};
 pub use detect::detect;
-pub use left_out::{LeftOut, WhyLeftOut};
+pub use exclusion::{Exclusion, ExclusionReason};
 #[doc(hidden)]
-pub use left_out::{LeftOuts, left_out_lines};
+pub use exclusion::{Exclusions, exclusion_lines};
 pub use memory::Memory;
 #[doc(hidden)]
 pub use settings::{Configured, HEAD_BYTES};
@@ -31,10 +31,10 @@ mod abilities;
 mod combine;
 pub mod custom;
 mod detect;
+mod exclusion;
 mod file;
 mod label;
 mod largest;
-mod left_out;
 mod memory;
 mod page;
 #[doc(hidden)]

@@ -199,7 +199,7 @@ impl Case<'_> {
                 PlannedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
             HostTransform::new(&plan).run(image, &mut Decoders::new(), found)
         };
-        make().map_err(|fault| self.invalid(fault.to_string()))?;
+        make().map_err(|error| self.invalid(error.to_string()))?;
         self.same(Form::Rows, of_tensors(self.shape(size), expected, found))
     }
 

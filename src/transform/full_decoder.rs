@@ -74,9 +74,9 @@ impl FullDecoder {
                 });
                 match decoded {
                     Ok(()) => Ok((header.orientation, pixels)),
-                    Err(fault) => {
+                    Err(error) => {
                         self.pixels = pixels;
-                        Err(fault)
+                        Err(error)
                     }
                 }
             }

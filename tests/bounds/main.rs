@@ -45,7 +45,7 @@ struct Seen {
     peak: u64,
     /// The plan, for messages.
     plan: String,
-    faults: BTreeMap<&'static str, u64>,
+    errors: BTreeMap<&'static str, u64>,
     problem: Option<Error>,
 }
 
@@ -71,7 +71,7 @@ fn run(builder: impl FnOnce() -> LoaderBuilder, epochs: u32) -> Seen {
             }
         }
         let plan = loader.plan().to_string();
-        Seen { predicted, peak: 0, plan, faults: loader.stats().faults, problem }
+        Seen { predicted, peak: 0, plan, errors: loader.stats().errors, problem }
     });
     Seen { peak, ..seen }
 }
@@ -126,7 +126,7 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
     let files = Files::new(small(300).chain([files::png_head(178_956_970, 1, false)]));
     let seen = run(|| files.loader(crop()), 2);
     seen.check("by its side");
-    assert_eq!(seen.faults["oversized"], 2);
+    assert_eq!(seen.errors["oversized"], 2);
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
     let stop = |side| {
         let loader = files.loader(crop()).on_error(OnError::Stop).max_side(side);
@@ -190,7 +190,7 @@ fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
     let files = Files::new(small(300).chain([head]));
     let seen = run(|| files.loader(crop()), 2);
     seen.check("header of a WebP");
-    assert_eq!(seen.faults["oversized"], 2);
+    assert_eq!(seen.errors["oversized"], 2);
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
 }
 
@@ -246,11 +246,11 @@ fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at
     let files = Files::new(all);
     let less = run(|| files.loader(crop()).large_image_memory(64 * MIB), 1);
     less.check("too small a budget");
-    assert_eq!(less.faults["oversized"], 1);
+    assert_eq!(less.errors["oversized"], 1);
     assert!(less.peak < 32 * MIB, "{}", less.peak);
     let enough = run(|| files.loader(crop()).large_image_memory(128 * MIB), 1);
     enough.check("enough room");
-    assert_eq!(enough.faults["oversized"], 0);
+    assert_eq!(enough.errors["oversized"], 0);
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
@@ -275,7 +275,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     for (name, chain) in [("streamed", crop()), ("stored", stored()), ("floats", floats())] {
         let seen = run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).workers(4), 1);
         seen.check(name);
-        assert_eq!(seen.faults["oversized"], 0, "{name}: {}", seen.plan);
+        assert_eq!(seen.errors["oversized"], 0, "{name}: {}", seen.plan);
         // The row exists because it is needed.
         assert!(
             seen.peak > seen.predicted - 16 * MIB,
@@ -285,7 +285,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
         );
         let less = run(|| files.loader(chain.clone()).large_image_memory(MIB).workers(4), 1);
         less.check(name);
-        assert!(less.faults["oversized"] >= 6, "{name}");
+        assert!(less.errors["oversized"] >= 6, "{name}");
     }
 }
 

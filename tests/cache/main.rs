@@ -5,7 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
-mod faults;
+mod errors;
 mod presized;
 #[path = "../simulated/mod.rs"]
 mod simulated;

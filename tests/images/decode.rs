@@ -107,7 +107,7 @@ fn assert_windows_are_parts(recipe: &Recipe) {
     for reduction in [1, 2, 4, 8] {
         let size = stored.reduced(reduction);
         let whole = decode(&mut decoder, &bytes, size.window(), reduction)
-            .unwrap_or_else(|fault| panic!("{recipe:?}: {fault}"));
+            .unwrap_or_else(|error| panic!("{recipe:?}: {error}"));
         for window in windows(size) {
             let found = decode(&mut decoder, &bytes, window, reduction).unwrap();
             let same = found == part(&whole, size.width, window);
@@ -254,9 +254,9 @@ fn decoding_with_the_wrong_header_is_an_error() {
     let small = Recipe::new(40, 30, &[(1, 1)]).make();
     let large = Recipe::new(80, 60, &[(1, 1)]).make();
     let header = Header::parse(&large).unwrap();
-    let fault =
+    let error =
         Decoders::new().decode(&small, &header, Roi::new(0, 0, 8, 8), 1, &mut |_| ()).unwrap_err();
-    assert_eq!(fault.reason, Reason::Corrupt);
+    assert_eq!(error.reason, Reason::Corrupt);
 }
 
 #[test]
@@ -302,9 +302,9 @@ fn a_decoder_can_be_forced() {
     assert_eq!(memory(&forced, &jpeg), memory(&Decoders::new(), &jpeg));
     let png = golden().into_iter().find(|it| it.0.extension().is_some_and(|it| it == "png"));
     let (_, png, _) = png.unwrap();
-    let fault = decode(&mut forced, &png, Roi::new(0, 0, 1, 1), 1).unwrap_err();
-    assert_eq!(fault.reason, Reason::Unsupported);
-    assert!(fault.problem.contains("libjpeg-turbo"), "{fault}");
+    let error = decode(&mut forced, &png, Roi::new(0, 0, 1, 1), 1).unwrap_err();
+    assert_eq!(error.reason, Reason::Unsupported);
+    assert!(error.problem.contains("libjpeg-turbo"), "{error}");
     assert_eq!(memory(&forced, &png).total(), 0);
     assert!(forced.layouts(&Header::parse(&png).unwrap()).is_empty());
     assert!(std::panic::catch_unwind(|| Decoders::only("libjpeg")).is_err());

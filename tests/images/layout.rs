@@ -80,8 +80,8 @@ fn a_failed_file_leaves_nothing_and_its_memory_is_reused() {
     let mut layout = JpegLayout::default();
     header.layout(&file, true, &mut layout).unwrap();
     let held = layout.capacity_bytes();
-    let fault = header.layout(&file[..file.len() - 2], true, &mut layout).unwrap_err();
-    assert_eq!((fault.reason, layout.scans().len(), layout.end()), (Reason::Truncated, 0, 0));
+    let error = header.layout(&file[..file.len() - 2], true, &mut layout).unwrap_err();
+    assert_eq!((error.reason, layout.scans().len(), layout.end()), (Reason::Truncated, 0, 0));
     header.layout(&file, true, &mut layout).unwrap();
     assert_eq!((layout.scans().len(), layout.capacity_bytes()), (1, held));
 }
@@ -114,8 +114,8 @@ fn endless_scans_are_errors_of_the_layout_alone() {
     let header = Header::parse(&file).unwrap();
     header.verify(&file).unwrap();
     let mut layout = JpegLayout::default();
-    let fault = header.layout(&file, true, &mut layout).unwrap_err();
-    assert_eq!(fault.reason, Reason::Unsupported, "{fault}");
+    let error = header.layout(&file, true, &mut layout).unwrap_err();
+    assert_eq!(error.reason, Reason::Unsupported, "{error}");
     assert!(layout.capacity_bytes() <= JpegLayout::MOST_BYTES);
 }
 

@@ -65,7 +65,7 @@ fn tolerated_samples_are_counted_by_kind_of_damage_in_every_epoch() {
         for epoch in &stats.epochs {
             assert_eq!(epoch.tolerated, counts(&sorts, 1), "epoch {}", epoch.epoch);
         }
-        assert_eq!(stats.faults.values().sum::<u64>(), 0);
+        assert_eq!(stats.errors.values().sum::<u64>(), 0);
         let metrics = loader.metrics();
         assert!(metrics.contains("feedwater_tolerated_total{damage=\"jpeg-data\"}"), "{metrics}");
     }
@@ -77,7 +77,7 @@ fn a_strict_loader_accepts_none_of_them() {
     let mut loader = builder(source).on_error(OnError::Substitute).build().unwrap();
     loader.epoch().for_each(|batch| drop(batch.unwrap()));
     let stats = loader.stats();
-    assert_eq!(stats.faults.values().sum::<u64>(), sorts.len() as u64);
+    assert_eq!(stats.errors.values().sum::<u64>(), sorts.len() as u64);
     assert_eq!(stats.outcomes["substituted"], sorts.len() as u64);
     assert!(stats.tolerated.is_empty());
 
@@ -98,7 +98,7 @@ fn probe_counts_them() {
         strict,
     };
     let report = probe::run(&source, &settings(false), |_| {});
-    assert_eq!((report.usable(), report.faults.len()), (source.len(), 0));
+    assert_eq!((report.usable(), report.errors.len()), (source.len(), 0));
     assert_eq!(report.tolerated, counts(&sorts, 1));
     let report = probe::run(&source, &settings(true), |_| {});
     assert_eq!((report.usable(), report.tolerated.len()), (1, 0));

@@ -89,9 +89,9 @@ fn without(file: &[u8], marker: u8) -> Vec<u8> {
 /// Checks that the file is an error with this reason and text. The header is that of the good file, so that only `verify` can
 /// fail.
 fn refuse(good: &[u8], bytes: &[u8], reason: Reason, words: &str) {
-    let fault = Header::parse(good).unwrap().verify(bytes).unwrap_err();
-    assert_eq!(fault.reason, reason, "{fault}");
-    assert!(fault.problem.contains(words), "{fault}, expected {words}");
+    let error = Header::parse(good).unwrap().verify(bytes).unwrap_err();
+    assert_eq!(error.reason, reason, "{error}");
+    assert!(error.problem.contains(words), "{error}, expected {words}");
 }
 
 fn corrupt(good: &[u8], bytes: &[u8], words: &str) {
@@ -101,7 +101,7 @@ fn corrupt(good: &[u8], bytes: &[u8], words: &str) {
 #[test]
 fn well_formed_files_pass() {
     for (name, bytes) in good() {
-        verify(bytes).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        verify(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         let followed = [&bytes[..], &[0xFF, 0xD8, 0xFF, 7]].concat();
         verify(&followed).unwrap();
     }
@@ -113,8 +113,8 @@ fn a_file_truncated_anywhere_is_reported_as_truncated() {
         let header = Header::parse(bytes).unwrap();
         let end = bytes.windows(2).rposition(|pair| pair == [0xFF, 0xD9]).unwrap();
         for length in 2..end + 2 {
-            let fault = header.verify(&bytes[..length]).unwrap_err();
-            assert_eq!(fault.reason, Reason::Truncated, "{length} bytes of {name}: {fault}");
+            let error = header.verify(&bytes[..length]).unwrap_err();
+            assert_eq!(error.reason, Reason::Truncated, "{length} bytes of {name}: {error}");
         }
     }
 }

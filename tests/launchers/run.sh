@@ -63,7 +63,7 @@ check() {
 # each NAME PROGRAM: whether it is there.
 each() {
     if ! command -v "$2" > /dev/null; then
-        echo "$1: $2 is not installed, left out"
+        echo "$1: $2 is not installed, skipped"
         return 1
     fi
     found=1

@@ -361,7 +361,7 @@ fn the_system_error_of_a_sample_is_preserved() {
     let kept = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>();
     assert_eq!(kept.unwrap().kind(), std::io::ErrorKind::NotFound, "{error}");
     let batch = builder(OnError::Substitute).epoch().next().unwrap().unwrap();
-    let [fault] = batch.faults() else { panic!("{:?}", batch.faults()) };
+    let [fault] = batch.errors() else { panic!("{:?}", batch.errors()) };
     assert_eq!(fault.reason, Reason::Unreadable);
     assert_eq!(fault.source.as_ref().unwrap().kind(), std::io::ErrorKind::NotFound);
 }

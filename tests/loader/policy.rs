@@ -78,18 +78,18 @@ fn skip_keeps_batches_full_and_moves_no_other_sample() {
     assert_eq!(stats.images, 20);
     assert_eq!(stats.outcomes["cpu"], 20);
     assert!(stats.outcomes["skipped"] >= 2);
-    assert!(stats.faults["truncated"] >= 1 && stats.faults["empty"] >= 1);
+    assert!(stats.errors["truncated"] >= 1 && stats.errors["empty"] >= 1);
     assert!(run(4).0 == places, "the choice does not depend on threads");
 }
 
 #[test]
 fn substitute_puts_zeros_and_marks_them() {
     let mut loader = damaged_builder(OnError::Substitute).build().unwrap();
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for batch in &mut loader {
         let batch = batch.unwrap();
         let bytes = batch.shape().sample_bytes();
-        faults.extend(batch.faults().to_vec());
+        errors.extend(batch.errors().to_vec());
         for (record, sample) in
             batch.samples().iter().zip(batch.host().unwrap().chunks_exact(bytes))
         {
@@ -99,10 +99,10 @@ fn substitute_puts_zeros_and_marks_them() {
             assert_eq!(record.label, Some(record.index as i64), "the label is the sample's own");
         }
     }
-    assert_eq!(faults.iter().map(|fault| fault.index).collect::<Vec<_>>(), [6, 13]);
+    assert_eq!(errors.iter().map(|error| error.index).collect::<Vec<_>>(), [6, 13]);
     let stats = loader.stats();
     assert_eq!((stats.outcomes["substituted"], stats.outcomes["cpu"]), (2, 18));
-    assert_eq!((stats.outcomes["skipped"], stats.faults["empty"]), (0, 1));
+    assert_eq!((stats.outcomes["skipped"], stats.errors["empty"]), (0, 1));
 }
 
 #[test]

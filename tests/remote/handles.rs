@@ -75,7 +75,7 @@ fn concurrent_loaders_use_their_own_settings() {
     // The sample that one handle did not retry is zeros.
     assert_eq!(differ, 1);
     let [one, other] = [&first, &second].map(Loader::stats);
-    assert_eq!((one.faults["unreadable"], other.faults["unreadable"]), (1, 0));
+    assert_eq!((one.errors["unreadable"], other.errors["unreadable"]), (1, 0));
     assert_eq!((one.storage.retries, other.storage.retries), (0, 1));
     assert_eq!(failed.map(|it| it.load(Ordering::Relaxed)), [1, 1]);
     for (stats, path) in [(&one, "/handles-hasty"), (&other, "/handles-patient")] {

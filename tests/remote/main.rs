@@ -21,7 +21,7 @@ use feedwater::error::{Error, Reason};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::custom::{Hints, HostPage, Notes, RemoteReads};
 use feedwater::source::settings::{TfRecordSettings, WebDatasetSettings};
-use feedwater::source::{Directory, FileList, Source, TfRecord, WebDataset, WhyLeftOut};
+use feedwater::source::{Directory, ExclusionReason, FileList, Source, TfRecord, WebDataset};
 use feedwater::storage::{Storage, StorageSettings};
 
 use servers::{Fault, Server};
@@ -165,9 +165,9 @@ fn a_directory_in_a_bucket_equals_one_on_disk() {
         }
         assert_eq!(remote.largest_bytes(), Some(3));
         let counts = |source: &Directory| -> Vec<_> {
-            source.left_out().into_iter().map(|it| (it.why, it.kind, it.count)).collect()
+            source.excluded().into_iter().map(|it| (it.why, it.kind, it.count)).collect()
         };
-        assert_eq!(counts(&remote), [(WhyLeftOut::BesideClasses, String::new(), 1)]);
+        assert_eq!(counts(&remote), [(ExclusionReason::BesideClasses, String::new(), 1)]);
         assert_eq!(counts(&remote), counts(&local));
     }
     let names = |path: &Path| {

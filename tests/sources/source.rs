@@ -13,7 +13,7 @@ use feedwater::error::{DataError, Error, Reason};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::custom::{Hints, HostPage, Notes, Page};
 use feedwater::source::settings::DirectorySettings;
-use feedwater::source::{Directory, FileList, LeftOut, Memory, Repeat, Source, WhyLeftOut};
+use feedwater::source::{Directory, Exclusion, ExclusionReason, FileList, Memory, Repeat, Source};
 use tempfile::TempDir;
 
 /// Creates a directory with these files, each containing its own name.
@@ -75,9 +75,9 @@ fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
     }
 }
 
-fn counts(source: &dyn Source) -> Vec<(WhyLeftOut, String, u64)> {
-    let one = |LeftOut { why, kind, count, .. }| (why, kind, count);
-    source.left_out().into_iter().map(one).collect()
+fn counts(source: &dyn Source) -> Vec<(ExclusionReason, String, u64)> {
+    let one = |Exclusion { why, kind, count, .. }| (why, kind, count);
+    source.excluded().into_iter().map(one).collect()
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn class_to_index_sets_the_labels_and_skips_other_folders() {
     let source = Directory::with(root.path(), &settings).unwrap();
     expect(&source, &root, &[(2, "cat/1.jpg"), (0, "dog/2.jpg"), (2, "kitten/3.jpg")]);
     assert_eq!(source.classes(), ["dog", "", "cat|kitten"]);
-    assert_eq!(counts(&source), [(WhyLeftOut::OtherClass, String::new(), 1)]);
+    assert_eq!(counts(&source), [(ExclusionReason::OtherClass, String::new(), 1)]);
     let missing = refused(&root, &with(&[("cat", 0), ("horse", 1)]));
     assert!(missing.0 == "source.directory" && missing.1.contains("horse"), "{missing:?}");
     let negative = refused(&root, &with(&[("cat", -1)]));
@@ -118,9 +118,9 @@ fn files_without_an_image_extension_are_skipped_and_counted_by_extension() {
     let root = tree(&["a/1.JPG", "a/readme.txt", "a/b.heic", "a/c.HEIC", "a/noext", "b/x.y.tiff"]);
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.JPG"), (1, "b/x.y.tiff")]);
-    let other = |kind: &str, count| (WhyLeftOut::OtherExtension, kind.to_string(), count);
+    let other = |kind: &str, count| (ExclusionReason::OtherExtension, kind.to_string(), count);
     assert_eq!(counts(&source), [other(".heic", 2), other(".txt", 1), other("no extension", 1)]);
-    let example = &source.left_out()[0].example;
+    let example = &source.excluded()[0].example;
     assert_eq!(*example, root.path().join("a/b.heic").to_str().unwrap());
     let any = DirectorySettings { extensions: vec!["*".into()], ..Default::default() };
     assert_eq!(Directory::with(root.path(), &any).unwrap().len(), 6);
@@ -207,7 +207,7 @@ fn only_files_are_samples() {
     let _socket = UnixListener::bind(root.path().join("a/2.jpg")).unwrap();
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.jpg")]);
-    assert_eq!(counts(&source), [(WhyLeftOut::Special, String::new(), 1)]);
+    assert_eq!(counts(&source), [(ExclusionReason::Special, String::new(), 1)]);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn files_beside_the_class_folders_are_skipped_and_counted() {
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.jpg")]);
     assert!(source.describe().contains("1 files in 1 classes"), "{}", source.describe());
-    assert_eq!(counts(&source), [(WhyLeftOut::BesideClasses, String::new(), 2)]);
+    assert_eq!(counts(&source), [(ExclusionReason::BesideClasses, String::new(), 2)]);
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn a_wrapper_forwards_all_abilities_of_its_source() {
     assert_eq!(wrapper.largest_bytes(), twice.largest_bytes());
     assert_eq!(wrapper.memory_bytes(), twice.memory_bytes());
     assert_eq!((wrapper.originals(), wrapper.original(2)), (twice.originals(), twice.original(2)));
-    assert_eq!((wrapper.left_out(), wrapper.left_out().len()), (twice.left_out(), 1));
+    assert_eq!((wrapper.excluded(), wrapper.excluded().len()), (twice.excluded(), 1));
     assert_eq!(wrapper.version(0), twice.version(0));
     let mut page = HostPage::default();
     assert_eq!(wrapper.read_head(1, &mut page, 3, 100).unwrap(), 7);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use feedwater::error::{Error, Reason};
 use feedwater::source::custom::{Hints, HostPage, Notes};
 use feedwater::source::settings::WebDatasetSettings;
-use feedwater::source::{Source, WebDataset, WhyLeftOut};
+use feedwater::source::{ExclusionReason, Source, WebDataset};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -170,12 +170,12 @@ fn hard_link(name: &str, target: &str) -> Vec<u8> {
     link
 }
 
-fn left_out(bytes: &[u8]) -> Vec<(WhyLeftOut, String, u64)> {
+fn excluded(bytes: &[u8]) -> Vec<(ExclusionReason, String, u64)> {
     let root = folder(&[("a.tar", bytes)]);
     let settings = WebDatasetSettings { image: "jpg;png".into(), ..Default::default() };
     let counts = |_| {
         let source = WebDataset::open(&[root.path().into()], &settings).unwrap();
-        let all = source.left_out();
+        let all = source.excluded();
         assert!(all.iter().all(|it| it.example.contains("a.tar: ")), "{all:?}");
         all.into_iter().map(|it| (it.why, it.kind, it.count)).collect::<Vec<_>>()
     };
@@ -201,9 +201,11 @@ fn hard_links_are_the_files_before_them() {
     ];
     let one = |label| (label, b"one".to_vec());
     assert_eq!(open(&bytes.concat()).unwrap(), [one(1), one(1), one(3)]);
-    let counts = left_out(&bytes.concat());
-    let expected =
-        [(WhyLeftOut::NoImage, "cls".to_string(), 1), (WhyLeftOut::LostLink, String::new(), 1)];
+    let counts = excluded(&bytes.concat());
+    let expected = [
+        (ExclusionReason::NoImage, "cls".to_string(), 1),
+        (ExclusionReason::LostLink, String::new(), 1),
+    ];
     assert_eq!(counts, expected);
 }
 
@@ -250,12 +252,12 @@ fn keys_without_an_image_are_counted_by_their_extensions() {
     ]);
     let kind = |why, kind: &str, count| (why, kind.to_string(), count);
     let expected = [
-        kind(WhyLeftOut::NoImage, "cls", 1),
-        kind(WhyLeftOut::NoImage, "seg.jpg", 1),
-        kind(WhyLeftOut::NoImage, "tiff", 2),
-        kind(WhyLeftOut::NoKey, "no extension", 1),
+        kind(ExclusionReason::NoImage, "cls", 1),
+        kind(ExclusionReason::NoImage, "seg.jpg", 1),
+        kind(ExclusionReason::NoImage, "tiff", 2),
+        kind(ExclusionReason::NoKey, "no extension", 1),
     ];
-    assert_eq!(left_out(&bytes), expected);
+    assert_eq!(excluded(&bytes), expected);
     let lines = refused(&archive(&[("d.tiff", b"x")]));
     assert!(lines.contains("1 keys have no image: tiff 1"), "{lines}");
 }

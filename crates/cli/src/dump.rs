@@ -58,7 +58,7 @@ struct SampleEntry {
     padding: bool,
     /// Why the replaced sample could not be used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fault: Option<String>,
+    error: Option<String>,
     /// Objects visible in the tensor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     objects: Vec<ObjectEntry>,
@@ -139,7 +139,7 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
     let entry = |(place, sample): (usize, &feedwater::loader::SampleRecord)| {
         let roi = sample.trace.roi;
         let expected = sample.replaces.unwrap_or(sample.index);
-        let fault = batch.faults().iter().find(|fault| fault.index == expected);
+        let error = batch.errors().iter().find(|error| error.index == expected);
         SampleEntry {
             index: sample.index,
             path: loader.source().location(sample.index),
@@ -152,7 +152,7 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             outcome: sample.outcome.name(),
             replaces: sample.replaces,
             padding: sample.padding,
-            fault: fault.map(|it| format!("{}: {}", it.reason.name(), it.problem)),
+            error: error.map(|it| format!("{}: {}", it.reason.name(), it.problem)),
             objects: batch.objects(place).iter().map(object_entry).collect(),
         }
     };

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
 use feedwater::footprint::bytes;
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
-use feedwater::source::left_out_lines;
+use feedwater::source::exclusion_lines;
 use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat};
 use serde_json::json;
 
@@ -90,9 +90,9 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let print_text = |text: String| if options.json { Ok(()) } else { print(text) };
     print_text(format!("source    {}", source.describe()))?;
     // Report skipped files before the work, which may take hours: they will be missing from the shards.
-    let left_out = source.left_out();
-    for line in left_out_lines(&left_out) {
-        print_text(format!("left out  {line}"))?;
+    let excluded = source.excluded();
+    for line in exclusion_lines(&excluded) {
+        print_text(format!("excluded  {line}"))?;
     }
     let gain = match settings.presize {
         None => None,
@@ -103,7 +103,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         }
     };
     if options.dry_run {
-        let result = json!({ "gain": gain, "left_out": left_out });
+        let result = json!({ "gain": gain, "excluded": excluded });
         return if options.json { print_json(&result) } else { Ok(()) };
     }
     interrupt::advise(match options.overwrite {
@@ -121,7 +121,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         return print_json(&json!({
             "directory": options.dst,
             "gain": gain,
-            "left_out": left_out,
+            "excluded": excluded,
             "shards": manifest.shards,
             "samples": samples,
             "skipped": manifest.skipped,

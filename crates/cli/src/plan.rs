@@ -4,7 +4,7 @@ use clap::Args;
 use feedwater::config::Pipeline;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::plan::{DevicePlan, Plan};
-use feedwater::source::{LeftOut, left_out_lines};
+use feedwater::source::{Exclusion, exclusion_lines};
 use serde_json::{Value, json};
 
 use super::{CommandError, DeviceOption, PipelineOptions, print, print_json};
@@ -43,12 +43,12 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         eprintln!("warning: {warning}");
     }
     if options.json {
-        return print_json(&describe(&plan, &source.left_out()));
+        return print_json(&describe(&plan, &source.excluded()));
     }
     print(plan.to_string().trim_end())?;
-    left_out_lines(&source.left_out())
+    exclusion_lines(&source.excluded())
         .iter()
-        .try_for_each(|line| print(format!("left out  {line}")))
+        .try_for_each(|line| print(format!("excluded  {line}")))
 }
 
 /// Returns the CUDA source of the kernel that a GPU would run.
@@ -60,7 +60,7 @@ fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
     })
 }
 
-fn describe(plan: &Plan, left_out: &[LeftOut]) -> Value {
+fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
     let steps = plan.steps.iter().map(|step| {
         json!({
             "op": step.operator.name(),
@@ -91,7 +91,7 @@ fn describe(plan: &Plan, left_out: &[LeftOut]) -> Value {
         "offloads": plan.offloads,
         "order": plan.shuffle,
         "shard": plan.shard,
-        "left_out": left_out,
+        "excluded": excluded,
         "device": plan.device.as_ref().map(device),
         "reductions": reductions.collect::<Vec<_>>(),
         "footprint": rows(&plan.footprint),

@@ -10,7 +10,7 @@ use feedwater::config::Pipeline;
 use feedwater::error::beginning;
 use feedwater::footprint::bytes;
 use feedwater::plan::Limits;
-use feedwater::source::{self, Source, left_out_lines};
+use feedwater::source::{self, Source, exclusion_lines};
 use feedwater::storage::Storage;
 use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::json;
@@ -146,16 +146,16 @@ fn print_report(report: &Report) -> Result<(), CommandError> {
     for (why, count) in &report.cpu_because {
         print(format!("          {count} on the CPU: {why}"))?;
     }
-    for line in left_out_lines(&report.left_out) {
-        print(format!("left out  {line}"))?;
+    for line in exclusion_lines(&report.excluded) {
+        print(format!("excluded  {line}"))?;
     }
     if !report.tolerated.is_empty() {
         print(format!("tolerated {}", shares(&report.tolerated, seen)))?;
     }
-    if report.faults.is_empty() {
+    if report.errors.is_empty() {
         return print("unusable  none");
     }
-    print(format!("unusable  {}", shares(&report.faults, seen)))?;
+    print(format!("unusable  {}", shares(&report.errors, seen)))?;
     for example in &report.examples {
         print(format!("          {}: {}: {}", example.location, example.reason, example.problem))?;
     }

@@ -8,7 +8,7 @@ use feedwater::footprint::bytes;
 use feedwater::loader::{CacheStats, Loader, PrefetcherReport, RouteReport, StageSeconds};
 use feedwater::measure::{Profile, Stage, Waits};
 use feedwater::plan::{Shard, Shuffle};
-use feedwater::source::{LeftOut, left_out_lines};
+use feedwater::source::{Exclusion, exclusion_lines};
 use feedwater::storage::StorageStats;
 use feedwater::tune::{Choice, Decision};
 use feedwater_insight::explain::Spent;
@@ -46,9 +46,9 @@ pub struct Report {
     /// Samples by outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Unusable samples by reason.
-    pub faults: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<&'static str, u64>,
     /// Files and records that the source skipped, and why.
-    pub left_out: Vec<LeftOut>,
+    pub excluded: Vec<Exclusion>,
     /// Damaged samples that were accepted because `decode.strict = false`, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
     /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
@@ -116,8 +116,8 @@ impl Report {
             decisions: loader.decisions(),
             read_ahead: loader.read_ahead(),
             outcomes: stats.outcomes,
-            faults: stats.faults,
-            left_out: stats.left_out,
+            errors: stats.errors,
+            excluded: stats.excluded,
             tolerated: stats.tolerated,
             cpu_fallback: stats.cpu_fallback,
             routes: stats.routes,
@@ -190,11 +190,11 @@ impl fmt::Display for Report {
         if !self.cpu_fallback.is_empty() {
             writeln!(f, "fallback  {}", counts(&self.cpu_fallback))?;
         }
-        if self.faults.values().any(|&count| count > 0) {
-            writeln!(f, "errors    {}", counts(&self.faults))?;
+        if self.errors.values().any(|&count| count > 0) {
+            writeln!(f, "errors    {}", counts(&self.errors))?;
         }
-        for line in left_out_lines(&self.left_out) {
-            writeln!(f, "left out  {line}")?;
+        for line in exclusion_lines(&self.excluded) {
+            writeln!(f, "excluded  {line}")?;
         }
         if !self.tolerated.is_empty() {
             writeln!(f, "tolerated {}", counts(&self.tolerated))?;

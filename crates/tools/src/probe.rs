@@ -14,7 +14,7 @@ use feedwater::header::{Header, Sampling};
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, Route, SampleMemory};
 use feedwater::source::custom::HostPage;
-use feedwater::source::{LeftOut, Source};
+use feedwater::source::{Exclusion, Source};
 
 /// Settings of an inspection.
 #[derive(Clone, Debug)]
@@ -69,9 +69,9 @@ pub struct Report {
     /// Samples with further labels, beyond the first [`MOST_LABELS`] labels.
     pub other_labels: u64,
     /// Entries that the source skipped, with the reason.
-    pub left_out: Vec<LeftOut>,
+    pub excluded: Vec<Exclusion>,
     /// Unusable samples by reason.
-    pub faults: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<&'static str, u64>,
     /// Damaged but usable samples by kind of damage, if not strict.
     pub tolerated: BTreeMap<&'static str, u64>,
     /// First unusable samples, by index.
@@ -139,7 +139,7 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     });
     report.samples = samples;
     report.classes = source.classes().to_vec();
-    report.left_out = source.left_out();
+    report.excluded = source.excluded();
     for index in 0..samples {
         let (label, full) = (source.label(index), report.labels.len() >= MOST_LABELS);
         match report.labels.get_mut(&label) {
@@ -172,7 +172,7 @@ impl Look {
         let Err(DataError { reason, problem, .. }) = self.look(source, index, settings) else {
             return;
         };
-        *self.report.faults.entry(reason.name()).or_default() += 1;
+        *self.report.errors.entry(reason.name()).or_default() += 1;
         // Every thread sees ascending indices, so the first examples of all are among the first of each.
         if self.report.examples.len() < EXAMPLES {
             let location = source.location(index);
@@ -267,7 +267,7 @@ impl Report {
             (&mut self.samplings, other.samplings),
             (&mut self.routes, other.routes),
             (&mut self.cpu_because, other.cpu_because),
-            (&mut self.faults, other.faults),
+            (&mut self.errors, other.errors),
             (&mut self.tolerated, other.tolerated),
         ] {
             for (name, count) in two {

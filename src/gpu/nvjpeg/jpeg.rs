@@ -149,7 +149,7 @@ impl Jpeg {
         status: Status,
     ) -> Result<(), DecodeError> {
         check_decode(call, status)
-            .map_err(|fault| self.refusal(status).map_or(fault, DecodeError::Fatal))
+            .map_err(|error| self.refusal(status).map_or(error, DecodeError::Fatal))
     }
 
     /// Why this thread's allocation was refused, if that may have caused the status. Which status nvJPEG returns then

@@ -105,8 +105,8 @@ impl PageDecoder {
             lap.map_or(Ok(()), |lap| lap.start(stream))?;
             self.decode_on_device(&state, &bitstream, stream, window, destination)
         });
-        if let Err(fault) = decoded.and_then(|()| Ok(self.done.record(stream)?)) {
-            return Err(fault.behind(stream));
+        if let Err(error) = decoded.and_then(|()| Ok(self.done.record(stream)?)) {
+            return Err(error.behind(stream));
         }
         (self.state, self.bitstream) = (Some(state), Some(bitstream));
         Ok(window)

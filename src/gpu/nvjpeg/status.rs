@@ -22,7 +22,7 @@ impl DecodeError {
     /// Why the image takes another route, or the error that ends the run.
     pub fn refusal(self) -> Result<&'static str> {
         match self {
-            DecodeError::Sample(fault) => Ok(match fault.reason {
+            DecodeError::Sample(error) => Ok(match error.reason {
                 Reason::Truncated => "nvJPEG refused it: incomplete",
                 Reason::Corrupt => "nvJPEG refused it: corrupt",
                 _ => "nvJPEG refused it: not supported",
@@ -40,7 +40,7 @@ impl DecodeError {
             (Err(lost), DecodeError::Sample(_) | DecodeError::Failed(..)) => {
                 DecodeError::Fatal(lost)
             }
-            (_, fault) => fault,
+            (_, error) => error,
         }
     }
 }

@@ -120,8 +120,8 @@ impl Gatherer {
         let wanted = SampleKey { seed: plan.settings.loader.seed, epoch, index };
         let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
         // Errors of samples that it replaces are known already and occur again.
-        work.faults.clear();
-        let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
+        work.errors.clear();
+        let result = produce(&plan, &*source, wanted, &mut work.errors, |key| {
             let record = self.pipeline.finish(key, out)?;
             Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });

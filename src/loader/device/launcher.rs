@@ -138,12 +138,12 @@ impl Launcher {
             lap.stop(stream, count as u64)?;
         }
         for page in pages {
-            let Some(Work { job, payload, result, faults }) = page.work.take() else { continue };
+            let Some(Work { job, payload, result, errors }) = page.work.take() else { continue };
             if let Payload::Pixels(_) = payload {
                 page.read.record(&self.stream)?;
             }
             let Job { batch, place, cell, .. } = job;
-            feed.complete(Done { batch, place, cell, result, faults });
+            feed.complete(Done { batch, place, cell, result, errors });
         }
         Ok(())
     }

@@ -166,7 +166,7 @@ struct Work {
     job: Job<Cell>,
     payload: Payload,
     result: Result<SampleRecord>,
-    faults: Vec<SampleError>,
+    errors: Vec<SampleError>,
 }
 
 /// The content that a page carries.

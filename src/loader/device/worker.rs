@@ -114,8 +114,8 @@ impl PageWorker {
         let wanted =
             SampleKey { seed: plan.settings.loader.seed, epoch: job.epoch, index: job.index };
         let mut payload = Payload::Nothing;
-        let mut faults = Vec::new();
-        let result = produce(&plan, &*source, wanted, &mut faults, |key| {
+        let mut errors = Vec::new();
+        let result = produce(&plan, &*source, wanted, &mut errors, |key| {
             let record;
             (payload, record) = self.attempt(&mut page, key)?;
             Ok(record)
@@ -129,7 +129,7 @@ impl PageWorker {
             Err(_) => payload = Payload::Nothing,
         }
         let result = result.map(|record| SampleRecord { padding: job.padding, ..record });
-        page.work = Some(Work { job, payload, result, faults });
+        page.work = Some(Work { job, payload, result, errors });
         let Some(gathered) = self.gathered.take() else { return page.publish() };
         let route = gathered.submitted.route();
         let gatherer = self.gatherers.iter().find(|it| it.0 == route);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
 use super::records::{Entry, FileError, Format, Records, Window};
-use super::{LeftOuts, label};
+use super::{Exclusions, label};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 
@@ -78,7 +78,7 @@ impl Format for BetonSettings {
         &self,
         window: &mut Window,
         table: &mut Vec<Entry>,
-        _: &mut LeftOuts,
+        _: &mut Exclusions,
     ) -> Result<(), FileError> {
         let head = Head::read(window)?;
         let fields = Field::read_all(window, &head)?;

@@ -18,7 +18,7 @@ use crate::annotation::{Object, RunLengths, Segmentation};
 use crate::error::{Error, Result};
 use crate::geometry::{BoundingBox, Size};
 use crate::source::label::MOST_NAME_BYTES;
-use crate::source::{LeftOuts, WhyLeftOut, file};
+use crate::source::{ExclusionReason, Exclusions, file};
 use crate::storage::{File, Storage};
 
 /// Reads and checks the file.
@@ -65,7 +65,7 @@ struct Document {
     /// For each annotation, its image ID and its start in the pool.
     annotations: Vec<(i64, u64)>,
     pool: Pool,
-    left_out: LeftOuts,
+    excluded: Exclusions,
 }
 
 #[derive(Deserialize)]
@@ -253,7 +253,7 @@ impl Document {
             starts: self.annotations.into_iter().map(|annotation| annotation.1).collect(),
             pool: self.pool,
             largest_bytes: 0,
-            left_out: self.left_out.into_list(),
+            excluded: self.excluded.into_list(),
         })
     }
 
@@ -265,7 +265,7 @@ impl Document {
             let own = &self.names[name as usize..image.name_end as usize];
             match keep {
                 true => names += own,
-                false => self.left_out.add(WhyLeftOut::NoAnnotation, "", 1, own),
+                false => self.excluded.add(ExclusionReason::NoAnnotation, "", 1, own),
             }
             (name, end) = (image.name_end, image.end);
             image.name_end = names.len() as u64;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::file::{self, Files};
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Heads, Hints, Identity, LeftOut, Notes, Page, RemoteReads, Sealed,
+    Annotations, Configured, Exclusion, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed,
     Source, settings,
 };
 use crate::annotation::{Canvas, Frame, Object};
@@ -54,7 +54,7 @@ pub struct Coco {
     starts: Vec<u64>,
     pool: Pool,
     largest_bytes: u64,
-    left_out: Vec<LeftOut>,
+    excluded: Vec<Exclusion>,
 }
 
 /// Settings next to `coco`.
@@ -323,7 +323,7 @@ impl Files for Coco {
 }
 
 impl Notes for Coco {
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
+    fn excluded(&self) -> Vec<Exclusion> {
+        self.excluded.clone()
     }
 }

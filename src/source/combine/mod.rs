@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::largest::largest;
 use super::{
-    Annotations, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page,
+    Annotations, Exclusion, Exclusions, Expected, Heads, Hints, HostPage, Identity, Notes, Page,
     RemoteReads, Source,
 };
 use crate::annotation::{Canvas, Object};
@@ -369,9 +369,9 @@ impl<A: Arrangement> Identity for Combined<A> {
 
 impl<A: Arrangement> Notes for Combined<A> {
     /// Skipped items of all parts, independent of the arrangement.
-    fn left_out(&self) -> Vec<LeftOut> {
-        let mut all = LeftOuts::default();
-        self.parts.iter().for_each(|part| all.join(&part.source.left_out()));
+    fn excluded(&self) -> Vec<Exclusion> {
+        let mut all = Exclusions::default();
+        self.parts.iter().for_each(|part| all.join(&part.source.excluded()));
         all.into_list()
     }
 

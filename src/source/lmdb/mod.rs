@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::records::{Entry, FileError, Format, Records, Window, matches};
-use super::{LeftOuts, WhyLeftOut};
+use super::{ExclusionReason, Exclusions};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::File;
@@ -97,7 +97,7 @@ impl Format for LmdbSettings {
         &self,
         window: &mut Window,
         table: &mut Vec<Entry>,
-        left_out: &mut LeftOuts,
+        excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         let mut environment = Environment::open(window)?;
         let mut values = self.values;
@@ -107,7 +107,7 @@ impl Format for LmdbSettings {
         environment.each(window, main, &mut |window, Node { key, value, .. }| {
             match value {
                 Value::Bytes(bytes) if self.database.is_empty() => {
-                    self.sample(window, key, bytes, &mut values, table, left_out)?;
+                    self.sample(window, key, bytes, &mut values, table, excluded)?;
                 }
                 Value::Bytes(_) => {}
                 Value::Database(database) => {
@@ -147,7 +147,7 @@ impl Format for LmdbSettings {
             return Err(FileError::new(0, problem));
         };
         environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
-            Value::Bytes(bytes) => self.sample(window, key, bytes, &mut values, table, left_out),
+            Value::Bytes(bytes) => self.sample(window, key, bytes, &mut values, table, excluded),
             Value::Database(_) => {
                 let problem = "a database in a named database: the file is damaged";
                 Err(FileError::new(offset, problem))
@@ -174,11 +174,11 @@ impl LmdbSettings {
         value: Range<u64>,
         values: &mut LmdbValues,
         table: &mut Vec<Entry>,
-        left_out: &mut LeftOuts,
+        excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         let skipped = || self.skip_keys.iter().any(|pattern| matches(pattern.as_bytes(), key));
         if !matches(self.keys.as_bytes(), key) || skipped() {
-            left_out.add(WhyLeftOut::OtherKey, "", 1, &shown(key));
+            excluded.add(ExclusionReason::OtherKey, "", 1, &shown(key));
             return Ok(());
         }
         if *values == LmdbValues::Auto {

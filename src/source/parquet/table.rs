@@ -9,8 +9,8 @@ use super::footer::{Footer, Form, Leaf};
 use super::labels::Labels;
 use super::{FileError, ParquetSettings, Shard};
 use crate::error::{Error, Result};
-use crate::source::settings::LabelSort;
 use crate::source::label;
+use crate::source::settings::LabelSort;
 use crate::storage::Storage;
 
 /// Contents of one file.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::records::{Entry, FileError, Format, Records, Window};
-use super::{LeftOuts, label};
+use super::{Exclusions, label};
 use crate::storage::File;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
@@ -76,7 +76,7 @@ impl Format for RecordIoSettings {
         &self,
         window: &mut Window,
         table: &mut Vec<Entry>,
-        _: &mut LeftOuts,
+        _: &mut Exclusions,
     ) -> Result<(), FileError> {
         window.read_ahead(4096);
         let mut at = 0;

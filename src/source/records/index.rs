@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{DAMAGED, Entry, LeftOut};
+use super::{DAMAGED, Entry, Exclusion};
 use crate::error::Redacted;
 use crate::file::AtomicFile;
 use crate::storage::{self, Stamp, Storage};
@@ -27,13 +27,13 @@ const MAGIC: &[u8; 16] =
 /// Size of the header: magic, checksum of what follows, hash, stamp, length of the skipped items.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 8;
 /// Largest size of the skipped items, in bytes: about ten reasons with about twenty kinds each.
-const MOST_LEFT_OUT_BYTES: usize = 1 << 18;
+const MOST_EXCLUDED_BYTES: usize = 1 << 18;
 const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Entries read at a time, few enough to stay in the processor's cache until they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
 /// Samples and skipped items of a file.
-pub type Contents = (Box<[Entry]>, Vec<LeftOut>);
+pub type Contents = (Box<[Entry]>, Vec<Exclusion>);
 
 /// Possible locations of a file's table.
 pub struct Index {
@@ -71,17 +71,17 @@ impl Index {
     }
 
     /// Stores the table, if possible.
-    pub fn write(&self, stamp: Stamp, (entries, left_out): &Contents) {
-        let Ok(left_out) = serde_json::to_vec(left_out) else { return };
-        let facts = self.facts(stamp, left_out.len());
+    pub fn write(&self, stamp: Stamp, (entries, excluded): &Contents) {
+        let Ok(excluded) = serde_json::to_vec(excluded) else { return };
+        let facts = self.facts(stamp, excluded.len());
         // Use the first writable location.
-        let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &left_out).is_ok());
+        let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &excluded).is_ok());
     }
 
     /// Header fields that identify the file and the length of the skipped items.
-    fn facts(&self, stamp: Stamp, left_out_bytes: usize) -> Vec<u8> {
-        let left_out_bytes = (left_out_bytes as u64).to_le_bytes();
-        [&self.hash[..], &stamp.to_bytes(), &left_out_bytes].concat()
+    fn facts(&self, stamp: Stamp, excluded_bytes: usize) -> Vec<u8> {
+        let excluded_bytes = (excluded_bytes as u64).to_le_bytes();
+        [&self.hash[..], &stamp.to_bytes(), &excluded_bytes].concat()
     }
 
     fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Contents> {
@@ -92,14 +92,14 @@ impl Index {
         file.read_exact(&mut head).ok()?;
         let (magic, rest) = head.split_at(16);
         let (crc, facts) = rest.split_at(4);
-        let left_out_bytes = u64::from_le_bytes(*facts.last_chunk()?) as usize;
+        let excluded_bytes = u64::from_le_bytes(*facts.last_chunk()?) as usize;
         if magic != MAGIC
-            || facts != self.facts(stamp, left_out_bytes)
-            || left_out_bytes > MOST_LEFT_OUT_BYTES
+            || facts != self.facts(stamp, excluded_bytes)
+            || excluded_bytes > MOST_EXCLUDED_BYTES
         {
             return None;
         }
-        let bytes = (bytes as usize).checked_sub(HEAD_BYTES + left_out_bytes)?;
+        let bytes = (bytes as usize).checked_sub(HEAD_BYTES + excluded_bytes)?;
         // A sample takes at least one byte of its file. A longer file is no table, and no memory is allocated for it.
         if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > len {
             return None;
@@ -113,11 +113,11 @@ impl Index {
                 return None;
             }
         }
-        let mut left_out = vec![0; left_out_bytes];
-        file.read_exact(&mut left_out).ok()?;
-        sum = crc32c::crc32c_append(sum, &left_out);
-        let left_out = serde_json::from_slice(&left_out).ok()?;
-        (sum.to_le_bytes() == crc).then_some((table, left_out))
+        let mut excluded = vec![0; excluded_bytes];
+        file.read_exact(&mut excluded).ok()?;
+        sum = crc32c::crc32c_append(sum, &excluded);
+        let excluded = serde_json::from_slice(&excluded).ok()?;
+        (sum.to_le_bytes() == crc).then_some((table, excluded))
     }
 }
 
@@ -126,15 +126,15 @@ fn lies_within(entry: &Entry, file_len: u64) -> bool {
     entry.offset.checked_add(len).is_some_and(|end| end <= file_len)
 }
 
-fn write_to(place: &Path, facts: &[u8], entries: &[Entry], left_out: &[u8]) -> io::Result<()> {
+fn write_to(place: &Path, facts: &[u8], entries: &[Entry], excluded: &[u8]) -> io::Result<()> {
     let entries = bytemuck::must_cast_slice(entries);
     let sum = crc32c::crc32c_append(crc32c::crc32c(facts), entries);
-    let sum = crc32c::crc32c_append(sum, left_out);
+    let sum = crc32c::crc32c_append(sum, excluded);
     fs::create_dir_all(place.parent().unwrap_or(Path::new("")))?;
     let mut file = AtomicFile::create(place)?;
     file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
     file.write_all(entries)?;
-    file.write_all(left_out)?;
+    file.write_all(excluded)?;
     file.commit_unsynced()
 }
 

@@ -21,13 +21,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Configured, Expected, Hints, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed,
+    Configured, Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page, RemoteReads, Sealed,
     Source, file,
 };
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::header::PnmHead;
+use crate::source::exclusion::none_but;
 use crate::source::largest::largest;
-use crate::source::left_out::none_but;
 use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use crate::storage::{Fetch, File, Stamp, Storage, opening};
 
@@ -91,7 +91,7 @@ pub trait Format:
         &self,
         window: &mut Window,
         table: &mut Vec<Entry>,
-        left_out: &mut LeftOuts,
+        excluded: &mut Exclusions,
     ) -> Result<(), FileError>;
 
     /// Whether [`fill`](Self::fill) is one read for a sample with this note, so that it can be prefetched.
@@ -139,7 +139,7 @@ pub struct Records<F> {
     unpacker: Arc<Unpacker>,
     /// Whether any of the files is behind a URL.
     remote: bool,
-    left_out: Vec<LeftOut>,
+    excluded: Vec<Exclusion>,
     format: F,
 }
 
@@ -211,13 +211,13 @@ impl<F: Format> Records<F> {
         let files = expand(storage, F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
-        let mut left_out = LeftOuts::default();
+        let mut excluded = Exclusions::default();
         let unpacker = Unpacker::new(storage.clone(), Limits::default());
         let table = |number, path: &PathBuf| table_of(storage, path, number, format, &unpacker);
         let made = opening(|| of_each(&files, table))?;
         for (path, table) in files.iter().zip(made) {
-            let Table { file, packing, stamp, entries, left_out: of_file, largest } = table;
-            left_out.join_file(path, &of_file);
+            let Table { file, packing, stamp, entries, excluded: of_file, largest } = table;
+            excluded.join_file(path, &of_file);
             end += entries.len() as u64;
             largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
@@ -227,14 +227,14 @@ impl<F: Format> Records<F> {
         if shards.iter().any(|shard| shard.packing.is_some()) {
             unpacker.list(shards.iter().map(Shard::listed).collect());
         }
-        let left_out = left_out.into_list();
+        let excluded = excluded.into_list();
         if end == 0 {
             let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
             let problem = format!("no samples in {} files; the first is {first}", files.len());
-            return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &left_out)));
+            return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &excluded)));
         }
         let (storage, format) = (storage.clone(), format.clone());
-        Ok(Self { storage, shards, largest_bytes, unpacker, remote, left_out, format })
+        Ok(Self { storage, shards, largest_bytes, unpacker, remote, excluded, format })
     }
 
     /// Reads a sample as [`Source::read`] does, and inserts `prefix` before it: for formats that do not store with every sample
@@ -438,8 +438,8 @@ impl<F: Format> Identity for Records<F> {
 }
 
 impl<F: Format> Notes for Records<F> {
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
+    fn excluded(&self) -> Vec<Exclusion> {
+        self.excluded.clone()
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::index;
-use super::{DAMAGED, Entry, Format, LeftOut, LeftOuts, Window};
+use super::{DAMAGED, Entry, Exclusion, Exclusions, Format, Window};
 use crate::error::{Error, Result};
 use crate::storage::unpacked::{Packing, Unpacker};
 use crate::storage::{File, Stamp, Storage};
@@ -16,7 +16,7 @@ pub struct Table {
     pub packing: Option<Packing>,
     pub stamp: Stamp,
     pub entries: Box<[Entry]>,
-    pub left_out: Vec<LeftOut>,
+    pub excluded: Vec<Exclusion>,
     /// Size of the largest intact sample, in bytes.
     pub largest: u64,
 }
@@ -26,14 +26,14 @@ impl Table {
         file: File,
         packing: Option<Packing>,
         stamp: Stamp,
-        (entries, left_out): index::Contents,
+        (entries, excluded): index::Contents,
     ) -> Self {
         let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
         let bytes = whole.map(|entry| {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest = bytes.max().unwrap_or(0);
-        Self { file, packing, stamp, entries, left_out, largest }
+        Self { file, packing, stamp, entries, excluded, largest }
     }
 }
 
@@ -68,9 +68,9 @@ pub fn table_of<F: Format>(
     }
     let packing = packing::<F>(&file).map_err(io)?;
     let (file, len) = opened(file, packing);
-    let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
+    let (mut entries, mut excluded) = (Vec::new(), Exclusions::default());
     let mut window = Window::new(&file, len);
-    let walked = format.walk(&mut window, &mut entries, &mut left_out);
+    let walked = format.walk(&mut window, &mut entries, &mut excluded);
     let walked = walked.and_then(|()| window.drain());
     walked.map_err(|wrong| {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
@@ -80,7 +80,7 @@ pub fn table_of<F: Format>(
         let problem = "was changed while it was indexed; wait until it is written";
         return Err(io(io::Error::other(problem)));
     }
-    let contents = (entries.into_boxed_slice(), left_out.into_list());
+    let contents = (entries.into_boxed_slice(), excluded.into_list());
     index(packing).write(stamp, &contents);
     Ok(Table::new::<F>(file, packing, stamp, contents))
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::LeftOuts;
+use super::Exclusions;
 use super::records::{Entry, FileError, Format, Records, Window};
 
 mod example;
@@ -56,7 +56,7 @@ impl Format for TfRecordSettings {
         &self,
         window: &mut Window,
         table: &mut Vec<Entry>,
-        _: &mut LeftOuts,
+        _: &mut Exclusions,
     ) -> Result<(), FileError> {
         let mut at = 0;
         while !window.ends_at(at)? {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::records::{Entry, FileError, Format, Records, Window};
-use super::{LeftOuts, WhyLeftOut, label, left_out};
+use super::{ExclusionReason, Exclusions, exclusion, label};
 
 use tar::Kind;
 
@@ -20,7 +20,7 @@ mod tar;
 /// * Consecutive files whose names are equal up to the first dot of the last part (the key) are one sample. The rest after that
 ///   dot, in lower case, is the extension; the settings name those of image and label. Hard links are read as their targets,
 ///   which must precede them (GNU tar creates such links). Keys without an image, files without a dot or without a key, and
-///   symbolic links are skipped and counted ([`Source::left_out`](super::Notes::left_out)). Files named `__NAME__` are ignored.
+///   symbolic links are skipped and counted ([`Source::excluded`](super::Notes::excluded)). Files named `__NAME__` are ignored.
 /// * The headers are read on first use, and their checksums verified. The resulting table is stored next to each archive (a
 ///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read. Tar has no checksums of
 ///   contents, so earlier damage is detected only by the image format.
@@ -77,7 +77,7 @@ impl Format for WebDatasetSettings {
         &self,
         window: &mut Window,
         table: &mut Vec<Entry>,
-        left_out: &mut LeftOuts,
+        excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         window.read_ahead(tar::AHEAD_BYTES);
         let images: Vec<String> =
@@ -92,21 +92,26 @@ impl Format for WebDatasetSettings {
             let text = || String::from_utf8_lossy(&name);
             let why = match &kind {
                 Kind::File(_) => None,
-                Kind::LostLink => Some(WhyLeftOut::LostLink),
-                Kind::SymbolicLink => Some(WhyLeftOut::SymbolicLink),
-                Kind::Special => Some(WhyLeftOut::Special),
+                Kind::LostLink => Some(ExclusionReason::LostLink),
+                Kind::SymbolicLink => Some(ExclusionReason::SymbolicLink),
+                Kind::Special => Some(ExclusionReason::Special),
             };
             if let Some(why) = why {
-                left_out.add(why, "", 1, &text());
+                excluded.add(why, "", 1, &text());
             }
             let (Some((key, extension)), Kind::File(data)) = (split(&name), kind) else {
                 if why.is_none() {
-                    left_out.add(WhyLeftOut::NoKey, &left_out::extension(&text()), 1, &text());
+                    excluded.add(
+                        ExclusionReason::NoKey,
+                        &exclusion::extension(&text()),
+                        1,
+                        &text(),
+                    );
                 }
                 continue;
             };
             if key != group.key {
-                std::mem::take(&mut group).finish(self, table, left_out)?;
+                std::mem::take(&mut group).finish(self, table, excluded)?;
                 group = Group { key: key.to_vec(), offset, ..Group::default() };
             }
             let twice = || {
@@ -129,7 +134,7 @@ impl Format for WebDatasetSettings {
                 group.other = extension;
             }
         }
-        group.finish(self, table, left_out)
+        group.finish(self, table, excluded)
     }
 }
 
@@ -187,13 +192,13 @@ impl Group {
         self,
         settings: &WebDatasetSettings,
         table: &mut Vec<Entry>,
-        left_out: &mut LeftOuts,
+        excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         let Some((_, image)) = self.image else {
             if !self.key.is_empty() {
                 let kind = if self.other.is_empty() { &settings.label } else { &self.other };
                 let name = format!("{}.{kind}", String::from_utf8_lossy(&self.key));
-                left_out.add(WhyLeftOut::NoImage, kind, 1, &name);
+                excluded.add(ExclusionReason::NoImage, kind, 1, &name);
             }
             return Ok(());
         };

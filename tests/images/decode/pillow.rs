@@ -9,9 +9,9 @@ fn pixels_equal_pillows() {
     assert!(files.len() >= 40, "{} files", files.len());
     for (path, bytes, expected) in files {
         let header =
-            Header::parse(&bytes).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+            Header::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let found = decode(&mut decoder, &bytes, header.size.window(), 1)
-            .unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_eq!(found.len(), expected.len(), "{}", path.display());
         let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
         assert_eq!(differs, None, "first differing byte of {}", path.display());
@@ -28,8 +28,8 @@ fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let size = Header::parse_as(&bytes, false).unwrap().size;
         let mut strict = Decoders::new();
-        let fault = decode(&mut strict, &bytes, size.window(), 1).unwrap_err();
-        assert!(matches!(fault.reason, Reason::Corrupt | Reason::Truncated), "{name}: {fault}");
+        let error = decode(&mut strict, &bytes, size.window(), 1).unwrap_err();
+        assert!(matches!(error.reason, Reason::Corrupt | Reason::Truncated), "{name}: {error}");
 
         let mut decoder = Decoders::new().strict(false);
         let found = decode_as(&mut decoder, &bytes, false, size.window(), 1).unwrap();
@@ -69,8 +69,8 @@ fn files_that_pillow_rejects_are_errors_strict_or_not() {
             let result = Header::parse_as(&bytes, strict).and_then(|header| {
                 decode_as(&mut decoder, &bytes, strict, header.size.window(), 1)
             });
-            let fault = result.err().unwrap_or_else(|| panic!("{}, {strict}", path.display()));
-            assert!(matches!(fault.reason, Reason::Corrupt | Reason::Truncated), "{fault}");
+            let error = result.err().unwrap_or_else(|| panic!("{}, {strict}", path.display()));
+            assert!(matches!(error.reason, Reason::Corrupt | Reason::Truncated), "{error}");
         }
         count += 1;
     }

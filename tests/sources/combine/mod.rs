@@ -14,7 +14,9 @@ use feedwater::error::{DataError, Error};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Last;
 use feedwater::source::custom::{Arrangement, Combined, Hints, HostPage, Identity, Page};
-use feedwater::source::{Concat, Directory, Memory, Mixture, Repeat, Source, Subset, WhyLeftOut};
+use feedwater::source::{
+    Concat, Directory, ExclusionReason, Memory, Mixture, Repeat, Source, Subset,
+};
 use proptest::prelude::*;
 
 /// A source whose sample `i` has the label `base + i`, the bytes of that number and the location `name/i`.
@@ -79,10 +81,10 @@ fn skipped_files_and_warnings_of_parts_are_those_of_the_whole() {
     }
     let part = || -> Arc<dyn Source> { Arc::new(Directory::open(root.path()).unwrap()) };
     let counts = |source: &dyn Source| {
-        let [left_out] = &source.left_out()[..] else { panic!("{:?}", source.left_out()) };
-        (left_out.why, left_out.count, source.warnings().len())
+        let [excluded] = &source.excluded()[..] else { panic!("{:?}", source.excluded()) };
+        (excluded.why, excluded.count, source.warnings().len())
     };
-    let other = WhyLeftOut::OtherExtension;
+    let other = ExclusionReason::OtherExtension;
     assert_eq!(counts(&Concat::new(vec![part(), part()]).unwrap()), (other, 4, 2));
     let mixture = Mixture::new(vec![(part(), 1.0), (part(), 2.0)], None).unwrap();
     assert_eq!(counts(&mixture), (other, 4, 2));

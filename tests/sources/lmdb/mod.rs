@@ -13,7 +13,7 @@ use feedwater::geometry::Size;
 use feedwater::header::Header;
 use feedwater::source::custom::{Hints, HostPage, Notes};
 use feedwater::source::settings::{LmdbSettings, LmdbValues, SourceSettings};
-use feedwater::source::{Lmdb, Source, WhyLeftOut};
+use feedwater::source::{ExclusionReason, Lmdb, Source};
 use tempfile::TempDir;
 
 const LABELS: [i64; 5] = [7, 0, -3, 1000, 12];
@@ -280,9 +280,9 @@ fn the_settings_select_the_keys_and_the_type_of_values() {
         let skip_keys = skip.iter().map(|it| it.to_string()).collect();
         let settings = LmdbSettings { keys: keys.into(), skip_keys, ..Default::default() };
         let (_root, source) = open(&bytes, &settings).unwrap();
-        let left_out: u64 = source.left_out().iter().map(|it| it.count).sum();
-        assert!(source.left_out().iter().all(|it| it.why == WhyLeftOut::OtherKey));
-        assert_eq!(source.len() + left_out, 12 + 12 + 2);
+        let excluded: u64 = source.excluded().iter().map(|it| it.count).sum();
+        assert!(source.excluded().iter().all(|it| it.why == ExclusionReason::OtherKey));
+        assert_eq!(source.len() + excluded, 12 + 12 + 2);
         source.len()
     };
     assert_eq!(count("*", &[]), 12 + 12 + 2);

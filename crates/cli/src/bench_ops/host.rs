@@ -39,8 +39,8 @@ pub struct Bench<'a> {
     tensor: Vec<u8>,
     steps: Vec<Step>,
     image_megapixels: f64,
-    left_out: u64,
-    first_fault: Option<String>,
+    skipped: u64,
+    first_error: Option<String>,
 }
 
 const READ: usize = 0;
@@ -85,8 +85,8 @@ impl<'a> Bench<'a> {
             tensor: vec![0; plan.shape.sample_bytes()],
             steps: steps.collect(),
             image_megapixels: 0.0,
-            left_out: 0,
-            first_fault: None,
+            skipped: 0,
+            first_error: None,
         }
     }
 
@@ -169,8 +169,8 @@ impl<'a> Bench<'a> {
 
     /// Counts an unusable sample and records the first reason.
     pub fn skip(&mut self, reason: impl FnOnce() -> String) {
-        self.left_out += 1;
-        self.first_fault.get_or_insert_with(reason);
+        self.skipped += 1;
+        self.first_error.get_or_insert_with(reason);
     }
 
     /// Returns all measurements except the device's.
@@ -180,7 +180,7 @@ impl<'a> Bench<'a> {
     pub fn result(self, source: String) -> Result<Measured, CommandError> {
         let samples = self.steps[READ].seconds.len();
         if samples == 0 {
-            let why = self.first_fault.unwrap_or_else(|| "the source has no samples".into());
+            let why = self.first_error.unwrap_or_else(|| "the source has no samples".into());
             return Err(CommandError::Failed(format!(
                 "no sample could be measured; first error: {why}"
             )));
@@ -210,8 +210,8 @@ impl<'a> Bench<'a> {
         Ok(Measured {
             source,
             samples,
-            left_out: self.left_out,
-            first_fault: self.first_fault.clone(),
+            skipped: self.skipped,
+            first_error: self.first_error.clone(),
             image_megapixels: self.image_megapixels / samples as f64,
             load_seconds,
             encode_seconds,

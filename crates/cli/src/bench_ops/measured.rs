@@ -12,9 +12,9 @@ pub struct Measured {
     /// Number of samples measured.
     pub samples: usize,
     /// Number of unusable samples.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Why the first unusable sample failed.
-    pub first_fault: Option<String>,
+    pub first_error: Option<String>,
     /// Mean image size, in megapixels.
     pub image_megapixels: f64,
     /// Mean seconds per image of the steps up to the decoded window, measured alone.
@@ -56,8 +56,8 @@ impl Measured {
             "samples   {}, {:.2} megapixels on average; one CPU thread\n",
             self.samples, self.image_megapixels
         );
-        if let Some(fault) = &self.first_fault {
-            text += &format!("skipped   {}; first error: {fault}\n", self.left_out);
+        if let Some(error) = &self.first_error {
+            text += &format!("skipped   {}; first error: {error}\n", self.skipped);
         }
         let heads = ["ms/image", "p50", "p99", "megapixels", "ms/megapixel", "share"];
         text += &line("step", heads.map(String::from));

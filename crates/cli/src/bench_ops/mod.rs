@@ -76,9 +76,9 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         let index = (u128::from(look) * u128::from(all) / u128::from(samples)) as u64;
         match bench.sample(index) {
             Ok(made) => on_device.add(made)?,
-            Err(fault) => bench.skip(|| {
+            Err(error) => bench.skip(|| {
                 let location = source.location(index);
-                SampleError::new(index, location, fault).to_string()
+                SampleError::new(index, location, error).to_string()
             }),
         }
         bar.inc(1);

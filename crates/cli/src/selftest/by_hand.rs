@@ -153,6 +153,6 @@ pub fn values(image: &HostImage) -> &[u8] {
 }
 
 /// Converts a decode error, which these valid images should never cause.
-fn broken(fault: DataError) -> Error {
-    Error::Internal { problem: fault.to_string() }
+fn broken(error: DataError) -> Error {
+    Error::Internal { problem: error.to_string() }
 }

@@ -124,7 +124,7 @@ impl Compared {
             else {
                 return Err(format!("image {place} is missing"));
             };
-            let header = Header::parse(file).map_err(|fault| fault.to_string())?;
+            let header = Header::parse(file).map_err(|error| error.to_string())?;
             self.left = went(route, &header, record)?;
             let range = place * bytes..(place + 1) * bytes;
             let (a, b) = (expected.data.get(range.clone()), actual.data.get(range));

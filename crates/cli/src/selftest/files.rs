@@ -77,9 +77,9 @@ fn odd_on_cpu() -> Found {
 
 /// Checks that every file is present, in order and with its stated size.
 fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
-    if let Some(fault) = seen.faults.first() {
-        let name = odd.get(fault.index as usize).map_or("?", |it| it.name);
-        return Err(format!("{name}: {fault}"));
+    if let Some(error) = seen.errors.first() {
+        let name = odd.get(error.index as usize).map_or("?", |it| it.name);
+        return Err(format!("{name}: {error}"));
     }
     let turned = |record: &&SampleRecord| record.size == Size::new(53, 75);
     match seen.records.iter().filter(turned).count() {
@@ -121,9 +121,9 @@ fn damaged_on_cpu() -> Found {
 /// Checks that every damaged file has the expected reason.
 fn named(damaged: &[Damaged], seen: &Epoch) -> Result<(), String> {
     let mut found: Vec<Option<Reason>> = vec![None; 2 * damaged.len()];
-    for fault in &seen.faults {
-        if let Some(found) = found.get_mut(fault.index as usize) {
-            *found = Some(fault.reason);
+    for error in &seen.errors {
+        if let Some(found) = found.get_mut(error.index as usize) {
+            *found = Some(error.reason);
         }
     }
     for (place, file) in damaged.iter().enumerate() {
@@ -191,7 +191,7 @@ fn same_records(expected: &Epoch, actual: &Epoch) -> Result<(), String> {
     // Errors of a batch come in any order.
     let sorted = |epoch: &Epoch| {
         let mut all: Vec<_> =
-            epoch.faults.iter().map(|it| (it.index, it.reason, it.problem.clone())).collect();
+            epoch.errors.iter().map(|it| (it.index, it.reason, it.problem.clone())).collect();
         all.sort();
         all
     };

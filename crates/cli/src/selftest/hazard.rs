@@ -76,7 +76,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
             };
             decoder
                 .decode(&stream, &[job])
-                .map_err(|fault| feedwater::Error::Internal { problem: format!("{fault:?}") })?;
+                .map_err(|error| feedwater::Error::Internal { problem: format!("{error:?}") })?;
             let mut rows = vec![0; page_bytes];
             read_back(&stream, &page, 0, &mut rows)?;
             // Bytes between rows are undefined.

@@ -191,7 +191,7 @@ struct Epoch {
     records: Vec<SampleRecord>,
     /// Tensors of all batches, concatenated.
     data: Vec<u8>,
-    faults: Vec<SampleError>,
+    errors: Vec<SampleError>,
 }
 
 fn epoch(builder: LoaderBuilder) -> Result<Epoch, String> {
@@ -199,11 +199,11 @@ fn epoch(builder: LoaderBuilder) -> Result<Epoch, String> {
 }
 
 fn read(loader: &mut Loader) -> Result<Epoch, String> {
-    let mut seen = Epoch { records: Vec::new(), data: Vec::new(), faults: Vec::new() };
+    let mut seen = Epoch { records: Vec::new(), data: Vec::new(), errors: Vec::new() };
     for batch in loader {
         let batch = batch.map_err(message)?;
         seen.records.extend_from_slice(batch.samples());
-        seen.faults.extend_from_slice(batch.faults());
+        seen.errors.extend_from_slice(batch.errors());
         seen.data.extend(batch.to_host().map_err(message)?);
     }
     Ok(seen)

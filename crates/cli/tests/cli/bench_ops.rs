@@ -86,7 +86,7 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
         "decode to tensor",
     ];
     assert_eq!(names(&result), expected);
-    assert_eq!((number(&result, "samples"), number(&result, "left_out")), (10.0, 0.0));
+    assert_eq!((number(&result, "samples"), number(&result, "skipped")), (10.0, 0.0));
     near(number(&result, "image_megapixels"), 0.0048);
     let why = result["gpu"].as_str().unwrap();
     assert!(why.contains("/nowhere/libcuda.so"), "{why}");
@@ -170,9 +170,9 @@ fn unusable_samples_are_skipped_and_counted() {
     assert_eq!(files.len(), 10);
     fs::write(&files[3], b"no image").unwrap();
     let result = measured(dir.path(), &[]);
-    assert_eq!((number(&result, "samples"), number(&result, "left_out")), (9.0, 1.0));
+    assert_eq!((number(&result, "samples"), number(&result, "skipped")), (9.0, 1.0));
     let name = files[3].file_name().unwrap().to_str().unwrap();
-    assert!(result["first_fault"].as_str().unwrap().contains(name), "{result}");
+    assert!(result["first_error"].as_str().unwrap().contains(name), "{result}");
 
     for file in &files {
         fs::write(file, b"no image").unwrap();

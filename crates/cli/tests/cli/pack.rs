@@ -422,12 +422,12 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     for arguments in [&["data", "some"][..], &["data", "none", "--shorter", "32", "--dry-run"]] {
         let (code, text, _) = run(arguments);
         let told = text.lines().nth(1).unwrap_or_default();
-        assert!(code == Some(0) && told.starts_with("left out "), "{text}");
+        assert!(code == Some(0) && told.starts_with("excluded "), "{text}");
         assert!(has_words(told, &["1", "readme.txt"]), "{text}");
         let json = run(&[arguments, &["--overwrite", "--json"]].concat()).1;
         let json: Value = serde_json::from_str(&json).unwrap_or_else(|it| panic!("{it}: {json}"));
-        let left_out = &json["left_out"][0];
-        let found = (&left_out["why"], &left_out["count"]);
+        let excluded = &json["excluded"][0];
+        let found = (&excluded["why"], &excluded["count"]);
         assert_eq!(found, (&"beside_classes".into(), &1.into()), "{json}");
     }
     fs::remove_file(data.join("readme.txt")).unwrap();

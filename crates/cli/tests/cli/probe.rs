@@ -56,7 +56,7 @@ fn everything_is_counted_once_with_any_number_of_threads() {
     let why = Route::NvjpegHybrid.takes(&header, 1).unwrap_err();
     assert_eq!(report.cpu_because, counts(&[(why, 1)]));
     assert_eq!(report.labels, BTreeMap::from([(-1, 1), (0, 2), (1, 3)]));
-    assert_eq!(report.faults, counts(&[("truncated", 1), ("empty", 1), ("unsupported", 1)]));
+    assert_eq!(report.errors, counts(&[("truncated", 1), ("empty", 1), ("unsupported", 1)]));
     let examples: Vec<_> = report.examples.iter().map(|it| (it.index, it.reason)).collect();
     assert_eq!(examples, [(3, "truncated"), (4, "empty"), (5, "unsupported")]);
 }
@@ -67,7 +67,7 @@ fn fewer_samples_are_evenly_spaced_and_labels_cover_all() {
     let report = probe::run(&source, &Settings { samples: 3, ..settings() }, |_| {});
     assert_eq!((report.samples, report.seen), (6, 3));
     assert_eq!(report.formats, counts(&[("JPEG", 1), ("PNG", 1)]));
-    assert_eq!(report.faults, counts(&[("empty", 1)]));
+    assert_eq!(report.errors, counts(&[("empty", 1)]));
     assert_eq!(report.labels.values().sum::<u64>(), 6);
 }
 
@@ -75,7 +75,7 @@ fn fewer_samples_are_evenly_spaced_and_labels_cover_all() {
 fn samples_beyond_the_limits_are_unusable() {
     let limits = Limits { max_pixels: 59_999, ..Limits::default() };
     let report = probe::run(&mixed(), &Settings { limits, ..settings() }, |_| {});
-    assert_eq!(report.faults["oversized"], 1);
+    assert_eq!(report.errors["oversized"], 1);
     assert_eq!(report.largest, Some([64, 48]));
 }
 
@@ -87,7 +87,7 @@ fn damage_within_the_coded_data_is_found_by_decoding() {
     let source = Memory::new(vec![(bytes, 0)]).unwrap();
     assert_eq!(look(&source).usable(), 1);
     let decoded = probe::run(&source, &Settings { decode: true, ..settings() }, |_| {});
-    assert_eq!((decoded.usable(), decoded.faults), (0, counts(&[("corrupt", 1)])));
+    assert_eq!((decoded.usable(), decoded.errors), (0, counts(&[("corrupt", 1)])));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn the_command_prints_classes_skipped_files_and_warnings() {
     let (done, text, words) = feedwater(&[above]);
     assert!(done && words.starts_with("warning: "), "{words}");
     assert!(has_words(&words, &["train", "3", "val", "1"]), "{words}");
-    assert!(has_words(row(&text, "left out "), &["1", ".txt", "readme.txt"]), "{text}");
+    assert!(has_words(row(&text, "excluded "), &["1", ".txt", "readme.txt"]), "{text}");
     let (_, text, words) = feedwater(&[root.path().join("train").to_str().unwrap()]);
     assert_eq!(words, "");
     let table: Vec<Vec<&str>> =
@@ -225,7 +225,7 @@ fn the_command_prints_classes_skipped_files_and_warnings() {
     }
     let (_, text, _) = feedwater(&[above, "--json"]);
     let json: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(json["report"]["left_out"][0]["why"], "other_extension");
+    assert_eq!(json["report"]["excluded"][0]["why"], "other_extension");
     assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
 }
 

@@ -201,12 +201,12 @@ fn write(
                 let item = Item { key: &key, location: &location, extension, label, bytes };
                 writer.append(&item)?;
             }
-            Err(fault) => {
+            Err(error) => {
                 let location = source.location(index);
                 if !settings.skip {
-                    return Err(Error::Sample(SampleError::new(index, location, fault)));
+                    return Err(Error::Sample(SampleError::new(index, location, error)));
                 }
-                let problem = format!("{}: {}", fault.reason.name(), fault.problem);
+                let problem = format!("{}: {}", error.reason.name(), error.problem);
                 skipped.push(Skipped { index, location, problem });
             }
         }

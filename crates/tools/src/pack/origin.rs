@@ -37,7 +37,7 @@ enum Content {
     /// Number of bytes, and their CRC-32C.
     Read { bytes: u64, crc: u32 },
     /// Name of the reason why it could not be read.
-    Fault(String),
+    Error(String),
 }
 
 impl Origin {
@@ -56,7 +56,7 @@ impl Origin {
                 let bytes = page.bytes();
                 Content::Read { bytes: bytes.len() as u64, crc: crc32c::crc32c(bytes) }
             }
-            Err(fault) => Content::Fault(fault.reason.name().into()),
+            Err(error) => Content::Error(error.reason.name().into()),
         };
         let (location, label) = (source.location(index), source.label(index));
         (Self { location, label, version, content }, read)
@@ -89,7 +89,7 @@ impl Origin {
 
     fn words(&self) -> String {
         match (&self.content, &self.version) {
-            (Content::Fault(reason), _) => reason.clone(),
+            (Content::Error(reason), _) => reason.clone(),
             (Content::Read { bytes, crc }, None) => format!("{bytes} bytes with CRC {crc:08x}"),
             (Content::Read { bytes, crc }, Some(version)) => {
                 format!("{bytes} bytes with CRC {crc:08x} ({version})")

@@ -36,8 +36,8 @@ pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
         let mut crc = 0;
         for index in 0..source.len() {
             let read = source.read(index, &mut page, u64::MAX);
-            if let Err(fault) = read {
-                return problem(&path, format!("sample {index} cannot be read back: {fault}"));
+            if let Err(error) = read {
+                return problem(&path, format!("sample {index} cannot be read back: {error}"));
             }
             crc = content_crc(crc, source.label(index), page.bytes());
             done += 1;

@@ -151,13 +151,13 @@ fn plan_and_run_print_what_the_source_skips() {
     for args in [&plan[..], &run] {
         let stdout = done(dir.path(), args);
         let is_told = |line: &str| {
-            line.starts_with("left out ") && has_words(line, &["1", ".heic", "readme.heic"])
+            line.starts_with("excluded ") && has_words(line, &["1", ".heic", "readme.heic"])
         };
         assert!(stdout.lines().any(is_told), "{stdout}");
         let object = json(dir.path(), &[args, &["--json"]].concat());
-        let [.., left_out] = &object["left_out"].as_array().unwrap()[..] else { panic!() };
-        assert_eq!((&left_out["kind"], &left_out["count"]), (&".heic".into(), &1.into()));
-        assert_eq!(left_out["why"], "other_extension");
+        let [.., excluded] = &object["excluded"].as_array().unwrap()[..] else { panic!() };
+        assert_eq!((&excluded["kind"], &excluded["count"]), (&".heic".into(), &1.into()));
+        assert_eq!(excluded["why"], "other_extension");
     }
 }
 
@@ -335,7 +335,7 @@ fn each_policy_for_bad_files_works_as_documented() {
     assert_eq!(result["images"], 10);
     assert_eq!(result["outcomes"]["cpu"], 10);
     assert_eq!(result["outcomes"]["skipped"], 1);
-    assert_eq!(result["faults"]["truncated"], 1);
+    assert_eq!(result["errors"]["truncated"], 1);
 
     let result = json(dir.path(), &run("substitute"));
     assert_eq!(result["outcomes"]["cpu"], 9);

@@ -24,7 +24,7 @@ fn unusable_samples_are_not_cached_and_fail_each_time() {
             }
             let stats = loader.stats();
             let reasons = ["unreadable", "empty", "truncated", "unsupported", "oversized"];
-            assert!(reasons.iter().all(|it| stats.faults[it] >= 3), "{stats:?}");
+            assert!(reasons.iter().all(|it| stats.errors[it] >= 3), "{stats:?}");
             assert_eq!(stats.caches[0].samples, 7);
         }
     }
@@ -52,12 +52,12 @@ fn an_image_damaged_outside_its_window_is_used() {
     let (expected, plain) = run(top(), None);
     let (found, cached) = run(top(), PLENTY);
     assert!(found == expected);
-    assert_eq!(plain.faults.values().sum::<u64>() + cached.faults.values().sum::<u64>(), 0);
+    assert_eq!(plain.errors.values().sum::<u64>() + cached.errors.values().sum::<u64>(), 0);
     assert_eq!((cached.caches[0].samples, cached.caches[0].hits), (5, 10));
     // The whole image cannot be decoded.
     let (expected, plain) = run(all(), None);
     let (found, cached) = run(all(), PLENTY);
     assert!(found == expected);
-    let faults = [plain, cached].map(|stats| stats.faults.values().sum::<u64>());
+    let faults = [plain, cached].map(|stats| stats.errors.values().sum::<u64>());
     assert_eq!(faults, [3, 3]);
 }

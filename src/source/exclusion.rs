@@ -18,9 +18,9 @@ const MOST_EXAMPLE_BYTES: usize = 512;
 /// Items of one kind that a source skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Exclusion {
     /// Why they were skipped.
-    pub why: WhyLeftOut,
+    pub why: ExclusionReason,
     /// Kind of the items, usually a file extension. Empty if the reason has only one kind.
     pub kind: String,
     /// Number of items.
@@ -33,7 +33,7 @@ pub struct LeftOut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum WhyLeftOut {
+pub enum ExclusionReason {
     /// Key of an archive that has no image file.
     NoImage,
     /// File whose extension is not that of an image.
@@ -56,27 +56,27 @@ pub enum WhyLeftOut {
     NoAnnotation,
 }
 
-impl WhyLeftOut {
+impl ExclusionReason {
     /// Message after the count: the plural of the item, and why it is skipped.
     pub const fn words(self) -> &'static str {
         match self {
-            WhyLeftOut::NoImage => "keys have no image",
-            WhyLeftOut::OtherExtension => "files have no image's extension",
-            WhyLeftOut::BesideClasses => "files are next to the class folders",
-            WhyLeftOut::OtherClass => "folders are not in class_to_index",
-            WhyLeftOut::NoKey => "files have no key and extension",
-            WhyLeftOut::SymbolicLink => "symbolic links are not followed",
-            WhyLeftOut::LostLink => "hard links have no earlier target",
-            WhyLeftOut::Special => "pipes, sockets or devices",
-            WhyLeftOut::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
-            WhyLeftOut::NoAnnotation => "images have no annotation (source.skip_empty)",
+            ExclusionReason::NoImage => "keys have no image",
+            ExclusionReason::OtherExtension => "files have no image's extension",
+            ExclusionReason::BesideClasses => "files are next to the class folders",
+            ExclusionReason::OtherClass => "folders are not in class_to_index",
+            ExclusionReason::NoKey => "files have no key and extension",
+            ExclusionReason::SymbolicLink => "symbolic links are not followed",
+            ExclusionReason::LostLink => "hard links have no earlier target",
+            ExclusionReason::Special => "pipes, sockets or devices",
+            ExclusionReason::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
+            ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
         }
     }
 }
 
 /// One line per reason, for people: `3 keys have no image: tiff 2, seg.jpg 1 (the first: d.tiff)`.
-pub fn left_out_lines(all: &[LeftOut]) -> Vec<String> {
-    let mut by_reason: BTreeMap<WhyLeftOut, Vec<&LeftOut>> = BTreeMap::new();
+pub fn exclusion_lines(all: &[Exclusion]) -> Vec<String> {
+    let mut by_reason: BTreeMap<ExclusionReason, Vec<&Exclusion>> = BTreeMap::new();
     for one in all {
         by_reason.entry(one.why).or_default().push(one);
     }
@@ -95,17 +95,17 @@ pub fn left_out_lines(all: &[LeftOut]) -> Vec<String> {
 }
 
 /// Error message for a source without samples, with the items it skipped.
-pub fn none_but(problem: String, left_out: &[LeftOut]) -> String {
-    [vec![problem], left_out_lines(left_out)].concat().join("; ")
+pub fn none_but(problem: String, excluded: &[Exclusion]) -> String {
+    [vec![problem], exclusion_lines(excluded)].concat().join("; ")
 }
 
 /// Counter of skipped items.
 #[derive(Debug, Default)]
-pub struct LeftOuts(BTreeMap<(WhyLeftOut, String), (u64, String)>);
+pub struct Exclusions(BTreeMap<(ExclusionReason, String), (u64, String)>);
 
-impl LeftOuts {
+impl Exclusions {
     /// Counts items of a kind; `example` is stored if it is the first.
-    pub fn add(&mut self, why: WhyLeftOut, kind: &str, count: u64, example: &str) {
+    pub fn add(&mut self, why: ExclusionReason, kind: &str, count: u64, example: &str) {
         let mut key = (why, start(kind, MOST_KIND_BYTES));
         if !self.0.contains_key(&key) {
             let kinds = self.0.keys().filter(|(other, _)| *other == why).count();
@@ -118,22 +118,22 @@ impl LeftOuts {
     }
 
     /// Adds the counts of another source.
-    pub fn join(&mut self, others: &[LeftOut]) {
-        for LeftOut { why, kind, count, example } in others {
+    pub fn join(&mut self, others: &[Exclusion]) {
+        for Exclusion { why, kind, count, example } in others {
             self.add(*why, kind, *count, example);
         }
     }
 
     /// Adds the counts of one file.
-    pub fn join_file(&mut self, file: &Path, others: &[LeftOut]) {
-        for LeftOut { why, kind, count, example } in others {
+    pub fn join_file(&mut self, file: &Path, others: &[Exclusion]) {
+        for Exclusion { why, kind, count, example } in others {
             self.add(*why, kind, *count, &format!("{}: {example}", file.display()));
         }
     }
 
     /// Returns the counts, ordered by reason and kind.
-    pub fn into_list(self) -> Vec<LeftOut> {
-        let one = |((why, kind), (count, example))| LeftOut { why, kind, count, example };
+    pub fn into_list(self) -> Vec<Exclusion> {
+        let one = |((why, kind), (count, example))| Exclusion { why, kind, count, example };
         self.0.into_iter().map(one).collect()
     }
 }
@@ -160,14 +160,14 @@ mod tests {
 
     #[test]
     fn lines_group_kinds_by_reason_with_the_most_frequent_first() {
-        let mut all = LeftOuts::default();
+        let mut all = Exclusions::default();
         for (name, kind) in [("d.tiff", "tiff"), ("f.seg.jpg", "seg.jpg"), ("e.tiff", "tiff")] {
-            all.add(WhyLeftOut::NoImage, kind, 1, name);
+            all.add(ExclusionReason::NoImage, kind, 1, name);
         }
-        all.add(WhyLeftOut::Special, "", 2, "fifo");
-        let lines = left_out_lines(&all.into_list());
+        all.add(ExclusionReason::Special, "", 2, "fifo");
+        let lines = exclusion_lines(&all.into_list());
         let [first, second] = &lines[..] else { panic!("{lines:?}") };
-        for value in ["3", WhyLeftOut::NoImage.words(), "tiff 2, seg.jpg 1", "d.tiff"] {
+        for value in ["3", ExclusionReason::NoImage.words(), "tiff 2, seg.jpg 1", "d.tiff"] {
             assert!(first.contains(value), "{value}: {first}");
         }
         assert!(second.contains('2') && second.contains("fifo"), "{second}");
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn kinds_and_names_are_bounded_and_every_item_is_counted() {
-        let mut all = LeftOuts::default();
+        let mut all = Exclusions::default();
         let name = "日".repeat(100_000);
         for number in 0..1000 {
-            all.add(WhyLeftOut::OtherExtension, &format!("{number}{name}"), 1, &name);
+            all.add(ExclusionReason::OtherExtension, &format!("{number}{name}"), 1, &name);
         }
         let all = all.into_list();
         assert_eq!(all.iter().map(|it| it.count).sum::<u64>(), 1000);
