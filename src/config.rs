@@ -23,7 +23,7 @@ use crate::source::{Source, SourceSettings};
 use crate::storage::{Storage, StorageSettings};
 
 use document::Document;
-use node::{NodeError, read, unknown};
+use node::{NodeError, read, read_with, unknown};
 use source::source;
 
 mod document;
@@ -261,12 +261,13 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
                 return Err(Error::config(format!("{key}.op"), problem));
             }
         };
-        let node = node::Node::from(Value::Table(table.clone()));
-        let operator = op::read(&name, node)
-            .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op")))
-            .map_err(|problem| {
-                problem.or_known(&["op", "placement"]).of_operator(&name).into_error(&key)
-            })?;
+        let operator = read_with(Value::Table(table.clone()), |settings| {
+            op::read(&name, settings)
+                .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op")))
+        });
+        let operator = operator.map_err(|problem| {
+            problem.or_known(&["op", "placement"]).of_operator(&name).into_error(&key)
+        })?;
         operator
             .check()
             .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;

@@ -1,13 +1,13 @@
-//! Deserializer of TOML values whose errors contain the full key: each level adds its key to the front.
+//! Deserializer of TOML values whose errors contain the full key, and what a suggestion needs.
 
 use std::fmt;
 
-use serde::de::value::StrDeserializer;
+use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, IntoDeserializer,
-    MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeOwned, Deserializer, Error as _, Expected, IntoDeserializer, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
+use serde_path_to_error::Track;
 use toml::Value;
 
 use super::equivalents;
@@ -17,6 +17,9 @@ use crate::op;
 
 /// Value in the file.
 pub struct Node(Value);
+
+/// Deserializer of a value that follows the key of what it reads.
+pub type Tracked<'a, 'b> = serde_path_to_error::Deserializer<'a, 'b, Node>;
 
 /// Error, with its key relative to the current value.
 #[derive(Debug, Default)]
@@ -31,7 +34,20 @@ pub struct NodeError {
 
 /// Deserializes a value.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, NodeError> {
-    T::deserialize(Node(value))
+    read_with(value, |value| T::deserialize(value))
+}
+
+/// Deserializes a value with a function. The keys of its errors are complete.
+pub fn read_with<T>(
+    value: Value,
+    read: impl FnOnce(Tracked) -> Result<T, NodeError>,
+) -> Result<T, NodeError> {
+    let mut track = Track::new();
+    let tracked = Tracked::new(Node(value), &mut track);
+    read(tracked).map_err(|problem| match track.path() {
+        path if path.iter().next().is_none() => problem,
+        path => problem.at(&path.to_string()),
+    })
 }
 
 /// Error for a key that is not in `known`.
@@ -119,9 +135,11 @@ fn join(key: &str, path: &str) -> String {
     }
 }
 
-impl From<Value> for Node {
-    fn from(value: Value) -> Self {
-        Self(value)
+impl IntoDeserializer<'_, NodeError> for Node {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
     }
 }
 
@@ -166,8 +184,9 @@ impl serde::de::Error for NodeError {
         Self::unknown_choice("choice", found, known)
     }
 
+    /// The tracked path ends with the unknown key.
     fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
-        unknown(key, known)
+        Self { path: String::new(), ..unknown(key, known) }
     }
 
     fn missing_field(key: &'static str) -> Self {
@@ -187,9 +206,12 @@ impl<'de> Deserializer<'de> for Node {
             Value::Datetime(value) => {
                 Err(NodeError::invalid_type(Unexpected::Other(&format!("date {value}")), &visitor))
             }
-            Value::Array(values) => visitor.visit_seq(Items(values.into_iter().enumerate())),
+            Value::Array(values) => {
+                visitor.visit_seq(SeqDeserializer::new(values.into_iter().map(Node)))
+            }
             Value::Table(table) => {
-                visitor.visit_map(Fields { entries: table.into_iter(), value: None })
+                let entries = table.into_iter().map(|(key, value)| (key, Node(value)));
+                visitor.visit_map(MapDeserializer::new(entries))
             }
         }
     }
@@ -224,53 +246,5 @@ impl<'de> Deserializer<'de> for Node {
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map struct identifier ignored_any
-    }
-}
-
-/// Iterator over the elements of an array.
-struct Items(std::iter::Enumerate<std::vec::IntoIter<Value>>);
-
-impl<'de> SeqAccess<'de> for Items {
-    type Error = NodeError;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, NodeError> {
-        let Some((number, value)) = self.0.next() else { return Ok(None) };
-        let item = seed.deserialize(Node(value));
-        item.map(Some).map_err(|problem| problem.at(&format!("[{number}]")))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.0.len())
-    }
-}
-
-/// Iterator over the entries of a table.
-struct Fields {
-    entries: toml::map::IntoIter<String, Value>,
-    /// Entry whose key was read last.
-    value: Option<(String, Value)>,
-}
-
-impl<'de> MapAccess<'de> for Fields {
-    type Error = NodeError;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, NodeError> {
-        let Some((key, value)) = self.entries.next() else { return Ok(None) };
-        let read = seed.deserialize(StrDeserializer::new(&key))?;
-        self.value = Some((key, value));
-        Ok(Some(read))
-    }
-
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, NodeError> {
-        let Some((key, value)) = self.value.take() else {
-            return Err(NodeError::custom("a value was read before its key"));
-        };
-        seed.deserialize(Node(value)).map_err(|problem| problem.at(&key))
     }
 }

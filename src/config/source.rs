@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::node::{self, NodeError, read, unknown};
+use super::node::{read, read_with, unknown};
 use super::wrong_type;
 use crate::error::{Error, Result};
 use crate::source::{self, DISABLED, JOINED, KEYS, PartSettings, Selection, SourceSettings};
@@ -77,11 +77,10 @@ fn single(
         Some(Value::Array(places)) => places.into_iter().map(one).collect::<Result<_>>()?,
         place => place.into_iter().map(one).collect::<Result<_>>()?,
     };
-    source::read(key, paths, node::Node::from(Value::Table(settings)), base)
-        .unwrap_or_else(|| Err(unknown(key, KEYS)))
-        .map_err(|problem: NodeError| {
-            problem.or_known(&[key]).or_known(&Selection::KEYS).into_error(at)
-        })
+    let source = read_with(Value::Table(settings), |settings| {
+        source::read(key, paths, settings, base).unwrap_or_else(|| Err(unknown(key, KEYS)))
+    });
+    source.map_err(|problem| problem.or_known(&[key]).or_known(&Selection::KEYS).into_error(at))
 }
 
 /// Reads a list of sources: `[[source.mixture]]` or `[[source.concat]]`.

@@ -341,6 +341,23 @@ fn damaged_extended_headers_and_sparse_files_are_errors() {
 }
 
 #[test]
+fn names_in_extended_headers_may_contain_newlines_and_are_bounded() {
+    let bytes = [
+        member("x", b"16 path=a\nb.jpg\n", b'x'),
+        member("other", b"one", b'0'),
+        member("x", b"16 path=a\nb.cls\n", b'x'),
+        member("other", b"1", b'0'),
+        vec![0; 1024],
+    ];
+    assert_eq!(open(&bytes.concat()).unwrap(), [(1, b"one".to_vec())]);
+    for kind in [b'L', b'K', b'x'] {
+        let long = [member("x", &vec![b'a'; 2 << 20], kind), member("a.jpg", b"one", b'0')];
+        let words = refused(&long.concat());
+        assert!(words.contains("byte 512: ") && words.contains("2097152 bytes"), "{words}");
+    }
+}
+
+#[test]
 fn invalid_samples_are_errors_with_the_byte_and_advice() {
     for (label, words) in [
         ("cat", "byte 1536: the label must be a whole number, is \"cat\""),
