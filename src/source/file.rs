@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::page::{check_size, too_large};
 use super::{Expected, Heads, HostPage, Identity, Page, RemoteReads, Source};
 use crate::error::{DataError, Reason};
 use crate::storage::{self, Fetch, Stamp, Storage};
@@ -141,16 +142,6 @@ fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), DataError> 
     check_size(bytes.len() as u64, limit)?;
     page.space(bytes.len())?.copy_from_slice(&bytes);
     Ok(())
-}
-
-/// Rejects an oversized sample before memory is allocated for it.
-pub fn check_size(bytes: u64, limit: u64) -> Result<(), DataError> {
-    if bytes > limit { Err(too_large(&bytes.to_string(), limit)) } else { Ok(()) }
-}
-
-fn too_large(bytes: &str, limit: u64) -> DataError {
-    let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
-    DataError::new(Reason::Oversized, problem)
 }
 
 fn unreadable(error: io::Error) -> DataError {

@@ -23,7 +23,6 @@ pub use settings::{Configured, HEAD_BYTES};
 
 pub(crate) use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 pub(crate) use combine::JOINED;
-pub(crate) use file::check_size;
 pub(crate) use page::{Expected, HostPage, Page, Sealed};
 pub(crate) use settings::SourceSettings;
 

@@ -1,7 +1,6 @@
 //! Buffers for the encoded bytes of samples.
 
-use super::check_size;
-use crate::error::{DataError, reserve};
+use crate::error::{DataError, Reason, reserve};
 
 pub(crate) use sealed::Sealed;
 
@@ -87,4 +86,15 @@ impl Page for HostPage {
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
+}
+
+/// Rejects an oversized sample before memory is allocated for it.
+pub fn check_size(bytes: u64, limit: u64) -> Result<(), DataError> {
+    if bytes > limit { Err(too_large(&bytes.to_string(), limit)) } else { Ok(()) }
+}
+
+/// Error for a sample of more bytes than the limit.
+pub fn too_large(bytes: &str, limit: u64) -> DataError {
+    let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
+    DataError::new(Reason::Oversized, problem)
 }

@@ -252,7 +252,7 @@ impl<F: Format> Records<F> {
             let problem = format!("the checksum of the record at byte {offset} does not match");
             return Err(DataError::new(Reason::Corrupt, problem));
         }
-        file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
+        crate::source::page::check_size(prefix.len() as u64 + u64::from(len), limit)?;
         let file = &shard.file;
         let (before, space) = page.space(prefix.len() + len as usize)?.split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
@@ -281,7 +281,7 @@ impl<F: Format> Records<F> {
         let fetch = shard.file.fetch(offset, len.into())?;
         let prefix = prefix.to_vec();
         Some(Box::new(move |page, most| {
-            file::check_size(len.into(), most)?;
+            crate::source::page::check_size(len.into(), most)?;
             let end = offset + u64::from(len);
             let bytes = fetch.and_then(Fetch::wait).map_err(|error| not_read(error, end))?;
             let (before, space) =
