@@ -27,9 +27,12 @@ fn planned(source: Arc<dyn Source>) -> String {
         assert!((0..looks).all(|it| it * len / looks != PLACE), "{PLACE} is inspected anyway");
     }
     let plan = LoaderBuilder::new(source, training()).device(DeviceChoice::Cpu).plan().unwrap();
-    let text = plan.to_string();
-    let (before, _) = text.split_once(" image").unwrap_or_else(|| panic!("{text}"));
-    before.rsplit_once(' ').unwrap().1.into()
+    let note = &plan.footprint.row("worker scratch").unwrap().note;
+    let is_size = |word: &&str| {
+        let sides = word.split_once('x').map(|(width, height)| [width, height]);
+        sides.is_some_and(|sides| sides.iter().all(|side| side.parse::<u32>().is_ok()))
+    };
+    note.split_whitespace().find(is_size).unwrap_or_else(|| panic!("{plan}")).into()
 }
 
 fn files() -> TempDir {

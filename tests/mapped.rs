@@ -439,5 +439,6 @@ fn a_sample_truncated_within_a_page_is_an_error_too() {
     cut(&path, fs::metadata(&path).unwrap().len() - 1);
     let fault = npy.read(last, &mut page, 1 << 30).unwrap_err();
     assert_eq!(fault.reason, Reason::Unreadable);
-    assert!(fault.to_string().contains("was changed after it was opened"), "{fault}");
+    // The read itself succeeded.
+    assert_eq!(fault.source, None, "{fault}");
 }

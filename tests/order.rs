@@ -4,7 +4,7 @@
 //! The bounds are so wide that a good order fails for one of ten million keys. The keys are fixed, so the result is always the
 //! same.
 
-use feedwater::error::{DataError, Result};
+use feedwater::error::{ConfigError, DataError, Error, Result};
 use feedwater::loader::{EpochOrder, Order};
 use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::random::Permutation;
@@ -312,21 +312,28 @@ impl Hints for Files {
 fn windows_need_files_and_a_shuffle() {
     use feedwater::loader::{DeviceChoice, Loader};
     use feedwater::op::{CenterCrop, Chain};
-    let refused = |files: Vec<u64>, shuffle| {
+    let built = |files: Vec<u64>, shuffle| {
         let chain = Chain::new().then(CenterCrop { width: 4, height: 4 });
         let builder = Loader::builder(Files(10, files), chain).device(DeviceChoice::Cpu);
         let builder = builder.batch(2).shuffle(shuffle).shuffle_window(Some(4));
-        builder.build().err().map(|error| error.to_string()).unwrap_or_default()
+        builder.build().map(|_| ())
     };
-    let words = refused(vec![], true);
-    assert!(words.starts_with("loader.shuffle_window: is for sources whose files hold"), "{words}");
+    let config = |result: Result<()>| match result {
+        Err(Error::Config(ConfigError { key, problem, .. })) => (key, problem),
+        other => panic!("{other:?}"),
+    };
+    // Only the second error has the line to write.
+    let line = "loader.shuffle = true";
+    let (key, problem) = config(built(vec![], true));
+    assert!(key == "loader.shuffle_window" && !problem.contains(line), "{problem}");
+    let (key, problem) = config(built(vec![10], false));
+    assert!(key == "loader.shuffle_window" && problem.contains(line), "{problem}");
     for wrong in [vec![4, 3, 10], vec![4, 9], vec![4, 11]] {
-        let words = refused(wrong, true);
-        assert!(words.contains("file_ends is wrong"), "{words}");
+        let error = built(wrong, true).unwrap_err();
+        let Error::Internal { problem } = error else { panic!("{error}") };
+        assert!(problem.contains("file_ends") && problem.contains("10"), "{problem}");
     }
-    assert_eq!(refused(vec![4, 4, 10], true), "");
-    let words = refused(vec![10], false);
-    assert!(words.contains("loader.shuffle_window: is for a set that is shuffled"), "{words}");
+    built(vec![4, 4, 10], true).unwrap();
 }
 
 /// The order is part of the public contract: a change breaks resumed runs.

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{evaluation, jpeg, jpegs, png, progressive};
+use common::words::has_words;
+use common::{evaluation, jpeg, jpegs, png, progressive, refused};
 use feedwater::config::Pipeline;
 use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
@@ -192,7 +193,7 @@ fn an_unaligned_buffer_gets_the_same_bytes() {
 }
 
 #[test]
-#[should_panic(expected = "the length of `out` for a tensor of 1x3x22x22 f32 nchw")]
+#[should_panic(expected = "1x3x22x22 f32 nchw")]
 fn a_buffer_of_another_length_panics() {
     let preprocessor = Preprocessor::builder(evaluation()).build().unwrap();
     let _ = preprocessor.run_into(&jpeg(1, 50, 40), &mut [0; 7]);
@@ -229,7 +230,7 @@ fn a_random_operator_is_an_error_that_names_it() {
     ] {
         let (key, problem) = refused(chain);
         assert_eq!(key, "chain[1]");
-        assert!(problem.starts_with(&format!("{name} draws at random")), "{problem}");
+        assert!(has_words(&problem, &[name]), "{problem}");
     }
     assert_eq!(refused(common::training()).0, "chain[0]");
     // A chain without randomness.
@@ -250,16 +251,17 @@ fn settings_impossible_for_single_images_are_errors_and_batch_settings_are_not()
     assert_eq!(tensor.as_bf16().unwrap().len(), 20 * 24 * 3);
     assert!(tensor.as_f32().is_none() && tensor.clone().into_f32().is_none());
     assert_eq!(bytemuck::cast_slice::<_, u8>(&tensor.clone().into_bf16().unwrap()), tensor.bytes());
-    let words = |settings: &Settings| {
-        let builder = Preprocessor::builder(chain.clone()).settings(settings);
-        builder.build().unwrap_err().to_string()
-    };
+    let built =
+        |settings: &Settings| Preprocessor::builder(chain.clone()).settings(settings).build();
     let mut presized = settings.clone();
     (presized.cache.decoded, presized.cache.presize) = (Some(1 << 30), Some(64));
-    assert!(words(&presized).starts_with("cache.presize: is 64, "), "{}", words(&presized));
+    refused(built(&presized), "cache.presize", &["64"]);
     let mut placed = settings.clone();
     placed.decode.placement = feedwater::op::Placement::Gpu;
-    assert!(words(&placed).contains("works on the CPU; decode.placement"), "{}", words(&placed));
+    let Err(Error::Unavailable { what: "a gpu", asked: Some(asked), .. }) = built(&placed) else {
+        panic!("expected an error")
+    };
+    assert_eq!(asked.key, "decode.placement");
 }
 
 /// After an image so large that its buffers are freed, the next one gives the same result, damage included.

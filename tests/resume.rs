@@ -5,7 +5,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{jpegs, training};
+use common::words::has_words;
+use common::{config_error, jpegs, refused, training};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
 use feedwater::plan::{Last, LoaderSettings, Shard};
@@ -273,33 +274,23 @@ fn a_state_is_a_few_numbers() {
 #[test]
 fn a_state_with_windows_requires_the_same_files() {
     let state = builder().shuffle_window(Some(8)).build().unwrap().state();
-    let refused = |state| {
-        let error = builder().resume(state).build().err();
-        error.map(|error| error.to_string()).unwrap_or_default()
-    };
-    assert_eq!(refused(state), "");
-    let words = refused(LoaderState { files: state.files.map(|it| it ^ 1), ..state });
-    assert!(words.starts_with("state.files: does not match the files of this source"), "{words}");
-    let words = refused(LoaderState { files: None, ..state });
-    assert!(
-        words.starts_with("state.files: is missing, but state.shuffle_window is set"),
-        "{words}"
-    );
-    let words = refused(LoaderState { shuffle_window: None, ..state });
-    assert!(words.starts_with("state.files: "), "{words}");
+    let resumed = |state| builder().resume(state).build();
+    assert!(resumed(state).is_ok());
+    // Other files; no files, which the window needs; files without a window.
+    let window = &["state.shuffle_window"];
+    let error = config_error(resumed(LoaderState { files: state.files.map(|it| it ^ 1), ..state }));
+    assert_eq!(error.key, "state.files", "{error}");
+    assert!(!has_words(&error.problem, window), "{error}");
+    refused(resumed(LoaderState { files: None, ..state }), "state.files", window);
+    refused(resumed(LoaderState { shuffle_window: None, ..state }), "state.files", &[]);
 }
 
 /// A shard without a sample would end at once, and the others would wait for it.
 #[test]
 fn partial_epochs_need_a_sample_for_every_shard() {
     for rank in [0, 69] {
-        let words = builder().shard(rank, 70).build().err().unwrap().to_string();
-        assert!(
-            words.starts_with("loader.last: is partial, ")
-                && words.contains("61 samples")
-                && words.contains("70"),
-            "{words}"
-        );
+        let built = builder().shard(rank, 70).build();
+        refused(built, "loader.last", &["partial", "61", "70", "pad"]);
     }
     let (made, _) = run(&mut builder().last(Last::Pad).shard(69, 70).build().unwrap(), usize::MAX);
     assert_eq!(made.len(), 0);
@@ -315,9 +306,7 @@ fn a_state_of_another_source_is_an_error() {
         samples: 60,
         ..Default::default()
     };
-    let error = builder().resume(state).build().err().unwrap().to_string();
-    assert!(error.contains("60 samples, but this one has 61"), "{error}");
+    refused(builder().resume(state).build(), "state", &["60", "61"]);
     let state = LoaderState { position: 62, samples: 61, ..state };
-    let error = builder().resume(state).build().err().unwrap().to_string();
-    assert!(error.contains("state.position: is 62"), "{error}");
+    refused(builder().resume(state).build(), "state.position", &["62", "61"]);
 }

@@ -23,7 +23,7 @@ pub use settings::{Configured, HEAD_BYTES};
 
 pub(crate) use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 pub(crate) use combine::JOINED;
-pub(crate) use page::{Expected, HostPage, Page, Sealed};
+pub(crate) use page::{Expected, HostPage, Page, Sealed, check_size};
 pub(crate) use settings::SourceSettings;
 
 mod abilities;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{env, fs};
 
-use feedwater::error::{DataError, Error};
+use feedwater::error::{ConfigError, DataError, Error};
 use feedwater::geometry::Size;
 use feedwater::image::HostImage;
 use feedwater::op::{self, Chain, Operator};
@@ -14,6 +14,9 @@ use feedwater::random::SampleRng;
 use feedwater::source::custom::Page;
 use feedwater::source::{FileList, Memory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+#[path = "../../crates/insight/tests/words/mod.rs"]
+pub mod words;
 
 /// Returns pixels with gradients, edges and noise, equal for equal arguments.
 pub fn image(seed: u64, width: u32, height: u32) -> Vec<u8> {
@@ -97,19 +100,64 @@ pub fn evaluation() -> Chain {
         .then(op::Normalize::IMAGENET)
 }
 
+/// Returns the error of an invalid setting or file.
+#[track_caller]
+pub fn config_error<T>(result: Result<T, Error>) -> ConfigError {
+    match result {
+        Err(Error::Config(error)) => error,
+        Err(error) => panic!("{error:?}"),
+        Ok(_) => panic!("expected an error"),
+    }
+}
+
+/// Checks the key of an error, and values in its message.
+#[track_caller]
+pub fn refused<T>(result: Result<T, Error>, key: &str, values: &[&str]) {
+    let error = config_error(result);
+    assert_eq!(error.key, key, "{error}");
+    assert!(words::has_words(&error.problem, values), "{values:?}: {error}");
+}
+
+/// Checks the key of an error in a file, the line or byte that ends the key, and values in the message.
+#[track_caller]
+pub fn refused_at<T>(result: Result<T, Error>, key: &str, at: u64, values: &[&str]) {
+    let error = config_error(result);
+    assert!(error.key.starts_with(&format!("{key}: ")), "{error}");
+    assert_eq!(position(&error), at, "{error}");
+    assert!(words::has_words(&error.problem, values), "{values:?}: {error}");
+}
+
+/// Returns the number that ends the key of an error in a file: its line, or its byte, as in `source.list: a.csv, line 4`.
+#[track_caller]
+pub fn position(error: &ConfigError) -> u64 {
+    let digits = error.key.rsplit(|it: char| !it.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().unwrap_or_else(|_| panic!("no position in {:?}: {error}", error.key))
+}
+
 /// Opens a list. If none of its files exist, creates the first one, which the error names, as an empty file, and opens the list
 /// again.
-pub fn with_a_file(open: impl Fn() -> Result<FileList, Error>) -> Result<FileList, Error> {
+pub fn with_a_file(
+    list: &Path,
+    open: impl Fn() -> Result<FileList, Error>,
+) -> Result<FileList, Error> {
     let opened = open();
-    let words = opened.as_ref().err().map(Error::to_string).unwrap_or_default();
-    let Some((_, rest)) = words.split_once("resolved to ") else { return opened };
-    let file = Path::new(rest.split_once("; ").map_or(rest, |(file, _)| file));
-    if !file.starts_with(env::temp_dir()) {
+    let Err(Error::Config(error)) = &opened else { return opened };
+    let Some(written) = quoted(&error.problem) else { return opened };
+    let file = list.parent().unwrap().join(written);
+    // Other errors do not contain the whole path.
+    let names_it = error.problem.contains(&*file.to_string_lossy());
+    if !names_it || file.exists() || !file.starts_with(env::temp_dir()) {
         return opened;
     }
     file.parent().map(fs::create_dir_all).transpose().unwrap();
     fs::write(file, "").unwrap();
     open()
+}
+
+/// Returns the first quoted value of a message.
+fn quoted(text: &str) -> Option<String> {
+    let begin = text.find('"')?;
+    serde_json::Deserializer::from_str(&text[begin..]).into_iter().next()?.ok()
 }
 
 /// An operator for the CPU alone: bytes become 255 less them.

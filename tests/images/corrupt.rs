@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
 use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{DataError, Reason};
@@ -126,6 +127,7 @@ fn damage_in_a_scan_is_reported() {
     let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
     let fault = patient.try_decode(&early).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
+    // libjpeg's message.
     assert!(fault.problem.contains("premature end of data segment"), "{fault}");
     // Restart markers out of order.
     let mut file = Recipe { restart: 4, ..Recipe::new(120, 90, &[(1, 1)]) }.make();
@@ -151,6 +153,7 @@ fn damage_below_the_window_is_not_detected() {
 fn tables_of_one_file_are_not_used_for_the_next() {
     let mut patient = Patient::new();
     let file = patient.good.clone();
+    // libjpeg's message.
     for (marker, words) in [(0xDB, "Quantization table"), (0xC4, "")] {
         let at = file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap();
         let length = usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
@@ -168,21 +171,17 @@ fn files_that_libjpeg_does_not_decode_are_unsupported() {
     let mut patient = Patient::new();
     let file = patient.good.clone();
     let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
-    for (offset, value, words) in
-        [(4, 12, "12 bits"), (1, 0xC3, "lossless"), (1, 0xC5, "hierarchical")]
-    {
+    for (offset, value, word) in [(4, 12, "12"), (1, 0xC3, "lossless"), (1, 0xC5, "hierarchical")] {
         let mut file = file.clone();
         file[frame + offset] = value;
         let fault = patient.try_decode(&file).unwrap_err();
         assert_eq!(fault.reason, Reason::Unsupported);
-        assert!(fault.problem.contains(words), "{fault}");
+        assert!(has_words(&fault.problem, &[word]), "{fault}");
     }
     let two = Recipe::new(20, 20, &[(1, 1); 2]).make();
     let fault = patient.try_decode(&two).unwrap_err();
-    assert_eq!(
-        (fault.reason, fault.problem.contains("two components")),
-        (Reason::Unsupported, true)
-    );
+    assert_eq!(fault.reason, Reason::Unsupported);
+    assert!(has_words(&fault.problem, &["components"]), "{fault}");
 }
 
 #[test]

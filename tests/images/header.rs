@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
 use feedwater::error::Reason;
 use feedwater::geometry::{Orientation, Size};
@@ -203,18 +204,18 @@ fn damaged_exif_means_upright() {
 
 #[test]
 fn other_formats_are_detected_by_their_content() {
-    let problem = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
+    let problem = |bytes: &[u8]| Header::parse(bytes).unwrap_err().problem;
     for (bytes, name) in [
-        (b"GIF89a\x01\0\x01\0\0\0" as &[u8], "a GIF"),
-        (b"BM\x36\0\0\0\0\0\0\0\0\0", "a BMP"),
-        (b"MM\0*\0\0\0\x08\0\0\0\0", "a TIFF"),
-        (b"\0\0\0\x20ftypavif\0\0\0\0", "an AVIF"),
+        (b"GIF89a\x01\0\x01\0\0\0" as &[u8], "GIF"),
+        (b"BM\x36\0\0\0\0\0\0\0\0\0", "BMP"),
+        (b"MM\0*\0\0\0\x08\0\0\0\0", "TIFF"),
+        (b"\0\0\0\x20ftypavif\0\0\0\0", "AVIF"),
         (b"<html>not an image</html>", "text"),
-        (b"\0\0\0\0\0\0\0\0\0\0\0\0", "starts with 00 00 00 00"),
-        (b"\xFF\xD8\0\0\0\0\0\0\0\0\0\0", "starts with ff d8 00 00"),
+        (b"\0\0\0\0\0\0\0\0\0\0\0\0", "00 00 00 00"),
+        (b"\xFF\xD8\0\0\0\0\0\0\0\0\0\0", "ff d8 00 00"),
     ] {
         assert_eq!(reason(bytes), Reason::Unsupported, "{name}");
-        assert!(problem(bytes).contains(name), "{}", problem(bytes));
+        assert!(has_words(&problem(bytes), &[name]), "{}", problem(bytes));
     }
     assert_eq!(reason(b""), Reason::Empty);
 }

@@ -4,21 +4,37 @@
 use std::fs;
 use std::path::Path;
 
+use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
 use feedwater::header::Header;
 use feedwater::plan::Route;
 
 const YES: Option<&str> = None;
+/// A file that a route does not take, whatever its reason.
+const NO: Option<&str> = Some("");
 
 fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
     let header = Header::parse(bytes).unwrap();
     Route::ALL.map(|route| route.takes(&header, reduction).err())
 }
 
-/// Checks the answers of the hardware engines, the GPU kernels and the hybrid route; the CPU supports everything.
-fn check(bytes: &[u8], expected: [Option<&'static str>; 3]) {
+/// Checks the answers of the hardware engines, the GPU kernels and the hybrid route, with a word of each reason; the CPU supports
+/// everything.
+#[track_caller]
+fn check(bytes: &[u8], expected: [Option<&str>; 3]) {
     let [hardware, cuda, host] = expected;
-    assert_eq!(takes(bytes, 1), [hardware, cuda, host, YES]);
+    check_reduced(bytes, 1, [hardware, cuda, host, YES]);
+}
+
+#[track_caller]
+fn check_reduced(bytes: &[u8], reduction: u32, expected: [Option<&str>; 4]) {
+    let found = takes(bytes, reduction);
+    let same = found.iter().zip(expected).all(|(found, expected)| match (found, expected) {
+        (None, None) => true,
+        (Some(why), Some(word)) => word.is_empty() || has_words(why, &[word]),
+        _ => false,
+    });
+    assert!(same, "{found:?}, expected {expected:?}");
 }
 
 fn recipe(sampling: &[(u8, u8)]) -> Recipe {
@@ -29,8 +45,9 @@ fn yes_to(sampling: &[(u8, u8)]) {
     check(&recipe(sampling).make(), [YES; 3]);
 }
 
-fn nowhere_but_on_the_cpu(bytes: &[u8], why: &'static str) {
-    check(bytes, [Some(why); 3]);
+#[track_caller]
+fn nowhere_but_on_the_cpu(bytes: &[u8], word: &str) {
+    check(bytes, [Some(word); 3]);
 }
 
 /// Changes bytes of the frame header, at these offsets after its marker.
@@ -64,7 +81,7 @@ fn all_routes_support_common_samplings() {
 
 #[test]
 fn multiples_of_the_common_factors_use_the_hybrid_and_cpu_routes() {
-    let why = Some("unusual sampling factors");
+    let why = Some("factors");
     check(&recipe(&[(2, 2)]).make(), [why, why, YES]);
     check(&recipe(&[(2, 1), (2, 1), (2, 1)]).make(), [why, why, YES]);
 }
@@ -73,36 +90,35 @@ fn multiples_of_the_common_factors_use_the_hybrid_and_cpu_routes() {
 fn the_engines_do_not_support_quarter_width_chroma() {
     for v in [1, 2] {
         let file = recipe(&[(4, v), (1, 1), (1, 1)]).make();
-        check(&file, [Some("4:1:1 or 4:1:0"), YES, YES]);
+        check(&file, [Some("4:1:1"), YES, YES]);
     }
 }
 
 #[test]
 fn other_samplings_and_colours_use_the_cpu() {
-    nowhere_but_on_the_cpu(&recipe(&[(2, 2), (2, 1), (1, 2)]).make(), "an unusual sampling");
-    nowhere_but_on_the_cpu(&recipe(&[(1, 1); 2]).make(), "two components");
+    nowhere_but_on_the_cpu(&recipe(&[(2, 2), (2, 1), (1, 2)]).make(), "sampling");
+    nowhere_but_on_the_cpu(&recipe(&[(1, 1); 2]).make(), "components");
     let three = recipe(&[(1, 1); 3]);
-    let rgb = "RGB without a colour transform";
-    nowhere_but_on_the_cpu(&Recipe { adobe: Some(0), ..three.clone() }.make(), rgb);
-    nowhere_but_on_the_cpu(&Recipe { ids: *b"RGBx", ..three.clone() }.make(), rgb);
+    nowhere_but_on_the_cpu(&Recipe { adobe: Some(0), ..three.clone() }.make(), "RGB");
+    nowhere_but_on_the_cpu(&Recipe { ids: *b"RGBx", ..three.clone() }.make(), "RGB");
     check(&Recipe { adobe: Some(1), ..three }.make(), [YES; 3]);
-    let four = recipe(&[(1, 1); 4]);
-    nowhere_but_on_the_cpu(&four.make(), "four inks");
-    nowhere_but_on_the_cpu(&Recipe { adobe: Some(2), ..four }.make(), "four inks");
+    let (cmyk, ycck) = (recipe(&[(1, 1); 4]), Recipe { adobe: Some(2), ..recipe(&[(1, 1); 4]) });
+    check(&cmyk.make(), [NO; 3]);
+    assert_eq!(takes(&cmyk.make(), 1), takes(&ycck.make(), 1));
 }
 
 #[test]
 fn the_coding_process_decides() {
     let file = recipe(&S420).make();
-    check(&with_frame(&file, &[(1, 0xC1)]), [YES, Some("extended sequential"), YES]);
+    check(&with_frame(&file, &[(1, 0xC1)]), [YES, Some("extended"), YES]);
     nowhere_but_on_the_cpu(&with_frame(&file, &[(1, 0xC3)]), "lossless");
     nowhere_but_on_the_cpu(&with_frame(&file, &[(1, 0xC5)]), "hierarchical");
-    nowhere_but_on_the_cpu(&with_frame(&file, &[(1, 0xC9)]), "arithmetic coding");
-    nowhere_but_on_the_cpu(&with_frame(&file, &[(4, 12)]), "not 8 bits per sample");
+    nowhere_but_on_the_cpu(&with_frame(&file, &[(1, 0xC9)]), "arithmetic");
+    nowhere_but_on_the_cpu(&with_frame(&file, &[(4, 12)]), "8");
     let progressive = Recipe { scans: Scans::Progressive, ..recipe(&S420) }.make();
     check(&progressive, [Some("progressive"), Some("progressive"), YES]);
     let separate = Recipe { scans: Scans::Separate, ..recipe(&S420) }.make();
-    nowhere_but_on_the_cpu(&separate, "several sequential scans");
+    nowhere_but_on_the_cpu(&separate, "scans");
 }
 
 #[test]
@@ -112,13 +128,14 @@ fn restart_markers_and_orientations_do_not_matter() {
     for value in 1..=8 {
         let file = fs::read(folder.join(format!("orientation-{value}.jpg"))).unwrap();
         let [small, ..] = takes(&file, 1);
-        assert_eq!(small, Some("smaller than one MCU"), "19x11, and nothing else");
+        assert!(has_words(small.unwrap(), &["MCU"]), "19x11, and nothing else: {small:?}");
     }
 }
 
 #[test]
 fn sizes_have_limits() {
-    let (small, large) = (Some("smaller than one MCU"), Some("too wide or too high"));
+    let (small, large) = (Some("MCU"), NO);
+    assert_ne!(takes(&sized(1, 1), 1)[0], takes(&sized(16_001, 16), 1)[0]);
     check(&sized(16, 16), [YES; 3]);
     for (width, height) in [(1, 1), (15, 400), (400, 15)] {
         check(&sized(width, height), [small, small, YES]);
@@ -136,8 +153,8 @@ fn sizes_have_limits() {
 fn the_engines_and_the_cpu_downscale() {
     let file = recipe(&S420).make();
     for reduction in [2, 4, 8] {
-        let why = Some("a reduction while decoding");
-        assert_eq!(takes(&file, reduction), [YES, why, why, YES]);
+        let why = Some("reduction");
+        check_reduced(&file, reduction, [YES, why, why, YES]);
     }
 }
 
@@ -146,6 +163,6 @@ fn other_formats_use_the_cpu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
     for name in ["png-orientation-6.png", "webp-orientation-8.webp", "pnm-rgb.ppm", "pnm-gray.pgm"]
     {
-        nowhere_but_on_the_cpu(&fs::read(folder.join(name)).unwrap(), "not a JPEG");
+        nowhere_but_on_the_cpu(&fs::read(folder.join(name)).unwrap(), "JPEG");
     }
 }

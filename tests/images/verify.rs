@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use crate::common::words::has_words;
 use crate::jpeg::{Recipe, Scans};
 use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Reason};
@@ -86,16 +87,18 @@ fn without(file: &[u8], marker: u8) -> Vec<u8> {
     [&file[..at], &file[at + 2 + length..]].concat()
 }
 
-/// Checks that the file is an error with this reason and text. The header is that of the good file, so that only `verify` can
-/// fail.
-fn refuse(good: &[u8], bytes: &[u8], reason: Reason, words: &str) {
+/// Checks that the file is an error with this reason and these values. The header is that of the good file, so that only `verify`
+/// can fail.
+#[track_caller]
+fn refuse(good: &[u8], bytes: &[u8], reason: Reason, values: &[&str]) {
     let error = Header::parse(good).unwrap().verify(bytes).unwrap_err();
     assert_eq!(error.reason, reason, "{error}");
-    assert!(error.problem.contains(words), "{error}, expected {words}");
+    assert!(has_words(&error.problem, values), "{error}, expected {values:?}");
 }
 
-fn corrupt(good: &[u8], bytes: &[u8], words: &str) {
-    refuse(good, bytes, Reason::Corrupt, words);
+#[track_caller]
+fn corrupt(good: &[u8], bytes: &[u8], values: &[&str]) {
+    refuse(good, bytes, Reason::Corrupt, values);
 }
 
 #[test]
@@ -124,28 +127,28 @@ fn unknown_formats_are_unsupported() {
     let good = recipe().make();
     for (offset, value) in [(1, 0xC3), (1, 0xC5), (1, 0xC9), (4, 12)] {
         let file = change(&good, 0xC0, offset, value);
-        refuse(&file, &file, Reason::Unsupported, "cannot be verified");
+        refuse(&file, &file, Reason::Unsupported, &[]);
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
     let file = fs::read(folder.join("png-orientation-6.png")).unwrap();
-    refuse(&file, &file, Reason::Unsupported, "only a JPEG");
+    refuse(&file, &file, Reason::Unsupported, &["JPEG"]);
 }
 
 #[test]
 fn markers_have_their_places() {
     let good = recipe().make();
     let (frame, scan) = (find(&good, 0xC0), find(&good, 0xDA));
-    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD8]), "second start");
-    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD0]), "outside of a scan");
-    corrupt(&good, &insert(&good, scan, &[0x00]), "no marker at byte");
-    corrupt(&good, &insert(&good, scan, &segment(0xDC, &[0, 30])), "ff dc has no place");
-    corrupt(&good, &insert(&good, scan, &segment(0xC3, &good[frame + 4..frame + 19])), "ff c3");
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD8]), &["start-of-image"]);
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD0]), &["restart"]);
+    corrupt(&good, &insert(&good, scan, &[0x00]), &[&scan.to_string()]);
+    corrupt(&good, &insert(&good, scan, &segment(0xDC, &[0, 30])), &["ff dc"]);
+    corrupt(&good, &insert(&good, scan, &segment(0xC3, &good[frame + 4..frame + 19])), &["ff c3"]);
     let second = good[frame..frame + 19].to_vec();
-    corrupt(&good, &insert(&good, scan, &second), "a second frame header");
-    corrupt(&good, &without(&good, 0xC0), "without a frame header");
-    corrupt(&good, &insert(&good, scan, &[0xFF, 0xFE, 0, 1]), "has 1 bytes");
-    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD9]), "before all components");
-    corrupt(&good, b"\0\0", "no start");
+    corrupt(&good, &insert(&good, scan, &second), &["frame"]);
+    corrupt(&good, &without(&good, 0xC0), &["frame"]);
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xFE, 0, 1]), &["1"]);
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD9]), &["end-of-image"]);
+    corrupt(&good, b"\0\0", &["start-of-image"]);
     // Fill bytes are not markers.
     Header::parse(&good).unwrap().verify(&insert(&good, scan, &[0xFF, 0xFF])).unwrap();
 }
@@ -154,24 +157,24 @@ fn markers_have_their_places() {
 fn the_frame_must_match_the_parsed_header() {
     let good = recipe().make();
     for (offset, value) in [(5, 1), (8, 41), (10, 9), (11, 0x21)] {
-        corrupt(&good, &change(&good, 0xC0, offset, value), "not the one that was read");
+        corrupt(&good, &change(&good, 0xC0, offset, value), &["frame"]);
     }
-    corrupt(&good, &change(&good, 0xC0, 1, 0xC1), "not the one that was read");
-    corrupt(&good, &change(&good, 0xC0, 12, 4), "quantisation table 4");
+    corrupt(&good, &change(&good, 0xC0, 1, 0xC1), &["frame"]);
+    corrupt(&good, &change(&good, 0xC0, 12, 4), &["4", "0", "3"]);
     let twins = change(&good, 0xC0, 13, 1);
-    corrupt(&twins, &twins, "two components are called 1");
+    corrupt(&twins, &twins, &["1"]);
 }
 
 #[test]
 fn quantisation_tables_are_whole() {
     let good = recipe().make();
-    corrupt(&good, &without(&good, 0xDB), "quantisation table 0 is missing");
-    corrupt(&good, &change(&good, 0xDB, 4, 0x04), "table 04");
-    corrupt(&good, &change(&good, 0xDB, 4, 0x10), "table 10");
-    corrupt(&good, &change(&good, 0xDB, 68, 0), "step of 0");
-    corrupt(&good, &insert(&good, 2, &segment(0xDB, &[0; 30])), "29 steps");
+    corrupt(&good, &without(&good, 0xDB), &["table", "0"]);
+    corrupt(&good, &change(&good, 0xDB, 4, 0x04), &["04"]);
+    corrupt(&good, &change(&good, 0xDB, 4, 0x10), &["10"]);
+    corrupt(&good, &change(&good, 0xDB, 68, 0), &["0"]);
+    corrupt(&good, &insert(&good, 2, &segment(0xDB, &[0; 30])), &["29"]);
     let late = insert(&without(&good, 0xDB), good.len() - 2 - 69, &segment(0xDB, &[8; 65]));
-    corrupt(&good, &late, "quantisation table 0 is missing");
+    corrupt(&good, &late, &["table", "0"]);
 }
 
 #[test]
@@ -184,14 +187,14 @@ fn huffman_tables_are_whole() {
     };
     let accept = |file: &[u8]| Header::parse(&good).unwrap().verify(file).unwrap();
     accept(&dc(&[(1, 1), (2, 1), (3, 1)], &[0, 1, 2]));
-    corrupt(&good, &dc(&[(1, 2)], &[0, 1]), "more codes than there can be");
-    corrupt(&good, &dc(&[(1, 1), (2, 1), (3, 3)], &[0; 5]), "more codes than there can be");
-    corrupt(&good, &dc(&[(16, 255)], &[0; 254]), "without its 255 symbols");
-    corrupt(&good, &dc(&[(4, 1)], &[12]), "symbol 0c");
-    corrupt(&good, &insert(&good, 2, &segment(0xC4, &[0; 9])), "16 counts");
-    corrupt(&good, &change(&good, 0xC4, 4, 0x20), "table 20");
-    corrupt(&good, &change(&good, 0xC4, 4, 0x02), "table 02");
-    corrupt(&good, &change(&good, 0xC4, 4, 0x01), "DC table 0 is missing");
+    corrupt(&good, &dc(&[(1, 2)], &[0, 1]), &["Huffman"]);
+    corrupt(&good, &dc(&[(1, 1), (2, 1), (3, 3)], &[0; 5]), &["Huffman"]);
+    corrupt(&good, &dc(&[(16, 255)], &[0; 254]), &["255"]);
+    corrupt(&good, &dc(&[(4, 1)], &[12]), &["0c"]);
+    corrupt(&good, &insert(&good, 2, &segment(0xC4, &[0; 9])), &["16"]);
+    corrupt(&good, &change(&good, 0xC4, 4, 0x20), &["20"]);
+    corrupt(&good, &change(&good, 0xC4, 4, 0x02), &["02"]);
+    corrupt(&good, &change(&good, 0xC4, 4, 0x01), &["DC", "0"]);
     let ac = |symbol: u8| {
         let mut body = vec![0; 18];
         (body[0], body[4], body[17]) = (0x10, 1, symbol);
@@ -200,8 +203,8 @@ fn huffman_tables_are_whole() {
     };
     accept(&ac(0xF0));
     accept(&ac(0x5A));
-    corrupt(&good, &ac(0x5B), "symbol 5b");
-    corrupt(&good, &ac(0x10), "symbol 10");
+    corrupt(&good, &ac(0x5B), &["5b"]);
+    corrupt(&good, &ac(0x10), &["10"]);
     // The same symbol ends many blocks in a progressive scan.
     let progressive = Recipe { scans: Scans::Progressive, ..recipe() }.make();
     let mut body = vec![0; 18];
@@ -214,19 +217,19 @@ fn huffman_tables_are_whole() {
 fn scan_headers_are_legal() {
     let good = recipe().make();
     let scan = |offset, value| change(&good, 0xDA, offset, value);
-    corrupt(&good, &scan(4, 5), "scan header has 10 bytes");
-    corrupt(&good, &scan(5, 9), "component 9");
-    corrupt(&good, &scan(7, 1), "component 1, which has no place");
-    corrupt(&good, &scan(6, 0x20), "DC table 2 is missing");
-    corrupt(&good, &scan(6, 0x01), "AC table 1 is missing");
-    corrupt(&good, &scan(6, 0xF0), "DC table 15 is missing");
-    corrupt(&good, &scan(11, 1), "coefficients 1 to 63");
-    corrupt(&good, &scan(12, 62), "coefficients 0 to 62");
-    corrupt(&good, &scan(13, 0x10), "bits 1 to 0");
+    corrupt(&good, &scan(4, 5), &["10"]);
+    corrupt(&good, &scan(5, 9), &["9"]);
+    corrupt(&good, &scan(7, 1), &["1"]);
+    corrupt(&good, &scan(6, 0x20), &["DC", "2"]);
+    corrupt(&good, &scan(6, 0x01), &["AC", "1"]);
+    corrupt(&good, &scan(6, 0xF0), &["DC", "15"]);
+    corrupt(&good, &scan(11, 1), &["1", "63"]);
+    corrupt(&good, &scan(12, 62), &["0", "62"]);
+    corrupt(&good, &scan(13, 0x10), &["63", "1", "0"]);
     let large = Recipe::new(40, 30, &[(4, 2), (2, 1), (1, 1)]).make();
-    corrupt(&large, &large, "11 blocks in an MCU");
+    corrupt(&large, &large, &["11", "MCU"]);
     let separate = Recipe { scans: Scans::Separate, ..recipe() }.make();
-    corrupt(&separate, &change(&separate, 0xDA, 5, 2), "coded out of turn");
+    corrupt(&separate, &change(&separate, 0xDA, 5, 2), &["0", "63"]);
 }
 
 #[test]
@@ -241,18 +244,18 @@ fn progressive_scans_must_be_in_order() {
         file
     };
     // The first: three components. The others: one of them, up to the last bit of DC.
-    corrupt(&good, &changed(0, 12, 5), "coefficients 0 to 5");
-    corrupt(&good, &changed(0, 13, 0x0E), "bits 0 to 14");
-    corrupt(&good, &changed(0, 13, 0x31), "bits 3 to 1");
-    corrupt(&good, &changed(1, 7, 6), "coefficients 6 to 5");
-    corrupt(&good, &changed(1, 8, 64), "coefficients 1 to 64");
-    corrupt(&good, &changed(1, 9, 0x10), "out of turn");
-    corrupt(&good, &changed(4, 7, 5), "out of turn");
-    corrupt(&good, &changed(7, 13, 0x21), "out of turn");
+    corrupt(&good, &changed(0, 12, 5), &["0", "5"]);
+    corrupt(&good, &changed(0, 13, 0x0E), &["0", "14"]);
+    corrupt(&good, &changed(0, 13, 0x31), &["3", "1"]);
+    corrupt(&good, &changed(1, 7, 6), &["6", "5"]);
+    corrupt(&good, &changed(1, 8, 64), &["1", "64"]);
+    corrupt(&good, &changed(1, 9, 0x10), &["1", "5"]);
+    corrupt(&good, &changed(4, 7, 5), &["5", "63"]);
+    corrupt(&good, &changed(7, 13, 0x21), &["0"]);
     let early = [&good[..scans[0]], &good[scans[1]..]].concat();
-    corrupt(&good, &early, "AC before that of DC");
+    corrupt(&good, &early, &["AC", "DC"]);
     let repeated = Recipe { scans: Scans::Repeated(3), ..Recipe::new(16, 16, &[(1, 1)]) }.make();
-    corrupt(&repeated, &repeated, "out of turn");
+    corrupt(&repeated, &repeated, &["1", "63"]);
 }
 
 #[test]
@@ -261,16 +264,16 @@ fn restart_markers_come_in_order_and_in_number() {
     let place = |number: u8| find(&good, 0xD0 + number);
     let mut file = good.clone();
     file[place(3) + 1] = 0xD5;
-    corrupt(&good, &file, "ff d5 in the place of restart marker 3");
+    corrupt(&good, &file, &["ff d5", "3"]);
     let lacking = [&good[..place(2)], &good[place(2) + 2..]].concat();
-    corrupt(&good, &lacking, "ff d3 in the place of restart marker 2");
+    corrupt(&good, &lacking, &["ff d3", "2"]);
     let end = good.len() - 2;
-    corrupt(&good, &insert(&good, end, &[0xFF, 0xD0, 0x55]), "restart marker outside");
+    corrupt(&good, &insert(&good, end, &[0xFF, 0xD0, 0x55]), &["restart"]);
     let early = [&good[..place(4)], &[0xFF, 0xD9]].concat();
-    corrupt(&good, &early, "ff d9 in the place of restart marker 4");
-    corrupt(&good, &change(&good, 0xDD, 5, 2), "restart marker outside");
-    corrupt(&good, &without(&good, 0xDD), "coded data for 25 MCUs");
-    corrupt(&good, &insert(&good, 2, &segment(0xDD, &[1])), "a restart interval of 1 bytes");
+    corrupt(&good, &early, &["ff d9", "4"]);
+    corrupt(&good, &change(&good, 0xDD, 5, 2), &["restart"]);
+    corrupt(&good, &without(&good, 0xDD), &["25"]);
+    corrupt(&good, &insert(&good, 2, &segment(0xDD, &[1])), &["1"]);
 }
 
 #[test]
@@ -278,16 +281,19 @@ fn coded_data_holds_its_blocks() {
     let good = Recipe { restart: 1, ..Recipe::new(40, 40, &[(1, 1)]) }.make();
     let (first, second) = (find(&good, 0xD0), find(&good, 0xD1));
     let empty = [&good[..first + 2], &good[second..]].concat();
-    corrupt(&good, &empty, "0 bytes of coded data for 1 MCUs");
-    corrupt(&good, &insert(&good, second, &[0x11; 210]), "bytes of coded data for 1 MCUs");
+    corrupt(&good, &empty, &["0", "1"]);
+    let data = &good[first + 2..second];
+    let zeros = data.windows(2).filter(|pair| *pair == [0xFF, 0x00]).count();
+    let coded = (data.len() - zeros + 210).to_string();
+    corrupt(&good, &insert(&good, second, &[0x11; 210]), &[&coded, "1"]);
     // A frame that claims an image too large for the data.
     let mut huge = recipe().make();
     let frame = find(&huge, 0xC0);
     huge[frame + 5..frame + 9].fill(0xFF);
-    corrupt(&huge, &huge, "bytes of coded data for 16777216 MCUs");
+    corrupt(&huge, &huge, &["16777216"]);
     // Stuffed zeros are not data.
     let stuffed = [&good[..first + 2], &[0xFF, 0x00], &good[second..]].concat();
-    corrupt(&good, &stuffed, "1 bytes of coded data for 1 MCUs");
+    corrupt(&good, &stuffed, &["1"]);
 }
 
 /// Damage visible in T.81's structure must be detected wherever it is: of all single flipped bits outside of coded data and free

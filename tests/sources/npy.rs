@@ -5,6 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use crate::common::words::has_words;
+use crate::common::{self, config_error, position, refused_at};
+
 use feedwater::config::Pipeline;
 use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{Error, Reason};
@@ -41,13 +44,16 @@ fn open_with(path: impl Into<PathBuf>, labels: &str) -> Result<Npy, Error> {
     Npy::open(&[path.into()], &NpySettings { labels: labels.into() })
 }
 
-/// Returns the error's text for a file with these bytes.
-fn refused(bytes: &[u8]) -> String {
+/// Opens a file with these bytes.
+fn opened(bytes: &[u8]) -> Result<Npy, Error> {
     let root = folder(&[("x.npy", bytes)]);
-    let error = open(root.path().join("x.npy")).err().unwrap().to_string();
-    let (place, words) = error.split_once("x.npy, ").unwrap();
-    assert!(place.starts_with("source.npy: "), "{error}");
-    words.into()
+    open(root.path().join("x.npy"))
+}
+
+/// Checks the byte of an error in a file, and values in its message.
+#[track_caller]
+fn refused(bytes: &[u8], byte: u64, values: &[&str]) {
+    refused_at(opened(bytes), "source.npy", byte, values);
 }
 
 /// Returns the size of a sample and its pixels; the first channel of grey ones.
@@ -118,15 +124,17 @@ fn files_written_by_numpy_are_read_sample_by_sample() {
             assert_eq!(source.label(index as u64), -1);
         }
         assert_eq!(source.location(2), format!("{}[2]", path.display()));
-        assert_eq!(source.describe(), format!("{}: {samples} samples", path.display()));
+        let (described, count) = (source.describe(), samples.to_string());
+        assert!(has_words(&described, &[path.to_str().unwrap(), &count]), "{described}");
         let bytes = expected.len() as u64 / samples + "P6\n7 5\n255\n".len() as u64;
         assert_eq!(source.largest_bytes(), Some(bytes));
         assert!(source.memory_bytes() < 1000, "no table: {}", source.memory_bytes());
         let mut page = HostPage::default();
         assert!(source.read(0, &mut page, bytes).is_ok());
         let fault = source.read(0, &mut page, bytes - 1).unwrap_err();
-        let words = format!("oversized: {bytes} bytes, limits.max_file_bytes is {}", bytes - 1);
-        assert_eq!(fault.to_string(), words);
+        assert_eq!(fault.reason, Reason::Oversized);
+        let [size, limit] = [bytes, bytes - 1].map(|it| it.to_string());
+        assert!(has_words(&fault.problem, &[&size, "limits.max_file_bytes", &limit]), "{fault}");
     }
 }
 
@@ -171,7 +179,9 @@ fn several_stacks_and_label_files_are_concatenated() {
     assert_eq!(read(&source, 6).unwrap().1, golden("gray.raw")[108..]);
     assert_eq!(read(&source, 3).unwrap().1, golden("rgb-1.raw")[315..]);
     assert!(source.location(4).ends_with("b.npy[0]"), "{}", source.location(4));
-    assert_eq!(source.describe(), format!("{} and 1 more: 7 samples", at("a.npy").display()));
+    // A file and the number of others, and samples.
+    let (described, first) = (source.describe(), at("a.npy"));
+    assert!(has_words(&described, &[first.to_str().unwrap(), "1", "7"]), "{described}");
     assert_eq!(source.largest_bytes(), Some(11 + 105));
     let source = Npy::open(&[at("b.npy"), at("a*.npy")], &NpySettings::default()).unwrap();
     assert_eq!((source.len(), read(&source, 0).unwrap().0), (7, Size::new(9, 6)));
@@ -179,62 +189,54 @@ fn several_stacks_and_label_files_are_concatenated() {
 
 #[test]
 fn labels_that_do_not_fit_are_errors() {
-    let words = |labels: &[u8]| {
+    let with = |labels: &[u8]| {
         let root = folder(&[("x.npy", &golden("rgb-1.npy")), ("y.npy", labels)]);
-        open_with(root.path().join("x.npy"), "y.npy").err().unwrap().to_string()
+        open_with(root.path().join("x.npy"), "y.npy")
     };
-    let three = words(&file(&header("|i1", "(3,)"), &[1, 2, 3]));
-    assert!(three.starts_with("source.labels: y.npy has 3 labels for 4 samples"), "{three}");
-    let column = words(&file(&header("|i1", "(4, 1)"), &[0; 4]));
-    assert!(
-        column.contains("y.npy, byte 0: the labels have shape (4, 1), must have one"),
-        "{column}"
-    );
-    let float = words(&file(&header("<f4", "(4,)"), &[0; 16]));
-    assert!(
-        float.ends_with("have type <f4, must be integers; write y.astype(np.int64)"),
-        "{float}"
-    );
-    let large = [&[0; 16][..], &[0xff; 8], &[0; 8]].concat();
+    // The file, its labels, and the samples.
+    let three = with(&file(&header("|i1", "(3,)"), &[1, 2, 3]));
+    common::refused(three, "source.labels", &["y.npy", "3", "4"]);
     let head = header("<u8", "(4,)");
-    let place = 10 + head.len() + 16;
-    let large = words(&file(&head, &large));
-    assert!(large.contains(&format!("byte {place}: label 2 is 18446744073709551615")), "{large}");
+    let large = [&[0; 16][..], &[0xff; 8], &[0; 8]].concat();
+    // The shape; the type, and what to write instead; a label and its value.
+    for (labels, byte, values) in [
+        (file(&header("|i1", "(4, 1)"), &[0; 4]), 0, &["(4, 1)"][..]),
+        (file(&header("<f4", "(4,)"), &[0; 16]), 0, &["<f4", "y.astype(np.int64)"]),
+        (file(&head, &large), 10 + head.len() as u64 + 16, &["2", "18446744073709551615"]),
+    ] {
+        let error = config_error(with(&labels));
+        assert!(error.key.contains("y.npy"), "{error}");
+        refused_at(Err::<Npy, _>(error.into()), "source.labels", byte, values);
+    }
     let root = folder(&[("x.npy", &golden("rgb-1.npy"))]);
     let missing = open_with(root.path(), "y.npy");
     assert!(matches!(missing, Err(Error::Io { path, .. }) if path == root.path().join("y.npy")));
-    let none = open_with(root.path(), "y-*.npy").err().unwrap().to_string();
-    assert!(none.starts_with("source.labels: no files match "), "{none}");
+    let none = config_error(open_with(root.path(), "y-*.npy"));
+    assert_eq!(none.key, "source.labels");
+    assert!(none.problem.contains("y-*.npy"), "{none}");
 }
 
 #[test]
 fn unsupported_arrays_are_errors_with_advice() {
-    for (name, words) in [
-        ("refused-fortran.npy", "is in Fortran order; convert it with np.ascontiguousarray"),
-        ("refused-float.npy", "have type <f4, must be |u1: write the pixels as np.uint8, 0 to 255"),
-        ("refused-bool.npy", "have type |b1, must be |u1: write the pixels as np.uint8, 0 to 255"),
-        ("refused-fields.npy", "the elements are structures; write one field of them"),
-        ("refused-alpha.npy", "shape (2, 5, 6, 4) has an alpha channel: write x[..., :3]"),
-        (
-            "refused-one.npy",
-            "shape (5, 7, 3) may be one image or a stack of gray ones: write x[None]",
-        ),
-        ("refused-one-gray.npy", "shape (6, 9) is one gray image: write x[None]"),
-        (
-            "refused-scalar.npy",
-            "shape () is no stack of images: supported are (samples, height, width, 3)",
-        ),
-        ("refused.npz", "byte 0: the file is an .npz archive: write its arrays with np.save"),
+    for (name, byte, values) in [
+        ("refused-fortran.npy", 10, &["np.ascontiguousarray"][..]),
+        ("refused-float.npy", 0, &["<f4", "|u1", "np.uint8"]),
+        ("refused-bool.npy", 0, &["|b1", "|u1", "np.uint8"]),
+        // The type is a list.
+        ("refused-fields.npy", 20, &[]),
+        ("refused-alpha.npy", 0, &["(2, 5, 6, 4)", "x[..., :3]"]),
+        ("refused-one.npy", 0, &["(5, 7, 3)", "x[None]"]),
+        ("refused-one-gray.npy", 0, &["(6, 9)", "x[None]"]),
+        ("refused-scalar.npy", 0, &["()", "(samples, height, width, 3)"]),
+        ("refused.npz", 0, &[".npz", "np.save"]),
     ] {
-        let found = refused(&golden(name));
-        assert!(found.contains(words), "{name}: {found}");
+        refused(&golden(name), byte, values);
     }
-    assert!(refused(b"not an array").starts_with("byte 0: the file is no .npy"));
+    refused(b"not an array", 0, &[".npy", "np.save"]);
     let root = folder(&[("x.npy", &golden("refused-empty.npy"))]);
-    let words = open(root.path()).err().unwrap().to_string();
-    assert!(words.starts_with("source.npy: no samples in 1 files"), "{words}");
-    let words = open(root.path().join("z*")).err().unwrap().to_string();
-    assert!(words.starts_with("source.npy: no files match"), "{words}");
+    common::refused(open(root.path()), "source.npy", &["1", root.path().to_str().unwrap()]);
+    let none = root.path().join("z*");
+    common::refused(open(&none), "source.npy", &[none.to_str().unwrap()]);
     assert!(matches!(open(root.path().join("z")), Err(Error::Io { .. })));
 }
 
@@ -250,64 +252,59 @@ fn headers_are_parsed_like_in_python_and_others_are_errors_with_the_byte() {
         let source = open(root.path()).unwrap_or_else(|error| panic!("{header}: {error}"));
         assert_eq!(read(&source, 1).unwrap(), (Size::new(5, 1), b"56789".to_vec()));
     }
-    for (header, words) in [
-        ("", "byte 10: no '{'"),
-        ("{}", "byte 10: a dictionary without descr, fortran_order or shape"),
-        ("{'descr': '|u1', 'shape': (2, 1, 5)}", "byte 10: a dictionary without"),
-        ("{'descr': '|u1', 'descr': '|u1'}", "byte 27: a duplicate key"),
-        ("{'desc': '|u1'}", "byte 11: an unknown key"),
-        ("{'descr': '|u1', 'fortran_order': 0", "byte 44: neither True nor False"),
-        ("{'descr': '=u1'", "byte 20: an unknown type"),
-        ("{'descr': '|u'", "byte 20: an unknown type"),
-        ("{'descr': '|u+1'", "byte 20: an unknown type"),
-        ("{'descr': '", "byte 20: a string without an end"),
-        ("{'descr': u1", "byte 20: no string"),
-        ("{'descr' '|u1'", "byte 19: no ':'"),
-        ("{'shape': (2 1)", "byte 23: no ')'"),
-        ("{'shape': (-2,)", "byte 21: an invalid axis length"),
-        ("{'shape': (18446744073709551616,)", "byte 21: an invalid axis length"),
-        ("{'shape': [2]", "byte 20: no '('"),
-        (
-            "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1, 5)} {",
-            "byte 71: more than one",
-        ),
+    let keys = ["descr", "fortran_order", "shape"];
+    // The byte, and what is expected there.
+    for (header, byte, values) in [
+        ("", 10, &["'{'"][..]),
+        ("{}", 10, &keys),
+        ("{'descr': '|u1', 'shape': (2, 1, 5)}", 10, &keys),
+        ("{'descr': '|u1', 'descr': '|u1'}", 27, &[]),
+        ("{'desc': '|u1'}", 11, &[]),
+        ("{'descr': '|u1', 'fortran_order': 0", 44, &["True", "False"]),
+        ("{'descr': '=u1'", 20, &[]),
+        ("{'descr': '|u'", 20, &[]),
+        ("{'descr': '|u+1'", 20, &[]),
+        ("{'descr': '", 20, &[]),
+        ("{'descr': u1", 20, &[]),
+        ("{'descr' '|u1'", 19, &["':'"]),
+        ("{'shape': (2 1)", 23, &["')'"]),
+        ("{'shape': (-2,)", 21, &[]),
+        ("{'shape': (18446744073709551616,)", 21, &[]),
+        ("{'shape': [2]", 20, &["'('"]),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1, 5)} {", 71, &[]),
     ] {
-        let found = refused(&file(header, b"0123456789"));
-        assert!(found.starts_with(words), "{header}: {found}");
+        refused(&file(header, b"0123456789"), byte, values);
     }
-    let many = format!("{{'shape': ({}", "1,".repeat(65));
-    assert!(refused(&file(&many, b"")).contains("too many axes"));
+    let start = "{'shape': (";
+    let many = format!("{start}{}", "1,".repeat(65));
+    refused(&file(&many, b""), 10 + start.len() as u64 + 2 * 64, &[]);
 }
 
 #[test]
 fn absurd_shapes_are_errors_and_allocate_nothing() {
-    for (shape, words) in [
-        ("(3, 1, 5)", "expected 15 bytes, but the file ends at 83"),
-        (
-            "(1, 1, 5)",
-            "byte 78: 5 bytes after an array of shape (1, 1, 5): only one array per file",
-        ),
-        ("(18446744073709551615, 3, 5, 3)", "expected 18446744073709551615 bytes"),
-        ("(4294967296, 4294967296, 5, 3)", "expected 18446744073709551615 bytes"),
-        ("(18446744073709551615, 1, 1, 1)", "expected 18446744073709551615 bytes"),
+    let most = "18446744073709551615";
+    // The shape, bytes before the error after the header, and its values.
+    for (shape, place, values) in [
+        // The elements, and the end of the file.
+        ("(3, 1, 5)", 0, &["15", "83"][..]),
+        // The bytes after the array, and its shape.
+        ("(1, 1, 5)", 5, &["5", "(1, 1, 5)"]),
+        ("(18446744073709551615, 3, 5, 3)", 0, &[most]),
+        ("(4294967296, 4294967296, 5, 3)", 0, &[most]),
+        ("(18446744073709551615, 1, 1, 1)", 0, &[most]),
     ] {
-        let found = refused(&file(&header("|u1", shape), b"0123456789"));
-        assert!(found.contains(words), "{shape}: {found}");
+        let head = header("|u1", shape);
+        refused(&file(&head, b"0123456789"), 10 + head.len() as u64 + place, values);
     }
-    for shape in ["(9999999999, 0, 5, 3)", "(9999999999, 4, 0, 3)"] {
-        let found = refused(&file(&header("|u1", shape), b""));
-        assert!(found.contains("pixels, sides must be from 1 to 2147483647"), "{shape}: {found}");
+    for (shape, size) in [("(9999999999, 0, 5, 3)", "5x0"), ("(9999999999, 4, 0, 3)", "0x4")] {
+        refused(&file(&header("|u1", shape), b""), 0, &[size, "1", "2147483647"]);
     }
     let mut long = golden("rgb-2.npy");
     long[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(
-        refused(&long).starts_with("byte 8: a header of 4294967295 bytes; the maximum is 65536")
-    );
+    refused(&long, 8, &["4294967295", "65536"]);
     let mut newer = golden("rgb-2.npy");
     newer[6] = 4;
-    assert!(
-        refused(&newer).starts_with("byte 6: version 4.0 of .npy; supported are 1.0, 2.0 and 3.0")
-    );
+    refused(&newer, 6, &["4.0", "1.0", "2.0", "3.0"]);
 }
 
 /// One read if the planes fit into the buffer, and three reads for each piece of them otherwise.
@@ -337,10 +334,11 @@ fn a_truncated_file_is_an_error_at_any_length() {
     for name in ["rgb-1.npy", "rgb-3.npy", "planes.npy"] {
         let whole = golden(name);
         for len in 0..whole.len() {
-            let words = refused(&whole[..len]);
-            assert!(words.starts_with("byte "), "{len}: {words}");
+            let error = config_error(opened(&whole[..len]));
+            assert!(error.key.starts_with("source.npy: "), "{len}: {error}");
+            assert!(position(&error) <= len as u64, "{len}: {error}");
         }
-        assert!(refused(&[&whole[..], b"x"].concat()).contains("1 bytes after an array"));
+        refused(&[&whole[..], b"x"].concat(), whole.len() as u64, &["1"]);
     }
 }
 
@@ -421,8 +419,7 @@ fn a_pipeline_file_names_stacks_and_labels() {
     let source = pipeline.source.open().unwrap();
     assert_eq!((source.len(), source.label(3)), (4, 1 << 40));
     let text = "[source]\nnpy = [\"a.npy\", \"b.npy\"]\nlabel = \"y\"\n";
-    let words = Pipeline::from_toml(text, "base").unwrap_err().to_string();
-    assert!(words.contains("source.label: unknown key, did you mean labels?"), "{words}");
+    common::refused(Pipeline::from_toml(text, "base"), "source.label", &["labels"]);
 }
 
 proptest! {

@@ -1,10 +1,14 @@
 //! The documented behaviour of `Parquet`, on files written by pyarrow and Hugging Face's datasets (tests/golden/parquet.py).
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+
+use crate::common::words::has_words;
+use crate::common::{self, config_error, position};
 
 use feedwater::error::{Error, Reason};
 use feedwater::source::custom::{Hints, HostPage};
@@ -37,9 +41,19 @@ fn open(path: impl Into<PathBuf>) -> Result<Parquet, Error> {
     Parquet::open(&[path.into()], &ParquetSettings::default())
 }
 
-/// Returns an error's text.
-fn refused(path: impl Into<PathBuf>, settings: &ParquetSettings) -> String {
-    Parquet::open(&[path.into()], settings).err().unwrap().to_string()
+/// Checks the key of an error, and values in its message.
+#[track_caller]
+fn refused(path: &Path, settings: &ParquetSettings, key: &str, values: &[&str]) {
+    common::refused(Parquet::open(&[path.into()], settings), key, values);
+}
+
+/// Checks the file and the byte of an error.
+#[track_caller]
+fn refused_at(path: &Path, byte: usize) {
+    let error = config_error(open(path));
+    let start = format!("source.parquet: {}", path.display());
+    assert!(error.key.starts_with(&start), "{error}");
+    assert_eq!(position(&error), byte as u64, "{error}");
 }
 
 fn read(source: &Parquet, index: u64) -> Result<Vec<u8>, Reason> {
@@ -107,13 +121,16 @@ fn files_written_by_hugging_face_are_read_with_class_names() {
     assert_eq!(source.len(), ROWS);
     assert_eq!(source.location(9), format!("{}[9]", files[0].display()));
     assert_eq!(source.location(12), format!("{}[2]", files[1].display()));
-    assert_eq!(source.describe(), format!("{} and 1 more: 20 samples", files[0].display()));
+    // A file and the number of others, and samples.
+    let described = source.describe();
+    assert!(has_words(&described, &[files[0].to_str().unwrap(), "1", "20"]), "{described}");
     let mut page = HostPage::default();
     let fault = source.read(3, &mut page, 700).unwrap_err();
-    assert_eq!(fault.to_string(), "oversized: 736 bytes, limits.max_file_bytes is 700");
+    assert_eq!(fault.reason, Reason::Oversized);
+    assert!(has_words(&fault.problem, &["736", "limits.max_file_bytes", "700"]), "{fault}");
     let other = [files[0].clone(), file("snappy")];
-    let words = Parquet::open(&other, &ParquetSettings::default()).err().unwrap().to_string();
-    assert!(words.contains("has other class names than"), "{words}");
+    let both = [&other[0], &other[1]].map(|path| path.to_str().unwrap());
+    common::refused(Parquet::open(&other, &ParquetSettings::default()), "source.parquet", &both);
 }
 
 #[test]
@@ -172,10 +189,13 @@ fn integers_of_any_type_are_labels() {
         ("digits-and-names", &integers, "source.parquet", "\"cat\""),
         ("u64", &names, "source.labels", "u64"),
     ] {
-        let words = of(column, settings).err().unwrap().to_string();
-        assert!(words.starts_with(key) && words.contains("labels.parquet"), "{column}: {words}");
-        assert!(words.contains(value), "{column}: {words}");
-        assert!(key == "source.labels" || words.contains("row 11"), "{column}: {words}");
+        let error = config_error(of(column, settings));
+        assert!(error.key.starts_with(key), "{column}: {error}");
+        assert!(error.to_string().contains("labels.parquet"), "{column}: {error}");
+        // The number of the row, and its label.
+        assert!(has_words(&error.problem, &[value]), "{column}: {error}");
+        let has_row = has_words(&error.problem, &["11"]);
+        assert!(has_row || key == "source.labels", "{column}: {error}");
     }
 }
 
@@ -184,13 +204,16 @@ fn a_row_without_image_bytes_is_read_from_the_named_file() {
     let (root, path) = folder(&fs::read(file("paths")).unwrap());
     let source = open(&path).unwrap();
     let mut page = HostPage::default();
-    let words = source.read(0, &mut page, 100).unwrap_err().to_string();
+    let fault = source.read(0, &mut page, 100).unwrap_err();
     let named = root.path().join("0.jpg");
-    assert!(words.starts_with(&format!("unreadable: {} (named in the row): ", named.display())));
+    assert_eq!(fault.reason, Reason::Unreadable);
+    assert!(has_words(&fault.problem, &[named.to_str().unwrap()]), "{fault}");
+    assert_eq!(fault.source.unwrap().kind(), ErrorKind::NotFound);
     fs::write(&named, b"image").unwrap();
     assert_eq!(read(&source, 0).unwrap(), b"image");
-    let words = source.read(1, &mut page, 100).unwrap_err().to_string();
-    assert_eq!(words, "empty: the image is null");
+    let fault = source.read(1, &mut page, 100).unwrap_err();
+    assert_eq!(fault.reason, Reason::Empty);
+    assert!(has_words(&fault.problem, &["null"]), "{fault}");
     assert_eq!(read(&source, 2).unwrap(), image(2));
     assert_eq!(read(&source, 3), Err(Reason::Empty));
     assert_eq!(labels(&source), [5, 6, 7, 8]);
@@ -233,25 +256,29 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
     let first = |path: PathBuf| open(path).map(|source| (source.len(), source.location(0)));
     assert_eq!(first(at("")).unwrap(), (20, format!("{}[0]", at("b.parquet").display())));
     assert_eq!(first(at("c*.parquet")).unwrap(), (10, format!("{}[0]", at("c.parquet").display())));
-    let words = refused(at("d*"), &ParquetSettings::default());
-    assert_eq!(words, format!("source.parquet: no files match {}", at("d*").display()));
+    let none = at("d*");
+    let settings = ParquetSettings::default();
+    refused(&none, &settings, "source.parquet", &[none.to_str().unwrap()]);
     assert!(matches!(open(at("d")), Err(Error::Io { path, .. }) if path == at("d")));
 }
 
 #[test]
 fn a_missing_or_unsuitable_column_is_an_error_that_lists_the_columns() {
-    let words = refused(file("texts"), &ParquetSettings::default());
-    let problem = "has no column \"image\"; choose another one: pixels, kind";
-    assert_eq!(words, format!("source.image: {} {problem}", file("texts").display()));
-    let words = refused(file("snappy"), &settings("image", "class"));
-    let problem = "choose another one or none (\"\"): image.bytes, image.path, label";
-    assert!(words.starts_with("source.label: ") && words.ends_with(problem), "{words}");
-    let words = refused(file("snappy"), &settings("label", ""));
-    assert!(words.contains("\"label\" in") && words.contains("is no column of bytes"), "{words}");
-    let words = refused(file("several"), &settings("image.list.element", "label"));
-    assert!(words.contains("has several values in a row"), "{words}");
-    let words = refused(file("texts"), &settings("pixels", "pixels"));
-    assert!(words.contains("a label is neither a number nor a text"), "{words}");
+    // The file, the missing or unsuitable column, and the existing ones.
+    let [texts, snappy, several] = ["texts", "snappy", "several"].map(file);
+    let [in_texts, in_snappy, in_several] =
+        [&texts, &snappy, &several].map(|path| path.to_str().unwrap());
+    let values = [in_texts, "\"image\"", "pixels", "kind"];
+    refused(&texts, &ParquetSettings::default(), "source.image", &values);
+    let values = [in_snappy, "\"class\"", "\"\"", "image.bytes", "image.path", "label"];
+    refused(&snappy, &settings("image", "class"), "source.label", &values);
+    let values = [in_snappy, "\"label\"", "bytes"];
+    refused(&snappy, &settings("label", ""), "source.image", &values);
+    let values = [in_several, "\"image.list.element\""];
+    refused(&several, &settings("image.list.element", "label"), "source.image", &values);
+    let error = config_error(Parquet::open(&[texts], &settings("pixels", "pixels")));
+    assert!(error.key.starts_with("source.parquet: ") && position(&error) > 0, "{error}");
+    assert!(has_words(&error.problem, &["source.label", "\"\""]), "{error}");
     let mixed = [file("snappy"), file("paths")];
     assert_eq!(Parquet::open(&mixed, &ParquetSettings::default()).unwrap().len(), 24);
 }
@@ -280,8 +307,8 @@ fn page_memory_stays_below_the_limit_and_is_shared_by_threads() {
     });
     assert!((16384..100_000).contains(&source.memory_bytes()), "{}", source.memory_bytes());
     let none = ParquetSettings { cache_bytes: 1000, ..Default::default() };
-    let words = refused(first, &none);
-    assert!(words.contains("source.cache_bytes is 1000"), "{words}");
+    let error = config_error(Parquet::open(&[first], &none));
+    assert!(has_words(&error.problem, &["source.cache_bytes", "1000"]), "{error}");
 }
 
 #[test]
@@ -289,15 +316,14 @@ fn an_invalid_or_truncated_file_is_an_error_with_the_byte() {
     let whole = fs::read(file("none")).unwrap();
     for len in (0..whole.len()).step_by(7).chain(whole.len() - 20..whole.len()) {
         let (_root, path) = folder(&whole[..len]);
-        let words = refused(&path, &ParquetSettings::default());
-        let place = format!("source.parquet: {}, byte {}: ", path.display(), len.saturating_sub(8));
-        assert!(words.starts_with(&place) && words.contains("copy it again"), "{len}: {words}");
+        refused_at(&path, len.saturating_sub(8));
     }
+    // The magic number is that of an encrypted file.
     let mut encrypted = whole.clone();
     let end = encrypted.len();
     encrypted[end - 4..].copy_from_slice(b"PARE");
     let (_root, path) = folder(&encrypted);
-    assert!(refused(path, &ParquetSettings::default()).contains("the file is encrypted"));
+    refused_at(&path, end - 4);
 }
 
 #[test]
@@ -310,8 +336,8 @@ fn a_file_changed_or_truncated_after_opening_is_an_error() {
         let time = handle.metadata().unwrap().modified().unwrap();
         handle.set_modified(time + Duration::from_secs(1)).unwrap();
         let mut page = HostPage::default();
-        let words = source.read(0, &mut page, 1 << 20).unwrap_err().to_string();
-        assert!(words.starts_with("unreadable: byte ") && words.contains("was changed"), "{words}");
+        let fault = source.read(0, &mut page, 1 << 20).unwrap_err();
+        assert_eq!(fault.reason, Reason::Unreadable, "{fault}");
         handle.set_len(1000).unwrap();
         assert_eq!(read(&source, ROWS - 1), Err(Reason::Truncated));
     }

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::{config_error, position, refused_at};
+
 use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
 use feedwater::source::custom::{Hints, HostPage};
@@ -35,12 +37,10 @@ fn open(bytes: &[u8]) -> Result<(TempDir, RecordIo), Error> {
     with(bytes, RecordIoLabel::One)
 }
 
-/// Returns an error's text after the path.
-fn refused(bytes: &[u8]) -> String {
-    let words = open(bytes).err().unwrap().to_string();
-    let (before, after) = words.split_once("a.rec, ").unwrap();
-    assert!(before.starts_with("source.recordio: "), "{words}");
-    after.into()
+/// Checks the byte of an error in the file, and values in its message.
+#[track_caller]
+fn refused(bytes: &[u8], byte: u64, values: &[&str]) {
+    refused_at(open(bytes), "source.recordio", byte, values);
 }
 
 fn read(source: &RecordIo, index: u64) -> Result<Vec<u8>, Reason> {
@@ -128,9 +128,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 #[test]
 fn a_label_is_an_integer_selected_by_the_settings() {
     let arrays = golden("recordio/arrays.rec");
-    let words = refused(&arrays);
-    let expected = "byte 700: the record has 3 labels; set source.label to \"first\" or \"none\"";
-    assert_eq!(words, expected);
+    refused(&arrays, 700, &["3", "source.label", "\"first\"", "\"none\""]);
     let (_root, source) = with(&arrays, RecordIoLabel::First).unwrap();
     assert_eq!([source.label(0), source.label(1)], [5, 6]);
     assert_eq!(read(&source, 1).unwrap(), golden("records/1.jpg"));
@@ -138,8 +136,8 @@ fn a_label_is_an_integer_selected_by_the_settings() {
     assert_eq!([source.label(0), source.label(1)], [-1, -1]);
     assert_eq!(read(&source, 0).unwrap(), golden("records/0.jpg"));
     for label in [0.5, f32::NAN, f32::INFINITY, 16_777_218.0, -1e30] {
-        let words = refused(&record(0, label, b""));
-        assert!(words.starts_with(&format!("byte 0: the label {label} is no class; ")), "{words}");
+        let values = [&*label.to_string(), "source.label", "\"none\""];
+        refused(&record(0, label, b""), 0, &values);
         assert_eq!(with(&record(0, label, b""), RecordIoLabel::None).unwrap().1.label(0), -1);
     }
     for label in [16_777_216.0, -16_777_216.0, -0.0] {
@@ -160,35 +158,27 @@ fn the_key_in_a_pipeline_file_is_recordio() {
 
 #[test]
 fn invalid_records_are_errors_with_the_byte() {
-    assert_eq!(
-        refused(b"not a record"),
-        "byte 0: expected the start of a record: the file is no RecordIO, or is damaged"
-    );
+    refused(b"not a record", 0, &["RecordIO"]);
     let good = record(0, 1.0, b"good");
-    let after = |bytes: &[u8]| refused(&[&good[..], bytes].concat());
-    assert_eq!(after(&[0; 8]), "byte 36: expected the start of a record: the file is damaged");
+    let after = |bytes: &[u8], byte: u64, values: &[&str]| {
+        refused(&[&good[..], bytes].concat(), byte, values);
+    };
+    after(&[0; 8], 36, &[]);
     for sort in 4..8 {
-        assert!(after(&part(sort, b"")).contains("expected the start of a record"));
+        after(&part(sort, b""), 36, &[]);
     }
     for sort in [2, 3] {
-        assert!(
-            after(&part(sort, &[0; 24]))
-                .contains("byte 36: the parts of a record are out of order")
-        );
+        after(&part(sort, &[0; 24]), 36, &[]);
     }
     let unfinished = [part(1, &[0; 24]), good.clone()].concat();
-    assert!(after(&unfinished).contains("byte 68: the parts of a record are out of order"));
-    assert!(
-        after(&part(1, &[0; 24])).contains("byte 68: expected 8 bytes, but the file ends at 68")
-    );
-    let words = after(&[&MAGIC[..], &[255, 255, 255, 31]].concat());
-    assert!(words.starts_with("byte 44: expected 536870911 bytes"), "{words}");
-    assert!(
-        after(&part(0, &[0; 23]))
-            .contains("a record of 23 bytes has no room for MXNet's image header")
-    );
+    after(&unfinished, 68, &[]);
+    // Bytes of a header, and the end of the file.
+    after(&part(1, &[0; 24]), 68, &["8", "68"]);
+    after(&[&MAGIC[..], &[255, 255, 255, 31]].concat(), 44, &["536870911"]);
+    // The length of the record, which is too short for a header.
+    after(&part(0, &[0; 23]), 36, &["23", "MXNet"]);
     for flag in [1, u32::MAX] {
-        assert!(after(&record(flag, 0.0, b"abc")).contains("has no room for MXNet's image header"));
+        after(&record(flag, 0.0, b"abc"), 36, &["27", "MXNet"]);
     }
 }
 
@@ -207,7 +197,11 @@ fn a_truncated_file_is_an_error_at_any_length() {
                     assert!(next - len < 4, "{len} bytes of {name}");
                     (0..source.len()).for_each(|index| drop(read(&source, index).unwrap()));
                 }
-                Err(error) => assert!(error.to_string().contains("a.rec, byte "), "{error}"),
+                other => {
+                    let error = config_error(other);
+                    assert!(error.key.starts_with("source.recordio: "), "{error}");
+                    assert!(position(&error) <= whole.len() as u64, "{error}");
+                }
             }
         }
     }
@@ -229,9 +223,13 @@ proptest! {
         }
         match with(&bytes, RecordIoLabel::None) {
             Ok((_root, source)) => (0..source.len()).for_each(|index| drop(read(&source, index).unwrap())),
-            Err(error) => {
-                let words = error.to_string();
-                prop_assert!(words.contains("a.rec, byte ") || words.contains("no samples"), "{}", words);
+            // In the file, or in no byte because it has no samples.
+            other => {
+                let error = config_error(other);
+                if error.key != "source.recordio" {
+                    prop_assert!(error.key.starts_with("source.recordio: "), "{}", error);
+                    position(&error);
+                }
             }
         }
     }

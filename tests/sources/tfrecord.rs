@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use crate::common::words::has_words;
+use crate::common::{self, config_error, position};
+
 use feedwater::error::{Error, Reason};
 use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::TfRecordSettings;
@@ -42,9 +45,13 @@ fn open(path: impl Into<PathBuf>) -> Result<TfRecord, Error> {
     TfRecord::open(&[path.into()], &TfRecordSettings::default())
 }
 
-/// Returns an error's text.
-fn refused(path: impl Into<PathBuf>) -> String {
-    open(path).err().unwrap().to_string()
+/// Checks that an error is in a file, and values in its message.
+#[track_caller]
+fn refused(result: Result<TfRecord, Error>, values: &[&str]) {
+    let error = config_error(result);
+    assert!(error.key.starts_with("source.tfrecord: "), "{error}");
+    position(&error);
+    assert!(has_words(&error.problem, values), "{values:?}: {error}");
 }
 
 fn read(source: &TfRecord, index: u64) -> Result<Vec<u8>, Reason> {
@@ -116,17 +123,16 @@ fn an_integral_float_is_a_label() {
     let with = |values: &[f32], packed| {
         let data = field(1, &[image(b"image"), float_label(values, packed)].concat());
         let root = folder(&[("a", &record(&data))]);
-        open(root.path()).map(|source| source.label(0))
+        open(root.path())
     };
+    let read = |values: &[f32], packed| with(values, packed).unwrap().label(0);
     for packed in [true, false] {
-        assert_eq!((with(&[11.0], packed).unwrap(), with(&[-3.0], packed).unwrap()), (11, -3));
+        assert_eq!((read(&[11.0], packed), read(&[-3.0], packed)), (11, -3));
         for (values, shown) in [(&[1.5][..], "1.5"), (&[f32::NAN], "NaN"), (&[3e9], "3000000000")] {
-            let words = with(values, packed).err().unwrap().to_string();
-            assert!(words.contains(shown) && words.contains("byte"), "{words}");
+            refused(with(values, packed), &[shown]);
         }
         for values in [&[][..], &[1.0, 2.0]] {
-            let words = with(values, packed).err().unwrap().to_string();
-            assert!(words.contains(&format!("has {} values", values.len())), "{words}");
+            refused(with(values, packed), &[&values.len().to_string()]);
         }
     }
 }
@@ -143,12 +149,15 @@ fn files_written_by_tensorflow_are_read_sample_by_sample() {
     let first = root.path().join("train-00000-of-00002");
     assert_eq!(source.location(2), format!("{}[2]", first.display()));
     assert!(source.location(3).ends_with("train-00001-of-00002[0]"));
-    assert_eq!(source.describe(), format!("{} and 1 more: 4 samples", first.display()));
+    // A file and the number of others, and samples.
+    let described = source.describe();
+    assert!(has_words(&described, &[first.to_str().unwrap(), "1", "4"]), "{described}");
     assert_eq!(source.largest_bytes(), Some(golden("3.jpg").len() as u64));
     assert!((4 * 24..1000).contains(&source.memory_bytes()), "{}", source.memory_bytes());
     let mut page = HostPage::default();
     let fault = source.read(3, &mut page, 700).unwrap_err();
-    assert_eq!(fault.to_string(), "oversized: 734 bytes, limits.max_file_bytes is 700");
+    assert_eq!(fault.reason, Reason::Oversized);
+    assert!(has_words(&fault.problem, &["734", "limits.max_file_bytes", "700"]), "{fault}");
 }
 
 #[test]
@@ -162,13 +171,15 @@ fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_preserves_its_order() {
     assert_eq!(labels(&[at("")]), LABELS);
     assert_eq!(labels(&[at("train-*-of-0000?")]), LABELS);
     assert_eq!(labels(&[at("*1-of*"), at("train-00000-of-00002")]), [1 << 40, 7, 0, -3]);
-    let words = refused(at("val-*"));
-    assert_eq!(words, format!("source.tfrecord: no files match {}", at("val-*").display()));
+    let none = at("val-*");
+    common::refused(open(&none), "source.tfrecord", &[none.to_str().unwrap()]);
     assert!(matches!(open(at("val")), Err(Error::Io { path, .. }) if path == at("val")));
-    let words = TfRecord::open(&[], &TfRecordSettings::default()).err().unwrap().to_string();
-    assert!(words.starts_with("source.tfrecord: "), "{words}");
+    let none = TfRecord::open(&[], &TfRecordSettings::default());
+    common::refused(none, "source.tfrecord", &[]);
+    // The number of files, and the first.
     let empty = folder(&[("a", b"")]);
-    assert!(refused(empty.path()).contains("no samples in 1 files"), "{}", refused(empty.path()));
+    let first = empty.path().join("a");
+    common::refused(open(empty.path()), "source.tfrecord", &["1", first.to_str().unwrap()]);
 }
 
 #[test]
@@ -219,7 +230,9 @@ fn the_index_is_stored_beside_the_file_and_reused_for_the_same_length_and_time()
     file.set_modified(time).unwrap();
     assert_eq!(open(root.path()).unwrap().len(), 4);
     file.set_modified(time + Duration::from_secs(1)).unwrap();
-    assert!(refused(root.path()).contains("train-00000-of-00002, byte 0: "));
+    let error = config_error(open(root.path()));
+    assert!(error.key.contains("train-00000-of-00002"), "{error}");
+    assert_eq!(position(&error), 0, "{error}");
 }
 
 #[test]
@@ -309,8 +322,8 @@ fn a_file_changed_or_truncated_after_opening_is_an_error() {
 #[test]
 fn other_files_are_errors_with_advice() {
     let root = folder(&[("text", b"not a record at all")]);
-    let words = refused(root.path().join("text"));
-    assert!(words.ends_with("the file is no TFRecord, or is damaged"), "{words}");
+    let text = open(root.path().join("text"));
+    common::refused_at(text, "source.tfrecord", 0, &["TFRecord"]);
 }
 
 #[test]
@@ -320,20 +333,16 @@ fn a_missing_feature_is_an_error_that_lists_the_existing_ones() {
         let settings = TfRecordSettings { image: image.into(), label: label.into() };
         TfRecord::open(&[root.path().into()], &settings)
     };
-    let words = with("image", "image/class/label").err().unwrap().to_string();
-    let expected = "the record has no feature \"image\"; set source.image to another one: \
-        image/class/synset, image/encoded, image/filename, ";
-    assert!(words.contains(expected), "{words}");
-    let words = with("image/encoded", "label").err().unwrap().to_string();
-    assert!(
-        words.contains("set source.label to another one or none (\"\"): image/class/label,"),
-        "{words}"
-    );
+    // The feature, the key to set, and what it can be.
+    let values = ["\"image\"", "source.image", "image/class/synset", "image/encoded"];
+    refused(with("image", "image/class/label"), &values);
+    let values = ["\"label\"", "source.label", "\"\"", "image/class/label"];
+    refused(with("image/encoded", "label"), &values);
     assert_eq!(with("image/encoded", "").unwrap().label(0), -1);
-    let words = with("image/encoded", "image/object/bbox/label").err().unwrap().to_string();
-    assert!(words.ends_with("has 3 values in its int64 or float list, must have one"), "{words}");
-    let words = with("image/height", "").err().unwrap().to_string();
-    assert!(words.ends_with("has 0 values in its bytes list, must have one"), "{words}");
+    // The feature, the number of its values, and their types.
+    let values = ["\"image/object/bbox/label\"", "3", "int64", "float"];
+    refused(with("image/encoded", "image/object/bbox/label"), &values);
+    refused(with("image/height", ""), &["\"image/height\"", "0", "bytes"]);
 }
 
 #[test]
@@ -425,7 +434,11 @@ proptest! {
         let root = folder(&[("a", &record(&data))]);
         match open(root.path()) {
             Ok(source) => prop_assert!(read(&source, 0).is_ok()),
-            Err(error) => prop_assert!(error.to_string().contains("/a, byte "), "{}", error),
+            other => {
+                let error = config_error(other);
+                prop_assert!(error.key.contains("/a"), "{}", error);
+                position(&error);
+            }
         }
     }
 }

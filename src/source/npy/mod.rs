@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::records::{FileError, expand};
-use super::{Configured, Hints, Identity, Page, Sealed, Source, file, settings};
+use super::{Configured, Hints, Identity, Page, Sealed, Source, settings};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -156,7 +156,7 @@ impl Source for Npy {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let stack = self.stack(index);
         let (head, bytes) = (stack.head(), stack.bytes());
-        file::check_size(head.bytes().len() as u64 + bytes, limit)?;
+        super::check_size(head.bytes().len() as u64 + bytes, limit)?;
         let head = head.bytes();
         let (before, space) = page.space(head.len() + bytes as usize)?.split_at_mut(head.len());
         before.copy_from_slice(head);

@@ -155,7 +155,7 @@ impl Parquet {
         let null = || DataError::new(Reason::Empty, "the image is null");
         let mut name = Vec::new();
         let there = self.paths.read(&self.shards, &self.cache, index, |len| {
-            file::check_size(len as u64, MOST_PATH_BYTES)?;
+            super::check_size(len as u64, MOST_PATH_BYTES)?;
             name.resize(len, 0);
             Ok::<_, DataError>(&mut name[..])
         })?;
@@ -186,7 +186,7 @@ impl Source for Parquet {
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let there = self.images.read(&self.shards, &self.cache, index, |len| {
-            file::check_size(len as u64, limit)?;
+            super::check_size(len as u64, limit)?;
             page.space(len)
         })?;
         if there {

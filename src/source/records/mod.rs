@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Configured, Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page, RemoteReads, Sealed,
-    Source, file,
+    Source,
 };
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::header::PnmHead;
@@ -252,7 +252,7 @@ impl<F: Format> Records<F> {
             let problem = format!("the checksum of the record at byte {offset} does not match");
             return Err(DataError::new(Reason::Corrupt, problem));
         }
-        crate::source::page::check_size(prefix.len() as u64 + u64::from(len), limit)?;
+        super::check_size(prefix.len() as u64 + u64::from(len), limit)?;
         let file = &shard.file;
         let (before, space) = page.space(prefix.len() + len as usize)?.split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
@@ -281,7 +281,7 @@ impl<F: Format> Records<F> {
         let fetch = shard.file.fetch(offset, len.into())?;
         let prefix = prefix.to_vec();
         Some(Box::new(move |page, most| {
-            crate::source::page::check_size(len.into(), most)?;
+            super::check_size(len.into(), most)?;
             let end = offset + u64::from(len);
             let bytes = fetch.and_then(Fetch::wait).map_err(|error| not_read(error, end))?;
             let (before, space) =

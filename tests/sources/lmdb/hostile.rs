@@ -8,7 +8,7 @@ fn a_truncated_file_is_an_error_unless_only_free_pages_are_missing() {
     for len in (0..whole.len()).step_by(127) {
         match open(&whole[..len], &images()) {
             Ok((_root, source)) => assert_eq!(samples(&source), expected_images(), "{len} bytes"),
-            Err(error) => assert!(error.to_string().contains("data.mdb, byte "), "{error}"),
+            other => assert!(position(&config_error(other)) < whole.len() as u64, "{len} bytes"),
         }
     }
 }
@@ -20,17 +20,21 @@ fn a_flipped_bit_is_an_error_or_leaves_readable_samples() {
     let (mut errors, mut read_whole) = (0, 0);
     for name in ["lmdb/image/data.mdb", "lmdb/image-1.0.mdb"] {
         let whole = golden(name);
-        for position in (0..whole.len()).filter(|it| it % 4096 < 80 || it % 97 == 0) {
+        for byte in (0..whole.len()).filter(|it| it % 4096 < 80 || it % 97 == 0) {
             let mut damaged = whole.clone();
-            damaged[position] ^= 1 << (position % 8);
+            damaged[byte] ^= 1 << (byte % 8);
             match open(&damaged, &images()) {
                 Ok((_root, source)) => {
                     (0..source.len()).for_each(|index| drop(read(&source, index).unwrap()));
                     read_whole += 1;
                 }
-                Err(error) => {
-                    let words = error.to_string();
-                    assert!(words.contains(", byte ") || words.contains("no samples"), "{words}");
+                // In the file, or in no byte because it has no samples.
+                other => {
+                    let error = config_error(other);
+                    if error.key != "source.lmdb" {
+                        assert!(error.key.starts_with("source.lmdb: "), "{error}");
+                        position(&error);
+                    }
                     errors += 1;
                 }
             }
@@ -75,14 +79,12 @@ fn loops_depth_and_invalid_pages_are_errors() {
     // A page that points to itself, and one that is referenced twice.
     let mut pages = Pages::new(4096, 16);
     let root = pages.branch(&[2]);
-    assert_eq!(
-        refused(&pages.file(root), &settings),
-        "byte 12280: page 2 occurs twice: the file is damaged"
-    );
+    // Nodes of eight bytes at the end of their page.
+    refused(&pages.file(root), &settings, 3 * 4096 - 8, &["2"]);
     let mut pages = Pages::new(4096, 16);
     let one = leaf(&mut pages, b"a");
     let root = pages.branch(&[one, one]);
-    assert!(refused(&pages.file(root), &settings).contains("page 2 "));
+    refused(&pages.file(root), &settings, 4 * 4096 - 16, &["2"]);
     // More levels than LMDB supports.
     let mut pages = Pages::new(256, 16);
     let mut root = leaf(&mut pages, b"a");
@@ -91,67 +93,62 @@ fn loops_depth_and_invalid_pages_are_errors() {
     }
     assert_eq!(open(&pages.file(root), &settings).unwrap().1.len(), 1);
     root = pages.branch(&[root]);
-    assert!(refused(&pages.file(root), &settings).contains("the tree has more than 32 levels"));
+    refused(&pages.file(root), &settings, 2 * 256, &["32"]);
 
-    let refused_leaf = |nodes: &dyn Fn(&Pages) -> Vec<Vec<u8>>, expected: &str| {
+    // Without a byte, the error is at the last node, which is the first in its page.
+    type Nodes<'a> = &'a dyn Fn(&Pages) -> Vec<Vec<u8>>;
+    let refused_leaf = |nodes: Nodes<'_>, byte: Option<u64>, values: &[&str]| {
         for header in [16, 24] {
             let mut pages = Pages::new(4096, header);
             let nodes = nodes(&pages);
+            let bytes: usize = nodes.iter().map(|it| it.len().next_multiple_of(2)).sum();
             let root = pages.leaf(&nodes);
             let mut file = pages.file(root);
             file.resize(file.len() + 4096, 0);
-            let words = refused(&file, &settings);
-            assert!(words.contains(expected), "{words}");
+            refused(&file, &settings, byte.unwrap_or(3 * 4096 - bytes as u64), values);
         }
     };
-    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 0, b"")], "a value exceeds its page");
-    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 1, &[9; 24])], "a value's page has number 65");
-    refused_leaf(
-        &|it| vec![it.node(b"a", 10, 1, &[255; 24])],
-        "a value's page has number 18446744073709551615",
-    );
-    refused_leaf(
-        &|it| vec![it.node(b"a", 10, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 0])],
-        "a value's page has number 1 of",
-    );
+    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 0, b"")], None, &["value"]);
+    // The number of a value's page, and that of all pages.
+    let first = u64::from_le_bytes([9; 8]).to_string();
+    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 1, &[9; 24])], None, &[&first, "3"]);
+    let first = u64::MAX.to_string();
+    refused_leaf(&|it| vec![it.node(b"a", 10, 1, &[255; 24])], None, &[&first, "3"]);
+    refused_leaf(&|it| vec![it.node(b"a", 10, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 0])], None, &["1", "3"]);
+    // The page is not one of a value.
     refused_leaf(
         &|it| vec![it.node(b"a", 10, 1, &[2, 0, 0, 0, 0, 0, 0, 0, 0])],
-        "found another page",
+        Some(2 * 4096),
+        &["value"],
     );
-    refused_leaf(&|it| vec![it.node(b"a", 10, 4, b"")], "a key with several values");
-    refused_leaf(&|it| vec![it.node(b"a", 10, 2, b"")], "a database exceeds its page");
-    refused_leaf(
-        &|it| vec![it.value(b"b", b"1"), it.value(b"a", b"2")],
-        "not above the previous one",
-    );
-    refused_leaf(
-        &|it| vec![it.value(b"a", b"1"), it.value(b"a", b"2")],
-        "not above the previous one",
-    );
+    refused_leaf(&|it| vec![it.node(b"a", 10, 4, b"")], None, &["key"]);
+    refused_leaf(&|it| vec![it.node(b"a", 10, 2, b"")], None, &["database"]);
+    refused_leaf(&|it| vec![it.value(b"b", b"1"), it.value(b"a", b"2")], None, &["key"]);
+    refused_leaf(&|it| vec![it.value(b"a", b"1"), it.value(b"a", b"2")], None, &["key"]);
     refused_leaf(
         &|it| {
             let mut node = it.value(b"a", b"1");
             node[6..8].fill(255);
             vec![node]
         },
-        "a key exceeds its page",
+        None,
+        &["key"],
     );
 
-    // Wrong counts and missing pages.
+    // Wrong counts (of entries, of pages) and missing pages.
     let mut pages = Pages::new(4096, 16);
     let root = leaf(&mut pages, b"a");
     pages.nodes = 2;
-    assert!(refused(&pages.file(root), &settings).contains("has 2 entries, but its pages have 1"));
-    assert!(refused(&pages.file(77), &settings).contains("a page has number 77 of 3"));
-    assert!(refused(&pages.file(1), &settings).contains("a page has number 1 of 3"));
+    refused(&pages.file(root), &settings, 2 * 4096, &["2", "1"]);
+    refused(&pages.file(77), &settings, 0, &["77", "3"]);
+    refused(&pages.file(1), &settings, 0, &["1", "3"]);
     pages.page(4, &[]);
-    assert!(refused(&pages.file(3), &settings).contains("expected a page of keys"));
-    for (lower, expected) in
-        [(15u16, "the list of keys exceeds its page"), (4098, "the list of keys"), (4096, "a key")]
-    {
+    refused(&pages.file(3), &settings, 3 * 4096, &["0x4"]);
+    // The list of keys exceeds its page; or a key, in a node of 14 bytes, lies in the list.
+    for (lower, byte) in [(15u16, 2 * 4096), (4098, 2 * 4096), (4096, 3 * 4096 - 14)] {
         let mut file = pages.file(2);
         file[2 * 4096 + 12..][..2].copy_from_slice(&lower.to_le_bytes());
-        assert!(refused(&file, &settings).contains(expected), "{}", refused(&file, &settings));
+        refused(&file, &settings, byte, &[]);
     }
 }
 
@@ -171,12 +168,14 @@ fn pages_shared_by_two_values_are_an_error() {
         pages.file(root)
     };
     assert_eq!(open(&build(5, 5000), &settings).unwrap().1.len(), 2);
-    assert!(refused(&build(4, 5000), &settings).contains("page 4 "));
-    assert!(refused(&build(3, 10), &settings).contains("page 3 "));
+    // At the second of two nodes of 18 bytes.
+    refused(&build(4, 5000), &settings, 3 * 4096 - 36, &["4"]);
+    let error = config_error(open(&build(3, 10), &settings));
+    assert!(position(&error) > 2 * 4096 && has_words(&error.problem, &["3"]), "{error}");
     // A value that overlaps the page of its own key: as a page it is a value's, for the walk it is one of keys.
     let mut pages = Pages::new(4096, 16);
     let node = pages.node(b"a", 5000, 1, &2u64.to_le_bytes());
     pages.page(4, &[]);
     let root = pages.leaf(&[node]);
-    assert!(refused(&pages.file(root), &settings).contains("page 3 has two uses"));
+    refused(&pages.file(root), &settings, 4 * 4096 - 18, &["3"]);
 }

@@ -7,6 +7,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::common::words::has_words;
+use crate::common::{self, config_error, position};
+
 use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
@@ -41,12 +44,10 @@ fn open(bytes: &[u8], settings: &LmdbSettings) -> Result<(TempDir, Lmdb), Error>
     Ok((root, source))
 }
 
-/// Returns an error's text after the path.
-fn refused(bytes: &[u8], settings: &LmdbSettings) -> String {
-    let words = open(bytes, settings).err().unwrap().to_string();
-    let (before, after) = words.split_once("data.mdb, ").unwrap();
-    assert!(before.starts_with("source.lmdb: "), "{words}");
-    after.into()
+/// Checks the byte of an error in the file, and values in its message.
+#[track_caller]
+fn refused(bytes: &[u8], settings: &LmdbSettings, byte: u64, values: &[&str]) {
+    common::refused_at(open(bytes, settings), "source.lmdb", byte, values);
 }
 
 fn read(source: &Lmdb, index: u64) -> Result<Vec<u8>, Reason> {
@@ -173,7 +174,8 @@ fn images_written_by_py_lmdb_are_read_in_key_order() {
         assert_eq!(samples(&source), expected_images(), "{name}");
         let path = root.path().join("data.mdb");
         assert_eq!(source.location(2), format!("{}[2]", path.display()));
-        assert_eq!(source.describe(), format!("{}: 12 samples", path.display()));
+        let described = source.describe();
+        assert!(has_words(&described, &[path.to_str().unwrap(), "12"]), "{described}");
         assert_eq!(source.largest_bytes(), Some(6331));
     }
 }
@@ -188,15 +190,13 @@ fn datums_written_by_protobuf_are_read_with_their_labels() {
         assert_eq!(samples(&source), datums(), "{name}");
         let (_root, source) = open(&golden(name), &database("val")).unwrap();
         assert_eq!(samples(&source), datums()[..2], "{name}");
-        let words = refused(&golden(name), &database("test"));
-        let end = "no database \"test\"; set source.database to one of train, val";
-        assert!(words.ends_with(end), "{words}");
-        let words = refused(&golden(name), &database(""));
-        assert!(words.ends_with("set source.database to one of train, val"), "{words}");
+        // The key to set, and its choices.
+        let values = ["source.database", "train", "val", "\"test\""];
+        refused(&golden(name), &database("test"), 0, &values);
+        refused(&golden(name), &database(""), 0, &values[..3]);
     }
     let settings = LmdbSettings { database: "train".into(), ..Default::default() };
-    let words = refused(&golden("lmdb/datum.mdb"), &settings);
-    assert!(words.contains("no database \"train\" and no other named ones"), "{words}");
+    refused(&golden("lmdb/datum.mdb"), &settings, 0, &["\"train\"", "source.database"]);
 }
 
 #[test]
@@ -246,16 +246,12 @@ fn large_datums_of_pixels_are_converted_in_pieces() {
     let expected: Vec<u8> = b"P6\n301 177\n255\n".iter().copied().chain(pixels).collect();
     assert_eq!(samples(&source), [(expected, 0)]);
 
-    let words = refused(&environment(&datum(1)), &LmdbSettings::default());
-    let expected = "key \"a\": the Datum has 159831 bytes of data, but 1 planes of 301x177 pixels are 53277: it is damaged";
-    assert!(words.contains(expected), "{words}");
-    let words = refused(&environment(&datum(2)), &LmdbSettings::default());
-    assert!(
-        words.contains(
-            "has 2 planes of 301x177 pixels, supported are 1 or 3 of at most 32767x32767"
-        ),
-        "{words}"
-    );
+    // Behind the header of the first overflow page: bytes of the data, planes, their size, and the bytes of these.
+    let values = ["\"a\"", "159831", "1", "301x177", "53277"];
+    refused(&environment(&datum(1)), &LmdbSettings::default(), 3 * 4096 + 16, &values);
+    // The planes, and what is supported.
+    let values = ["\"a\"", "2", "301x177", "1", "3", "32767x32767"];
+    refused(&environment(&datum(2)), &LmdbSettings::default(), 3 * 4096 + 16, &values);
 }
 
 #[test]
@@ -266,11 +262,9 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
         let source = Lmdb::open(&[path], &LmdbSettings::default()).unwrap();
         assert_eq!(source.len(), 5);
     }
-    let words = refused(&[&0xbeef_c0de_u32.to_le_bytes()[..], &[0; 8188]].concat(), &images());
-    assert_eq!(
-        words,
-        "byte 0: the file is the lock of an environment; use the data.mdb next to it"
-    );
+    // The lock of an environment, next to the file to use.
+    let lock = [&0xbeef_c0de_u32.to_le_bytes()[..], &[0; 8188]].concat();
+    refused(&lock, &images(), 0, &["data.mdb"]);
 }
 
 #[test]
@@ -290,8 +284,9 @@ fn the_settings_select_the_keys_and_the_type_of_values() {
     assert_eq!(count("*", &["label-*", "__*", "num-samples"]), 12);
     assert_eq!(count("image-000?", &["*-0005"]), 9);
     let nothing = LmdbSettings { keys: "photo-*".into(), ..Default::default() };
-    let words = open(&bytes, &nothing).err().unwrap().to_string();
-    assert!(words.starts_with("source.lmdb: no samples in 1 files"), "{words}");
+    // The file, and the excluded keys.
+    let excluded = ["1", "data.mdb", "26", "source.keys", "source.skip_keys"];
+    common::refused(open(&bytes, &nothing), "source.lmdb", &excluded);
 
     // A key that is not an image is a sample that cannot be decoded.
     let all = LmdbSettings { keys: "label-*".into(), ..Default::default() };
@@ -300,11 +295,10 @@ fn the_settings_select_the_keys_and_the_type_of_values() {
     assert_eq!(fault.reason, Reason::Unsupported);
 
     let with = |values| LmdbSettings { values, ..images() };
-    let words = refused(&bytes, &with(LmdbValues::Datum));
-    assert!(
-        words.contains("key \"image-0000\": the value is no Datum of Caffe; write "),
-        "{words}"
-    );
+    let error = config_error(open(&bytes, &with(LmdbValues::Datum)));
+    assert!(error.key.starts_with("source.lmdb: ") && position(&error) > 0, "{error}");
+    let values = ["\"image-0000\"", "Datum", "source.values", "\"image\"", "source.skip_keys"];
+    assert!(has_words(&error.problem, &values), "{error}");
     assert_eq!(samples(&open(&bytes, &with(LmdbValues::Image)).unwrap().1), expected_images());
     let settings = LmdbSettings { values: LmdbValues::Image, ..Default::default() };
     let (_root, source) = open(&golden("lmdb/datum.mdb"), &settings).unwrap();
@@ -313,44 +307,34 @@ fn the_settings_select_the_keys_and_the_type_of_values() {
 
 #[test]
 fn unsupported_environments_are_errors_with_advice() {
-    let words = refused(&golden("lmdb/float.mdb"), &LmdbSettings::default());
-    assert!(words.contains("has no data: floats (float_data) are not read"), "{words}");
+    let error = config_error(open(&golden("lmdb/float.mdb"), &LmdbSettings::default()));
+    assert!(error.key.starts_with("source.lmdb: ") && position(&error) > 0, "{error}");
+    assert!(has_words(&error.problem, &["Datum", "float_data", "convert_imageset"]), "{error}");
     let many = LmdbSettings { database: "many".into(), ..Default::default() };
-    let words = refused(&golden("lmdb/dupsort.mdb"), &many);
-    assert!(words.contains("several values per key (DUPSORT)"), "{words}");
-    let words = open(&golden("lmdb/empty.mdb"), &images()).err().unwrap().to_string();
-    assert!(words.starts_with("source.lmdb: no samples in 1 files"), "{words}");
+    refused(&golden("lmdb/dupsort.mdb"), &many, 0, &["DUPSORT", "source.database"]);
+    let empty = open(&golden("lmdb/empty.mdb"), &images());
+    common::refused(empty, "source.lmdb", &["1", "data.mdb"]);
 
-    let patched = |patches: &[(usize, &[u8])]| {
+    let magic = 0xbeef_c0de_u32;
+    for (patches, byte, values) in [
+        (&[(16, &magic.to_be_bytes()[..])][..], 0, &["big-endian"][..]),
+        (&[(12, &magic.to_le_bytes()), (16, &[1, 0, 0, 0])], 0, &["32-bit"]),
+        // The version, and the supported ones.
+        (&[(20, &[2])], 0, &["2", "1", "3"]),
+        (&[(16, &[0])], 0, &["LMDB"]),
+        (&[(16 + 29, &[0x20])], 0, &["encrypted"]),
+        // The page sizes.
+        (&[(16 + 24, &[1])], 0, &["4097"]),
+        (&[(4096 + 16 + 25, &[0x20])], 4096, &["8192", "4096"]),
+        (&[(4096 + 16, &[0])], 4096, &["meta"]),
+        // The expected page, and the one found.
+        (&[(4096, &[7])], 4096, &["1", "7"]),
+    ] {
         let mut bytes = golden("lmdb/image/data.mdb");
         for (at, patch) in patches {
             bytes[*at..at + patch.len()].copy_from_slice(patch);
         }
-        refused(&bytes, &images())
-    };
-    let magic = 0xbeef_c0de_u32;
-    for (patches, expected) in [
-        (
-            &[(16, &magic.to_be_bytes()[..])][..],
-            "byte 0: the environment is from a big-endian machine",
-        ),
-        (
-            &[(12, &magic.to_le_bytes()), (16, &[1, 0, 0, 0])],
-            "byte 0: the environment is from a 32-bit program",
-        ),
-        (
-            &[(20, &[2])],
-            "byte 0: version 2 of the format, supported are 1 (LMDB 0.9) and 3 (LMDB 1.0)",
-        ),
-        (&[(16, &[0])], "byte 0: the file is no LMDB environment, or is damaged"),
-        (&[(16 + 29, &[0x20])], "byte 0: the environment is encrypted; "),
-        (&[(16 + 24, &[1])], "byte 0: a page size of 4097 bytes"),
-        (&[(4096 + 16 + 25, &[0x20])], "byte 4096: the page size is 8192"),
-        (&[(4096 + 16, &[0])], "byte 4096: expected a meta page"),
-        (&[(4096, &[7])], "byte 4096: expected page 1, found 7"),
-    ] {
-        let words = patched(patches);
-        assert!(words.starts_with(expected), "{words}");
+        refused(&bytes, &images(), byte, values);
     }
 }
 
@@ -362,8 +346,8 @@ fn the_newest_transaction_is_read() {
     assert_eq!((transaction(&bytes, 0), transaction(&bytes, 1)), (0, 1));
     assert_eq!(open(&bytes, &LmdbSettings::default()).unwrap().1.len(), 5);
     bytes[16 + 128] = 2;
-    let words = open(&bytes, &LmdbSettings::default()).err().unwrap().to_string();
-    assert!(words.contains("no samples"), "{words}");
+    let empty = open(&bytes, &LmdbSettings::default());
+    common::refused(empty, "source.lmdb", &["1", "data.mdb"]);
 }
 
 #[test]

@@ -14,9 +14,8 @@ mod remote;
 #[path = "../../../../tests/servers/mod.rs"]
 mod servers;
 mod simulate;
-#[path = "../../../insight/tests/words/mod.rs"]
-mod words;
 
+use common::words;
 use std::path::PathBuf;
 
 /// Root of the repository, where the golden files are.
