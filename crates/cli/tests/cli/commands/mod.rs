@@ -349,7 +349,7 @@ fn each_policy_for_bad_files_works_as_documented() {
         samples.as_array().unwrap().iter().filter(|it| it["outcome"] == "substituted").collect();
     assert_eq!(marked.len(), 1);
     assert!(marked[0]["path"].as_str().unwrap().ends_with("class001/0000004.jpg"));
-    assert!(marked[0]["fault"].as_str().unwrap().starts_with("truncated: "));
+    assert!(marked[0]["error"].as_str().unwrap().starts_with("truncated: "));
 
     run("skip");
     done(dir.path(), &["dump", "bad.toml", "--device", "cpu", "--out", "skip", "--batches", "3"]);
