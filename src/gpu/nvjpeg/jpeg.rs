@@ -275,7 +275,7 @@ fn no_engines() -> Error {
     Error::unavailable(
         "a JPEG engine",
         "nvJPEG finds none on this GPU (A100, A30, Ada, Hopper, Blackwell and Thor have them; MIG can hide them); in a \
-         container they need the driver capability `video` (libnvcuvid.so.1); the routes `cuda`, `host` and `cpu` do without",
+         container they need the driver capability `video` (libnvcuvid.so.1); the routes nvjpeg-gpu, nvjpeg-hybrid and cpu do without",
     )
 }
 
