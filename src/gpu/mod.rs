@@ -44,6 +44,7 @@ pub use transfer::{Staged, Upload, copy, fill, read_back};
 
 mod arena;
 mod cache;
+mod driver_symbols;
 mod foreign;
 #[doc(hidden)]
 pub mod host_kernel;
