@@ -121,7 +121,7 @@ impl Kernel {
             TILED => (TILED, Some(device.multiprocessors()?)),
             other => (other, None),
         };
-        device.bind()?;
+        let _entered = device.enter()?;
         // SAFETY: a whole cubin, made by NVRTC; a damaged one is refused by the cache's hash. The driver copies it.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast::<c_void>()) };
         let module = driver("cuModuleLoadData", module)?;
@@ -201,7 +201,7 @@ impl Kernel {
         ];
         // Only a tiled kernel has the last argument.
         let arguments = if self.tiles.is_some() { &mut arguments[..] } else { &mut arguments[..4] };
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         // SAFETY: the arguments have the types of the kernel's parameters, which the driver copies during the call;
         // the handles are alive; the grid is within the limits, and the shared memory was asked for when it was loaded.
         let launched = unsafe {
@@ -233,6 +233,7 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         // Launches that are still in a stream use the code.
         let _ = self.device.synchronize();
+        let Ok(_entered) = self.device.enter() else { return };
         // SAFETY: loaded once, unloaded once, not in use.
         let _ = unsafe { result::module::unload(self.module) };
     }

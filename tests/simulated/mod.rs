@@ -218,6 +218,15 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_devices", |f: extern "C" fn(c_int)| f(count));
     }
 
+    /// Bytes of a GPU's memory in use, and launches there since the reset.
+    pub fn on_device(&self, ordinal: c_int) -> (u64, u64) {
+        let (mut bytes, mut launches) = (0, 0);
+        let get =
+            |f: extern "C" fn(c_int, *mut u64, *mut u64)| f(ordinal, &mut bytes, &mut launches);
+        self.call(&self.libraries.driver, "sim_on_device", get);
+        (bytes, launches)
+    }
+
     /// Limits device memory and page-locked memory; unlimited after the reset.
     pub fn memory_limit(&self, bytes: u64) {
         self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));

@@ -28,6 +28,7 @@ struct SimImage {
 extern "C" {
 int sim_enter(const char* name);
 void sim_context_used();
+void* sim_current();
 void sim_objects(long change);
 void sim_destroyed_in_use();
 void sim_misused(const char* what);
