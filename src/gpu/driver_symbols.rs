@@ -53,7 +53,12 @@ mod tests {
     const OPTIONAL: [&str; 1] = ["cuThreadExchangeStreamCaptureMode"];
 
     /// Functions of the simulated driver that only tests call.
-    const OF_TESTS: [&str; 2] = ["cuLaunchHostFunc", "cuStreamCreateWithPriority"];
+    const OF_TESTS: [&str; 4] = [
+        "cuCtxPopCurrent_v2",
+        "cuCtxPushCurrent_v2",
+        "cuLaunchHostFunc",
+        "cuStreamCreateWithPriority",
+    ];
 
     #[test]
     fn every_call_of_the_driver_in_the_code_is_listed() {

@@ -528,8 +528,8 @@ API void sim_counts(SimCounts* out) {
     *out = told();
 }
 
-// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and SIM_COUNTS names a file for the counters when
-// the process ends.
+// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), SIM_DEVICES the number of devices, and SIM_COUNTS
+// names a file for the counters when the process ends.
 static struct Environment {
     Environment() {
         char name[64];
@@ -539,6 +539,7 @@ static struct Environment {
             it.name = name;
             failures.push_back(it);
         }
+        if (const char* count = getenv("SIM_DEVICES")) devices = atoi(count);
     }
     ~Environment() {
         const char* path = getenv("SIM_COUNTS");
@@ -548,8 +549,11 @@ static struct Environment {
         unsigned long live = it.device.allocations + it.pinned.allocations + it.contexts + it.streams + it.events +
                              it.modules + it.nvjpeg_objects;
         unsigned long faults = it.overruns + it.write_combined + it.timed_waits + it.destroyed_in_use + it.misused;
-        fprintf(file, "{\"launches\": %lu, \"live\": %lu, \"faults\": %lu, \"injected\": %lu}\n",
-                (unsigned long)it.launches, live, faults, (unsigned long)it.injected);
+        std::string launches;
+        for (int device = 0; device < devices; device++)
+            launches += (device ? ", " : "") + std::to_string(contexts[device].launches);
+        fprintf(file, "{\"launches_by_device\": [%s], \"launches\": %lu, \"live\": %lu, \"faults\": %lu, \"injected\": %lu}\n",
+                launches.c_str(), (unsigned long)it.launches, live, faults, (unsigned long)it.injected);
         fclose(file);
     }
 } environment;

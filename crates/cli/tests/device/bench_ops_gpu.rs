@@ -238,7 +238,7 @@ fn a_missing_device_part_is_a_line_or_an_error_if_required() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/libnvrtc.so"));
     let output = bench_ops(dir.path(), &["--device", "cpu", "--json"], &[]);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(result["gpu"], "not measured: --device cpu");
+    assert_eq!(result["gpu"], "not measured: the device is cpu");
 }
 
 #[test]
