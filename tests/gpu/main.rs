@@ -1,5 +1,6 @@
 //! CUDA code on a simulated machine: event order, accounting, failures. Needs no GPU.
 
+mod architectures;
 mod contexts;
 mod kernels;
 mod memory;

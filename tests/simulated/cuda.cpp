@@ -71,7 +71,8 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
         case 33: *value = 0x1b; break;     // PCI bus id, here and in nvml.cpp
         case 34: *value = 3; break;
         case 50: *value = 2; break;
-        case 75: *value = 9; break;        // compute capability 9.0
+        case 75: *value = capability / 10; break;
+        case 76: *value = capability % 10; break;
         case 81: *value = 228 << 10; break;// shared memory per multiprocessor
         default: *value = 0;
     }
@@ -385,7 +386,11 @@ API int cuModuleLoadData(void** out, const void* image) {
     NEED_CONTEXT
     SimImage header;
     memcpy(&header, image, sizeof header);
-    if (memcmp(header.magic, SIM_IMAGE_MAGIC, sizeof header.magic)) return INVALID_IMAGE;
+    bool ptx = !memcmp(header.magic, SIM_PTX_MAGIC, sizeof header.magic);
+    if (!ptx && memcmp(header.magic, SIM_CUBIN_MAGIC, sizeof header.magic)) return INVALID_IMAGE;
+    // Intermediate code runs on its architecture and newer ones, machine code on its own.
+    if (ptx && !compiles_ptx) return UNSUPPORTED_PTX_VERSION;
+    if (ptx ? header.architecture > capability : header.architecture != capability) return NO_BINARY_FOR_GPU;
     std::string path = std::filesystem::temp_directory_path() / "feedwater-module-XXXXXX";
     int file = mkstemp(path.data());
     if (file < 0) return OUT_OF_MEMORY;
@@ -479,7 +484,7 @@ API int cuGetErrorName(int code, const char** text) {
     static const std::map<int, const char*> names = {
         {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"},
         {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {201, "CUDA_ERROR_INVALID_CONTEXT"},
-        {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
+        {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}, {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
         {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}};
     auto found = names.find(code);
     if (found == names.end()) return INVALID_VALUE;
@@ -498,6 +503,8 @@ API void sim_reset() {
     calls.clear();
     mode = SIM_LAZY;
     devices = 1;
+    capability = 90;
+    compiles_ptx = true;
     sticky = SUCCESS;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
@@ -557,6 +564,13 @@ static struct Environment {
         fclose(file);
     }
 } environment;
+
+// Sets the compute capability of every device, and whether the driver accepts intermediate code.
+API void sim_architecture(unsigned wanted, int with_ptx) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    capability = wanted;
+    compiles_ptx = with_ptx;
+}
 
 // Device memory in use, and launches since the last reset.
 API void sim_on_device(int device, unsigned long long* bytes, unsigned long long* launches) {

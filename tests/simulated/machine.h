@@ -23,7 +23,8 @@
 
 namespace {
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, NO_BINARY_FOR_GPU = 209,
+       UNSUPPORTED_PTX_VERSION = 222,
        INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CONTEXT_IS_DESTROYED = 709, CAPTURE_UNSUPPORTED = 900 };
 
 constexpr size_t GUARD_BYTES = 64;
@@ -119,6 +120,8 @@ std::mt19937_64 scheduler;
 sim_schedule_mode mode = SIM_LAZY;
 SimCounts counts;
 int devices = 1, sticky = SUCCESS;
+unsigned capability = 90;                  // of every device: 10 * major + minor
+bool compiles_ptx = true;
 unsigned long long memory_limit = ~0ull;
 Context contexts[MOST_DEVICES];            // by device
 thread_local std::vector<Binding> bindings;  // the thread's stack of contexts; the last one is current
