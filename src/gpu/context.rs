@@ -46,7 +46,7 @@ impl Device {
     /// thread call the driver while another thread of the process captures a graph in the default, global mode.
     /// Otherwise the driver refuses calls that may be unsafe during a capture (event queries, allocations) and
     /// invalidates the capture. The latter has no effect on drivers that lack the function.
-    pub fn adopt_thread(&self) {
+    pub(crate) fn adopt_thread(&self) {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
         /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
         const RELAXED: c_int = 2;

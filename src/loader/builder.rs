@@ -90,9 +90,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Replaces all settings.
+    /// Replaces all settings, except for the device if a [`consumer`](Self::consumer) is set.
     pub fn settings(mut self, settings: Settings) -> Self {
+        let device = self.settings.device;
         self.settings = settings;
+        if self.consumer.is_some() {
+            self.settings.device = device;
+        }
         self
     }
 

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(local(8, "LOCAL_RANK=3"), Some(3));
         assert_eq!(local(8, "OMPI_COMM_WORLD_RANK=11 OMPI_COMM_WORLD_LOCAL_RANK=3"), Some(3));
         assert_eq!(local(8, "PMI_RANK=11 MPI_LOCALRANKID=3"), Some(3));
-        assert_eq!(local(8, "PMI_RANK=11 PALS_LOCAL_RANKID=3"), Some(3));
+        assert_eq!(local(8, "PALS_LOCAL_RANKID=3"), Some(3));
         assert_eq!(local(8, "PMI_RANK=11 PMI_LOCAL_RANK=3"), Some(3));
         assert_eq!(local(8, "SLURM_STEP_ID=0 SLURM_PROCID=11 SLURM_LOCALID=3"), Some(3));
     }

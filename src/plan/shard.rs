@@ -109,7 +109,9 @@ impl Environment {
     /// Rank among the processes of this machine, with the variable that holds it. `None` if no launcher sets one.
     /// `LOCAL_RANK` comes first, because training programs choose their GPU by it.
     pub(super) fn local_rank(&self) -> Result<Option<(&'static str, u64)>> {
-        let launchers = LAUNCHERS.iter().filter(|it| it.is_there(self));
+        // Slurm sets its own also in a batch script, which runs once.
+        let in_task = |it: &&Launcher| it.choice != ShardFrom::Slurm || it.is_there(self);
+        let launchers = LAUNCHERS.iter().filter(in_task);
         let names = launchers.flat_map(|it| it.local.iter().copied());
         let Some(name) = iter::once(LOCAL_RANK).chain(names).find(|name| self.has(name)) else {
             return Ok(None);

@@ -20,7 +20,6 @@ fn every_way() {
     while let Some(batch) = keeps("Epoch::next", || epoch.next()) {
         keeps("Batch::drop", || drop(batch.unwrap()));
     }
-    drop(epoch);
     let mut batches = loader.into_iter();
     let mut next = || keeps("Batches::next", || batches.next().unwrap().unwrap());
     keeps("to_host", || next().to_host().unwrap());
@@ -39,7 +38,6 @@ fn every_way() {
         let delete = || keeps("deleter of a foreign thread", move || drop(exported));
         scope.spawn(delete).join().unwrap();
     });
-    drop(batches);
     keeps("Loader::drop", || drop(loader));
 }
 

@@ -1,6 +1,7 @@
 //! Several loaders on several GPUs in one process.
 
 use super::*;
+use feedwater::plan::Settings;
 
 /// Loaders on three GPUs, whose batches are taken in turn by one thread.
 #[test]
@@ -44,4 +45,17 @@ fn loaders_on_several_gpus_make_the_same_batches_as_on_the_cpu() {
         let counts = machine.counts();
         assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
     }
+}
+
+/// The stream of a consumer decides on the GPU, whatever settings follow.
+#[test]
+fn a_loader_is_on_the_gpu_of_its_consumer() {
+    let machine = machine();
+    machine.devices(2);
+    let device = Device::open_with(1, &runtime()).unwrap();
+    let stream = Arc::new(Stream::new(&device).unwrap());
+    let make = || builder(jpegs(10), training()).consumer(stream.clone());
+    assert_eq!(make().plan().unwrap().runs_on.gpu, Some(1));
+    assert_eq!(make().settings(Settings::default()).plan().unwrap().runs_on.gpu, Some(1));
+    assert_eq!(make().device(DeviceChoice::Cpu).plan().unwrap().runs_on.gpu, None);
 }
