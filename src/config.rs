@@ -32,16 +32,16 @@ mod nearest;
 mod node;
 mod source;
 
-/// Sections of a pipeline file.
-const SECTIONS: [&str; 8] =
-    ["source", "loader", "decode", "output", "cache", "limits", "storage", "chain"];
+/// Keys and sections of a pipeline file.
+const SECTIONS: [&str; 9] =
+    ["device", "source", "loader", "decode", "output", "cache", "limits", "storage", "chain"];
 
 /// Contents of a pipeline file.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     /// `[source]`.
     pub source: SourceSettings,
-    /// `[loader]`, `[decode]`, `[output]`, `[cache]`, `[limits]` and `[storage]`.
+    /// `device`, `[loader]`, `[decode]`, `[output]`, `[cache]`, `[limits]` and `[storage]`.
     pub settings: Settings,
     /// `[[chain]]`.
     pub chain: Chain,
@@ -137,7 +137,7 @@ impl Pipeline {
     ///
     /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more, a path that is not Unicode.
     pub fn to_toml(&self) -> Result<String> {
-        let mut text = String::new();
+        let mut text = format!("device = \"{}\"\n\n", self.settings.device);
         let source =
             Table::from_iter([("source".to_string(), Value::Table(self.source.to_table()?))]);
         text += &toml::to_string(&source).expect("a TOML value serializes");
@@ -182,7 +182,10 @@ impl Origin {
 
 /// Value of a key below a section of [`Settings`]; `None` for any other key.
 fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
-    let Settings { loader, decode, output, cache, limits, storage } = settings;
+    let Settings { device, loader, decode, output, cache, limits, storage } = settings;
+    if key == "device" {
+        return serde_json::to_value(device).ok();
+    }
     let (section, key) = key.split_once('.')?;
     let section = match section {
         "loader" => serde_json::to_value(loader),
@@ -204,6 +207,7 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
     }
     let source = source(file.remove("source"), base)?;
     let settings = Settings {
+        device: settings(&mut file, "device")?,
         loader: settings(&mut file, "loader")?,
         decode: settings(&mut file, "decode")?,
         output: settings(&mut file, "output")?,
@@ -228,7 +232,7 @@ fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     Ok(storage)
 }
 
-/// Parses a section of the file; a missing one has its defaults.
+/// Parses a section or key of the file; a missing one has its defaults.
 fn settings<T: DeserializeOwned + Default>(file: &mut Table, key: &str) -> Result<T> {
     match file.remove(key) {
         Some(value) => read(value).map_err(|problem| problem.into_error(key)),

@@ -1,4 +1,4 @@
-//! Interoperability: pool memory as a slice of cudarc, and calls on threads that belong to others.
+//! Interoperability: pool memory as a slice of cudarc.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -6,10 +6,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bytemuck::AnyBitPattern;
-use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceRepr, result};
+use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceRepr};
 use half::{bf16, f16};
 
-use super::{Device, DeviceBuffer, Stream};
+use super::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
@@ -43,7 +43,7 @@ pub struct BorrowedSlice<T: Element, K> {
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Dropped after the slice.
     keep: K,
-    _buffer: Arc<DeviceBuffer>,
+    buffer: Arc<DeviceBuffer>,
 }
 
 impl<T: Element, K> BorrowedSlice<T, K> {
@@ -61,6 +61,8 @@ impl<T: Element, K> BorrowedSlice<T, K> {
         keep: K,
     ) -> Result<Self> {
         Stream::of_cudarc(buffer.device(), stream)?;
+        // cudarc binds the context for its events.
+        let _entered = buffer.device().enter()?;
         if len.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > buffer.len()) {
             let bytes = buffer.len();
             let problem = format!("{len} {}s of a buffer of {bytes} bytes", T::DTYPE);
@@ -69,7 +71,7 @@ impl<T: Element, K> BorrowedSlice<T, K> {
         // SAFETY: that many bytes of the stream's context, held below as long as the slice; every bit pattern
         // is a `T`. The address is a multiple of 256.
         let slice = unsafe { stream.upgrade_device_ptr::<T>(buffer.address(), len) };
-        Ok(Self { slice: ManuallyDrop::new(slice), keep, _buffer: buffer })
+        Ok(Self { slice: ManuallyDrop::new(slice), keep, buffer })
     }
 
     /// The whole slice, for reading.
@@ -99,6 +101,7 @@ impl<T: Element, K> Deref for BorrowedSlice<T, K> {
 
 impl<T: Element, K> Drop for BorrowedSlice<T, K> {
     fn drop(&mut self) {
+        let _entered = self.buffer.device().enter();
         // SAFETY: taken once, here. `leak` gives back what cudarc made for the slice, and not the memory.
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
         slice.leak();
@@ -109,19 +112,4 @@ impl<T: Element, K> fmt::Debug for BorrowedSlice<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BorrowedSlice {{ {} x {} }}", self.slice.len(), T::DTYPE)
     }
-}
-
-/// Runs code that binds a device on a thread that may belong to a framework, then restores the context that was
-/// current before. The `Device` argument proves that there is a driver.
-pub fn restoring_context<R>(_: &Device, run: impl FnOnce() -> R) -> R {
-    let before = result::ctx::get_current();
-    let value = run();
-    if let Ok(context) = before
-        && result::ctx::get_current() != before
-    {
-        // SAFETY: null, or the context that was current a moment ago and is not ours; whoever made it current
-        // keeps it. Where setting fails, the thread keeps ours, and its owner's next call says so.
-        let _ = unsafe { result::ctx::set_current(context.unwrap_or(std::ptr::null_mut())) };
-    }
-    value
 }

@@ -7,7 +7,7 @@ use cudarc::driver::{result, sys};
 
 use super::library;
 use super::library_name::LibraryName as Name;
-use super::nvrtc::Nvrtc;
+use super::nvrtc::{Nvrtc, Target};
 use super::pool::DeviceBuffer;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
@@ -115,15 +115,16 @@ impl Kernel {
         function_name: &str,
         sample_bytes: usize,
     ) -> Result<Self> {
-        let cubin = compile(device, source)?;
+        let code = compile(device, source)?;
         let (function_name, tiles) = match function_name {
             TILED if device.capability() < PRODUCTS_SINCE => (FUSED, None),
             TILED => (TILED, Some(device.multiprocessors()?)),
             other => (other, None),
         };
-        device.bind()?;
-        // SAFETY: a whole cubin, made by NVRTC; a damaged one is refused by the cache's hash. The driver copies it.
-        let module = unsafe { result::module::load_data(cubin.as_ptr().cast::<c_void>()) };
+        let _entered = device.enter()?;
+        // SAFETY: a whole cubin, or PTX with its final NUL, made by NVRTC; damaged code is refused by the cache's hash. The
+        // driver copies it.
+        let module = unsafe { result::module::load_data(code.as_ptr().cast::<c_void>()) };
         let module = driver("cuModuleLoadData", module)?;
         // From here on `drop` unloads it.
         let function = std::ptr::null_mut();
@@ -201,7 +202,7 @@ impl Kernel {
         ];
         // Only a tiled kernel has the last argument.
         let arguments = if self.tiles.is_some() { &mut arguments[..] } else { &mut arguments[..4] };
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         // SAFETY: the arguments have the types of the kernel's parameters, which the driver copies during the call;
         // the handles are alive; the grid is within the limits, and the shared memory was asked for when it was loaded.
         let launched = unsafe {
@@ -218,13 +219,28 @@ impl Kernel {
     }
 }
 
-/// Version of the compiler that is found for a device.
+/// Version of the compiler that is found for a device, after checking that the device can run what it makes: if the
+/// compiler does not know the device's architecture, a small kernel is compiled for an older one and loaded.
 ///
 /// # Errors
-/// [`Error::Unavailable`] if there is none, with what to install.
-pub fn compiler(device: &Device) -> Result<(u32, u32)> {
-    Ok(Nvrtc::open(device.runtime(), Some(device.driver_version() / 1000))?.version())
+/// [`Error::Unavailable`] if there is no compiler for this device, with what to install; [`Error::Device`] if the driver
+/// rejects code for the older architecture.
+pub fn compiler(device: &Arc<Device>) -> Result<(u32, u32)> {
+    let nvrtc = Nvrtc::open(device.runtime(), Some(device.driver_version() / 1000))?;
+    if let Target::Virtual(_) = nvrtc.target(device.capability())? {
+        Kernel::load(device, TRIAL, FUSED, 1)?;
+    }
+    Ok(nvrtc.version())
 }
+
+/// Kernel that does nothing.
+const TRIAL: &str = r#"
+#ifdef __CUDACC__
+extern "C" __global__ void fused(const void*, int, int, int) {}
+#else
+extern "C" void fused__host(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned) {}
+#endif
+"#;
 
 /// Maximum number of blocks in the second and third dimension.
 const MAX_GRID: u32 = 65535;
@@ -233,46 +249,45 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         // Launches that are still in a stream use the code.
         let _ = self.device.synchronize();
+        let Ok(_entered) = self.device.enter() else { return };
         // SAFETY: loaded once, unloaded once, not in use.
         let _ = unsafe { result::module::unload(self.module) };
     }
 }
 
-/// Compiler options: for the exact architecture, because a driver may reject the intermediate code of a newer
-/// compiler; without contraction, because results must equal the CPU's bit for bit.
-fn options(device: &Device) -> Vec<String> {
-    let (major, minor) = device.capability();
-    vec![
-        format!("--gpu-architecture=sm_{major}{minor}"),
-        "--std=c++17".into(),
-        "--fmad=false".into(),
-    ]
-}
+/// Compiler options besides the architecture. Without contraction, because results must equal the CPU's bit for bit.
+const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
-/// Compiles a text to a cubin for this device's architecture with NVRTC, or reads it from the cache. Also for kernels
-/// launched by other means than [`Kernel`]. A cached result is read without opening the compiler library, which alone
-/// takes longer than everything else.
+/// Compiles a text for this device with NVRTC, or reads the result from the cache. Also for kernels launched by other
+/// means than [`Kernel`]. A cached result is read without opening the compiler library, which alone takes longer than
+/// everything else.
+///
+/// The result is a cubin for the device's exact architecture, because a driver may reject the intermediate code of a newer
+/// compiler. If the compiler does not know the architecture, the result is PTX for the newest older one, which the driver
+/// compiles. `cuModuleLoadData` takes either.
 ///
 /// # Errors
-/// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC.
+/// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC or if the device is older than every
+/// architecture that it knows.
 pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
-    let options = options(device);
+    let (major, minor) = device.capability();
+    let architecture = format!("sm_{major}{minor}");
     let cuda_major = device.driver_version() / 1000;
     let search = library::search_key(device.runtime(), Name::Nvrtc, cuda_major);
-    let mut parts = vec![source.as_bytes(), search.as_bytes()];
-    parts.extend(options.iter().map(|option| option.as_bytes()));
+    let mut parts = vec![source.as_bytes(), search.as_bytes(), architecture.as_bytes()];
+    parts.extend(OPTIONS.iter().map(|option| option.as_bytes()));
     let key = cache::key(&parts);
     let directory = device.runtime().cache_directory();
-    if let Some(cubin) = directory.as_deref().and_then(|it| cache::read(it, &key)) {
-        return Ok(cubin);
+    if let Some(code) = directory.as_deref().and_then(|it| cache::read(it, &key)) {
+        return Ok(code);
     }
     let nvrtc = Nvrtc::open(device.runtime(), Some(cuda_major))?;
-    let cubin = nvrtc.compile(source, &options)?;
+    let code = nvrtc.compile(source, nvrtc.target(device.capability())?, &OPTIONS)?;
     let by = nvrtc.file().and_then(|file| cache::Compiler::at(&file));
     if let (Some(directory), Some(by)) = (directory, by) {
-        cache::write(&directory, &key, &by, &cubin);
+        cache::write(&directory, &key, &by, &code);
     }
-    Ok(cubin)
+    Ok(code)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use super::driver_symbols::DRIVER_SYMBOLS;
 use super::library_name::{LibraryName as Name, NAMES};
 use super::runtime::{Runtime, from_env};
 use crate::error::{Error, Result};
@@ -323,7 +324,7 @@ fn entries(directory: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 /// itself. So every function that this module calls is looked up first, and the library that cudarc will find must be
 /// the one opened here.
 fn check_driver(found: &Found) -> Result<()> {
-    if let Some(symbol) = DRIVER_SYMBOLS.iter().find(|symbol| !found.has(symbol)) {
+    if let Some((symbol, _)) = DRIVER_SYMBOLS.iter().find(|(symbol, _)| !found.has(symbol)) {
         return Err(missing(&found.path, symbol));
     }
     let ours = address(&found.library);
@@ -369,46 +370,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The mutexes' contents are replaced as a whole, so a panic elsewhere leaves them consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// All driver functions that this crate calls through cudarc.
-const DRIVER_SYMBOLS: &[&str] = &[
-    "cuCtxGetCurrent",
-    "cuCtxSetCurrent",
-    "cuCtxSynchronize",
-    "cuDeviceGet",
-    "cuDeviceGetAttribute",
-    "cuDeviceGetCount",
-    "cuDeviceGetName",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuDevicePrimaryCtxRetain",
-    "cuDriverGetVersion",
-    "cuEventCreate",
-    "cuEventDestroy_v2",
-    "cuEventElapsedTime",
-    "cuEventQuery",
-    "cuEventRecord",
-    "cuEventSynchronize",
-    "cuGetErrorName",
-    "cuGetErrorString",
-    "cuInit",
-    "cuLaunchKernel",
-    "cuMemAlloc_v2",
-    "cuMemFreeHost",
-    "cuMemFree_v2",
-    "cuMemGetInfo_v2",
-    "cuMemHostAlloc",
-    "cuMemcpyDtoDAsync_v2",
-    "cuMemcpyDtoHAsync_v2",
-    "cuMemcpyHtoDAsync_v2",
-    "cuMemsetD8Async",
-    "cuModuleGetFunction",
-    "cuModuleLoadData",
-    "cuModuleUnload",
-    "cuStreamCreate",
-    "cuStreamDestroy_v2",
-    "cuStreamSynchronize",
-    "cuStreamWaitEvent",
-];
 
 #[cfg(test)]
 mod tests {

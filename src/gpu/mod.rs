@@ -14,7 +14,6 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result::{self, DriverError};
@@ -28,7 +27,7 @@ pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
 #[doc(hidden)]
-pub use foreign::{BorrowedSlice, Element, restoring_context};
+pub use foreign::{BorrowedSlice, Element};
 #[doc(hidden)]
 pub use kernel::{BLOCK, Kernel, compiler};
 #[doc(hidden)]
@@ -44,6 +43,8 @@ pub use transfer::{Staged, Upload, copy, fill, read_back};
 
 mod arena;
 mod cache;
+mod context;
+mod driver_symbols;
 mod foreign;
 #[doc(hidden)]
 pub mod host_kernel;
@@ -84,8 +85,8 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens GPU number `ordinal` (0 is the first that `CUDA_VISIBLE_DEVICES` shows) and binds it to the
-    /// calling thread.
+    /// Opens GPU number `ordinal` (0 is the first that `CUDA_VISIBLE_DEVICES` shows). The calling
+    /// thread's current context stays as it is.
     ///
     /// [`Error::Unavailable`] without a working driver or without such a device, [`Error::Device`] if the driver
     /// refuses. Never panics.
@@ -121,43 +122,11 @@ impl Device {
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
         let runtime = runtime.clone();
         let device = Self { runtime, ordinal, raw, context, name, capability, driver_version };
-        // Sets it unconditionally: the current context may be the same one from before its last release.
-        device.make_current()?;
+        // A binding of this thread from before the context's last release is no longer valid.
+        if result::ctx::get_current() == Ok(Some(context)) {
+            device.bind()?;
+        }
         Ok(Arc::new(device))
-    }
-
-    /// Makes this device current on the calling thread. Everything in this module does so itself. Foreign calls (a
-    /// framework's, cudart's) on a thread of ours need it.
-    pub fn bind(&self) -> Result<()> {
-        // If the query fails, set the context anyway.
-        if result::ctx::get_current() == Ok(Some(self.context)) {
-            return Ok(());
-        }
-        self.make_current()
-    }
-
-    fn make_current(&self) -> Result<()> {
-        // SAFETY: the context is retained as long as `self` lives.
-        driver("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })
-    }
-
-    /// Lets this thread call the driver while another thread of the process captures a graph in the default, global
-    /// mode. Otherwise the driver refuses calls that may be unsafe during a capture (event queries, allocations) and
-    /// invalidates the capture. Only for threads of ours, whose streams nobody captures. Has no effect on drivers that
-    /// lack the function.
-    pub fn work_beside_captures(&self) {
-        type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
-        /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
-        const RELAXED: c_int = 2;
-        let driver = library::open(&self.runtime, LibraryName::Driver, None);
-        let Ok(driver) = driver else { return };
-        // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
-        let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
-        if let Ok(exchange) = exchange {
-            let mut mode = RELAXED;
-            // SAFETY: reads one number and writes one, for the calling thread alone.
-            unsafe { exchange(&mut mode) };
-        }
     }
 
     /// Retains the primary context until the process ends, as frameworks do. nvJPEG contains CUDA's runtime, whose
@@ -208,14 +177,14 @@ impl Device {
 
     /// Free and total device memory in bytes, over all processes.
     pub fn memory_bytes(&self) -> Result<(u64, u64)> {
-        self.bind()?;
+        let _entered = self.enter()?;
         let (free, total) = driver("cuMemGetInfo", result::mem_get_info())?;
         Ok((free as u64, total as u64))
     }
 
     /// Blocks until all work on the device is done.
     pub fn synchronize(&self) -> Result<()> {
-        self.bind()?;
+        let _entered = self.enter()?;
         driver("cuCtxSynchronize", result::ctx::synchronize())
     }
 }

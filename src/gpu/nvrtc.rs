@@ -1,4 +1,4 @@
-//! The run-time compiler: C++ text in, machine code for one architecture out.
+//! The run-time compiler: C++ text in, machine code for one architecture out, or intermediate code for a newer one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
@@ -13,17 +13,21 @@ use crate::error::{Error, Result};
 type Program = *mut c_void;
 type Status = c_int;
 
-/// The nine NVRTC functions that are needed. They are declared here because cudarc panics if the library is missing
-/// and offers only PTX, which an older driver may not be able to read.
+/// The NVRTC functions that are needed. They are declared here because cudarc panics if the library is missing and
+/// offers only PTX, which an older driver may not be able to read.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     found: &'static Found,
     version: (u32, u32),
+    /// Architectures that it compiles for, ascending: 90 for sm_90.
+    architectures: Vec<u32>,
     create: CreateProgram,
     destroy: unsafe extern "C" fn(*mut Program) -> Status,
     compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
     cubin_size: GetSize,
     cubin: GetBytes,
+    ptx_size: GetSize,
+    ptx: GetBytes,
     log_size: GetSize,
     log: GetBytes,
     words: unsafe extern "C" fn(Status) -> *const c_char,
@@ -40,6 +44,31 @@ type CreateProgram = unsafe extern "C" fn(
 type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Status;
 type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> Status;
 
+/// Architecture to compile for, as 10 * major + minor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Machine code (a cubin) for this architecture.
+    Exact(u32),
+    /// Intermediate code (PTX) for this architecture, which the driver compiles for newer ones.
+    Virtual(u32),
+}
+
+impl Target {
+    /// Target for a device: its own architecture if it is one of `known`, else the newest older one. `None` if there is
+    /// none.
+    fn of(device: u32, known: &[u32]) -> Option<Self> {
+        let newest = known.iter().copied().filter(|it| *it <= device).max()?;
+        Some(if newest == device { Target::Exact(device) } else { Target::Virtual(newest) })
+    }
+
+    fn option(self) -> String {
+        match self {
+            Target::Exact(architecture) => format!("--gpu-architecture=sm_{architecture}"),
+            Target::Virtual(architecture) => format!("--gpu-architecture=compute_{architecture}"),
+        }
+    }
+}
+
 /// NVRTC's statuses for success and for a text with errors.
 const SUCCESS: Status = 0;
 const COMPILATION: Status = 6;
@@ -49,24 +78,37 @@ impl Nvrtc {
     pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
         let found = library::open(runtime, Name::Nvrtc, cuda_major)?;
         let mut version = (0, 0);
-        // SAFETY: the types are those of nvrtc.h, unchanged since CUDA 11.1.
+        // SAFETY: the types are those of nvrtc.h, unchanged since CUDA 11.2; as many architectures are written as were
+        // counted.
         let nvrtc = unsafe {
             let get_version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status =
                 found.function("nvrtcVersion")?;
             let status = get_version(&mut version.0, &mut version.1);
-            let nvrtc = Self {
+            let count_architectures: unsafe extern "C" fn(*mut c_int) -> Status =
+                found.function("nvrtcGetNumSupportedArchs")?;
+            let get_architectures: unsafe extern "C" fn(*mut c_int) -> Status =
+                found.function("nvrtcGetSupportedArchs")?;
+            let mut nvrtc = Self {
                 found,
                 version: (version.0 as u32, version.1 as u32),
+                architectures: Vec::new(),
                 create: found.function("nvrtcCreateProgram")?,
                 destroy: found.function("nvrtcDestroyProgram")?,
                 compile: found.function("nvrtcCompileProgram")?,
                 cubin_size: found.function("nvrtcGetCUBINSize")?,
                 cubin: found.function("nvrtcGetCUBIN")?,
+                ptx_size: found.function("nvrtcGetPTXSize")?,
+                ptx: found.function("nvrtcGetPTX")?,
                 log_size: found.function("nvrtcGetProgramLogSize")?,
                 log: found.function("nvrtcGetProgramLog")?,
                 words: found.function("nvrtcGetErrorString")?,
             };
             nvrtc.check("nvrtcVersion", status)?;
+            let mut count: c_int = 0;
+            nvrtc.check("nvrtcGetNumSupportedArchs", count_architectures(&mut count))?;
+            let mut known: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
+            nvrtc.check("nvrtcGetSupportedArchs", get_architectures(known.as_mut_ptr()))?;
+            nvrtc.architectures = known.into_iter().filter_map(|it| it.try_into().ok()).collect();
             nvrtc
         };
         Ok(nvrtc)
@@ -97,17 +139,37 @@ impl Nvrtc {
         line.find('/').map(|start| PathBuf::from(&line[start..]))
     }
 
-    /// Compiles a text to machine code (a cubin).
+    /// Target for a device of this compute capability.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the device is older than every architecture that this compiler knows.
+    pub fn target(&self, (major, minor): (u32, u32)) -> Result<Target> {
+        let device = 10 * major + minor;
+        Target::of(device, &self.architectures).ok_or_else(|| {
+            let oldest = self.architectures.iter().min().copied().unwrap_or_default();
+            let ((major, minor), path) = (self.version, self.path());
+            let reason = format!(
+                "NVRTC {major}.{minor} ({path}) compiles for sm_{oldest} and newer; install one of an older CUDA, or choose \
+                 the CPU"
+            );
+            Error::unavailable("a kernel compiler for this GPU", format!("sm_{device}: {reason}"))
+        })
+    }
+
+    /// Compiles a text to machine code (a cubin) or, for a virtual architecture, to intermediate code (PTX, which ends
+    /// with a NUL byte).
     ///
     /// # Errors
     /// [`Error::Compile`] with the log if the text has errors.
-    pub fn compile(&self, source: &str, options: &[String]) -> Result<Vec<u8>> {
+    pub fn compile(&self, source: &str, target: Target, options: &[&str]) -> Result<Vec<u8>> {
         let text = |text: &str| {
             CString::new(text)
                 .map_err(|_| Error::Compile { log: "the kernel text holds a NUL byte".into() })
         };
         let source = text(source)?;
-        let options = options.iter().map(|option| text(option)).collect::<Result<Vec<_>>>()?;
+        let target_option = target.option();
+        let options = options.iter().copied().chain([&*target_option]);
+        let options = options.map(text).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
 
         let mut raw = ptr::null_mut();
@@ -134,7 +196,10 @@ impl Nvrtc {
             return Err(Error::Compile { log });
         }
         self.check("nvrtcCompileProgram", status)?;
-        self.fetch(&program, "nvrtcGetCUBIN", self.cubin_size, self.cubin)
+        match target {
+            Target::Exact(_) => self.fetch(&program, "nvrtcGetCUBIN", self.cubin_size, self.cubin),
+            Target::Virtual(_) => self.fetch(&program, "nvrtcGetPTX", self.ptx_size, self.ptx),
+        }
     }
 
     fn fetch(
@@ -179,5 +244,23 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // SAFETY: created once, destroyed once.
         unsafe { (self.nvrtc.destroy)(&mut self.raw) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_architecture_is_compiled_for_the_newest_older_one() {
+        // Those of NVRTC 12.9, which does not know sm_110.
+        let known = [50, 75, 80, 86, 89, 90, 100, 103, 120, 121];
+        assert_eq!(Target::of(90, &known), Some(Target::Exact(90)));
+        assert_eq!(Target::of(110, &known), Some(Target::Virtual(103)));
+        assert_eq!(Target::of(130, &known), Some(Target::Virtual(121)));
+        assert_eq!(Target::of(37, &known), None);
+        assert_eq!(Target::of(90, &[]), None);
+        assert_eq!(Target::Exact(90).option(), "--gpu-architecture=sm_90");
+        assert_eq!(Target::Virtual(103).option(), "--gpu-architecture=compute_103");
     }
 }

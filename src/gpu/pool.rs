@@ -115,7 +115,7 @@ impl<M: Place> Pool<M> {
             arenas.push(Arena::new(bytes, ALIGN_BYTES));
             start = start.checked_add(bytes).ok_or_else(too_large)?;
         }
-        device.bind()?;
+        let _entered = device.enter()?;
         let address = if start > 0 { M::allocate(start)? } else { 0 };
         let state = Mutex::new(State { arenas, used: 0, peak: 0 });
         let device = device.clone();
@@ -245,7 +245,9 @@ impl<M: Place> Shared<M> {
 
 impl<M: Place> Drop for Shared<M> {
     fn drop(&mut self) {
-        if self.address != 0 && self.device.bind().is_ok() {
+        if self.address != 0
+            && let Ok(_entered) = self.device.enter()
+        {
             // SAFETY: from `allocate`, in `Pool::take`, and given back only here.
             unsafe { M::free(self.address) };
         }

@@ -1,5 +1,6 @@
 //! Streams and events: the device's queues, and the marks in them that other streams can wait for.
 
+use std::mem;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,9 +27,7 @@ enum Owner {
     /// An external owner that promised to keep it, or none: the default streams always exist.
     Other,
     /// cudarc, whose stream is held here.
-    Cudarc {
-        _stream: Arc<CudaStream>,
-    },
+    Cudarc(Arc<CudaStream>),
 }
 
 // SAFETY: a stream handle may be used from every thread (CUDA driver API, "Stream Management"); the context is
@@ -40,7 +39,7 @@ unsafe impl Sync for Stream {}
 impl Stream {
     /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        device.bind()?;
+        let _entered = device.enter()?;
         let created = result::stream::create(result::stream::StreamKind::NonBlocking);
         let raw = driver("cuStreamCreate", created)?;
         Ok(Self { raw, owner: Owner::Us, device: device.clone() })
@@ -69,7 +68,7 @@ impl Stream {
             );
             return Err(Error::config("stream", problem));
         }
-        let (raw, owner) = (stream.cu_stream(), Owner::Cudarc { _stream: stream.clone() });
+        let (raw, owner) = (stream.cu_stream(), Owner::Cudarc(stream.clone()));
         Ok(Self { raw, owner, device: device.clone() })
     }
 
@@ -87,7 +86,7 @@ impl Stream {
     /// Makes all work enqueued in this stream from now on wait until the event's last record is reached. Does not
     /// block the host. An event that was never recorded delays nothing.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: both handles are alive: they are borrowed.
         driver("cuStreamWaitEvent", unsafe {
@@ -97,7 +96,7 @@ impl Stream {
 
     /// Blocks until the stream is empty. Returns errors of work in it.
     pub fn synchronize(&self) -> Result<()> {
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         // SAFETY: the handle is alive.
         driver("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) })
     }
@@ -137,10 +136,19 @@ const PER_THREAD: usize = 2;
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if matches!(self.owner, Owner::Us) && self.device.bind().is_ok() {
-            // SAFETY: the handle is ours and not used afterwards. The driver lets the work in it finish. A
-            // failure has no one left to act on it: the next call on the device reports it again.
-            let _ = unsafe { result::stream::destroy(self.raw) };
+        match mem::replace(&mut self.owner, Owner::Other) {
+            Owner::Other => {}
+            // cudarc may destroy the stream, and binds its context to do so.
+            Owner::Cudarc(stream) => {
+                let _entered = self.device.enter();
+                drop(stream);
+            }
+            Owner::Us => {
+                let Ok(_entered) = self.device.enter() else { return };
+                // SAFETY: the handle is ours and not used afterwards. The driver lets the work in it finish. A
+                // failure has no one left to act on it: the next call on the device reports it again.
+                let _ = unsafe { result::stream::destroy(self.raw) };
+            }
         }
     }
 }
@@ -174,7 +182,7 @@ impl Event {
     }
 
     fn with_flags(device: &Arc<Device>, flags: u32) -> Result<Self> {
-        device.bind()?;
+        let _entered = device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle to `raw`. `result::event::create` takes one flag only.
         driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags).result() })?;
@@ -183,14 +191,14 @@ impl Event {
 
     /// Enqueues the mark after everything that is in the stream now.
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         // SAFETY: both handles are alive: they are borrowed.
         driver("cuEventRecord", unsafe { result::event::record(self.raw, stream.raw) })
     }
 
     /// Whether the mark is reached. Does not block.
     pub fn query(&self) -> Result<bool> {
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         // SAFETY: the handle is alive.
         match unsafe { result::event::query(self.raw) } {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -204,7 +212,7 @@ impl Event {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if one of them is not [`timed`](Self::timed) or was never recorded.
     pub fn elapsed_since(&self, earlier: &Event) -> Result<Option<Duration>> {
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         let mut milliseconds = 0f32;
         let elapsed = elapsed_time(&self.device)?;
         // SAFETY: both handles are alive; writes one number.
@@ -226,7 +234,7 @@ impl Event {
 
     /// Blocks until the mark is reached.
     pub fn synchronize(&self) -> Result<()> {
-        self.device.bind()?;
+        let _entered = self.device.enter()?;
         // SAFETY: the handle is alive.
         driver("cuEventSynchronize", unsafe { result::event::synchronize(self.raw) })
     }
@@ -248,7 +256,7 @@ fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.device.bind().is_ok() {
+        if let Ok(_entered) = self.device.enter() {
             // SAFETY: the handle is ours and not used afterwards; the driver keeps what waiting streams need.
             let _ = unsafe { result::event::destroy(self.raw) };
         }

@@ -47,7 +47,7 @@ impl Upload {
         if host.is_empty() {
             return Ok(());
         }
-        stream.device().bind()?;
+        let _entered = stream.device().enter()?;
         let address = destination.address() + offset as u64;
         // SAFETY: the range is within the host's buffer and the target within the destination; `bytes` and
         // `drop` wait for `copied` before the host's side is written or given back.
@@ -145,7 +145,7 @@ pub fn read_back(
     if bytes.is_empty() {
         return Ok(());
     }
-    stream.device().bind()?;
+    let _entered = stream.device().enter()?;
     // SAFETY: the range is within the source, and the destination is borrowed until the stream is empty.
     let copy = unsafe {
         result::memcpy_dtoh_async(bytes, source.address() + offset as u64, stream.handle())
@@ -163,7 +163,7 @@ pub fn fill(stream: &Stream, target: &DeviceBuffer, range: Range<usize>, value: 
     if range.is_empty() {
         return Ok(());
     }
-    stream.device().bind()?;
+    let _entered = stream.device().enter()?;
     let start = target.address() + range.start as u64;
     // SAFETY: the range is within the target, which is device memory.
     let filled = unsafe { result::memset_d8_async(start, value, range.len(), stream.handle()) };
@@ -184,7 +184,7 @@ pub fn copy(
     if bytes == 0 {
         return Ok(());
     }
-    stream.device().bind()?;
+    let _entered = stream.device().enter()?;
     // SAFETY: both buffers are device memory of at least so many bytes.
     let copied = unsafe {
         result::memcpy_dtod_async(target.address(), source.address(), bytes, stream.handle())

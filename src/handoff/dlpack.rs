@@ -4,8 +4,8 @@
 //! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
 //! `tests/handoff/`:
 //!
-//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is dropped, and
-//!   restores that thread's CUDA context.
+//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is dropped. That
+//!   thread's CUDA context stays as it is.
 //! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or `dltensor` for the legacy
 //!   one; its owner calls the deleter once. Until then dropping [`Exported`] calls it.
 //! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel; strides count
@@ -27,7 +27,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::gpu::{Device, Stream, restoring_context};
+use crate::gpu::Stream;
 use crate::loader::Batch;
 use crate::tensor::DType;
 
@@ -324,11 +324,11 @@ struct Holder<M> {
     managed: Option<M>,
     shape: [i64; 4],
     strides: [i64; 4],
-    batch: Arc<Batch>,
+    _batch: Arc<Batch>,
 }
 
 fn export_as<M: Managed>(mut batch: Arc<Batch>, stream: &ConsumerStream) -> Result<Exported<M>> {
-    apart(device_of(&batch), || stream.let_in(&batch))?;
+    stream.let_in(&batch)?;
     let (dims, dtype) = (batch.shape().dims(), batch.shape().dtype);
     let device = match batch.stream() {
         Some(stream) => DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 },
@@ -342,7 +342,8 @@ fn export_as<M: Managed>(mut batch: Arc<Batch>, stream: &ConsumerStream) -> Resu
     let data = host.map_or(batch.device_ptr().unwrap_or(0) as *mut c_void, |data| data.cast());
     let shape = dims.map(|extent| extent as i64);
     let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
-    let holder = Box::into_raw(Box::new(Holder::<M> { managed: None, shape, strides, batch }));
+    let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
+    let holder = Box::into_raw(Box::new(holder));
     // SAFETY: just created and not shared.
     let managed = unsafe {
         let tensor = DLTensor {
@@ -371,20 +372,7 @@ unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
     }
     // SAFETY: the owner is the `Holder` that contains the structure, set by `export_as`.
     let holder = unsafe { Box::from_raw((*managed).owner().cast::<Holder<M>>()) };
-    let device = device_of(&holder.batch);
-    apart(device, move || drop(holder));
-}
-
-fn device_of(batch: &Batch) -> Option<Arc<Device>> {
-    batch.stream().map(|stream| stream.device().clone())
-}
-
-/// Calls `run`, which uses the driver, without changing the context of the calling thread.
-fn apart<R>(device: Option<Arc<Device>>, run: impl FnOnce() -> R) -> R {
-    match device {
-        Some(device) => restoring_context(&device, run),
-        None => run(),
-    }
+    drop(holder);
 }
 
 #[cfg(test)]

@@ -7,23 +7,14 @@ use crate::error::{Error, Result};
 use crate::gpu::{Runtime, Stream};
 use crate::measure::Watching;
 use crate::op::{Chain, Placement};
-use crate::plan::{Count, DeviceFacts, Last, OnError, Plan, Route, Settings, ShardFrom};
+use crate::plan::{
+    Count, DeviceChoice, DeviceFacts, DevicePick, Environment, Last, OnError, Plan, Route,
+    Settings, ShardFrom,
+};
 use crate::source::{Source, Subset};
 use crate::tensor::{DType, Layout};
 
 use super::{Loader, LoaderState};
-
-/// Device on which a loader may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// The first GPU if there is one, else the CPU.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The GPU with this number; an error if there is none.
-    Gpu(usize),
-}
 
 /// Adds to an error the position in the file of the key that it names, given the current settings.
 pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
@@ -42,7 +33,6 @@ pub struct LoaderBuilder {
     pub(super) chain: Chain,
     pub(super) settings: Settings,
     pub(super) locate: Option<Locate>,
-    pub(super) device: DeviceChoice,
     pub(super) runtime: Runtime,
 }
 
@@ -62,7 +52,6 @@ impl LoaderBuilder {
             watch_device: None,
             settings: Settings::default(),
             locate: None,
-            device: DeviceChoice::Auto,
             runtime: Runtime::default(),
         }
     }
@@ -101,9 +90,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Replaces all settings.
+    /// Replaces all settings, except for the device if a [`consumer`](Self::consumer) is set.
     pub fn settings(mut self, settings: Settings) -> Self {
+        let device = self.settings.device;
         self.settings = settings;
+        if self.consumer.is_some() {
+            self.settings.device = device;
+        }
         self
     }
 
@@ -313,7 +306,7 @@ impl LoaderBuilder {
 
     /// Device on which the loader may run.
     pub fn device(mut self, device: DeviceChoice) -> Self {
-        self.device = device;
+        self.settings.device = device;
         self
     }
 
@@ -366,7 +359,7 @@ impl LoaderBuilder {
     /// loader, so that a batch dropped on any thread frees its slot after the work in this stream. Default: the loader
     /// creates one.
     pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
-        self.device = DeviceChoice::Gpu(stream.device().ordinal());
+        self.settings.device = DeviceChoice::Gpu(stream.device().ordinal());
         self.runtime = stream.device().runtime().clone();
         self.consumer = Some(stream);
         self
@@ -375,13 +368,19 @@ impl LoaderBuilder {
     /// Resolves the plan without starting anything. If a GPU is requested that this machine does not have, returns the
     /// plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
-        let facts = match (self.device, self.find_device()) {
-            (DeviceChoice::Gpu(_), Err(_)) => {
-                DeviceFacts::Gpu { nvjpeg: Ok(Route::all_on_device().collect()) }
+        let choice = self.settings.device;
+        let (facts, pick) = match self.find_device() {
+            Err(error) if choice.needs_gpu() && !matches!(error, Error::Config(_)) => {
+                let pick = DevicePick::of(choice, 0, &Environment::of_process());
+                let facts = DeviceFacts::Gpu { nvjpeg: Ok(Route::all_on_device().collect()) };
+                (facts, pick.map_err(self.locator())?)
             }
-            (_, found) => found?.1,
+            found => {
+                let found = found.map_err(self.locator())?;
+                (found.facts, found.pick)
+            }
         };
-        self.make_plan(facts).map_err(self.locator())
+        self.make_plan(facts, pick).map_err(self.locator())
     }
 
     /// Plans, checks, allocates all memory and starts the threads.

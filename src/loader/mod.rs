@@ -44,8 +44,9 @@ mod tuning;
 mod views;
 mod watch;
 
+pub use crate::plan::DeviceChoice;
 pub use batch::Batch;
-pub use builder::{DeviceChoice, LoaderBuilder};
+pub use builder::LoaderBuilder;
 pub use epoch::{Batches, Epoch};
 pub use record::{Outcome, SampleRecord};
 pub use state::LoaderState;
@@ -64,6 +65,8 @@ pub use order::{EpochOrder, Extent, Order, Position};
 pub use prefetcher::PrefetcherReport;
 #[doc(hidden)]
 pub use profile::ConsumerSpan;
+#[doc(hidden)]
+pub use resolve::open_device;
 
 use cache::Caches;
 use controls::Controls;

@@ -6,9 +6,9 @@ use std::thread::available_parallelism;
 use crate::error::{Error, Result};
 use crate::footprint::Available;
 use crate::gpu::{self, Device, Runtime};
-use crate::plan::{DeviceFacts, Environment, Facts, Plan};
+use crate::plan::{DeviceChoice, DeviceFacts, DevicePick, Environment, Facts, Plan};
 
-use super::builder::{DeviceChoice, LoaderBuilder};
+use super::builder::LoaderBuilder;
 use super::device::offered_routes;
 use super::look::Looks;
 
@@ -22,8 +22,8 @@ pub(super) struct Resolved {
 impl LoaderBuilder {
     /// Resolves the plan, one line on where it runs and why, and the device.
     pub(super) fn resolve(&self) -> Result<Resolved> {
-        let (device, facts, line) = self.find_device()?;
-        let plan = self.make_plan(facts)?;
+        let Found { device, facts, pick, line } = self.find_device()?;
+        let plan = self.make_plan(facts, pick)?;
         let line = match (&device, plan.uses_gpu()) {
             (Some(_), false) => format!("cpu (every operator is placed on the cpu; found {line})"),
             _ => line,
@@ -31,15 +31,15 @@ impl LoaderBuilder {
         Ok(Resolved { plan, line, device })
     }
 
-    pub(super) fn make_plan(&self, device: DeviceFacts) -> Result<Plan> {
+    pub(super) fn make_plan(&self, device: DeviceFacts, pick: DevicePick) -> Result<Plan> {
         let mut settings = self.settings.clone();
         if let Some(storage) = self.source.storages().first() {
             settings.storage = storage.settings().clone();
         }
-        Plan::new(&self.chain, &settings, &self.facts(device))
+        Plan::new(&self.chain, &settings, &self.facts(device, pick))
     }
 
-    fn facts(&self, device: DeviceFacts) -> Facts {
+    fn facts(&self, device: DeviceFacts, pick: DevicePick) -> Facts {
         let looks = self.looks();
         let largest = self.source.largest_bytes().unwrap_or_else(|| looks.largest_bytes());
         let Looks { image, looked, all } = looks;
@@ -57,6 +57,7 @@ impl LoaderBuilder {
             available: Available::of_process(),
             remote: self.source.is_remote(),
             device,
+            pick,
         }
     }
 
@@ -75,17 +76,12 @@ impl LoaderBuilder {
     }
 
     /// Finds the chosen device. `auto` falls back to the CPU if anything is missing, and returns the reason.
-    pub(super) fn find_device(&self) -> Result<(Option<Arc<Device>>, DeviceFacts, String)> {
-        let none =
-            |why: String, line: String| Ok((None, DeviceFacts::None(why), format!("cpu ({line})")));
-        let found = match self.device {
-            DeviceChoice::Cpu => return none("device is cpu".into(), "device is cpu".into()),
-            DeviceChoice::Auto => open_device(0, &self.runtime),
-            DeviceChoice::Gpu(ordinal) => open_device(ordinal, &self.runtime),
-        };
-        let device = match (found, self.device) {
-            (Ok(device), _) => device,
-            (Err(error), DeviceChoice::Auto) => {
+    pub(super) fn find_device(&self) -> Result<Found> {
+        let choice = self.settings.device;
+        let (device, pick) = match (open_device(choice, &self.runtime), choice) {
+            (Ok(Some(found)), _) => found,
+            (Ok(None), _) => return Ok(Found::cpu("device is cpu".into(), "device is cpu")),
+            (Err(error), DeviceChoice::Auto) if !matches!(error, Error::Config(_)) => {
                 let line = match &error {
                     // The full error, with the searched paths and the remedy, is too long for a line.
                     Error::Unavailable { what, .. } => {
@@ -93,20 +89,50 @@ impl LoaderBuilder {
                     }
                     _ => error.to_string(),
                 };
-                return none(error.to_string(), line);
+                return Ok(Found::cpu(error.to_string(), &line));
             }
             (Err(error), _) => return Err(error),
         };
         let nvjpeg = offered_routes(&device).map_err(|error| error.to_string());
         let (major, minor) = device.capability();
-        let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
-        Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
+        let (number, name, why) = (device.ordinal(), device.name(), &pick.why);
+        let line = format!("gpu {number}: {name} (sm_{major}{minor}), {why}");
+        Ok(Found { device: Some(device), facts: DeviceFacts::Gpu { nvjpeg }, pick, line })
     }
 }
 
-/// Opens a device for which kernels can be compiled.
-fn open_device(ordinal: usize, runtime: &Runtime) -> Result<Arc<Device>> {
-    let device = Device::open_with(ordinal, runtime)?;
+/// Device of a builder.
+pub(super) struct Found {
+    pub device: Option<Arc<Device>>,
+    pub facts: DeviceFacts,
+    pub pick: DevicePick,
+    /// One line on the device and why it was chosen.
+    pub line: String,
+}
+
+impl Found {
+    fn cpu(why: String, line: &str) -> Self {
+        let facts = DeviceFacts::None(why);
+        Self { device: None, facts, pick: DevicePick::cpu(line), line: format!("cpu ({line})") }
+    }
+}
+
+/// Opens the GPU of a choice, for which kernels can be compiled, and returns why it is that one. `None` for the CPU.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the launcher's local rank has no GPU of its own, [`Error::Unavailable`] and [`Error::Device`] if
+/// there is no usable GPU.
+pub fn open_device(
+    choice: DeviceChoice,
+    runtime: &Runtime,
+) -> Result<Option<(Arc<Device>, DevicePick)>> {
+    if choice == DeviceChoice::Cpu {
+        return Ok(None);
+    }
+    let visible = gpu::device_count(runtime)?;
+    let pick = DevicePick::of(choice, visible, &Environment::of_process())?;
+    let device = Device::open_with(pick.gpu.unwrap_or_default(), runtime)?;
     gpu::compiler(&device)?;
-    Ok(device)
+    Ok(Some((device, pick)))
 }

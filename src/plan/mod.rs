@@ -22,6 +22,8 @@ mod budget;
 mod count;
 mod counts;
 mod device;
+mod device_choice;
+mod device_pick;
 mod memory;
 mod need;
 mod offload;
@@ -33,6 +35,7 @@ mod shard_from;
 mod shuffle;
 
 pub use count::Count;
+pub use device_choice::DeviceChoice;
 pub(crate) use memory::RECORD_BYTES;
 pub(crate) use route::AssumedCost;
 pub use route::Route;
@@ -49,6 +52,8 @@ pub use budget::Reduction;
 pub use counts::Counts;
 #[doc(hidden)]
 pub use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
+#[doc(hidden)]
+pub use device_pick::DevicePick;
 #[doc(hidden)]
 pub use need::{Looked, SampleMemory, SampleRoom};
 #[doc(hidden)]
@@ -111,6 +116,8 @@ pub struct Facts {
     pub remote: bool,
     /// The GPU, or why there is none.
     pub device: DeviceFacts,
+    /// Device that was chosen, and why.
+    pub pick: DevicePick,
 }
 
 /// Facts about the GPU that a plan depends on.
@@ -138,6 +145,8 @@ impl Default for DeviceFacts {
 pub struct Plan {
     /// Settings as given.
     pub settings: Settings,
+    /// Device that batches are made on, and why.
+    pub runs_on: DevicePick,
     /// Shard that is read.
     pub shard: Shard,
     /// Order of the samples of an epoch.
@@ -227,6 +236,7 @@ impl Plan {
         let prefetch = bounds::most_ahead(settings.loader.prefetch, shape.bytes());
         let mut plan = Self {
             settings: settings.clone(),
+            runs_on: facts.pick.clone(),
             shard: Shard::resolve(&settings.loader, &facts.environment)?,
             shuffle: Shuffle::new(&settings.loader, facts)?,
             decode,
@@ -247,6 +257,9 @@ impl Plan {
             footprint: Footprint::default(),
             available: facts.available.clone(),
         };
+        if !plan.uses_gpu() && plan.runs_on.gpu.is_some() {
+            plan.runs_on = DevicePick::cpu("every operator is placed on the cpu");
+        }
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
         let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));
@@ -429,6 +442,7 @@ impl fmt::Display for Plan {
         for reduction in &self.reductions {
             writeln!(f, "{:<8}{reduction}", "less")?;
         }
+        writeln!(f, "{:<8}{}", "device", self.runs_on)?;
         writeln!(f, "{:<8}{}", "order", self.shuffle)?;
         writeln!(f, "{:<8}{}", "shard", self.shard)?;
         writeln!(f)?;

@@ -11,11 +11,13 @@ use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
 use super::count::MOST;
-use super::{Count, Route, ShardFrom};
+use super::{Count, DeviceChoice, Route, ShardFrom};
 
 /// All user settings except source and chain. Field names are the TOML keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
+    /// `device`: where the loader may run. Default `auto`.
+    pub device: DeviceChoice,
     /// `[loader]`.
     pub loader: LoaderSettings,
     /// `[decode]`.

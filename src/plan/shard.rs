@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter;
 
 use serde::Serialize;
 
@@ -30,6 +31,8 @@ struct Launcher {
     name: &'static str,
     rank: &'static str,
     world: &'static str,
+    /// Variables of which one may hold the rank among the processes of this machine.
+    local: &'static [&'static str],
 }
 
 /// Launchers in order of precedence: those that start the process itself before those that it may run under.
@@ -39,20 +42,41 @@ const LAUNCHERS: [Launcher; 5] = [
         name: "openmpi",
         rank: "OMPI_COMM_WORLD_RANK",
         world: "OMPI_COMM_WORLD_SIZE",
+        local: &["OMPI_COMM_WORLD_LOCAL_RANK"],
     },
-    Launcher { choice: ShardFrom::Mpich, name: "mpich", rank: "PMI_RANK", world: "PMI_SIZE" },
+    Launcher {
+        choice: ShardFrom::Mpich,
+        name: "mpich",
+        rank: "PMI_RANK",
+        world: "PMI_SIZE",
+        local: &["MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"],
+    },
     Launcher {
         choice: ShardFrom::Slurm,
         name: "slurm",
         rank: "SLURM_PROCID",
         world: "SLURM_STEP_NUM_TASKS",
+        local: &["SLURM_LOCALID"],
     },
-    Launcher { choice: ShardFrom::Torchrun, name: "torchrun", rank: RANK, world: WORLD },
-    Launcher { choice: ShardFrom::Kubernetes, name: "kubernetes", rank: JOB_INDEX, world: WORLD },
+    Launcher {
+        choice: ShardFrom::Torchrun,
+        name: "torchrun",
+        rank: RANK,
+        world: WORLD,
+        local: &[LOCAL_RANK],
+    },
+    Launcher {
+        choice: ShardFrom::Kubernetes,
+        name: "kubernetes",
+        rank: JOB_INDEX,
+        world: WORLD,
+        local: &[],
+    },
 ];
 
 const RANK: &str = "RANK";
 const WORLD: &str = "WORLD_SIZE";
+const LOCAL_RANK: &str = "LOCAL_RANK";
 const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
 /// Set only by torchrun.
 const TORCHRUN: &str = "TORCHELASTIC_RUN_ID";
@@ -75,10 +99,31 @@ impl Environment {
     pub fn of_process() -> Self {
         let names = LAUNCHERS.iter().flat_map(|it| [it.rank, it.world]);
         let others = [TORCHRUN, SLURM_TASKS, SLURM_STEP, SLURM_TERMINAL];
-        let set = names.chain(others).filter_map(|name| {
+        let local = LAUNCHERS.iter().flat_map(|it| it.local.iter().copied());
+        let set = names.chain(local).chain(others).filter_map(|name| {
             Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()))
         });
         Self(set.collect())
+    }
+
+    /// Rank among the processes of this machine, with the variable that holds it. `None` if no launcher sets one.
+    /// `LOCAL_RANK` comes first, because training programs choose their GPU by it.
+    pub(super) fn local_rank(&self) -> Result<Option<(&'static str, u64)>> {
+        // Slurm sets its own also in a batch script, which runs once.
+        let in_task = |it: &&Launcher| it.choice != ShardFrom::Slurm || it.is_there(self);
+        let launchers = LAUNCHERS.iter().filter(in_task);
+        let names = launchers.flat_map(|it| it.local.iter().copied());
+        let Some(name) = iter::once(LOCAL_RANK).chain(names).find(|name| self.has(name)) else {
+            return Ok(None);
+        };
+        let text = &self.0[name];
+        let rank = text.trim().parse().map_err(|_| {
+            let problem = format!(
+                "{name} is \"{text}\", which is not a whole number; correct it, or write cpu or cuda:N"
+            );
+            Error::config("device", problem)
+        })?;
+        Ok(Some((name, rank)))
     }
 
     fn has(&self, name: &str) -> bool {

@@ -211,3 +211,18 @@ fn files_of_a_source_must_be_regular_files() {
     );
     assert!(feedwater::source::detect(&pipe, &Storage::default()).is_err());
 }
+
+#[test]
+fn a_wrong_device_is_an_error_at_its_place() {
+    for value in ["\"gpux\"", "\"cuda:\"", "\"cuda:-1\"", "0", "true"] {
+        let text = format!("device = {value}\n{SOURCE}");
+        let Err(Error::Config(error)) = Pipeline::from_toml(&text, "") else { panic!("{value}") };
+        assert_eq!(error.key, "device");
+        let at = error.at.unwrap();
+        assert_eq!((at.line, at.column), (1, 1), "{value}");
+    }
+    // Former names of the command line.
+    let text = format!("device = \"gpu\"\n{SOURCE}");
+    let settings = Pipeline::from_toml(&text, "").unwrap().settings;
+    assert_eq!(settings.device, DeviceChoice::LocalGpu);
+}

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use feedwater::config::Pipeline;
 use feedwater::op::Placement;
-use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};
+use feedwater::plan::{Count, DeviceChoice, Last, OnError, Route, Settings, ShardFrom};
 use feedwater::source::settings::{
     DirectorySettings, FileListSettings, SourceSettings, TfRecordSettings, WebDatasetSettings,
 };
@@ -100,6 +100,7 @@ fn missing_keys_have_the_default_of_the_rust_field() {
 #[test]
 fn every_choice_is_read() {
     let text = r#"
+        device = "cuda:3"
         [source]
         list = "/data/list.tsv"
         [loader]
@@ -148,6 +149,7 @@ fn every_choice_is_read() {
         (settings.loader.last, settings.loader.on_error),
         (Last::Partial, OnError::Substitute)
     );
+    assert_eq!(settings.device, DeviceChoice::Gpu(3));
     assert_eq!((settings.loader.rank, settings.loader.world), (Some(1), Some(3)));
     assert_eq!(
         (settings.loader.shard, settings.loader.shuffle_window),
@@ -239,6 +241,12 @@ fn settings() -> impl Strategy<Value = Settings> {
     let last = prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)];
     let on_error = prop_oneof![Just(OnError::Stop), Just(OnError::Skip), Just(OnError::Substitute)];
     let placement = prop_oneof![Just(Placement::Cpu), Just(Placement::Gpu), Just(Placement::Auto)];
+    let device = prop_oneof![
+        Just(DeviceChoice::Auto),
+        Just(DeviceChoice::Cpu),
+        Just(DeviceChoice::LocalGpu),
+        (0usize..99).prop_map(DeviceChoice::Gpu),
+    ];
     let dtype = prop::sample::select(DType::ALL.to_vec());
     let layout = prop::sample::select(Layout::ALL.to_vec());
     let memory = prop::option::of(0..i64::MAX as u64);
@@ -253,9 +261,9 @@ fn settings() -> impl Strategy<Value = Settings> {
         (last, on_error, shard, prop::option::of(1u64..99)),
         (placement, any::<bool>(), any::<bool>(), dtype, layout),
         (1..1u64 << 40, 1..1u64 << 40, memory.clone(), memory, prop::option::of(1usize..99)),
-        (routes, prop::option::of(1usize..99)),
+        (routes, prop::option::of(1usize..99), device),
     )
-        .prop_map(|(numbers, policies, rest, limits, (routes, threads))| {
+        .prop_map(|(numbers, policies, rest, limits, (routes, threads, device))| {
             let mut settings = Settings::default();
             let loader = &mut settings.loader;
             (loader.batch, loader.workers, loader.prefetch, loader.seed, loader.shuffle) = numbers;
@@ -270,6 +278,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             (most.max_pixels, most.max_file_bytes, ..) = limits;
             (.., most.device_memory, most.pinned_memory, most.cpu_threads) = limits;
             (settings.decode.routes, settings.decode.max_cpu_threads) = (routes, threads);
+            settings.device = device;
             settings
         })
 }

@@ -1,5 +1,7 @@
 //! CUDA code on a simulated machine: event order, accounting, failures. Needs no GPU.
 
+mod architectures;
+mod contexts;
 mod kernels;
 mod memory;
 

@@ -130,6 +130,7 @@ impl Setup {
 
 /// Queues a copy of this many bytes in the stream.
 fn copy(stream: &Stream, target: &DeviceBuffer, source: &DeviceBuffer, bytes: usize) {
+    stream.device().bind().unwrap();
     // SAFETY: both are buffers of at least that many bytes, and the test waits before it frees them.
     unsafe {
         memcpy_dtod_async(target.address(), source.address(), bytes, stream.raw().cast()).unwrap();

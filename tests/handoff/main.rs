@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "deleters and copies are called as C and cudarc's users call them")]
 
+mod contexts;
 mod kernels;
 mod shapes;
 
@@ -323,31 +324,6 @@ impl FirstTwo for Loader {
 unsafe fn read(tensor: &DLTensor, bytes: usize) -> Vec<u8> {
     // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), bytes) }.to_vec()
-}
-
-/// A framework's thread may have another GPU's context current, or none.
-#[test]
-fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
-    let machine = exclusive();
-    let mut loader = on_gpu();
-    let batch = first(&mut loader);
-    std::thread::spawn(move || {
-        assert_eq!(result::ctx::get_current(), Ok(None));
-        let exported = dlpack::export(batch, &ConsumerStream::Legacy).unwrap();
-        assert_eq!(result::ctx::get_current(), Ok(None));
-        drop(exported);
-        assert_eq!(result::ctx::get_current(), Ok(None));
-    })
-    .join()
-    .unwrap();
-    // Our context stays current if it was current before.
-    let device = Device::open_with(0, &runtime()).unwrap();
-    let before = result::ctx::get_current().unwrap();
-    assert!(before.is_some());
-    drop(dlpack::export(first(&mut loader), &ConsumerStream::Legacy).unwrap());
-    assert_eq!(result::ctx::get_current(), Ok(before));
-    drop((loader, device));
-    assert_clean(&machine, "contexts");
 }
 
 /// A driver that refuses an export gives an error there; one that refuses the return ends the loader without leaks.

@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
+mod architectures;
+mod devices;
 mod routes;
 
 #[path = "../common/mod.rs"]
@@ -397,6 +399,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     {
         machine.schedule(schedule);
         let device = Device::open_with(0, &runtime()).unwrap();
+        device.bind().unwrap();
         let stream = Arc::new(Stream::new(&device).unwrap());
         let mut rows = Footprint::default();
         rows.add(MemoryKind::Device, "copies", cpu[0].len() as u64, cpu.len() as u64, "");

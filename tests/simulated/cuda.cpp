@@ -7,6 +7,9 @@
 // Each stream has its own clock, which events with time stamps record (machine.h). Such events are only for measuring: waiting
 // for one is a misuse.
 //
+// Each device has a primary context, and each thread a stack of contexts, whose top is current. Objects belong to the context in
+// which they were made. Rules for objects of another context are those of the programming guide ("Stream and Event Behavior").
+//
 // "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared objects from the
 // simulated compiler (nvrtc.cpp). Every call is counted and can be made to fail.
 #include "machine.h"
@@ -19,7 +22,8 @@
     std::lock_guard<std::recursive_mutex> guard(mutex);        \
     int injected = enter(name);
 #define NEED_CONTEXT                                           \
-    if (current != &context || counts.contexts == 0) return INVALID_CONTEXT;
+    [[maybe_unused]] Context* here = current();                \
+    if (!here) return bindings.empty() ? INVALID_CONTEXT : CONTEXT_IS_DESTROYED;
 #define STREAM(handle)                                         \
     Stream* stream = stream_of(handle);                        \
     /* A real driver's behaviour for a destroyed stream is undefined. */ \
@@ -27,11 +31,20 @@
         counts.misused++;                                      \
         return INVALID_HANDLE;                                 \
     }
+// The driver allows memory of another device than the stream's, but its order is then not that of the stream. This crate never
+// does so.
+#define IN_ORDER(allocation)                                   \
+    if ((allocation)->context != stream->context) {            \
+        fprintf(stderr, "simulated driver: memory of another context than the stream's\n"); \
+        counts.misused++;                                      \
+    }
 #define BESIDE_A_CAPTURE                                       \
     if (capturing && capture_mode != 2) {                      \
         counts.misused++;                                      \
         return CAPTURE_UNSUPPORTED;                            \
     }
+#define DEVICE(ordinal)                                        \
+    if (ordinal < 0 || ordinal >= devices) return INVALID_DEVICE;
 #define API extern "C" __attribute__((visibility("default")))
 
 API int cuInit(unsigned) { ENTER("cuInit") return devices ? SUCCESS : NO_DEVICE; }
@@ -40,7 +53,7 @@ API int cuDeviceGetCount(int* count) { ENTER("cuDeviceGetCount") *count = device
 
 API int cuDeviceGet(int* device, int ordinal) {
     ENTER("cuDeviceGet")
-    if (ordinal < 0 || ordinal >= devices) return INVALID_DEVICE;
+    DEVICE(ordinal)
     *device = ordinal;
     return SUCCESS;
 }
@@ -58,35 +71,64 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
         case 33: *value = 0x1b; break;     // PCI bus id, here and in nvml.cpp
         case 34: *value = 3; break;
         case 50: *value = 2; break;
-        case 75: *value = 9; break;        // compute capability 9.0
+        case 75: *value = capability / 10; break;
+        case 76: *value = capability % 10; break;
         case 81: *value = 228 << 10; break;// shared memory per multiprocessor
         default: *value = 0;
     }
     return SUCCESS;
 }
 
-API int cuDevicePrimaryCtxRetain(void** out, int) {
+API int cuDevicePrimaryCtxRetain(void** out, int device) {
     ENTER("cuDevicePrimaryCtxRetain")
+    DEVICE(device)
+    Context* context = &contexts[device];
+    if (context->retains++ == 0) context->life++;
     counts.contexts++;
-    *out = &context;
+    *out = context;
     return SUCCESS;
 }
 
-API int cuDevicePrimaryCtxRelease_v2(int) {
+API int cuDevicePrimaryCtxRelease_v2(int device) {
     ENTER_DESTROY("cuDevicePrimaryCtxRelease")
-    if (counts.contexts == 0) return INVALID_CONTEXT;
-    if (--counts.contexts == 0) {
-        drain_all();
-        if (context_used) {
-            fprintf(stderr, "simulated driver: nvJPEG's context is destroyed while in use\n");
-            counts.misused++;
-        }
-    }
+    DEVICE(device)
+    Context* context = &contexts[device];
+    if (context->retains == 0) return INVALID_CONTEXT;
+    counts.contexts--;
+    if (--context->retains == 0) end(context);
     return injected;
 }
 
-API int cuCtxGetCurrent(void** out) { ENTER("cuCtxGetCurrent") *out = current; return SUCCESS; }
-API int cuCtxSetCurrent(void* wanted) { ENTER("cuCtxSetCurrent") current = wanted; return SUCCESS; }
+API int cuCtxGetCurrent(void** out) {
+    ENTER("cuCtxGetCurrent")
+    *out = bindings.empty() ? nullptr : bindings.back().context;
+    return SUCCESS;
+}
+
+static int bind(Context* context) {
+    if (!context) return INVALID_CONTEXT;
+    if (context->retains == 0) return CONTEXT_IS_DESTROYED;
+    bindings.push_back({context, context->life});
+    return SUCCESS;
+}
+
+// Replaces the top of the thread's stack; null removes it.
+API int cuCtxSetCurrent(void* wanted) {
+    ENTER("cuCtxSetCurrent")
+    if (wanted && !(context_of(wanted) && context_of(wanted)->retains)) return bind(context_of(wanted));
+    if (!bindings.empty()) bindings.pop_back();
+    return wanted ? bind(context_of(wanted)) : SUCCESS;
+}
+
+API int cuCtxPushCurrent_v2(void* wanted) { ENTER("cuCtxPushCurrent") return bind(context_of(wanted)); }
+
+API int cuCtxPopCurrent_v2(void** out) {
+    ENTER("cuCtxPopCurrent")
+    if (bindings.empty()) return INVALID_CONTEXT;
+    if (out) *out = bindings.back().context;
+    bindings.pop_back();
+    return SUCCESS;
+}
 
 API int cuThreadExchangeStreamCaptureMode(int* mode) {
     ENTER("cuThreadExchangeStreamCaptureMode")
@@ -101,7 +143,7 @@ API void sim_capture(int wanted) { capturing = wanted; }
 API int cuCtxSynchronize() {
     ENTER("cuCtxSynchronize")
     NEED_CONTEXT
-    drain_all();
+    drain(here);
     return sticky;
 }
 
@@ -109,14 +151,14 @@ API int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
     ENTER("cuMemGetInfo")
     NEED_CONTEXT
     *total_bytes = size_t(1) << 34;
-    *free_bytes = *total_bytes - counts.device.bytes;
+    *free_bytes = *total_bytes - here->bytes;
     return SUCCESS;
 }
 
 API int cuMemAlloc_v2(unsigned long long* pointer, size_t bytes) {
     ENTER("cuMemAlloc")
     NEED_CONTEXT
-    return allocate(device_memory, (void**)pointer, bytes, counts.device);
+    return allocate(device_memory, (void**)pointer, bytes, counts.device, here);
 }
 
 API int cuMemFree_v2(unsigned long long pointer) {
@@ -130,7 +172,7 @@ API int cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
     ENTER("cuMemHostAlloc")
     NEED_CONTEXT
     if (flags & 4) counts.write_combined++;
-    return allocate(pinned_memory, pointer, bytes, counts.pinned);
+    return allocate(pinned_memory, pointer, bytes, counts.pinned, here);
 }
 
 API int cuMemFreeHost(void* pointer) {
@@ -145,7 +187,9 @@ API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size
     ENTER("cuMemcpyHtoDAsync")
     NEED_CONTEXT
     STREAM(handle)
-    if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
+    auto* there = find(device_memory, (void*)target, bytes);
+    if (!there) return INVALID_VALUE;
+    IN_ORDER(there)
     if (within(pinned_memory, source, bytes)) {
         stream->queue.push_back({[=] { memcpy((void*)target, source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     } else {
@@ -160,8 +204,12 @@ API int cuMemcpyDtoDAsync_v2(unsigned long long target, unsigned long long sourc
     ENTER("cuMemcpyDtoDAsync")
     NEED_CONTEXT
     STREAM(handle)
-    if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
-    if (!within(device_memory, (void*)source, bytes)) return INVALID_VALUE;
+    auto* there = find(device_memory, (void*)target, bytes);
+    if (!there) return INVALID_VALUE;
+    IN_ORDER(there)
+    auto* from = find(device_memory, (void*)source, bytes);
+    if (!from) return INVALID_VALUE;
+    IN_ORDER(from)
     stream->queue.push_back({[=] { memcpy((void*)target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     schedule();
     return SUCCESS;
@@ -171,7 +219,9 @@ API int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t byt
     ENTER("cuMemcpyDtoHAsync")
     NEED_CONTEXT
     STREAM(handle)
-    if (!within(device_memory, (void*)source, bytes)) return INVALID_VALUE;
+    auto* from = find(device_memory, (void*)source, bytes);
+    if (!from) return INVALID_VALUE;
+    IN_ORDER(from)
     stream->queue.push_back({[=] { memcpy(target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     if (!within(pinned_memory, target, bytes)) drain(*stream);
     schedule();
@@ -182,7 +232,9 @@ API int cuMemsetD8Async(unsigned long long target, unsigned char value, size_t b
     ENTER("cuMemsetD8Async")
     NEED_CONTEXT
     STREAM(handle)
-    if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
+    auto* there = find(device_memory, (void*)target, bytes);
+    if (!there) return INVALID_VALUE;
+    IN_ORDER(there)
     stream->queue.push_back({[=] { memset((void*)target, value, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     schedule();
     return SUCCESS;
@@ -192,7 +244,7 @@ API int cuStreamCreateWithPriority(void** out, unsigned, int) {
     ENTER("cuStreamCreate")
     NEED_CONTEXT
     *out = new char;
-    streams[*out];
+    streams[*out].context = here;
     counts.streams++;
     return SUCCESS;
 }
@@ -249,6 +301,7 @@ API int cuEventCreate(void** out, unsigned flags) {
     bool timed = !(flags & 2);
     events[*out] = std::make_shared<Event>();
     events[*out]->timed = timed;
+    events[*out]->context = here;
     counts.events++;
     counts.timed_events += timed;
     return SUCCESS;
@@ -271,7 +324,7 @@ API int cuEventRecord(void* event, void* handle) {
     NEED_CONTEXT
     STREAM(handle)
     auto found = events.find(event);
-    if (found == events.end()) return INVALID_HANDLE;
+    if (found == events.end() || found->second->context != stream->context) return INVALID_HANDLE;
     found->second->stream = stream;
     stream->queue.push_back({{}, {}, found->second, ++found->second->recorded});
     schedule();
@@ -284,6 +337,7 @@ API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     NEED_CONTEXT
     auto from = events.find(begin), to = events.find(end);
     if (from == events.end() || to == events.end()) return INVALID_HANDLE;
+    if (from->second->context != to->second->context) return INVALID_HANDLE;
     for (auto& event : {from->second, to->second})
         if (!event->timed || event->recorded == 0) return INVALID_HANDLE;
     for (auto& event : {from->second, to->second})
@@ -332,7 +386,11 @@ API int cuModuleLoadData(void** out, const void* image) {
     NEED_CONTEXT
     SimImage header;
     memcpy(&header, image, sizeof header);
-    if (memcmp(header.magic, SIM_IMAGE_MAGIC, sizeof header.magic)) return INVALID_IMAGE;
+    bool ptx = !memcmp(header.magic, SIM_PTX_MAGIC, sizeof header.magic);
+    if (!ptx && memcmp(header.magic, SIM_CUBIN_MAGIC, sizeof header.magic)) return INVALID_IMAGE;
+    // Intermediate code runs on its architecture and newer ones, machine code on its own.
+    if (ptx && !compiles_ptx) return UNSUPPORTED_PTX_VERSION;
+    if (ptx ? header.architecture > capability : header.architecture != capability) return NO_BINARY_FOR_GPU;
     std::string path = std::filesystem::temp_directory_path() / "feedwater-module-XXXXXX";
     int file = mkstemp(path.data());
     if (file < 0) return OUT_OF_MEMORY;
@@ -343,7 +401,7 @@ API int cuModuleLoadData(void** out, const void* image) {
     unlink(path.c_str());
     if (!library) return INVALID_IMAGE;
     *out = new char;
-    modules[*out] = {library, {}};
+    modules[*out] = {here, library, {}};
     counts.modules++;
     return SUCCESS;
 }
@@ -353,6 +411,7 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     NEED_CONTEXT
     auto found = modules.find(handle);
     if (found == modules.end()) return INVALID_HANDLE;
+    if (found->second.context != here) return INVALID_CONTEXT;
     void* host = dlsym(found->second.library, (std::string(name) + "__host").c_str());
     if (!host) return NOT_FOUND;
     // Kernels of this crate have the arguments const Sample* samples, int count, int width, int height, and int shared_bytes if
@@ -361,7 +420,7 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     if (!strcmp(name, "tiled")) param_bytes.push_back(4);
     if (auto* sizes = (const unsigned*)dlsym(found->second.library, (std::string(name) + "__param_bytes").c_str()))
         for (param_bytes.clear(); *sizes; sizes++) param_bytes.push_back(*sizes);
-    auto* function = new Function{(decltype(Function::host))host, param_bytes, handle};
+    auto* function = new Function{(decltype(Function::host))host, param_bytes, handle, here};
     found->second.functions.push_back(function);
     *out = function;
     return SUCCESS;
@@ -370,6 +429,7 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
 API int cuFuncSetAttribute(void* handle, int attribute, int value) {
     ENTER("cuFuncSetAttribute")
     NEED_CONTEXT
+    if (((Function*)handle)->context != here) return INVALID_CONTEXT;
     // Largest dynamic shared memory per block, as on Hopper.
     if (attribute != 8 || value < 0 || value > 227 << 10) return INVALID_VALUE;
     ((Function*)handle)->most_shared = value;
@@ -381,10 +441,11 @@ API int cuModuleUnload(void* handle) {
     NEED_CONTEXT
     auto found = modules.find(handle);
     if (found == modules.end()) return INVALID_HANDLE;
+    if (found->second.context != here) return INVALID_CONTEXT;
     for (auto& [name, stream] : streams)
         for (auto& operation : stream.queue)
             if (operation.module == handle) counts.destroyed_in_use++;
-    drain_all();
+    drain(here);
     for (Function* function : found->second.functions) delete function;
     dlclose(found->second.library);
     modules.erase(found);
@@ -400,6 +461,8 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     STREAM(stream_handle)
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz == 0 || bx * by * bz > 1024) return INVALID_VALUE;
     Function* function = (Function*)handle;
+    // "A kernel launch will fail if it is issued to a stream that is not associated to the current device" (programming guide).
+    if (function->context != here || stream->context != here) return INVALID_HANDLE;
     if ((int)shared_bytes > function->most_shared) return INVALID_VALUE;
     // Arguments are copied now; memory that they point to is read when the kernel runs.
     auto copies = std::make_shared<std::vector<std::vector<char>>>();
@@ -412,6 +475,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
         host(pointers.data(), gx, gy, gz, bx, by, bz);
     }, {}, {}, 0, function->module, gz * KERNEL_NS});
     counts.launches++;
+    here->launches++;
     schedule();
     return SUCCESS;
 }
@@ -420,8 +484,8 @@ API int cuGetErrorName(int code, const char** text) {
     static const std::map<int, const char*> names = {
         {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"},
         {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {201, "CUDA_ERROR_INVALID_CONTEXT"},
-        {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
-        {719, "CUDA_ERROR_LAUNCH_FAILED"}};
+        {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}, {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
+        {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}};
     auto found = names.find(code);
     if (found == names.end()) return INVALID_VALUE;
     *text = found->second;
@@ -439,10 +503,13 @@ API void sim_reset() {
     calls.clear();
     mode = SIM_LAZY;
     devices = 1;
+    capability = 90;
+    compiles_ptx = true;
     sticky = SUCCESS;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
     counts.overruns = counts.write_combined = counts.timed_waits = counts.destroyed_in_use = counts.misused = 0;
+    for (Context& context : contexts) context.launches = 0;
     counts.device.peak_bytes = counts.device.bytes;
     counts.pinned.peak_bytes = counts.pinned.bytes;
 }
@@ -468,8 +535,8 @@ API void sim_counts(SimCounts* out) {
     *out = told();
 }
 
-// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and SIM_COUNTS names a file for the counters when
-// the process ends.
+// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), SIM_DEVICES the number of devices, and SIM_COUNTS
+// names a file for the counters when the process ends.
 static struct Environment {
     Environment() {
         char name[64];
@@ -479,6 +546,7 @@ static struct Environment {
             it.name = name;
             failures.push_back(it);
         }
+        if (const char* count = getenv("SIM_DEVICES")) devices = atoi(count);
     }
     ~Environment() {
         const char* path = getenv("SIM_COUNTS");
@@ -488,11 +556,28 @@ static struct Environment {
         unsigned long live = it.device.allocations + it.pinned.allocations + it.contexts + it.streams + it.events +
                              it.modules + it.nvjpeg_objects;
         unsigned long faults = it.overruns + it.write_combined + it.timed_waits + it.destroyed_in_use + it.misused;
-        fprintf(file, "{\"launches\": %lu, \"live\": %lu, \"faults\": %lu, \"injected\": %lu}\n",
-                (unsigned long)it.launches, live, faults, (unsigned long)it.injected);
+        std::string launches;
+        for (int device = 0; device < devices; device++)
+            launches += (device ? ", " : "") + std::to_string(contexts[device].launches);
+        fprintf(file, "{\"launches_by_device\": [%s], \"launches\": %lu, \"live\": %lu, \"faults\": %lu, \"injected\": %lu}\n",
+                launches.c_str(), (unsigned long)it.launches, live, faults, (unsigned long)it.injected);
         fclose(file);
     }
 } environment;
+
+// Sets the compute capability of every device, and whether the driver accepts intermediate code.
+API void sim_architecture(unsigned wanted, int with_ptx) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    capability = wanted;
+    compiles_ptx = with_ptx;
+}
+
+// Device memory in use, and launches since the last reset.
+API void sim_on_device(int device, unsigned long long* bytes, unsigned long long* launches) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    *bytes = contexts[device].bytes;
+    *launches = contexts[device].launches;
+}
 
 API void sim_devices(int count) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
@@ -536,12 +621,19 @@ API void sim_destroyed_in_use() {
     counts.destroyed_in_use++;
 }
 
-// Counts a call that would crash the real library, or return wrong pixels.
 // nvJPEG contains CUDA's runtime, which does not survive the end of the context. The context must be kept, and is not counted.
 API void sim_context_used() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
-    context_used = true;
+    if (Context* here = current()) here->used_by_nvjpeg = true;
 }
+
+// The current context if it can be used, else null.
+API void* sim_current() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return current();
+}
+
+// Counts a call that would crash the real library, or return wrong pixels.
 
 API void sim_misused(const char* what) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
@@ -563,6 +655,7 @@ API void sim_run_now(void (*function)(void*), void* data) {
 API int sim_enqueue(void* handle, void (*function)(void*), void* data) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     STREAM(handle)
+    if (stream->context != current()) sim_misused("a stream of another context than the current one");
     stream->queue.push_back({[=] { function(data); }, {}, {}, 0, nullptr, DECODE_NS});
     schedule();
     return SUCCESS;

@@ -23,8 +23,9 @@
 
 namespace {
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
-       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CAPTURE_UNSUPPORTED = 900 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, NO_BINARY_FOR_GPU = 209,
+       UNSUPPORTED_PTX_VERSION = 222,
+       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CONTEXT_IS_DESTROYED = 709, CAPTURE_UNSUPPORTED = 900 };
 
 constexpr size_t GUARD_BYTES = 64;
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
@@ -34,7 +35,22 @@ constexpr unsigned long long COPY_NS = 1;              // per byte copied or set
 constexpr unsigned long long KERNEL_NS = 1000;         // per layer of a kernel's grid
 constexpr unsigned long long DECODE_NS = 5000;         // per operation of nvJPEG
 
+constexpr int MOST_DEVICES = 8;
+
+// A device's primary context. Its address is the handle. Releasing it as often as it was retained ends its life.
+struct Context {
+    unsigned long long retains = 0, life = 0;
+    bool used_by_nvjpeg = false;
+    unsigned long long bytes = 0, launches = 0;        // device memory now; launches since the last reset
+    char legacy_stream;                                // its address is the key of the legacy default stream
+    std::set<void*> thread_streams;                    // default streams of threads
+};
+
+// A thread's binding to a context ends with the context's life.
+struct Binding { Context* context; unsigned long long life; };
+
 struct Event {
+    Context* context = nullptr;
     unsigned long long recorded = 0, reached = 0;
     bool timed = false;
     const struct Stream* stream = nullptr;             // of the last record
@@ -62,11 +78,13 @@ struct Operation {
 // Each stream has its own clock, which adds up the times of its operations and advances to those of events it waits for. So times
 // do not depend on the schedule. The time of the host is not simulated.
 struct Stream {
+    Context* context = nullptr;
     std::deque<Operation> queue;
     unsigned long long time = 0;
 };
 
 struct Module {
+    Context* context;
     void* library;
     std::vector<struct Function*> functions;
 };
@@ -75,8 +93,15 @@ struct Function {
     void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
     std::vector<size_t> param_bytes;
     void* module;
+    Context* context;
     int most_shared = 48 << 10;           // dynamic shared memory per block, in bytes
 };
+
+struct Allocation {
+    size_t bytes;
+    Context* context;
+};
+typedef std::map<uintptr_t, Allocation> Memory;
 
 struct Failure {
     std::string name;                      // empty: any call
@@ -85,39 +110,55 @@ struct Failure {
 };
 
 std::recursive_mutex mutex;
-std::map<void*, Stream> streams;           // by handle; nullptr is the default stream
+std::map<void*, Stream> streams;           // by handle, or by the key of a default stream
 std::map<void*, EventRef> events;
 std::map<void*, Module> modules;
-std::map<uintptr_t, size_t> device_memory, pinned_memory;
+Memory device_memory, pinned_memory;
 std::map<std::string, unsigned long long> calls;
 std::vector<Failure> failures;
 std::mt19937_64 scheduler;
 sim_schedule_mode mode = SIM_LAZY;
 SimCounts counts;
-bool context_used = false;                 // by nvJPEG
 int devices = 1, sticky = SUCCESS;
+unsigned capability = 90;                  // of every device: 10 * major + minor
+bool compiles_ptx = true;
 unsigned long long memory_limit = ~0ull;
-char context;                              // its address is the context
-thread_local void* current = nullptr;
+Context contexts[MOST_DEVICES];            // by device
+thread_local std::vector<Binding> bindings;  // the thread's stack of contexts; the last one is current
 thread_local int capture_mode = 0;         // global
 std::atomic<bool> capturing{false};
-thread_local char thread_stream;           // its address is the handle of the thread's default stream
-std::set<void*> thread_streams;
+thread_local char thread_stream[MOST_DEVICES];  // the addresses are the keys of the thread's default streams
 
 // Counters as reported to tests: the context that is kept for nvJPEG does not count as a leak.
 SimCounts told() {
     SimCounts it = counts;
-    if (context_used && it.contexts > 0) it.contexts--;
+    for (Context& context : contexts)
+        if (context.used_by_nvjpeg && context.retains > 0) it.contexts--;
     return it;
 }
 
-bool within(const std::map<uintptr_t, size_t>& memory, const void* pointer, size_t bytes) {
+// The current context if it can be used, else null.
+Context* current() {
+    if (bindings.empty()) return nullptr;
+    auto [context, life] = bindings.back();
+    return context->retains > 0 && context->life == life ? context : nullptr;
+}
+
+Context* context_of(void* handle) {
+    for (Context& context : contexts)
+        if (&context == handle) return &context;
+    return nullptr;
+}
+
+const Allocation* find(const Memory& memory, const void* pointer, size_t bytes) {
     uintptr_t start = (uintptr_t)pointer;
     auto next = memory.upper_bound(start);
-    if (next == memory.begin()) return false;
+    if (next == memory.begin()) return nullptr;
     --next;
-    return start + bytes <= next->first + next->second;
+    return start + bytes <= next->first + next->second.bytes ? &next->second : nullptr;
 }
+
+bool within(const Memory& memory, const void* pointer, size_t bytes) { return find(memory, pointer, bytes); }
 
 bool runnable(const Stream& stream) {
     const Operation& head = stream.queue.front();
@@ -166,6 +207,11 @@ void drain_all() {
     for (auto& [handle, stream] : streams) drain(stream);
 }
 
+void drain(Context* context) {
+    for (auto& [handle, stream] : streams)
+        if (stream.context == context) drain(stream);
+}
+
 // Runs the scheduler after a call that does not wait.
 void schedule() {
     if (mode == SIM_EAGER) return drain_all();
@@ -195,14 +241,15 @@ int enter(const char* name) {
     return SUCCESS;
 }
 
-int allocate(std::map<uintptr_t, size_t>& memory, void** pointer, size_t bytes, SimMemory& count) {
+int allocate(Memory& memory, void** pointer, size_t bytes, SimMemory& count, Context* context) {
     if (bytes == 0) return INVALID_VALUE;
     if (count.bytes + bytes > memory_limit) return OUT_OF_MEMORY;
     void* block = nullptr;
     if (posix_memalign(&block, 512, bytes + GUARD_BYTES)) return OUT_OF_MEMORY;
     memset(block, POISON, bytes);
     memset((char*)block + bytes, GUARD, GUARD_BYTES);
-    memory[(uintptr_t)block] = bytes;
+    memory[(uintptr_t)block] = {bytes, context};
+    if (&memory == &device_memory) context->bytes += bytes;
     count.allocations++;
     count.bytes += bytes;
     if (count.bytes > count.peak_bytes) count.peak_bytes = count.bytes;
@@ -210,31 +257,40 @@ int allocate(std::map<uintptr_t, size_t>& memory, void** pointer, size_t bytes, 
     return SUCCESS;
 }
 
-// Waits for all streams, as cudaFree does.
-int release(std::map<uintptr_t, size_t>& memory, void* pointer, SimMemory& count) {
+// Waits for all streams of the memory's context, as cudaFree does.
+int release(Memory& memory, void* pointer, SimMemory& count) {
     auto found = memory.find((uintptr_t)pointer);
     if (found == memory.end()) return INVALID_VALUE;
-    drain_all();
+    auto [bytes, context] = found->second;
+    drain(context);
     for (size_t i = 0; i < GUARD_BYTES; i++)
-        if (((unsigned char*)pointer)[found->second + i] != GUARD) {
+        if (((unsigned char*)pointer)[bytes + i] != GUARD) {
             counts.overruns++;
             break;
         }
     count.allocations--;
-    count.bytes -= found->second;
+    count.bytes -= bytes;
+    if (&memory == &device_memory) context->bytes -= bytes;
     memory.erase(found);
     free(pointer);
     return SUCCESS;
 }
 
+Stream* default_stream(Context* context, void* key) {
+    Stream& stream = streams[key];
+    stream.context = context;
+    return &stream;
+}
+
 // The next operation of the legacy default stream waits for the default streams of all threads. The reverse is not simulated, so
 // that no code relies on it.
-Stream* legacy_stream() {
-    Stream& legacy = streams[nullptr];
-    for (void* handle : thread_streams) {
+Stream* legacy_stream(Context* context) {
+    Stream& legacy = *default_stream(context, &context->legacy_stream);
+    for (void* handle : context->thread_streams) {
         Stream& other = streams[handle];
         if (other.queue.empty()) continue;
         auto event = std::make_shared<Event>();
+        event->context = context;
         event->recorded = 1;
         other.queue.push_back({{}, {}, event, 1});
         legacy.queue.push_back({{}, event, {}, 1});
@@ -242,14 +298,38 @@ Stream* legacy_stream() {
     return &legacy;
 }
 
+// A stream by its handle. The default streams are those of the current context, as with the driver.
 Stream* stream_of(void* handle) {
-    if (!handle || handle == (void*)1) return legacy_stream();         // CU_STREAM_LEGACY
-    if (handle == (void*)2) {                                          // CU_STREAM_PER_THREAD
-        thread_streams.insert(&thread_stream);
-        return &streams[&thread_stream];
+    if ((uintptr_t)handle <= 2) {
+        Context* context = current();
+        if (!context) return nullptr;
+        if (handle != (void*)2) return legacy_stream(context);             // CU_STREAM_LEGACY is 1
+        void* key = &thread_stream[context - contexts];                    // CU_STREAM_PER_THREAD
+        context->thread_streams.insert(key);
+        return default_stream(context, key);
     }
     auto found = streams.find(handle);
     return found == streams.end() ? nullptr : &found->second;
+}
+
+// Ends a context's life. The driver destroys all that was made in it, so nothing of it may be alive.
+void end(Context* context) {
+    drain(context);
+    size_t left = 0;
+    for (auto& [handle, event] : events) left += event->context == context;
+    for (auto& [handle, module] : modules) left += module.context == context;
+    for (Memory* memory : {&device_memory, &pinned_memory})
+        for (auto& [address, allocation] : *memory) left += allocation.context == context;
+    for (auto it = streams.begin(); it != streams.end();) {
+        bool own = it->second.context == context;
+        bool by_default = it->first == &context->legacy_stream || context->thread_streams.count(it->first);
+        left += own && !by_default;
+        it = own && by_default ? streams.erase(it) : std::next(it);
+    }
+    context->thread_streams.clear();
+    if (context->used_by_nvjpeg) fprintf(stderr, "simulated driver: nvJPEG's context is destroyed while in use\n");
+    if (left) fprintf(stderr, "simulated driver: a context is destroyed with %zu of its objects\n", left);
+    counts.misused += (left > 0) + context->used_by_nvjpeg;
 }
 
 }  // namespace

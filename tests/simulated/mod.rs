@@ -7,7 +7,7 @@
 
 pub mod images;
 
-use std::ffi::{CString, c_int, c_long, c_uchar, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uchar, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -158,6 +158,7 @@ impl Simulated {
         nvjpeg::forget_backends();
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
         self.capturing(false);
+        self.compiler_knows(&[75, 80, 86, 89, 90, 100, 120]);
         self.nvjpeg_version(13, 3, 2);
         self.nvjpeg_scratch(false);
         self.hardware_engines(7);
@@ -218,6 +219,15 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_devices", |f: extern "C" fn(c_int)| f(count));
     }
 
+    /// Bytes of a GPU's memory in use, and launches there since the reset.
+    pub fn on_device(&self, ordinal: c_int) -> (u64, u64) {
+        let (mut bytes, mut launches) = (0, 0);
+        let get =
+            |f: extern "C" fn(c_int, *mut u64, *mut u64)| f(ordinal, &mut bytes, &mut launches);
+        self.call(&self.libraries.driver, "sim_on_device", get);
+        (bytes, launches)
+    }
+
     /// Limits device memory and page-locked memory; unlimited after the reset.
     pub fn memory_limit(&self, bytes: u64) {
         self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));
@@ -242,6 +252,34 @@ impl Simulated {
     pub fn work(&self, stream: &Stream, nanoseconds: u64) {
         let put = |f: extern "C" fn(*mut c_void, u64) -> c_int| f(stream.raw(), nanoseconds);
         assert_eq!(self.call(&self.libraries.driver, "sim_work", put), 0);
+    }
+
+    /// Sets the architecture of the GPUs (90 for sm_90) and whether the driver accepts PTX; 90 and true after the reset.
+    pub fn architecture(&self, capability: u32, accepts_ptx: bool) {
+        self.call(&self.libraries.driver, "sim_architecture", |f: extern "C" fn(u32, c_int)| {
+            f(capability, accepts_ptx.into());
+        });
+    }
+
+    /// Sets the architectures that the run-time compiler knows, ascending.
+    pub fn compiler_knows(&self, known: &[c_int]) {
+        self.call(
+            &self.libraries.nvrtc,
+            "sim_nvrtc_set_architectures",
+            |f: extern "C" fn(*const c_int, c_int)| f(known.as_ptr(), known.len() as c_int),
+        );
+    }
+
+    /// Architecture of the last compilation in this process, such as `sm_90` or `compute_90`.
+    pub fn compiled_for(&self) -> String {
+        self.call(
+            &self.libraries.nvrtc,
+            "sim_nvrtc_target",
+            |f: extern "C" fn() -> *const c_char| {
+                // SAFETY: a static array with a NUL byte, which no test writes meanwhile.
+                unsafe { CStr::from_ptr(f()) }.to_string_lossy().into_owned()
+            },
+        )
     }
 
     /// Number of texts compiled in this process.

@@ -48,8 +48,13 @@ struct Allocator {
 };
 
 // The caller's allocators, kept as pointers because nvJPEG does not guarantee a copy.
-struct Handle { Allocator *device, *pinned; unsigned flags; int backend; };
+struct Handle { Allocator *device, *pinned; unsigned flags; int backend; void* context = sim_current(); };
 struct Decoder { int backend; };
+
+// Like CUDA's runtime, nvJPEG works in the current context, which must be that in which its objects were made.
+void need_context(void* context) {
+    if (context != sim_current()) sim_misused("called in another context than that of its handle");
+}
 struct Params { int format, scale, x, y, width, height; };
 
 // Marks objects in use by operations in a stream: the count is then above one.
@@ -61,8 +66,10 @@ struct Buffer {
     void* data = nullptr;
     size_t bytes = 0;
     void* last_stream = nullptr;                   // reported on destruction, alive or not
+    void* context = sim_current();
 
     int grow(size_t wanted, void* stream) {
+        need_context(context);
         last_stream = stream;
         if (wanted <= bytes) return SUCCESS;
         if (data && allocator->release(allocator->context, data, bytes, stream)) return ALLOCATOR_FAILURE;
@@ -74,6 +81,7 @@ struct Buffer {
     }
 
     ~Buffer() {
+        need_context(context);
         if (data) allocator->release(allocator->context, data, bytes, last_stream);
     }
 };
@@ -257,14 +265,20 @@ API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsi
 }
 API int nvjpegGetHardwareDecoderInfo(Handle* handle, unsigned* count, unsigned* cores) {
     ENTER("nvjpegGetHardwareDecoderInfo")
+    if (handle) need_context(handle->context);
     *count = handle->backend == HARDWARE ? engines : 0;
     *cores = *count ? 1 : 0;
     return SUCCESS;
 }
-API int nvjpegDestroy(Handle* it) { sim_enter("nvjpegDestroy"); return destroy(it); }
+API int nvjpegDestroy(Handle* it) {
+    sim_enter("nvjpegDestroy");
+    if (it) need_context(it->context);
+    return destroy(it);
+}
 
 API int nvjpegDecoderCreate(Handle* handle, int backend, Decoder** out) {
     ENTER("nvjpegDecoderCreate")
+    if (handle) need_context(handle->context);
     if (backend == HARDWARE) sim_misused("a decoder of the engines by itself: crashes on Hopper when given a window");
     if (!handle || backend < HYBRID || handle->backend == HARDWARE) return INVALID_PARAMETER;
     return create(out, new Decoder{backend});
@@ -273,6 +287,7 @@ API int nvjpegDecoderDestroy(Decoder* it) { sim_enter("nvjpegDecoderDestroy"); r
 
 API int nvjpegDecoderStateCreate(Handle* handle, Decoder* decoder, State** out) {
     ENTER("nvjpegDecoderStateCreate")
+    if (handle) need_context(handle->context);
     if (!handle || !decoder) return INVALID_PARAMETER;
     auto state = std::make_unique<State>();
     if (own_bytes) {
@@ -283,6 +298,7 @@ API int nvjpegDecoderStateCreate(Handle* handle, Decoder* decoder, State** out) 
 }
 API int nvjpegJpegStateCreate(Handle* handle, State** out) {
     ENTER("nvjpegJpegStateCreate")
+    if (handle) need_context(handle->context);
     if (!handle) return INVALID_PARAMETER;
     State* state = new State();
     state->own = std::make_unique<Buffer>(Buffer{handle->device});
@@ -292,6 +308,7 @@ API int nvjpegJpegStateDestroy(State* it) { sim_enter("nvjpegJpegStateDestroy");
 
 API int nvjpegJpegStreamCreate(Handle* handle, Stream** out) {
     ENTER("nvjpegJpegStreamCreate")
+    if (handle) need_context(handle->context);
     return handle ? create(out, new Stream()) : INVALID_PARAMETER;
 }
 API int nvjpegJpegStreamDestroy(Stream* it) { sim_enter("nvjpegJpegStreamDestroy"); return destroy(it); }
@@ -314,6 +331,7 @@ API int nvjpegJpegStreamGetFrameDimensions(Stream* stream, unsigned* width, unsi
 
 API int nvjpegBufferPinnedCreateV2(Handle* handle, Allocator* allocator, Buffer** out) {
     ENTER("nvjpegBufferPinnedCreateV2")
+    if (handle) need_context(handle->context);
     if (!handle) return INVALID_PARAMETER;
     return create(out, new Buffer{allocator});
 }
@@ -325,6 +343,7 @@ API int nvjpegBufferPinnedDestroy(Buffer* it) { sim_enter("nvjpegBufferPinnedDes
 
 API int nvjpegBufferDeviceCreateV2(Handle* handle, Allocator* allocator, Buffer** out) {
     ENTER("nvjpegBufferDeviceCreateV2")
+    if (handle) need_context(handle->context);
     if (!handle) return INVALID_PARAMETER;
     return create(out, new Buffer{allocator});
 }
@@ -347,6 +366,7 @@ API int nvjpegStateAttachDeviceBuffer(State* state, Buffer* buffer) {
 
 API int nvjpegDecodeParamsCreate(Handle* handle, Params** out) {
     ENTER("nvjpegDecodeParamsCreate")
+    if (handle) need_context(handle->context);
     return handle ? create(out, new Params{0, 0, 0, 0, -1, -1}) : INVALID_PARAMETER;
 }
 API int nvjpegDecodeParamsDestroy(Params* it) { sim_enter("nvjpegDecodeParamsDestroy"); return destroy(it); }
@@ -368,11 +388,12 @@ API int nvjpegDecodeParamsSetScaleFactor(Params* params, unsigned factor) {
     return SUCCESS;
 }
 
-API int nvjpegDecodeJpegHost(Handle*, Decoder* decoder, State* state, Params* params, Stream* stream) {
+API int nvjpegDecodeJpegHost(Handle* handle, Decoder* decoder, State* state, Params* params, Stream* stream) {
     state->decoded = state->transferred = false;
     bool tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeJpegHost")
+    need_context(handle->context);
     if (params->format != 5 || params->scale || !state->pinned || !stream->frame) return INVALID_PARAMETER;
     if (int code = takes(decoder->backend, *stream)) return code;
     if (!choose(*params, *stream, &state->window)) return INVALID_PARAMETER;
@@ -403,10 +424,11 @@ static int enqueue(void* stream, Copy copy) {
     }, new Copy(copy));
 }
 
-API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder* decoder, State* state, Stream*, void* stream) {
+API int nvjpegDecodeJpegTransferToDevice(Handle* handle, Decoder* decoder, State* state, Stream*, void* stream) {
     bool was_tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeJpegTransferToDevice")
+    need_context(handle->context);
     if (!state->decoded || !state->device) return INVALID_PARAMETER;
     bool on_device = decoder->backend == GPU_HYBRID;
     size_t bytes = on_device ? state->count : size_t(3) * state->window.width * state->window.height;
@@ -457,6 +479,7 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     bool was_tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeJpegDevice")
+    if (handle) need_context(handle->context);
     if (!state->transferred) return INVALID_PARAMETER;
     const Window& window = state->window;
     // nvjpegImage_t: four pointers, then four pitches.
@@ -496,6 +519,7 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
 
 API int nvjpegDecodeBatchedPreAllocate(Handle* handle, State* state, int batch, int width, int height, int, int format) {
     ENTER("nvjpegDecodeBatchedPreAllocate")
+    if (handle) need_context(handle->context);
     if (handle->backend != HARDWARE || batch < 1 || width < 1 || height < 1 || format != 5) return INVALID_PARAMETER;
     return state->own->grow(size_t(batch) * 3 * width * height, nullptr);
 }
@@ -503,6 +527,7 @@ API int nvjpegDecodeBatchedPreAllocate(Handle* handle, State* state, int batch, 
 API int nvjpegDecodeBatchedInitialize(Handle* handle, State* state, int batch, int, int format) {
     state->batch = 0;
     ENTER("nvjpegDecodeBatchedInitialize")
+    if (handle) need_context(handle->context);
     if (handle->backend != HARDWARE || batch < 1 || format != 5) return INVALID_PARAMETER;
     if (state->in_use.use_count() > 1) sim_misused("a batch is initialised while another runs with the same state");
     state->batch = batch;
@@ -517,6 +542,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     bool was_tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeBatchedEx")
+    if (handle) need_context(handle->context);
     if (handle->backend != HARDWARE || state->batch < 1) return INVALID_PARAMETER;
     if (state->in_use.use_count() > 1) sim_misused("two batches at a time with the same state");
     auto jobs = std::make_unique<std::vector<DecodeJob>>();

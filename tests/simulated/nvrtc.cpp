@@ -1,6 +1,7 @@
 // A simulated run-time compiler: the machine's C++ compiler creates a shared object in place of a cubin.
 #include "simulated.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@ namespace {
 
 struct Program {
     std::string source, log, image;
+    bool is_virtual = false;
 };
 
 std::string slurp(const std::filesystem::path& path) {
@@ -26,6 +28,8 @@ std::string slurp(const std::filesystem::path& path) {
 }
 
 unsigned long long compilations = 0, openings = 0;
+std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};
+char last_target[32] = "";
 
 }  // namespace
 
@@ -38,7 +42,7 @@ API int nvrtcVersion(int* major, int* minor) {
 
 API int nvrtcCreateProgram(Program** program, const char* source, const char*, int, const char* const*,
                            const char* const*) {
-    *program = new Program{source, "", ""};
+    *program = new Program{source};
     return 0;
 }
 
@@ -49,9 +53,14 @@ API int nvrtcDestroyProgram(Program** program) {
 }
 
 API int nvrtcCompileProgram(Program* program, int count, const char* const* options) {
-    bool architecture = false;
-    for (int i = 0; i < count; i++) architecture |= !strcmp(options[i], "--gpu-architecture=sm_90");
-    if (!architecture) return 5;           // NVRTC_ERROR_INVALID_OPTION
+    int architecture = 0;
+    for (int i = 0; i < count; i++) {
+        program->is_virtual |= sscanf(options[i], "--gpu-architecture=compute_%d", &architecture) == 1;
+        sscanf(options[i], "--gpu-architecture=sm_%d", &architecture);
+    }
+    bool known = std::find(architectures.begin(), architectures.end(), architecture) != architectures.end();
+    if (!known) return 5;                  // NVRTC_ERROR_INVALID_OPTION
+    snprintf(last_target, sizeof last_target, "%s_%d", program->is_virtual ? "compute" : "sm", architecture);
     __atomic_fetch_add(&compilations, 1, __ATOMIC_RELAXED);
     std::string name = std::filesystem::temp_directory_path() / "feedwater-nvrtc-XXXXXX";
     if (!mkdtemp(name.data())) return 1;
@@ -67,7 +76,8 @@ API int nvrtcCompileProgram(Program* program, int count, const char* const* opti
     if (status == 0) {
         std::string library = slurp(directory / "kernel.so");
         SimImage header;
-        memcpy(header.magic, SIM_IMAGE_MAGIC, sizeof header.magic);
+        memcpy(header.magic, program->is_virtual ? SIM_PTX_MAGIC : SIM_CUBIN_MAGIC, sizeof header.magic);
+        header.architecture = architecture;
         header.bytes = library.size();
         program->image = std::string((char*)&header, sizeof header) + library;
     }
@@ -75,13 +85,34 @@ API int nvrtcCompileProgram(Program* program, int count, const char* const* opti
     return status == 0 ? 0 : 6;            // NVRTC_ERROR_COMPILATION
 }
 
+API int nvrtcGetNumSupportedArchs(int* count) {
+    *count = architectures.size();
+    return 0;
+}
+
+API int nvrtcGetSupportedArchs(int* out) {
+    std::copy(architectures.begin(), architectures.end(), out);
+    return 0;
+}
+
+// A virtual architecture has no machine code.
 API int nvrtcGetCUBINSize(Program* program, size_t* bytes) {
+    *bytes = program->is_virtual ? 0 : program->image.size();
+    return 0;
+}
+
+API int nvrtcGetPTXSize(Program* program, size_t* bytes) {
     *bytes = program->image.size();
     return 0;
 }
 
-API int nvrtcGetCUBIN(Program* program, char* out) {
+API int nvrtcGetPTX(Program* program, char* out) {
     memcpy(out, program->image.data(), program->image.size());
+    return 0;
+}
+
+API int nvrtcGetCUBIN(Program* program, char* out) {
+    if (!program->is_virtual) memcpy(out, program->image.data(), program->image.size());
     return 0;
 }
 
@@ -98,6 +129,12 @@ API int nvrtcGetProgramLog(Program* program, char* out) {
 API const char* nvrtcGetErrorString(int code) {
     return code == 5 ? "NVRTC_ERROR_INVALID_OPTION" : "NVRTC_ERROR";
 }
+
+// Sets the architectures that the compiler knows, ascending.
+API void sim_nvrtc_set_architectures(const int* known, int count) { architectures.assign(known, known + count); }
+
+// Architecture of the last compilation, such as "sm_90".
+API const char* sim_nvrtc_target() { return last_target; }
 
 API unsigned long long sim_compilations() { return __atomic_load_n(&compilations, __ATOMIC_RELAXED); }
 

@@ -17,10 +17,13 @@ struct SimCounts {
     uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // misuses
 };
 
-// Output of the simulated compiler: this header, then a shared object.
-#define SIM_IMAGE_MAGIC "SIMCUBIN"
+// Output of the simulated compiler: this header, then a shared object. Both kinds hold the same; the driver treats them
+// differently.
+#define SIM_CUBIN_MAGIC "SIMCUBIN"
+#define SIM_PTX_MAGIC "SIM PTX "
 struct SimImage {
     char magic[8];
+    uint64_t architecture;                 // 90 for sm_90
     uint64_t bytes;
 };
 
@@ -28,6 +31,7 @@ struct SimImage {
 extern "C" {
 int sim_enter(const char* name);
 void sim_context_used();
+void* sim_current();
 void sim_objects(long change);
 void sim_destroyed_in_use();
 void sim_misused(const char* what);

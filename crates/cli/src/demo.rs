@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use feedwater::file::AtomicFile;
-use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Last;
 use feedwater::source::Directory;
@@ -16,7 +16,7 @@ use super::images::{self, cache};
 use super::interrupt::{self, Polled};
 use super::report::{Report, warn};
 use super::sheet::{Sheet, on_host};
-use super::{CommandError, DeviceOption, io_failure, print, print_json, progress};
+use super::{CommandError, DEVICES, io_failure, print, print_json, progress, require};
 
 /// Loads one epoch of generated photo-like JPEGs with the usual training chain
 ///
@@ -27,16 +27,16 @@ pub struct Options {
     /// Number of images
     #[arg(long, default_value_t = Settings::default().images, value_parser = clap::value_parser!(u64).range(1..))]
     images: u64,
-    /// Device to run on; auto uses the GPU if there is one, else the CPU
-    #[arg(long, value_enum, default_value_t)]
-    device: DeviceOption,
+    /// Device to run on, the default being auto; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    #[arg(long, value_name = DEVICES)]
+    device: Option<DeviceChoice>,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    options.device.require()?;
+    require(options.device)?;
     warn_without_simd();
     let settings = Settings { images: options.images, ..Settings::default() };
     let cache = cache()?;
@@ -91,5 +91,5 @@ fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, CommandError
         .last(Last::Partial)
         .shard(0, 1)
         .epochs(Some(1))
-        .device(options.device.choice()))
+        .device(options.device.unwrap_or_default()))
 }

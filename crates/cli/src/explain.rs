@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use feedwater::config::Pipeline;
 use feedwater::file::{self, AtomicFile};
-use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 use feedwater_insight::explain::{
@@ -19,7 +19,7 @@ use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::warn;
 use super::requests::shown;
-use super::{CommandError, DeviceOption, io_failure, print, print_json, progress};
+use super::{CommandError, DEVICES, io_failure, on, print, print_json, progress};
 
 /// Runs a pipeline and reports its bottleneck, what to change and the predicted gain
 ///
@@ -33,9 +33,9 @@ pub struct Options {
     /// A pipeline file, or saved reports
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Device to run on; auto uses the GPU if there is one, else the CPU
-    #[arg(long, value_enum, default_value_t)]
-    device: DeviceOption,
+    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    #[arg(long, value_name = DEVICES)]
+    device: Option<DeviceChoice>,
     /// Milliseconds per batch that the consumer takes
     #[arg(long, conflicts_with = "consumer_cmd", value_parser = milliseconds)]
     step_ms: Option<f64>,
@@ -176,7 +176,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     let pipeline = Pipeline::from_file(file)?;
     let storage = shown(pipeline.storage()?);
     let builder = || -> Result<LoaderBuilder, CommandError> {
-        Ok(pipeline.builder_with(&storage)?.device(options.device.choice()))
+        Ok(on(pipeline.builder_with(&storage)?, options.device))
     };
     let mut loader = builder()?.build()?;
     warn_without_simd();

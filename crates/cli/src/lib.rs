@@ -11,12 +11,12 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::error::Redacted;
-use feedwater::gpu::{self, Device};
-use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::gpu::Runtime;
+use feedwater::loader::{DeviceChoice, LoaderBuilder, open_device};
 use feedwater::plan::Count;
 use feedwater::storage;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -87,53 +87,36 @@ enum Command {
 struct PipelineOptions {
     /// Path of the pipeline file (TOML)
     file: PathBuf,
-    /// Device to run on; auto uses the GPU if there is one, else the CPU
-    #[arg(long, value_enum, default_value_t)]
-    device: DeviceOption,
+    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    #[arg(long, value_name = DEVICES)]
+    device: Option<DeviceChoice>,
 }
 
 impl PipelineOptions {
     fn builder(&self) -> Result<LoaderBuilder, CommandError> {
         let pipeline = Pipeline::from_file(&self.file)?;
         let storage = shown(pipeline.storage()?);
-        Ok(pipeline.builder_with(&storage)?.device(self.device.choice()))
+        Ok(on(pipeline.builder_with(&storage)?, self.device))
     }
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum DeviceOption {
-    Cpu,
-    Gpu,
-    #[default]
-    Auto,
+/// Form of the option `--device`.
+const DEVICES: &str = "auto|cpu|cuda|cuda:N";
+
+/// Sets the device of a builder if the command line names one.
+fn on(builder: LoaderBuilder, device: Option<DeviceChoice>) -> LoaderBuilder {
+    match device {
+        Some(device) => builder.device(device),
+        None => builder,
+    }
 }
 
-impl DeviceOption {
-    fn choice(self) -> DeviceChoice {
-        match self {
-            DeviceOption::Cpu => DeviceChoice::Cpu,
-            DeviceOption::Gpu => DeviceChoice::Gpu(0),
-            DeviceOption::Auto => DeviceChoice::Auto,
-        }
+/// Fails if a GPU is required but missing, before any images are generated.
+fn require(device: Option<DeviceChoice>) -> Result<(), CommandError> {
+    if let Some(device) = device.filter(|it| it.needs_gpu()) {
+        open_device(device, &Runtime::default())?;
     }
-
-    /// Name of the option's value on the command line.
-    fn name(self) -> &'static str {
-        match self {
-            DeviceOption::Cpu => "cpu",
-            DeviceOption::Gpu => "gpu",
-            DeviceOption::Auto => "auto",
-        }
-    }
-
-    /// Fails if a GPU is required but missing, before any images are generated.
-    fn require(self) -> Result<(), CommandError> {
-        if let DeviceChoice::Gpu(ordinal) = self.choice() {
-            let device = Device::open(ordinal)?;
-            gpu::compiler(&device)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Reason why a command ended early.

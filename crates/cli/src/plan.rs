@@ -3,17 +3,18 @@
 use clap::Args;
 use feedwater::config::Pipeline;
 use feedwater::footprint::{Footprint, Memory};
+use feedwater::loader::DeviceChoice;
 use feedwater::plan::{DevicePlan, Plan};
 use feedwater::source::{Exclusion, exclusion_lines};
 use serde_json::{Value, json};
 
-use super::{CommandError, DeviceOption, PipelineOptions, print, print_json};
+use super::{CommandError, PipelineOptions, print, print_json};
 
 /// Shows where each operator runs and how much memory that needs; works without a GPU
 ///
-/// With --device gpu it prints the plan for a machine with a GPU, even if this machine has none.
+/// With --device cuda it prints the plan for a machine with a GPU, even if this machine has none.
 #[derive(Args)]
-#[command(after_help = "Example:\n  feedwater plan pipeline.toml --device gpu")]
+#[command(after_help = "Example:\n  feedwater plan pipeline.toml --device cuda")]
 pub struct Options {
     #[command(flatten)]
     pipeline: PipelineOptions,
@@ -53,7 +54,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
 
 /// Returns the CUDA source of the kernel that a GPU would run.
 fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
-    let on_gpu = options.builder()?.device(DeviceOption::Gpu.choice()).plan()?;
+    let on_gpu = options.builder()?.device(DeviceChoice::Gpu(0)).plan()?;
     on_gpu.device.map(|device| device.planned().kernel.source.clone()).ok_or_else(|| {
         let text = "there is no kernel: every placement in the file is cpu; write auto or gpu";
         CommandError::Failed(text.into())
@@ -90,6 +91,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
         "ahead_batches": plan.ahead_batches,
         "offloads": plan.offloads,
         "order": plan.shuffle,
+        "runs_on": plan.runs_on,
         "shard": plan.shard,
         "excluded": excluded,
         "device": plan.device.as_ref().map(device),

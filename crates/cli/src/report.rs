@@ -7,7 +7,7 @@ use std::fs;
 use feedwater::footprint::bytes;
 use feedwater::loader::{CacheStats, Loader, PrefetcherReport, RouteReport, StageSeconds};
 use feedwater::measure::{Profile, Stage, Waits};
-use feedwater::plan::{Shard, Shuffle};
+use feedwater::plan::{DevicePick, Shard, Shuffle};
 use feedwater::source::{Exclusion, exclusion_lines};
 use feedwater::storage::StorageStats;
 use feedwater::tune::{Choice, Decision};
@@ -33,6 +33,8 @@ pub struct Report {
     pub device: &'static str,
     /// The device, and why it was chosen.
     pub device_reason: String,
+    /// Number of the GPU, or `null` for the CPU, and why it was chosen.
+    pub runs_on: DevicePick,
     /// Shard of the set that was read, and which setting selected it.
     pub shard: Shard,
     /// Sample order within an epoch.
@@ -110,6 +112,7 @@ impl Report {
             images_per_second: if seconds > 0.0 { stats.images as f64 / seconds } else { 0.0 },
             device: if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
             device_reason: loader.device().to_string(),
+            runs_on: loader.plan().runs_on.clone(),
             shard: loader.plan().shard,
             order: loader.plan().shuffle,
             choice: loader.choice(),

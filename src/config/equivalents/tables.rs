@@ -366,7 +366,7 @@ pub const KEYS: &[Key] = &[
         names: &["device_id", "gpu_id", "device"],
         section: "",
         write: "",
-        note: "no setting of the file: run --device gpu, or LoaderBuilder::device",
+        note: "write device = \"cuda:0\" at the top of the file, before the first section",
     },
     Key {
         of: &[],

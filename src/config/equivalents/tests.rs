@@ -142,7 +142,7 @@ fn settings_of_other_libraries_get_what_to_write() {
         ("[loader]\nshard_id = 0", "rank = 0 and world = 1 under [loader]"),
         ("[loader]\nnum_shards = 2", "world = 1 under [loader]"),
         ("[loader]\npin_memory = true", "leave it out"),
-        ("[loader]\ndevice_id = 0", "--device gpu"),
+        ("[loader]\ndevice_id = 0", "device = \"cuda:0\" at the top of the file"),
         ("[limits]\nnum_workers = 4", "workers = 8 under [loader]"),
         ("[[chain]]\nop = \"center_crop\"\nsize = 224", "width = 224 and height = 224"),
         ("[[chain]]\nop = \"resize\"\nsize = 224", "shorter = 256"),

@@ -159,7 +159,7 @@ impl<M: Place> Source<M> {
             drop(calls);
             // If waiting fails the device is lost, and none of its work reads the memory any more.
             let _ = if is_there {
-                self.gpu.bind()?;
+                let _entered = self.gpu.enter()?;
                 // SAFETY: the stream of a call that is under way, which borrows it.
                 unsafe { result::stream::synchronize(stream.cast::<cuda::CUstream_st>()) }.is_ok()
             } else {

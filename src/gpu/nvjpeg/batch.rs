@@ -112,7 +112,7 @@ impl BatchDecoder {
         if let Some(problem) = problem {
             return Err(Error::Internal { problem });
         }
-        jpeg.device.bind()?;
+        let _entered = jpeg.device.enter()?;
         let params = (0..capacity).map(|_| rgb_params(jpeg)).collect::<Result<Vec<_>>>()?;
         let arguments = Arguments {
             bytes: Vec::with_capacity(capacity),
@@ -164,7 +164,7 @@ impl BatchDecoder {
             return Ok(());
         }
         self.check(jobs)?;
-        self.jpeg.device.bind()?;
+        let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
         // State left half-done by an error is dropped, so that the next batch starts clean.
         let state = self.ready(jobs.len())?;

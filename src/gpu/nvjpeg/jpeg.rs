@@ -74,7 +74,7 @@ impl Jpeg {
     pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
         let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
         let allocators = Allocators::new(device, memory);
-        device.bind()?;
+        let _entered = device.enter()?;
         device.keep_context();
         // The allocators are boxed and dropped after the handle.
         let handle = create(&library, backend, Some(&*allocators))
@@ -169,9 +169,7 @@ impl Jpeg {
 impl Drop for Jpeg {
     fn drop(&mut self) {
         let calls = &self.library.calls;
-        if self.device.bind().is_err() {
-            return;
-        }
+        let Ok(_entered) = self.device.enter() else { return };
         // SAFETY: created once, destroyed once, in the order opposite to creation; all decoders are gone, for
         // each holds an `Arc` of `self`. This is not process exit, where destroying is known to crash: nothing of this
         // crate is dropped then.
@@ -186,7 +184,7 @@ impl Drop for Jpeg {
 
 /// Checks whether a backend is available here. Destroys everything that it creates.
 pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -> Result<()> {
-    device.bind()?;
+    let _entered = device.enter()?;
     device.keep_context();
     let handle = create(library, backend, None)?;
     let found = match backend {

@@ -45,7 +45,7 @@ impl PageDecoder {
             let problem = "the hardware backend decodes batches: use BatchDecoder".into();
             return Err(Error::Internal { problem });
         }
-        jpeg.device.bind()?;
+        let _entered = jpeg.device.enter()?;
         let params = rgb_params(jpeg)?;
         let buffers = Buffers::new(jpeg, device_bytes, pinned_bytes)?;
         let state = Some(new_state(jpeg, &buffers)?);
@@ -88,7 +88,7 @@ impl PageDecoder {
         destination: &DeviceBuffer,
         lap: Option<&mut Lap<'_>>,
     ) -> Result<Window, DecodeError> {
-        self.jpeg.device.bind()?;
+        let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
         // State left half-done by an error is dropped, so that the next image starts clean.
         let bitstream = match self.bitstream.take() {
@@ -368,7 +368,7 @@ impl<T: Copy> Handle<*mut T> {
 
 impl<T: Copy> Drop for Handle<T> {
     fn drop(&mut self) {
-        if self.jpeg.device.bind().is_ok() {
+        if let Ok(_entered) = self.jpeg.device.enter() {
             // SAFETY: created once, destroyed once; nvJPEG's handle is alive, for `jpeg` is.
             unsafe { (self.destroy)(self.raw) };
         }

@@ -48,7 +48,7 @@ impl Gatherer {
     /// Decodes until all workers have ended. Holds `pages` so that the launcher waits for pages on the way. The stream is
     /// empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
-        self.stream.device().work_beside_captures();
+        self.stream.device().adopt_thread();
         let decoded = self.decode_all(waiting);
         let emptied = self.stream.synchronize();
         drop(pages);

@@ -50,7 +50,7 @@ impl Launcher {
     /// Launches until all threads that publish pages have ended. The stream is empty afterwards, even after an error, so
     /// that no memory in use by the device is freed.
     pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
-        self.stream.device().work_beside_captures();
+        self.stream.device().adopt_thread();
         let launched = self.launch_all(feed, pages);
         let emptied = self.stream.synchronize();
         launched.and(emptied)

@@ -78,7 +78,7 @@ impl PageWorker {
         pages: &Producer<DevicePage>,
         number: usize,
     ) -> Result<()> {
-        self.stream.device().work_beside_captures();
+        self.stream.device().adopt_thread();
         let filled = self.fill_all(feed, pages, number);
         self.parts.controls.gate.close();
         let emptied = self.stream.synchronize();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::report::{cpu_seconds, status_bytes};
 use super::super::requests::shown;
-use super::super::{CommandError, in_terms_of_options};
+use super::super::{CommandError, in_terms_of_options, on};
 use super::Options;
 
 /// Result of a case. Rates, times and counts cover the measured epochs; memory covers the whole process.
@@ -89,8 +89,8 @@ pub fn measure(
     .into_iter()
     .flatten()
     .collect();
-    let built =
-        pipeline.builder_with(&shown(pipeline.storage()?))?.device(options.device.choice()).build();
+    let builder = pipeline.builder_with(&shown(pipeline.storage()?))?;
+    let built = on(builder, options.device).build();
     let mut loader = built.map_err(|error| in_terms_of_options(error, &given))?;
     let mut first_batch = None;
     epoch(&mut loader, |batch| {

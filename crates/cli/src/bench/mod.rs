@@ -16,6 +16,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
 use feedwater::file;
+use feedwater::loader::DeviceChoice;
 use feedwater::plan::{Count, Place, Route};
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -25,7 +26,7 @@ use super::group::Group;
 use super::images::cache;
 use super::interrupt::{self, Polled};
 use super::requests::shown;
-use super::{CommandError, DeviceOption, count, print, print_json, progress};
+use super::{CommandError, DEVICES, count, print, print_json, progress, require};
 use case::Measured;
 use sets::Set;
 use table::Table;
@@ -52,9 +53,9 @@ pub struct Options {
     /// Comma-separated routes to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = By::ALL)]
     routes: Vec<By>,
-    /// Device to run on; auto uses the GPU if there is one, else the CPU
-    #[arg(long, value_enum, default_value_t)]
-    device: DeviceOption,
+    /// Device to run on, instead of the file's `device`; cuda is the GPU of the launcher's local rank, auto the same or the CPU
+    #[arg(long, value_name = DEVICES)]
+    device: Option<DeviceChoice>,
     /// Number of threads, instead of loader.workers; auto chooses from measurements
     #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
     workers: Option<Count>,
@@ -152,7 +153,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     if let (Some(file), Some(by)) = (&options.file, options.case) {
         return print_json(&case::measure(file, by.route(), options)?);
     }
-    options.device.require()?;
+    require(options.device)?;
     warn_without_simd();
     let sets = match &options.file {
         Some(file) => vec![Set::of_file(file)],
@@ -207,6 +208,8 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
 
 /// Available decode routes of a set.
 struct AvailableRoutes {
+    /// Device of the command line, else of the file.
+    device: DeviceChoice,
     /// Allowed routes if the device decodes, else empty.
     routes: Vec<Route>,
     /// Why images are decoded on the CPU, if they are.
@@ -218,12 +221,13 @@ impl AvailableRoutes {
         let pipeline = Pipeline::from_file(&set.file)?;
         let routes = pipeline.settings.decode.routes.clone();
         let storage = shown(pipeline.storage()?);
-        let plan = pipeline.builder_with(&storage)?.device(options.device.choice()).plan()?;
+        let device = options.device.unwrap_or(pipeline.settings.device);
+        let plan = pipeline.builder_with(&storage)?.device(device).plan()?;
         let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
             true => "the pipeline file places decoding on the CPU".into(),
             false => "no GPU is used, so only the CPU path is measured".into(),
         });
-        Ok(Self { routes, on_cpu })
+        Ok(Self { device, routes, on_cpu })
     }
 
     /// Returns why a case cannot be measured, if it cannot.
@@ -250,12 +254,17 @@ fn measure(set: &Set, by: By, available: &AvailableRoutes, options: &Options) ->
         Ok(program) => program,
         Err(error) => return failed(format!("the path of this program: {error}")),
     };
-    let device = match options.device {
-        DeviceOption::Auto if available.on_cpu.is_none() => DeviceOption::Gpu,
+    let device = match available.device {
+        DeviceChoice::Auto if available.on_cpu.is_none() => DeviceChoice::LocalGpu,
         device => device,
     };
     let mut command = Command::new(program);
-    command.arg("bench").arg(&set.file).args(["--case", by.name(), "--device", device.name()]);
+    command.arg("bench").arg(&set.file).args([
+        "--case",
+        by.name(),
+        "--device",
+        &device.to_string(),
+    ]);
     let own_batch = if available.on_cpu.is_some() { 64 } else { 256 };
     let batch = options.batch.or((!set.is_users).then_some(own_batch));
     let numbers = [

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::gpu::{self, DeviceReport};
+use feedwater::loader::{DeviceChoice, open_device};
 use feedwater::plan::Plan;
 use feedwater::storage::Storage;
 use serde::Serialize;
 
-use super::super::{CommandError, DeviceOption, doctor};
+use super::super::{CommandError, doctor};
 use super::kernels::{KernelRow, Kernels};
 use super::made::Made;
 use super::routes::{self, RouteRow};
@@ -40,14 +41,12 @@ struct Found<'a> {
 }
 
 impl<'a> OnDevice<'a> {
-    /// Opens the device that the command line asks for.
-    pub fn open(option: DeviceOption, plan: &'a Plan) -> Result<Self, CommandError> {
-        let required = matches!(option, DeviceOption::Gpu);
-        if matches!(option, DeviceOption::Cpu) {
-            return Ok(Self { found: Err("--device cpu".into()), required });
-        }
-        match Found::open(plan) {
-            Ok(found) => Ok(Self { found: Ok(found), required }),
+    /// Opens the chosen device.
+    pub fn open(choice: DeviceChoice, plan: &'a Plan) -> Result<Self, CommandError> {
+        let required = choice.needs_gpu();
+        match Found::open(choice, plan) {
+            Ok(Some(found)) => Ok(Self { found: Ok(found), required }),
+            Ok(None) => Ok(Self { found: Err("the device is cpu".into()), required }),
             Err(error) if required => Err(error.into()),
             Err(error) => Ok(Self { found: Err(error.to_string()), required }),
         }
@@ -91,9 +90,10 @@ impl<'a> OnDevice<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn open(plan: &'a Plan) -> Result<Self, Error> {
-        let device = gpu::Device::open(0)?;
-        gpu::compiler(&device)?;
+    fn open(choice: DeviceChoice, plan: &'a Plan) -> Result<Option<Self>, Error> {
+        let Some((device, _)) = open_device(choice, &gpu::Runtime::default())? else {
+            return Ok(None);
+        };
         let (free_bytes, total_bytes) = device.memory_bytes()?;
         let report = DeviceReport {
             ordinal: device.ordinal(),
@@ -103,7 +103,7 @@ impl<'a> Found<'a> {
             total_bytes,
         };
         let kernels = Kernels::new(&device, plan)?;
-        Ok(Self { text: doctor::device_text(&Ok(report)), kernels, device })
+        Ok(Some(Self { text: doctor::device_text(&Ok(report)), kernels, device }))
     }
 }
 

@@ -8,7 +8,7 @@
 //! * The command fails if a kernel's output differs from the CPU's in any bit.
 //! * If a later crop needs only a part of an operator's output, only that part is computed, by the operator with the crop fused.
 //! * A decode route is timed in a loader that uses only this route, with the loader's own events.
-//! * Without a device or a kernel compiler, a line states the reason; with `--device gpu` this is an error.
+//! * Without a device or a kernel compiler, a line states the reason; with `--device cuda` this is an error.
 //! * Samples are evenly spaced over the source and use the random choices of epoch 0.
 //! * Reading and parsing are timed once. All other steps run three times, and the shorter of the last two times counts, which
 //!   excludes first-touch page faults and preemption.
@@ -31,7 +31,7 @@ use feedwater::storage::Storage;
 
 use super::doctor::warn_without_simd;
 use super::requests::shown;
-use super::{CommandError, DeviceOption, print, print_json, progress};
+use super::{CommandError, DEVICES, print, print_json, progress};
 use device::OnDevice;
 use host::Bench;
 
@@ -52,9 +52,9 @@ pub struct Options {
     /// Number of samples, evenly spaced over the source
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     samples: u64,
-    /// Device to measure besides the CPU; auto uses the GPU if there is one
-    #[arg(long, value_enum, default_value_t)]
-    device: DeviceOption,
+    /// Device to measure besides the CPU, instead of the file's `device`; cuda is the GPU of the launcher's local rank
+    #[arg(long, value_name = DEVICES)]
+    device: Option<DeviceChoice>,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -68,7 +68,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let plan = plan(&pipeline, &storage)?;
     let all = source.len();
     let samples = options.samples.min(all);
-    let mut on_device = OnDevice::open(options.device, &plan)?;
+    let mut on_device = OnDevice::open(options.device.unwrap_or(pipeline.settings.device), &plan)?;
     let bar = progress(samples, "samples");
     let mut bench = Bench::new(&plan, &*source);
     for look in 0..samples {

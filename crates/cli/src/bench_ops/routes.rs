@@ -41,8 +41,8 @@ pub fn measure(
             false => Err(format!("decode.routes does not include {}", route.name())),
         };
         let seen = allowed.and_then(|()| {
-            let time =
-                decode(pipeline, storage, route, samples).map_err(|error| error.to_string())?;
+            let time = decode(device, pipeline, storage, route, samples)
+                .map_err(|error| error.to_string())?;
             let time = time.filter(|it| it.items > 0);
             time.ok_or_else(|| "no image used this route, or none could be timed".to_string())
         });
@@ -66,13 +66,14 @@ pub fn measure(
 
 /// Returns the device time of decoding on one route.
 fn decode(
+    device: &Device,
     pipeline: &Pipeline,
     storage: &Storage,
     route: Route,
     samples: u64,
 ) -> Result<Option<DeviceTime>> {
-    let builder =
-        pipeline.builder_with(storage)?.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
+    let choice = DeviceChoice::Gpu(device.ordinal());
+    let builder = pipeline.builder_with(storage)?.device(choice).decode(Placement::Gpu);
     let builder = builder.routes([route]).tune(false).last(Last::Partial).epochs(Some(1));
     let mut loader = builder.build()?;
     let mut images = 0;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_ops_gpu;
+mod local_rank;
 mod selftest_decode;
 mod selftest_gpu;
 #[path = "../../../../tests/simulated/mod.rs"]
