@@ -9,6 +9,7 @@ use super::library;
 use super::library_name::LibraryName as Name;
 use super::nvrtc::Nvrtc;
 use super::pool::DeviceBuffer;
+use super::stream::LastUses;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
 
@@ -35,6 +36,8 @@ pub struct Kernel {
     sample_bytes: usize,
     /// Properties that tiles depend on, for the tiled kernel.
     tiles: Option<Multiprocessors>,
+    /// Launches, whose code must not be unloaded under them.
+    launches: LastUses,
     device: Arc<Device>,
 }
 
@@ -99,7 +102,7 @@ const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 // SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,
 // "Module Management").
 unsafe impl Send for Kernel {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: as above; the list of launches is locked.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
@@ -127,7 +130,9 @@ impl Kernel {
         let module = driver("cuModuleLoadData", module)?;
         // From here on `drop` unloads it.
         let function = std::ptr::null_mut();
-        let mut kernel = Self { module, function, sample_bytes, tiles, device: device.clone() };
+        let launches = LastUses::default();
+        let mut kernel =
+            Self { module, function, sample_bytes, tiles, launches, device: device.clone() };
         let name = CString::new(function_name).map_err(|_| Error::Internal {
             problem: format!("the function name {function_name:?} holds a NUL byte"),
         })?;
@@ -214,7 +219,8 @@ impl Kernel {
                 arguments,
             )
         };
-        driver("cuLaunchKernel", launched)
+        driver("cuLaunchKernel", launched)?;
+        self.launches.record(stream)
     }
 }
 
@@ -231,8 +237,11 @@ const MAX_GRID: u32 = 65535;
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // Launches that are still in a stream use the code.
-        let _ = self.device.synchronize();
+        // Not for the whole context: a framework's queue may be long, and `cuCtxSynchronize` fails while one of the
+        // context's streams is captured.
+        if self.launches.synchronize_in_drop().is_err() || self.device.bind().is_err() {
+            return self.device.unload_later(self.module);
+        }
         // SAFETY: loaded once, unloaded once, not in use.
         let _ = unsafe { result::module::unload(self.module) };
     }

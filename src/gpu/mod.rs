@@ -76,11 +76,13 @@ pub struct Device {
     name: String,
     capability: (u32, u32),
     driver_version: u32,
+    /// Modules whose last launch could not be waited for.
+    in_use: Mutex<Vec<sys::CUmodule>>,
 }
 
 // SAFETY: a context may be bound to any number of threads at a time (CUDA driver API, "Context Management").
 unsafe impl Send for Device {}
-// SAFETY: as above; the fields never change.
+// SAFETY: as above; the list of modules is locked.
 unsafe impl Sync for Device {}
 
 impl Device {
@@ -120,7 +122,9 @@ impl Device {
         let context = unsafe { result::primary_ctx::retain(raw) };
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
         let runtime = runtime.clone();
-        let device = Self { runtime, ordinal, raw, context, name, capability, driver_version };
+        let in_use = Mutex::default();
+        let device =
+            Self { runtime, ordinal, raw, context, name, capability, driver_version, in_use };
         // Sets it unconditionally: the current context may be the same one from before its last release.
         device.make_current()?;
         Ok(Arc::new(device))
@@ -146,18 +150,34 @@ impl Device {
     /// invalidates the capture. Only for threads of ours, whose streams nobody captures. Has no effect on drivers that
     /// lack the function.
     pub fn work_beside_captures(&self) {
+        self.exchange_capture_mode(RELAXED);
+    }
+
+    /// Runs code as in [`work_beside_captures`](Self::work_beside_captures), then restores the thread's mode. For
+    /// destructors, which may run on the user's threads.
+    fn beside_captures<R>(&self, run: impl FnOnce() -> R) -> R {
+        let before = self.exchange_capture_mode(RELAXED);
+        let value = run();
+        if let Some(before) = before {
+            self.exchange_capture_mode(before);
+        }
+        value
+    }
+
+    /// Sets the capture mode of the calling thread, and returns the previous one. `None` if the driver has no modes.
+    fn exchange_capture_mode(&self, mut mode: c_int) -> Option<c_int> {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
-        /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
-        const RELAXED: c_int = 2;
-        let driver = library::open(&self.runtime, LibraryName::Driver, None);
-        let Ok(driver) = driver else { return };
+        let driver = library::open(&self.runtime, LibraryName::Driver, None).ok()?;
         // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
         let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
-        if let Ok(exchange) = exchange {
-            let mut mode = RELAXED;
-            // SAFETY: reads one number and writes one, for the calling thread alone.
-            unsafe { exchange(&mut mode) };
-        }
+        let exchange = exchange.ok()?;
+        // SAFETY: reads one number and writes one, for the calling thread alone.
+        (unsafe { exchange(&mut mode) } == 0).then_some(mode)
+    }
+
+    /// Keeps a module whose launches may still run until the device is dropped.
+    fn unload_later(&self, module: sys::CUmodule) {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).push(module);
     }
 
     /// Retains the primary context until the process ends, as frameworks do. nvJPEG contains CUDA's runtime, whose
@@ -213,7 +233,8 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
-    /// Blocks until all work on the device is done.
+    /// Blocks until all work of the context is done, which includes other libraries' work. Fails while one of its
+    /// streams is captured. For tests and tools; loaders wait for their own streams and events.
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
         driver("cuCtxSynchronize", result::ctx::synchronize())
@@ -222,11 +243,21 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        for module in std::mem::take(self.in_use.get_mut().unwrap_or_else(PoisonError::into_inner))
+        {
+            if self.bind().is_ok() {
+                // SAFETY: loaded once, unloaded once. The streams of launches hold the device and are gone.
+                let _ = unsafe { result::module::unload(module) };
+            }
+        }
         // SAFETY: retained in `open`, once; everything that was made in the context holds an `Arc` of `self`
         // and is gone.
         let _ = unsafe { result::primary_ctx::release(self.raw) };
     }
 }
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
+const RELAXED: c_int = 2;
 
 /// Number of GPUs that the driver shows.
 ///

@@ -101,7 +101,12 @@ API void sim_capture(int wanted) { capturing = wanted; }
 API int cuCtxSynchronize() {
     ENTER("cuCtxSynchronize")
     NEED_CONTEXT
-    drain_all();
+    // Whatever the thread's mode: the context has a stream that is captured.
+    if (capturing) {
+        counts.misused++;
+        return CAPTURE_UNSUPPORTED;
+    }
+    wait(drain_all());
     return sticky;
 }
 
@@ -173,7 +178,7 @@ API int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t byt
     STREAM(handle)
     if (!within(device_memory, (void*)source, bytes)) return INVALID_VALUE;
     stream->queue.push_back({[=] { memcpy(target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
-    if (!within(pinned_memory, target, bytes)) drain(*stream);
+    if (!within(pinned_memory, target, bytes)) wait(drain(*stream));
     schedule();
     return SUCCESS;
 }
@@ -216,7 +221,7 @@ API int cuStreamSynchronize(void* handle) {
     NEED_CONTEXT
     STREAM(handle)
     schedule();
-    drain(*stream);
+    wait(drain(*stream));
     return sticky;
 }
 
@@ -323,7 +328,7 @@ API int cuEventSynchronize(void* event) {
     if (found->second->timed) counts.timed_waits++;
     schedule();
     EventRef it = found->second;
-    reach(it, it->recorded);
+    wait(reach(it, it->recorded));
     return sticky;
 }
 
@@ -432,7 +437,10 @@ API int cuGetErrorString(int code, const char** text) { return cuGetErrorName(co
 
 // ---- functions for tests ----
 
+API void sim_end_work();
+
 API void sim_reset() {
+    sim_end_work();
     std::lock_guard<std::recursive_mutex> guard(mutex);
     drain_all();
     failures.clear();
@@ -517,6 +525,21 @@ API int sim_work(void* handle, unsigned long long nanoseconds) {
     stream->queue.push_back({[] {}, {}, {}, 0, nullptr, nanoseconds});
     schedule();
     return SUCCESS;
+}
+
+// Enqueues work that does not end, such as a step that waits for other ranks.
+API int sim_endless(void* handle) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    STREAM(handle)
+    stream->queue.push_back({[] {}, {}, {}, 0, nullptr, 0, true});
+    return SUCCESS;
+}
+
+// Ends all such work.
+API void sim_end_work() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    for (auto& [handle, stream] : streams)
+        for (auto& operation : stream.queue) operation.endless = false;
 }
 
 // ---- functions for the simulated nvJPEG ----

@@ -57,6 +57,7 @@ struct Operation {
     unsigned long long generation = 0;
     void* module = nullptr;                // module of a kernel
     unsigned long long cost = 0;           // nanoseconds
+    bool endless = false;                  // until sim_end_work
 };
 
 // Each stream has its own clock, which adds up the times of its operations and advances to those of events it waits for. So times
@@ -121,7 +122,7 @@ bool within(const std::map<uintptr_t, size_t>& memory, const void* pointer, size
 
 bool runnable(const Stream& stream) {
     const Operation& head = stream.queue.front();
-    return !head.wait || head.wait->reached >= head.generation;
+    return !head.endless && (!head.wait || head.wait->reached >= head.generation);
 }
 
 void run_head(Stream& stream) {
@@ -134,41 +135,56 @@ void run_head(Stream& stream) {
     if (operation.record) operation.record->reach(operation.generation, stream.time);
 }
 
-void reach(const EventRef& event, unsigned long long generation);
+bool reach(const EventRef& event, unsigned long long generation);
 void schedule();
 
-// Enqueues an operation in this stream, after its waits; other streams may run ahead.
-void advance(Stream& stream) {
+// Runs the next operation of this stream, after its waits; other streams may run ahead. False if work that does not end is
+// before it.
+bool advance(Stream& stream) {
+    if (stream.queue.front().endless) return false;
     if (!runnable(stream)) {
         EventRef event = stream.queue.front().wait;
-        reach(event, stream.queue.front().generation);
+        if (!reach(event, stream.queue.front().generation)) return false;
     }
     if (!stream.queue.empty() && runnable(stream)) run_head(stream);
     if (mode == SIM_RANDOM) schedule();
+    return true;
 }
 
-void reach(const EventRef& event, unsigned long long generation) {
+bool reach(const EventRef& event, unsigned long long generation) {
     while (event->reached < generation) {
         Stream* holder = nullptr;
         for (auto& [handle, stream] : streams)
             for (auto& operation : stream.queue)
                 if (operation.record == event && operation.generation == generation) holder = &stream;
-        if (!holder) return;               // the stream is destroyed, after its work was done
-        advance(*holder);
+        if (!holder) return true;          // the stream is destroyed, after its work was done
+        if (!advance(*holder)) return false;
     }
+    return true;
 }
 
-void drain(Stream& stream) {
-    while (!stream.queue.empty()) advance(stream);
+bool drain(Stream& stream) {
+    while (!stream.queue.empty())
+        if (!advance(stream)) return false;
+    return true;
 }
 
-void drain_all() {
-    for (auto& [handle, stream] : streams) drain(stream);
+bool drain_all() {
+    bool drained = true;
+    for (auto& [handle, stream] : streams) drained &= drain(stream);
+    return drained;
+}
+
+// A host that waits for work that does not end would wait forever.
+void wait(bool ended) {
+    if (ended) return;
+    fprintf(stderr, "simulated driver: the host waits for work that does not end\n");
+    counts.misused++;
 }
 
 // Runs the scheduler after a call that does not wait.
 void schedule() {
-    if (mode == SIM_EAGER) return drain_all();
+    if (mode == SIM_EAGER) return (void)drain_all();
     if (mode != SIM_RANDOM) return;
     if (scheduler() % 2) return;
     for (unsigned long long steps = scheduler() % 4; steps > 0; steps--) {
@@ -214,7 +230,7 @@ int allocate(std::map<uintptr_t, size_t>& memory, void** pointer, size_t bytes, 
 int release(std::map<uintptr_t, size_t>& memory, void* pointer, SimMemory& count) {
     auto found = memory.find((uintptr_t)pointer);
     if (found == memory.end()) return INVALID_VALUE;
-    drain_all();
+    wait(drain_all());
     for (size_t i = 0; i < GUARD_BYTES; i++)
         if (((unsigned char*)pointer)[found->second + i] != GUARD) {
             counts.overruns++;

@@ -244,6 +244,18 @@ impl Simulated {
         assert_eq!(self.call(&self.libraries.driver, "sim_work", put), 0);
     }
 
+    /// Enqueues work that does not end before [`end_work`](Self::end_work). A host that waits for it counts as misuse,
+    /// and does not wait.
+    pub fn endless_work(&self, stream: &Stream) {
+        let put = |f: extern "C" fn(*mut c_void) -> c_int| f(stream.raw());
+        assert_eq!(self.call(&self.libraries.driver, "sim_endless", put), 0);
+    }
+
+    /// Ends the work that did not end.
+    pub fn end_work(&self) {
+        self.call(&self.libraries.driver, "sim_end_work", |f: extern "C" fn()| f());
+    }
+
     /// Number of texts compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())

@@ -31,7 +31,7 @@ pub struct BatchDecoder {
     params: Vec<Handle<sys::nvjpegDecodeParams_t>>,
     arguments: Arguments,
     /// Reached when the last call's images are complete.
-    done: Event,
+    done: Arc<Event>,
     jpeg: Arc<Jpeg>,
 }
 
@@ -120,7 +120,7 @@ impl BatchDecoder {
             images: Vec::with_capacity(capacity),
             params: params.iter().map(|params| params.raw).collect(),
         };
-        let done = Event::new(&jpeg.device)?;
+        let done = jpeg.allocators.event()?;
         let jpeg = jpeg.clone();
         let mut decoder =
             Self { state: None, initialized: 0, largest, params, arguments, done, jpeg };
@@ -173,7 +173,7 @@ impl BatchDecoder {
         let called = self.call(&state, stream);
         if let Err(error) = called.and_then(|()| Ok(self.done.record(stream)?)) {
             // Some of it may be in progress, in the stream or, on Hopper, ahead of it.
-            return Err(error.behind(stream));
+            return Err(self.jpeg.behind(error, stream));
         }
         self.state = Some(state);
         Ok(())
@@ -290,8 +290,8 @@ impl BatchDecoder {
 
 impl Drop for BatchDecoder {
     fn drop(&mut self) {
-        // The engines may still use what is destroyed next. If waiting fails the device is lost.
-        let _ = self.done.synchronize();
+        // The engines may still use what is destroyed next. If waiting fails, the allocators withhold its memory.
+        let _ = self.done.synchronize_in_drop();
     }
 }
 
