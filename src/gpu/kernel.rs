@@ -77,9 +77,7 @@ impl Shape {
     /// high as possible, because the source rows at its edge are summed for its neighbour too, as long as there are
     /// 1.5 times as many blocks as run at once.
     pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
-        const BLOCKS: u32 = 4;
-        // CUDA reserves 1 KiB of each block's share.
-        let share = (on.shared_bytes / BLOCKS).saturating_sub(1 << 10);
+        let share = (on.shared_bytes / BLOCKS).saturating_sub(RESERVED_SHARED);
         let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, MOST_SHARED);
         let columns = width.div_ceil(width.div_ceil(112).max(1)).next_multiple_of(16).max(16);
         let across = width.div_ceil(columns).max(1);
@@ -89,7 +87,22 @@ impl Shape {
         let grid = (across, height.div_ceil(rows), count);
         Self { grid, block: (threads, 1), shared_bytes }
     }
+
+    /// Share of a multiprocessor's shared memory that the blocks of a tiled kernel need, in percent. Multiprocessors
+    /// divide one memory into L1 cache and shared memory. The driver's own choice need not hold as many blocks as the
+    /// registers allow.
+    fn carveout(on: Multiprocessors) -> u32 {
+        let block = Self::tiles(on, 1, 1, 1).shared_bytes + RESERVED_SHARED;
+        let blocks = (on.shared_bytes / block).clamp(1, BLOCKS);
+        (100 * blocks * block).div_ceil(on.shared_bytes.max(1)).min(100)
+    }
 }
+
+/// Blocks of a tiled kernel that a multiprocessor holds at a time.
+const BLOCKS: u32 = 4;
+
+/// Shared memory that CUDA reserves per block, in bytes.
+const RESERVED_SHARED: u32 = 1 << 10;
 
 /// Maximum shared memory per block of a tiled kernel, in bytes. More than 48 KiB must be requested. Devices whose
 /// multiprocessors have four times this plus 4 KiB allow 227 KiB per block (CUDA programming guide, "Compute
@@ -140,16 +153,22 @@ impl Kernel {
         let function = unsafe { result::module::get_function(module, name) };
         kernel.function = driver("cuModuleGetFunction", function)?;
         if let Some(on) = tiles {
-            let bytes = Shape::tiles(on, 1, 1, 1).shared_bytes as c_int;
-            let attribute =
-                sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function was found in the loaded module.
-            let asked = unsafe {
-                result::function::set_function_attribute(kernel.function, attribute, bytes)
+            use sys::CUfunction_attribute::{
+                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST,
+                CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as CARVEOUT,
             };
-            driver("cuFuncSetAttribute", asked)?;
+            kernel.set(MOST, Shape::tiles(on, 1, 1, 1).shared_bytes)?;
+            kernel.set(CARVEOUT, Shape::carveout(on))?;
         }
         Ok(kernel)
+    }
+
+    fn set(&self, attribute: sys::CUfunction_attribute, value: u32) -> Result<()> {
+        // SAFETY: the function was found in the loaded module.
+        let set = unsafe {
+            result::function::set_function_attribute(self.function, attribute, value as c_int)
+        };
+        driver("cuFuncSetAttribute", set)
     }
 
     /// Enqueues a launch for `count` samples, whose descriptions begin at byte `samples_offset` of `samples`, with
@@ -319,5 +338,14 @@ mod tests {
             Shape::tiles(on, 8, 224, 224).shared_bytes >> 10
         };
         assert_eq!([shared(0), shared(64), shared(164), shared(228)], [32, 32, 40, 56]);
+    }
+
+    /// Turing, Ada, A100, Hopper, and a device with more shared memory than four blocks need.
+    #[test]
+    fn the_carveout_holds_as_many_blocks_as_fit() {
+        let carveout =
+            |kib: u32| Shape::carveout(Multiprocessors { count: 40, shared_bytes: kib << 10 });
+        assert_eq!([64, 100, 164, 228, 456].map(carveout), [52, 99, 100, 100, 50]);
+        assert_eq!(carveout(0), 100);
     }
 }

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
+mod launches;
 mod routes;
 
 #[path = "../common/mod.rs"]

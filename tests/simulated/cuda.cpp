@@ -375,9 +375,10 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
 API int cuFuncSetAttribute(void* handle, int attribute, int value) {
     ENTER("cuFuncSetAttribute")
     NEED_CONTEXT
-    // Largest dynamic shared memory per block, as on Hopper.
-    if (attribute != 8 || value < 0 || value > 227 << 10) return INVALID_VALUE;
-    ((Function*)handle)->most_shared = value;
+    // Largest dynamic shared memory per block, as on Hopper, and the preferred carve-out in percent.
+    if (attribute == 8 && value >= 0 && value <= 227 << 10) ((Function*)handle)->most_shared = value;
+    else if (attribute == 9 && value >= -1 && value <= 100) ((Function*)handle)->carveout = value;
+    else return INVALID_VALUE;
     return SUCCESS;
 }
 
@@ -417,6 +418,12 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
         host(pointers.data(), gx, gy, gz, bx, by, bz);
     }, {}, {}, 0, function->module, gz * KERNEL_NS});
     counts.launches++;
+    // Hopper's multiprocessors have 228 KiB, of which each block takes 1 KiB more than it asks for. Without a preference the
+    // driver may choose a carve-out that holds one block.
+    if (shared_bytes) {
+        int blocks = (228 << 10) / ((int)shared_bytes + 1024) * function->carveout / 100;
+        most_resident = std::max(1, blocks);
+    }
     schedule();
     return SUCCESS;
 }
@@ -448,6 +455,7 @@ API void sim_reset() {
     mode = SIM_LAZY;
     devices = 1;
     sticky = SUCCESS;
+    most_resident = 0;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
     counts.overruns = counts.write_combined = counts.timed_waits = counts.destroyed_in_use = counts.misused = 0;
@@ -525,6 +533,12 @@ API int sim_work(void* handle, unsigned long long nanoseconds) {
     stream->queue.push_back({[] {}, {}, {}, 0, nullptr, nanoseconds});
     schedule();
     return SUCCESS;
+}
+
+// Blocks that a multiprocessor held at the last launch with dynamic shared memory, as far as that memory allows.
+API int sim_resident_blocks() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return most_resident;
 }
 
 // Enqueues work that does not end, such as a step that waits for other ranks.

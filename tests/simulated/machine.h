@@ -77,6 +77,7 @@ struct Function {
     std::vector<size_t> param_bytes;
     void* module;
     int most_shared = 48 << 10;           // dynamic shared memory per block, in bytes
+    int carveout = -1;                     // percent of a multiprocessor's memory for shared memory; -1: the driver's choice
 };
 
 struct Failure {
@@ -97,6 +98,7 @@ sim_schedule_mode mode = SIM_LAZY;
 SimCounts counts;
 bool context_used = false;                 // by nvJPEG
 int devices = 1, sticky = SUCCESS;
+int most_resident = 0;                     // blocks per multiprocessor by shared memory, at the last launch
 unsigned long long memory_limit = ~0ull;
 char context;                              // its address is the context
 thread_local void* current = nullptr;

@@ -256,6 +256,12 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_end_work", |f: extern "C" fn()| f());
     }
 
+    /// Blocks per multiprocessor at the last launch with dynamic shared memory, as far as that memory allows; 0 before
+    /// the first one.
+    pub fn resident_blocks(&self) -> c_int {
+        self.call(&self.libraries.driver, "sim_resident_blocks", |f: extern "C" fn() -> c_int| f())
+    }
+
     /// Number of texts compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
