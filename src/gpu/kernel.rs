@@ -163,6 +163,15 @@ impl Kernel {
         Ok(kernel)
     }
 
+    /// Enqueues a launch without samples, which does nothing. The driver loads a kernel's code lazily: the first launch
+    /// may allocate device memory and wait for the context (CUDA programming guide, "Lazy Loading").
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver refuses.
+    pub fn warm_up(&self, stream: &Stream) -> Result<()> {
+        self.enqueue(stream, 0, 0, 1, 1, self.shape(1, 1, 1))
+    }
+
     fn set(&self, attribute: sys::CUfunction_attribute, value: u32) -> Result<()> {
         // SAFETY: the function was found in the loaded module.
         let set = unsafe {
@@ -203,17 +212,34 @@ impl Kernel {
             );
             return Err(Error::Internal { problem });
         }
-        let shape = match self.tiles {
-            Some(on) => Shape::tiles(on, count, width, height),
-            None => Shape::pixels(count, width, height),
-        };
-        let Shape { grid, block, shared_bytes } = shape;
+        let shape = self.shape(count, width, height);
+        let Shape { grid, .. } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let problem =
                 format!("a launch of {count} samples of {width}x{height} is over CUDA's limits");
             return Err(Error::Internal { problem });
         }
-        let mut address = samples.address() + samples_offset as u64;
+        let address = samples.address() + samples_offset as u64;
+        self.enqueue(stream, address, count, width, height, shape)
+    }
+
+    fn shape(&self, count: u32, width: u32, height: u32) -> Shape {
+        match self.tiles {
+            Some(on) => Shape::tiles(on, count, width, height),
+            None => Shape::pixels(count, width, height),
+        }
+    }
+
+    /// Enqueues a launch whose sizes are within CUDA's limits.
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        mut address: u64,
+        count: u32,
+        width: u32,
+        height: u32,
+        Shape { grid, block, shared_bytes }: Shape,
+    ) -> Result<()> {
         let (mut count, mut width, mut height) = (count as c_int, width as c_int, height as c_int);
         let mut shared = shared_bytes as c_int;
         let mut arguments: [*mut c_void; 5] = [

@@ -115,6 +115,11 @@ impl Staged {
         self.host.copy(stream, range, &self.device, offset)
     }
 
+    /// Reached when the last upload is done. Streams that read the device buffer wait for it.
+    pub fn uploaded(&self) -> &Event {
+        &self.host.copied
+    }
+
     /// Device buffer.
     pub fn device(&self) -> &DeviceBuffer {
         &self.device

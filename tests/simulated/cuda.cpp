@@ -114,7 +114,7 @@ API int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
     ENTER("cuMemGetInfo")
     NEED_CONTEXT
     *total_bytes = size_t(1) << 34;
-    *free_bytes = *total_bytes - counts.device.bytes;
+    *free_bytes = *total_bytes - counts.device.bytes - code_bytes;
     return SUCCESS;
 }
 
@@ -151,6 +151,7 @@ API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size
     NEED_CONTEXT
     STREAM(handle)
     if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
+    stream->copied_behind |= stream->waited;
     if (within(pinned_memory, source, bytes)) {
         stream->queue.push_back({[=] { memcpy((void*)target, source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     } else {
@@ -233,6 +234,7 @@ API int cuStreamWaitEvent(void* handle, void* event, unsigned) {
     if (found == events.end()) return INVALID_HANDLE;
     if (found->second->timed) counts.timed_waits++;
     // Uses the last record before this call, not later ones.
+    stream->waited = true;
     if (found->second->recorded > 0) stream->queue.push_back({{}, found->second, {}, found->second->recorded});
     schedule();
     return SUCCESS;
@@ -391,7 +393,10 @@ API int cuModuleUnload(void* handle) {
         for (auto& operation : stream.queue)
             if (operation.module == handle) counts.destroyed_in_use++;
     drain_all();
-    for (Function* function : found->second.functions) delete function;
+    for (Function* function : found->second.functions) {
+        code_bytes -= function->launched ? CODE_BYTES : 0;
+        delete function;
+    }
     dlclose(found->second.library);
     modules.erase(found);
     delete (char*)handle;
@@ -418,6 +423,10 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
         host(pointers.data(), gx, gy, gz, bx, by, bz);
     }, {}, {}, 0, function->module, gz * KERNEL_NS});
     counts.launches++;
+    if (!function->launched) code_bytes += CODE_BYTES;
+    function->launched = true;
+    late_uploads += stream->copied_behind;
+    stream->waited = stream->copied_behind = false;
     // Hopper's multiprocessors have 228 KiB, of which each block takes 1 KiB more than it asks for. Without a preference the
     // driver may choose a carve-out that holds one block.
     if (shared_bytes) {
@@ -456,6 +465,7 @@ API void sim_reset() {
     devices = 1;
     sticky = SUCCESS;
     most_resident = 0;
+    late_uploads = 0;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
     counts.overruns = counts.write_combined = counts.timed_waits = counts.destroyed_in_use = counts.misused = 0;
@@ -539,6 +549,11 @@ API int sim_work(void* handle, unsigned long long nanoseconds) {
 API int sim_resident_blocks() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     return most_resident;
+}
+
+API unsigned long long sim_late_uploads() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return late_uploads;
 }
 
 // Enqueues work that does not end, such as a step that waits for other ranks.

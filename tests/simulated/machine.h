@@ -27,6 +27,7 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVAL
        INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CAPTURE_UNSUPPORTED = 900 };
 
 constexpr size_t GUARD_BYTES = 64;
+constexpr size_t CODE_BYTES = 1 << 20;                 // that the driver allocates at a kernel's first launch
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
 
 // Time of an operation in its stream, in nanoseconds: arbitrary constants, not measurements.
@@ -65,6 +66,7 @@ struct Operation {
 struct Stream {
     std::deque<Operation> queue;
     unsigned long long time = 0;
+    bool waited = false, copied_behind = false;   // since its last kernel: waits for events, and uploads after them
 };
 
 struct Module {
@@ -77,6 +79,7 @@ struct Function {
     std::vector<size_t> param_bytes;
     void* module;
     int most_shared = 48 << 10;           // dynamic shared memory per block, in bytes
+    bool launched = false;
     int carveout = -1;                     // percent of a multiprocessor's memory for shared memory; -1: the driver's choice
 };
 
@@ -98,6 +101,8 @@ sim_schedule_mode mode = SIM_LAZY;
 SimCounts counts;
 bool context_used = false;                 // by nvJPEG
 int devices = 1, sticky = SUCCESS;
+size_t code_bytes = 0;                     // of kernels that were launched; lazy loading
+unsigned long long late_uploads = 0;       // uploads that a kernel needs, enqueued behind a wait in its stream
 int most_resident = 0;                     // blocks per multiprocessor by shared memory, at the last launch
 unsigned long long memory_limit = ~0ull;
 char context;                              // its address is the context

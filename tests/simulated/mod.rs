@@ -256,6 +256,12 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_end_work", |f: extern "C" fn()| f());
     }
 
+    /// Number of launches since the reset for which an upload was enqueued in the kernel's stream behind a wait for an
+    /// event.
+    pub fn late_uploads(&self) -> u64 {
+        self.call(&self.libraries.driver, "sim_late_uploads", |f: extern "C" fn() -> u64| f())
+    }
+
     /// Blocks per multiprocessor at the last launch with dynamic shared memory, as far as that memory allows; 0 before
     /// the first one.
     pub fn resident_blocks(&self) -> c_int {
