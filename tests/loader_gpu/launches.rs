@@ -25,7 +25,7 @@ fn tables_are_not_uploaded_behind_the_images_of_a_launch() {
 fn no_device_memory_is_taken_after_the_start() {
     let machine = machine();
     let device = Device::open_with(0, &runtime()).unwrap();
-    let builder = builder(jpegs(8), training()).epochs(Some(1));
+    let builder = builder(jpegs(8), training());
     let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     let (free, _) = device.memory_bytes().unwrap();
     for batch in &mut loader {
