@@ -115,6 +115,8 @@ fn errors_name_the_full_key_and_the_nearest_name() {
             "[decode]\nmax_cpu_threads = 0",
             "decode.max_cpu_threads: must be at least 1, is 0; leave it out for no limit",
         ),
+        ("[decode]\nhardware_group = 0", "decode.hardware_group: must be 1 to 1024, is 0"),
+        ("[decode]\nhardware_group = 1025", "decode.hardware_group: must be 1 to 1024, is 1025"),
         (
             "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [1, 2]",
             "chain[0].padding: must be one value or 4 of them, has 2",

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
+mod hardware;
 mod launches;
 mod routes;
 
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use common::{Invert, evaluation, jpegs, training};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
+use feedwater::gpu::nvjpeg::Backend;
 use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::measure::trace_bytes;

@@ -22,7 +22,9 @@ use nvjpeg_sys as sys;
 
 use crate::error::{Error, Result};
 use crate::gpu::driver;
-use crate::gpu::pool::{Buffer, DevicePool, OnDevice, Pinned, PinnedPool, Place, Pool};
+use crate::gpu::pool::{
+    Buffer, DeviceBuffer, DevicePool, OnDevice, Pinned, PinnedBuffer, PinnedPool, Place, Pool,
+};
 use crate::gpu::{Device, Event, Stream};
 
 /// Source of nvJPEG's buffers.
@@ -169,6 +171,16 @@ impl Allocators {
     /// Registers that a call failed and its stream could not be waited for. No memory is used again afterwards.
     pub fn lose_track(&self) {
         self.work.known().unmarked = true;
+    }
+
+    /// Allocates page-locked memory from nvJPEG's row.
+    pub fn pinned_buffer(&self, bytes: usize) -> Result<PinnedBuffer> {
+        self.pinned.pool.buffer(&self.pinned.row, bytes)
+    }
+
+    /// Allocates device memory from nvJPEG's row.
+    pub fn device_buffer(&self, bytes: usize) -> Result<DeviceBuffer> {
+        self.device.pool.buffer(&self.device.row, bytes)
     }
 
     /// Whether these bytes lie in the pool of page-locked memory.
