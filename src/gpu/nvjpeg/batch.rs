@@ -303,7 +303,8 @@ struct Padding {
 }
 
 impl Padding {
-    /// File of 64x64 gray pixels, 4:2:0, with the usual Huffman tables.
+    /// File of 64x64 gray pixels, 4:2:0, with the usual Huffman tables. In a call of images of another sampling it is
+    /// one of several, as described at [`BatchDecoder`].
     const FILE: &[u8] = include_bytes!("padding.jpg");
 
     /// Window that is decoded.
