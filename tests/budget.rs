@@ -82,9 +82,9 @@ fn reduced_prefetch(plan: &Plan) -> (usize, usize, &[&'static str]) {
     (reduction.count, reduction.instead_of, &reduction.limits[..])
 }
 
-/// The README's promise, with every route in use.
+/// With every route in use.
 #[test]
-fn a_batch_of_256_needs_less_than_300_mib_of_device_memory() {
+fn a_batch_of_256_needs_less_than_350_mib_of_device_memory() {
     let plan = limited(None, None).unwrap();
     let routes: Vec<Route> = device(&plan).routes.iter().map(|it| it.route).collect();
     assert_eq!(routes, Route::ALL);
@@ -92,7 +92,7 @@ fn a_batch_of_256_needs_less_than_300_mib_of_device_memory() {
     let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
     assert_eq!(slots, 3 * 256 * 3 * 224 * 224 * 2);
     let all = total(&plan, Memory::Device);
-    assert!(all < 300 * MIB, "{all} bytes\n{plan}");
+    assert!(all < 350 * MIB, "{all} bytes\n{plan}");
     assert!(plan.reductions.is_empty());
 }
 
@@ -108,6 +108,48 @@ fn only_the_slots_grow_with_the_batch() {
         (total(&plan, Memory::Device) - slots, total(&plan, Memory::Pinned))
     };
     assert_eq!(without_slots(64), without_slots(1024));
+}
+
+/// Number of images per call of the engines for images of this size, and its part of the device memory.
+fn hardware_group(image: Size, wanted: Option<usize>, batch: usize) -> (usize, u64) {
+    let (chain, mut settings) = job();
+    settings.decode.hardware_group = wanted;
+    settings.loader.batch = batch;
+    let pixels = image.pixels();
+    let plan = Plan::new(&chain, &settings, &facts(image, pixels / 2)).unwrap();
+    let row =
+        |name| plan.footprint.rows.iter().find(|it| it.memory == Memory::Device && it.name == name);
+    let (pages, states) = (row(rows::PIXELS), row(rows::nvjpeg(Route::NvjpegHardware)));
+    let group = device(&plan).hardware_group;
+    let pages = 3 * group as u64 * pages.unwrap().each_bytes;
+    (group, pages + states.unwrap().total_bytes())
+}
+
+#[test]
+fn the_engines_get_as_many_images_per_call_as_their_memory_allows() {
+    let default = |width, height| hardware_group(Size::new(width, height), None, 256);
+    let (group, bytes) = default(500, 375);
+    assert!((8..32).contains(&group), "{group}");
+    assert!((56 * MIB..=66 * MIB).contains(&bytes), "{bytes}");
+    assert_eq!(default(160, 120).0, 32, "small images");
+    assert_eq!(default(4000, 3000).0, 7, "one for each engine of a large GPU");
+    assert_eq!(hardware_group(Size::new(160, 120), None, 8).0, 12, "half of three slots");
+}
+
+#[test]
+fn the_size_of_a_call_can_be_set_and_the_footprint_follows() {
+    let set = |group| hardware_group(Size::new(500, 375), Some(group), 256);
+    for group in [1, 7, 64] {
+        assert_eq!(set(group).0, group);
+    }
+    assert!(set(64).1 > 8 * set(7).1);
+    // A memory limit still reduces it.
+    let (chain, mut settings) = job();
+    settings.decode.hardware_group = Some(64);
+    settings.limits.device_memory = Some(400 * MIB);
+    let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap();
+    assert!((4..64).contains(&device(&plan).hardware_group), "{plan}");
+    assert!(plan.reductions.iter().any(|it| it.name == "hardware group" && it.instead_of == 64));
 }
 
 #[test]
@@ -195,10 +237,11 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
 
     // With one batch less, nearly everything else fits again.
     let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
-    assert_eq!(kept(&plan), [1, full[1], full[2], full[3], full[4]]);
+    assert_eq!(kept(&plan)[..4], [1, full[1], full[2], full[3]]);
+    assert!((4..full[4]).contains(&kept(&plan)[4]), "{plan}");
     assert_eq!(plan.slots(), 2);
     assert_eq!(reduced_prefetch(&plan), (1, 2, &["limits.device_memory"][..]), "{plan}");
-    assert_eq!(plan.reductions.len(), 1);
+    assert_eq!(plan.reductions.len(), 2);
 }
 
 /// Automatic prefetch is reduced like a fixed one, and stays within the remaining memory.
@@ -224,7 +267,7 @@ fn automatic_prefetch_stays_within_the_limit() {
     let plan = auto(limit);
     assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));
     assert_eq!(reduced_prefetch(&plan), (2, 8, &["limits.device_memory"][..]), "{plan}");
-    let one = auto(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot));
+    let one = auto(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot * 3 / 2));
     assert_eq!(one.ahead_batches, Bounds { least: 1, start: 1, most: 1 }, "{one}");
     let set = limited(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot), None);
     let plan = set.unwrap();

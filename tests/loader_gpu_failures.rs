@@ -97,7 +97,7 @@ fn a_failure_of_any_function_is_an_error_and_leaks_nothing() {
 }
 
 /// Functions that a loader calls, except for destructors, whose failures have no consequence.
-const FUNCTIONS: [&str; 46] = [
+const FUNCTIONS: [&str; 47] = [
     "cuInit",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
@@ -113,6 +113,7 @@ const FUNCTIONS: [&str; 46] = [
     "cuEventQuery",
     "cuEventRecord",
     "cuEventSynchronize",
+    "cuFuncSetAttribute",
     "cuLaunchKernel",
     "cuMemAlloc",
     "cuMemGetInfo",

@@ -14,6 +14,9 @@ use cudarc::driver::sys;
 use super::{Device, LibraryName, driver, library};
 use crate::error::Result;
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
+const RELAXED: c_int = 2;
+
 /// The time during which a device's context is current on the calling thread. Dropping it restores the context that
 /// was current before.
 #[derive(Debug)]
@@ -47,20 +50,32 @@ impl Device {
     /// Otherwise the driver refuses calls that may be unsafe during a capture (event queries, allocations) and
     /// invalidates the capture. The latter has no effect on drivers that lack the function.
     pub(crate) fn adopt_thread(&self) {
-        type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
-        /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
-        const RELAXED: c_int = 2;
         // If it fails, every later call enters the context by itself.
         let _ = self.bind();
-        let driver = library::open(&self.runtime, LibraryName::Driver, None);
-        let Ok(driver) = driver else { return };
+        self.exchange_capture_mode(RELAXED);
+    }
+
+    /// Runs code that may call the driver while another thread of the process captures a graph, as threads that
+    /// [`adopt_thread`](Self::adopt_thread) has prepared may, then restores the thread's mode. For destructors, which may
+    /// run on the user's threads.
+    pub(super) fn beside_captures<R>(&self, run: impl FnOnce() -> R) -> R {
+        let before = self.exchange_capture_mode(RELAXED);
+        let value = run();
+        if let Some(before) = before {
+            self.exchange_capture_mode(before);
+        }
+        value
+    }
+
+    /// Sets the capture mode of the calling thread, and returns the previous one. `None` if the driver has no modes.
+    fn exchange_capture_mode(&self, mut mode: c_int) -> Option<c_int> {
+        type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
+        let driver = library::open(&self.runtime, LibraryName::Driver, None).ok()?;
         // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
         let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
-        if let Ok(exchange) = exchange {
-            let mut mode = RELAXED;
-            // SAFETY: reads one number and writes one, for the calling thread alone.
-            unsafe { exchange(&mut mode) };
-        }
+        let exchange = exchange.ok()?;
+        // SAFETY: reads one number and writes one, for the calling thread alone.
+        (unsafe { exchange(&mut mode) } == 0).then_some(mode)
     }
 }
 

@@ -9,6 +9,7 @@ use super::library;
 use super::library_name::LibraryName as Name;
 use super::nvrtc::{Nvrtc, Target};
 use super::pool::DeviceBuffer;
+use super::stream::LastUses;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
 
@@ -35,6 +36,8 @@ pub struct Kernel {
     sample_bytes: usize,
     /// Properties that tiles depend on, for the tiled kernel.
     tiles: Option<Multiprocessors>,
+    /// Launches, whose code must not be unloaded under them.
+    launches: LastUses,
     device: Arc<Device>,
 }
 
@@ -74,9 +77,7 @@ impl Shape {
     /// high as possible, because the source rows at its edge are summed for its neighbour too, as long as there are
     /// 1.5 times as many blocks as run at once.
     pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
-        const BLOCKS: u32 = 4;
-        // CUDA reserves 1 KiB of each block's share.
-        let share = (on.shared_bytes / BLOCKS).saturating_sub(1 << 10);
+        let share = (on.shared_bytes / BLOCKS).saturating_sub(RESERVED_SHARED);
         let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, MOST_SHARED);
         let columns = width.div_ceil(width.div_ceil(112).max(1)).next_multiple_of(16).max(16);
         let across = width.div_ceil(columns).max(1);
@@ -86,7 +87,22 @@ impl Shape {
         let grid = (across, height.div_ceil(rows), count);
         Self { grid, block: (threads, 1), shared_bytes }
     }
+
+    /// Share of a multiprocessor's shared memory that the blocks of a tiled kernel need, in percent. Multiprocessors
+    /// divide one memory into L1 cache and shared memory. The driver's own choice need not hold as many blocks as the
+    /// registers allow.
+    fn carveout(on: Multiprocessors) -> u32 {
+        let block = Self::tiles(on, 1, 1, 1).shared_bytes + RESERVED_SHARED;
+        let blocks = (on.shared_bytes / block).clamp(1, BLOCKS);
+        (100 * blocks * block).div_ceil(on.shared_bytes.max(1)).min(100)
+    }
 }
+
+/// Blocks of a tiled kernel that a multiprocessor holds at a time.
+const BLOCKS: u32 = 4;
+
+/// Shared memory that CUDA reserves per block, in bytes.
+const RESERVED_SHARED: u32 = 1 << 10;
 
 /// Maximum shared memory per block of a tiled kernel, in bytes. More than 48 KiB must be requested. Devices whose
 /// multiprocessors have four times this plus 4 KiB allow 227 KiB per block (CUDA programming guide, "Compute
@@ -99,7 +115,7 @@ const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 // SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,
 // "Module Management").
 unsafe impl Send for Kernel {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: as above; the list of launches is locked.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
@@ -128,7 +144,9 @@ impl Kernel {
         let module = driver("cuModuleLoadData", module)?;
         // From here on `drop` unloads it.
         let function = std::ptr::null_mut();
-        let mut kernel = Self { module, function, sample_bytes, tiles, device: device.clone() };
+        let launches = LastUses::default();
+        let mut kernel =
+            Self { module, function, sample_bytes, tiles, launches, device: device.clone() };
         let name = CString::new(function_name).map_err(|_| Error::Internal {
             problem: format!("the function name {function_name:?} holds a NUL byte"),
         })?;
@@ -136,16 +154,31 @@ impl Kernel {
         let function = unsafe { result::module::get_function(module, name) };
         kernel.function = driver("cuModuleGetFunction", function)?;
         if let Some(on) = tiles {
-            let bytes = Shape::tiles(on, 1, 1, 1).shared_bytes as c_int;
-            let attribute =
-                sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function was found in the loaded module.
-            let asked = unsafe {
-                result::function::set_function_attribute(kernel.function, attribute, bytes)
+            use sys::CUfunction_attribute::{
+                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST,
+                CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as CARVEOUT,
             };
-            driver("cuFuncSetAttribute", asked)?;
+            kernel.set(MOST, Shape::tiles(on, 1, 1, 1).shared_bytes)?;
+            kernel.set(CARVEOUT, Shape::carveout(on))?;
         }
         Ok(kernel)
+    }
+
+    /// Enqueues a launch without samples, which does nothing. The driver loads a kernel's code lazily: the first launch
+    /// may allocate device memory and wait for the context (CUDA programming guide, "Lazy Loading").
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver refuses.
+    pub fn warm_up(&self, stream: &Stream) -> Result<()> {
+        self.enqueue(stream, 0, 0, 1, 1, self.shape(1, 1, 1))
+    }
+
+    fn set(&self, attribute: sys::CUfunction_attribute, value: u32) -> Result<()> {
+        // SAFETY: the function was found in the loaded module.
+        let set = unsafe {
+            result::function::set_function_attribute(self.function, attribute, value as c_int)
+        };
+        driver("cuFuncSetAttribute", set)
     }
 
     /// Enqueues a launch for `count` samples, whose descriptions begin at byte `samples_offset` of `samples`, with
@@ -180,17 +213,34 @@ impl Kernel {
             );
             return Err(Error::Internal { problem });
         }
-        let shape = match self.tiles {
-            Some(on) => Shape::tiles(on, count, width, height),
-            None => Shape::pixels(count, width, height),
-        };
-        let Shape { grid, block, shared_bytes } = shape;
+        let shape = self.shape(count, width, height);
+        let Shape { grid, .. } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let problem =
                 format!("a launch of {count} samples of {width}x{height} is over CUDA's limits");
             return Err(Error::Internal { problem });
         }
-        let mut address = samples.address() + samples_offset as u64;
+        let address = samples.address() + samples_offset as u64;
+        self.enqueue(stream, address, count, width, height, shape)
+    }
+
+    fn shape(&self, count: u32, width: u32, height: u32) -> Shape {
+        match self.tiles {
+            Some(on) => Shape::tiles(on, count, width, height),
+            None => Shape::pixels(count, width, height),
+        }
+    }
+
+    /// Enqueues a launch whose sizes are within CUDA's limits.
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        mut address: u64,
+        count: u32,
+        width: u32,
+        height: u32,
+        Shape { grid, block, shared_bytes }: Shape,
+    ) -> Result<()> {
         let (mut count, mut width, mut height) = (count as c_int, width as c_int, height as c_int);
         let mut shared = shared_bytes as c_int;
         let mut arguments: [*mut c_void; 5] = [
@@ -215,7 +265,8 @@ impl Kernel {
                 arguments,
             )
         };
-        driver("cuLaunchKernel", launched)
+        driver("cuLaunchKernel", launched)?;
+        self.launches.record(stream)
     }
 }
 
@@ -247,9 +298,13 @@ const MAX_GRID: u32 = 65535;
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // Launches that are still in a stream use the code.
-        let _ = self.device.synchronize();
+        // Not for the whole context: a framework's queue may be long, and `cuCtxSynchronize` fails while one of the
+        // context's streams is captured.
+        let waited = self.launches.synchronize_in_drop();
         let Ok(_entered) = self.device.enter() else { return };
+        if waited.is_err() {
+            return self.device.unload_later(self.module);
+        }
         // SAFETY: loaded once, unloaded once, not in use.
         let _ = unsafe { result::module::unload(self.module) };
     }
@@ -325,5 +380,14 @@ mod tests {
             Shape::tiles(on, 8, 224, 224).shared_bytes >> 10
         };
         assert_eq!([shared(0), shared(64), shared(164), shared(228)], [32, 32, 40, 56]);
+    }
+
+    /// Turing, Ada, A100, Hopper, and a device with more shared memory than four blocks need.
+    #[test]
+    fn the_carveout_holds_as_many_blocks_as_fit() {
+        let carveout =
+            |kib: u32| Shape::carveout(Multiprocessors { count: 40, shared_bytes: kib << 10 });
+        assert_eq!([64, 100, 164, 228, 456].map(carveout), [52, 99, 100, 100, 50]);
+        assert_eq!(carveout(0), 100);
     }
 }

@@ -179,8 +179,9 @@ impl Name {
     /// first.
     fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
         if self == Name::Driver {
-            // Same names as cudarc, which opens the driver again by itself.
-            return vec!["libcuda.so".into(), "libcuda.so.1".into()];
+            // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a CUDA toolkit, which
+            // is for linking: each of its functions returns `CUDA_ERROR_STUB_LIBRARY`.
+            return vec!["libcuda.so.1".into(), "libcuda.so".into()];
         }
         if self == Name::Nvtx {
             return vec!["libnvToolsExt.so.1".into()];
@@ -328,20 +329,23 @@ fn check_driver(found: &Found) -> Result<()> {
         return Err(missing(&found.path, symbol));
     }
     let ours = address(&found.library);
-    let names = Name::Driver.file_names(None);
-    let theirs = names.iter().find_map(|file| dlopen(file.as_ref(), 0).ok());
+    let theirs = CUDARC_NAMES.iter().find_map(|file| Some((file, dlopen(file.as_ref(), 0).ok()?)));
     match theirs {
-        Some(library) if address(&library) == ours => Ok(()),
-        _ => {
+        Some((_, library)) if address(&library) == ours => Ok(()),
+        other => {
+            let file = other.map_or(CUDARC_NAMES[0], |(file, _)| file);
             let reason = format!(
-                "the dynamic linker finds another one as {} than {}; put its directory first in LD_LIBRARY_PATH",
-                names.join(" or "),
+                "the dynamic linker finds another {file} than {}, such as a stub of a CUDA toolkit; remove the \
+                 directory of that file from LD_LIBRARY_PATH, or put the driver's first",
                 found.path
             );
             Err(Error::unavailable(Name::Driver.noun(), reason))
         }
     }
 }
+
+/// Names by which cudarc opens the driver, in this order.
+const CUDARC_NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 
 /// cudarc opens one driver per process.
 fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()> {
@@ -397,7 +401,12 @@ mod tests {
             Name::Nvrtc.file_names(None),
             ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
         );
-        assert_eq!(Name::Driver.file_names(Some(12)), ["libcuda.so", "libcuda.so.1"]);
+    }
+
+    /// On WSL and on build machines `libcuda.so` may be a toolkit's stub.
+    #[test]
+    fn the_drivers_own_name_is_tried_before_that_of_a_stub() {
+        assert_eq!(Name::Driver.file_names(Some(12)), ["libcuda.so.1", "libcuda.so"]);
     }
 
     #[test]

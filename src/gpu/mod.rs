@@ -77,11 +77,13 @@ pub struct Device {
     name: String,
     capability: (u32, u32),
     driver_version: u32,
+    /// Modules whose last launch could not be waited for.
+    in_use: Mutex<Vec<sys::CUmodule>>,
 }
 
 // SAFETY: a context may be bound to any number of threads at a time (CUDA driver API, "Context Management").
 unsafe impl Send for Device {}
-// SAFETY: as above; the fields never change.
+// SAFETY: as above; the list of modules is locked.
 unsafe impl Sync for Device {}
 
 impl Device {
@@ -121,12 +123,19 @@ impl Device {
         let context = unsafe { result::primary_ctx::retain(raw) };
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
         let runtime = runtime.clone();
-        let device = Self { runtime, ordinal, raw, context, name, capability, driver_version };
+        let in_use = Mutex::default();
+        let device =
+            Self { runtime, ordinal, raw, context, name, capability, driver_version, in_use };
         // A binding of this thread from before the context's last release is no longer valid.
         if result::ctx::get_current() == Ok(Some(context)) {
             device.bind()?;
         }
         Ok(Arc::new(device))
+    }
+
+    /// Keeps a module whose launches may still run until the device is dropped.
+    fn unload_later(&self, module: sys::CUmodule) {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).push(module);
     }
 
     /// Retains the primary context until the process ends, as frameworks do. nvJPEG contains CUDA's runtime, whose
@@ -182,7 +191,8 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
-    /// Blocks until all work on the device is done.
+    /// Blocks until all work of the context is done, which includes other libraries' work. Fails while one of its
+    /// streams is captured. For tests and tools; loaders wait for their own streams and events.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.enter()?;
         driver("cuCtxSynchronize", result::ctx::synchronize())
@@ -191,6 +201,13 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        for module in std::mem::take(self.in_use.get_mut().unwrap_or_else(PoisonError::into_inner))
+        {
+            if let Ok(_entered) = self.enter() {
+                // SAFETY: loaded once, unloaded once. The streams of launches hold the device and are gone.
+                let _ = unsafe { result::module::unload(module) };
+            }
+        }
         // SAFETY: retained in `open`, once; everything that was made in the context holds an `Arc` of `self`
         // and is gone.
         let _ = unsafe { result::primary_ctx::release(self.raw) };

@@ -45,6 +45,7 @@ pub struct Buffer<M: Place> {
     row: usize,
     offset: usize,
     len: usize,
+    withheld: bool,
 }
 
 /// Kind of a pool's memory: [`OnDevice`] or [`Pinned`].
@@ -90,6 +91,7 @@ struct State {
     arenas: Vec<Arena>,
     used: usize,
     peak: usize,
+    withheld: usize,
 }
 
 impl<M: Place> Pool<M> {
@@ -117,7 +119,7 @@ impl<M: Place> Pool<M> {
         }
         let _entered = device.enter()?;
         let address = if start > 0 { M::allocate(start)? } else { 0 };
-        let state = Mutex::new(State { arenas, used: 0, peak: 0 });
+        let state = Mutex::new(State { arenas, used: 0, peak: 0, withheld: 0 });
         let device = device.clone();
         let place = std::marker::PhantomData;
         Ok(Self { shared: Arc::new(Shared { device, address, bytes: start, rows, state, place }) })
@@ -131,7 +133,7 @@ impl<M: Place> Pool<M> {
         let missing = || Error::Budget { row: row.into(), needed: bytes as u64, limit: 0 };
         let index = self.shared.rows.iter().position(|it| it.name == row).ok_or_else(missing)?;
         let offset = self.shared.take(index, bytes)?;
-        Ok(Buffer { shared: self.shared.clone(), row: index, offset, len: bytes })
+        Ok(Buffer { shared: self.shared.clone(), row: index, offset, len: bytes, withheld: false })
     }
 
     /// Bytes allocated from the driver: the rows, each piece rounded up to [`ALIGN_BYTES`].
@@ -147,6 +149,11 @@ impl<M: Place> Pool<M> {
     /// Maximum number of bytes in buffers at one time.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.state().peak as u64
+    }
+
+    /// Bytes of [withheld](Buffer::withhold) buffers, which count as used until the pool is dropped.
+    pub fn withheld_bytes(&self) -> u64 {
+        self.shared.state().withheld as u64
     }
 
     /// Maximum number of bytes of a row in buffers at one time, and the size of the row.
@@ -186,6 +193,13 @@ impl<M: Place> Buffer<M> {
     pub fn device(&self) -> &Arc<Device> {
         &self.shared.device
     }
+
+    /// Gives the buffer up without making its bytes available again, because the device may still use them. The
+    /// driver gets them back with the pool.
+    pub(super) fn withhold(mut self) {
+        self.shared.state().withheld += self.len.next_multiple_of(ALIGN_BYTES);
+        self.withheld = true;
+    }
 }
 
 impl Deref for Buffer<Pinned> {
@@ -208,7 +222,9 @@ impl DerefMut for Buffer<Pinned> {
 
 impl<M: Place> Drop for Buffer<M> {
     fn drop(&mut self) {
-        self.shared.give(self.row, self.offset, self.len);
+        if !self.withheld {
+            self.shared.give(self.row, self.offset, self.len);
+        }
     }
 }
 

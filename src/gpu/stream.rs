@@ -1,7 +1,8 @@
 //! Streams and events: the device's queues, and the marks in them that other streams can wait for.
 
 use std::mem;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use cudarc::driver::{CudaStream, result, sys};
@@ -117,16 +118,54 @@ impl Stream {
 
     /// Whether both are the same queue.
     pub(super) fn is(&self, other: &Stream) -> bool {
-        let number = |stream: &Stream| match stream.raw as usize {
+        self.number() == other.number() && self.device.context == other.device.context
+    }
+
+    /// Handle as a number. The legacy default stream has two handles and one number.
+    fn number(&self) -> usize {
+        match self.raw as usize {
             0 => LEGACY,
             number => number,
-        };
-        number(self) == number(other) && self.device.context == other.device.context
+        }
     }
 
     /// Whether this is [`per_thread_default`](Self::per_thread_default).
     pub(super) fn is_per_thread(&self) -> bool {
         self.raw as usize == PER_THREAD
+    }
+}
+
+/// The last use of an object in each stream that used it. Waiting for them leaves out all other work of the context,
+/// such as a framework's.
+#[derive(Debug, Default)]
+pub(super) struct LastUses(Mutex<Vec<(Queue, Event)>>);
+
+/// A queue: the stream's handle, and the thread for a handle that means another queue in each thread.
+type Queue = (usize, Option<ThreadId>);
+
+impl LastUses {
+    /// Marks the work that is in the stream now. If that fails, waits for the stream instead.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        let queue = (stream.number(), stream.is_per_thread().then(|| thread::current().id()));
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorded = match uses.iter().find(|(it, _)| *it == queue) {
+            Some((_, event)) => event.record(stream),
+            None => Event::new(&stream.device).and_then(|event| {
+                event.record(stream)?;
+                uses.push((queue, event));
+                Ok(())
+            }),
+        };
+        recorded.or_else(|error| {
+            stream.synchronize()?;
+            Err(error)
+        })
+    }
+
+    /// Blocks until all uses are over.
+    pub fn synchronize_in_drop(&self) -> Result<()> {
+        let uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.iter().try_for_each(|(_, event)| event.synchronize_in_drop())
     }
 }
 
@@ -225,6 +264,12 @@ impl Event {
                 Ok(Duration::try_from_secs_f64(seconds).ok())
             }
         }
+    }
+
+    /// [`synchronize`](Self::synchronize) for destructors, which may run on a thread that captures a graph or while
+    /// another thread does.
+    pub(super) fn synchronize_in_drop(&self) -> Result<()> {
+        self.device.beside_captures(|| self.synchronize())
     }
 
     /// `CUevent` handle, for streams driven by other code. Valid as long as this event.

@@ -76,7 +76,7 @@ impl Drop for Upload {
     fn drop(&mut self) {
         // The host buffer must not return to its pool before the copy has read it. If waiting fails, the device is
         // lost and no longer copies.
-        let _ = self.copied.synchronize();
+        let _ = self.copied.synchronize_in_drop();
     }
 }
 
@@ -113,6 +113,11 @@ impl Staged {
     pub fn upload(&mut self, stream: &Stream, range: Range<usize>) -> Result<()> {
         let offset = range.start;
         self.host.copy(stream, range, &self.device, offset)
+    }
+
+    /// Reached when the last upload is done. Streams that read the device buffer wait for it.
+    pub fn uploaded(&self) -> &Event {
+        &self.host.copied
     }
 
     /// Device buffer.

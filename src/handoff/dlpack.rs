@@ -13,6 +13,10 @@
 //! * On the device the consumer's stream waits for the batch, without the host. When the deleter is called, the slot is
 //!   refilled only after the work that is in that stream at that time. A consumer may therefore call it as soon as its
 //!   last kernel is in the stream. [`ConsumerStream::from_number`] converts a stream number from Python.
+//! * So the stream must exist until the deleter returns. The standard has no event for the consumer's last use, and no
+//!   other stream is ordered after a non-blocking one, so the deleter has to record an event in that stream. It is not
+//!   used afterwards. [`ConsumerStream::On`] with a stream of cudarc keeps it alive; streams of PyTorch live as long as
+//!   the process; a consumer that destroys its streams earlier (CuPy) passes -1 and orders its work itself.
 //! * A shared batch ([`Arc`]) may be exported any number of times and is marked read-only each time. The legacy structure
 //!   has no such mark, so there a shared batch is an error.
 //!

@@ -202,6 +202,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Most images per call of the JPEG engines. `None`, the default, is computed from their memory: see
+    /// [`DecodeSettings::hardware_group`](crate::plan::DecodeSettings::hardware_group).
+    pub fn hardware_group(mut self, images: Option<usize>) -> Self {
+        self.settings.decode.hardware_group = images;
+        self
+    }
+
     /// Whether the decoder may scale a JPEG down before it is resized.
     pub fn prescale(mut self, prescale: bool) -> Self {
         self.settings.decode.prescale = prescale;

@@ -255,6 +255,7 @@ impl Engine {
                 pinned_bytes_peak: memory.pinned.peak_bytes(),
                 device_bytes_peak: memory.device.peak_bytes(),
                 device_bytes_of_driver: memory.driver_bytes,
+                bytes_withheld: memory.pinned.withheld_bytes() + memory.device.withheld_bytes(),
                 ..stats
             },
         }

@@ -124,6 +124,9 @@ pub struct MemoryStats {
     /// Device memory of the driver, the context and the libraries, which cannot be predicted: how much more the free
     /// memory of the device shrank at the start than the plan allocates.
     pub device_bytes_of_driver: u64,
+    /// Page-locked and device memory that nvJPEG freed and that is not used again, because waiting for the work that
+    /// may use it failed. 0 unless the driver fails.
+    pub bytes_withheld: u64,
 }
 
 /// Seconds by stage, summed over all threads.

@@ -39,8 +39,11 @@ impl Counts {
         });
         Self {
             reading: workers,
-            // One image for each of the seven engines of a large GPU, in each of two calls.
-            hardware_group: if batches { 7 } else { 0 },
+            hardware_group: match plan.settings.decode.hardware_group {
+                _ if !batches => 0,
+                Some(group) => group,
+                None => device.default_hardware_group(plan),
+            },
             decoders: states.max().unwrap_or(0),
             // In rows of tiles an image is 28 blocks: two thirds of what a large GPU runs at once (132 x 4 and more).
             group: 16,

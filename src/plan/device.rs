@@ -98,6 +98,18 @@ pub mod rows {
 /// Blocks of launch parameters: the host writes one while the other is being copied.
 pub const LAUNCH_BLOCKS: usize = 2;
 
+/// Pages per image of a call of the JPEG engines: two calls are decoded and one is gathered.
+const PAGES_PER_GROUPED: usize = 3;
+
+/// Device memory of all calls of the JPEG engines, in bytes, that their default size aims at.
+const DEFAULT_GROUP_BYTES: usize = 64 << 20;
+
+/// Minimum of the default size of a call: one image for each of the seven engines of a large GPU.
+const LEAST_DEFAULT_GROUP: usize = 7;
+
+/// Maximum of the default size of a call. More delays the first batch and is worth a measurement.
+const MOST_DEFAULT_GROUP: usize = 32;
+
 /// Pool allocations are rounded up to a multiple of this many bytes.
 const ALIGN_BYTES: usize = 256;
 
@@ -157,7 +169,7 @@ impl DevicePlan {
         let on_cpu = on_cpu(plan);
         self.group = counts.group;
         self.hardware_group = counts.hardware_group;
-        self.pages = counts.reading + counts.group + 3 * counts.hardware_group;
+        self.pages = counts.reading + counts.group + PAGES_PER_GROUPED * counts.hardware_group;
         // Without route `cpu`, only images that the other routes reject are decoded on the CPU. One more is on its way
         // to the GPU.
         let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
@@ -174,6 +186,22 @@ impl DevicePlan {
             self.route(route, decoders)
         });
         self.routes = routes.collect();
+    }
+
+    /// Images per call of the JPEG engines, unless the settings name a number.
+    ///
+    /// More images per call keep the engines busy between two calls: torchvision decodes 7,834 images/s in one call for
+    /// 1000 images on an A100 (pytorch/vision PR 8496). Not measured here yet: `feedwater bench --hardware-group`. An
+    /// image of a group costs three pages and its part of two decode states. Images that have no slot never fill a
+    /// call, and two calls share the slots.
+    pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
+        let [one, two] = [1, 2].map(|group| DecoderSizes { group, ..self.decoder_sizes() });
+        let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
+        let state = batching.map(|it| it.memory(&two).device_bytes - it.memory(&one).device_bytes);
+        let image = PAGES_PER_GROUPED * self.pixels_bytes + 2 * state.max().unwrap_or(0);
+        let in_memory = DEFAULT_GROUP_BYTES / image.max(1);
+        let in_slots = plan.shape.batch * plan.slots() / 2;
+        in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP)
     }
 
     /// Planned transfer point to the GPU.
@@ -260,13 +288,17 @@ impl DevicePlan {
 
     /// A route with `decoders` decode states.
     fn route(&self, route: Route, decoders: usize) -> RoutePlan {
-        let memory = route.memory(&DecoderSizes {
+        let memory = route.memory(&self.decoder_sizes());
+        let device_bytes = aligned(memory.device_bytes);
+        RoutePlan { route, decoders, device_bytes, pinned_bytes: aligned(memory.pinned_bytes) }
+    }
+
+    fn decoder_sizes(&self) -> DecoderSizes {
+        DecoderSizes {
             pixels: self.image_pixels,
             encoded_bytes: self.encoded_bytes,
             group: self.hardware_group,
-        });
-        let device_bytes = aligned(memory.device_bytes);
-        RoutePlan { route, decoders, device_bytes, pinned_bytes: aligned(memory.pinned_bytes) }
+        }
     }
 }
 

@@ -136,6 +136,11 @@ pub struct DecodeSettings {
     /// worker to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
+    /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024. A memory limit may
+    /// reduce it. Default: as many as need 64 MiB of device memory and no more than half of the samples of all slots,
+    /// but at least 7 and at most 32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hardware_group: Option<usize>,
     /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the required size.
     /// Faster; changes pixels slightly. Default false.
     pub prescale: bool,
@@ -155,6 +160,7 @@ impl Default for DecodeSettings {
             placement: Placement::Auto,
             routes: Route::ALL.to_vec(),
             max_cpu_threads: None,
+            hardware_group: None,
             prescale: false,
             orientation: true,
             strict: true,
@@ -343,6 +349,9 @@ impl Settings {
     }
 }
 
+/// More than the engines of any GPU decode in a tenth of a second.
+const MOST_HARDWARE_GROUP: usize = 1024;
+
 /// More than any machine has, and small enough that sums of such numbers fit 64 bits.
 const MOST_BYTES: u64 = 1 << 60;
 
@@ -398,6 +407,12 @@ impl DecodeSettings {
         if self.max_cpu_threads == Some(0) {
             let problem = "must be at least 1, is 0; leave it out for no limit";
             return Err(Error::config("decode.max_cpu_threads", problem));
+        }
+        if let Some(group) = self.hardware_group
+            && !(1..=MOST_HARDWARE_GROUP).contains(&group)
+        {
+            let problem = format!("must be 1 to {MOST_HARDWARE_GROUP}, is {group}");
+            return Err(Error::config("decode.hardware_group", problem));
         }
         Ok(())
     }

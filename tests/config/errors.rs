@@ -79,6 +79,8 @@ fn errors_name_the_full_key_and_the_nearest_name() {
         ),
         ("[decode]\nroutes = [\"cpu\", \"nvjpeg-hybrid\", \"cpu\"]", "decode.routes[2]", &["cpu"]),
         ("[decode]\nmax_cpu_threads = 0", "decode.max_cpu_threads", &["1", "0"]),
+        ("[decode]\nhardware_group = 0", "decode.hardware_group", &["1", "1024", "0"]),
+        ("[decode]\nhardware_group = 1025", "decode.hardware_group", &["1", "1024", "1025"]),
         (
             "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [1, 2]",
             "chain[0].padding",

@@ -117,6 +117,7 @@ fn every_choice_is_read() {
         placement = "cpu"
         routes = ["cpu", "nvjpeg-hybrid"]
         max_cpu_threads = 3
+        hardware_group = 24
         [output]
         dtype = "bf16"
         layout = "nhwc"
@@ -159,6 +160,7 @@ fn every_choice_is_read() {
     assert_eq!((settings.output.dtype, settings.output.layout), (DType::BF16, Layout::Nhwc));
     assert_eq!(settings.decode.routes, [Route::Cpu, Route::NvjpegHybrid]);
     assert_eq!(settings.decode.max_cpu_threads, Some(3));
+    assert_eq!(settings.decode.hardware_group, Some(24));
     assert_eq!(settings.limits.max_file_bytes, 512 << 20);
     assert_eq!(settings.limits.device_memory, Some(1 << 30));
     assert_eq!(settings.limits.pinned_memory, Some(65536));
@@ -277,6 +279,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             let most = &mut settings.limits;
             (most.max_pixels, most.max_file_bytes, ..) = limits;
             (.., most.device_memory, most.pinned_memory, most.cpu_threads) = limits;
+            settings.decode.hardware_group = threads.map(|threads| 2 * threads);
             (settings.decode.routes, settings.decode.max_cpu_threads) = (routes, threads);
             settings.device = device;
             settings

@@ -86,3 +86,48 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     drop((device, other, lost));
     assert_clean(&machine, "cache");
 }
+
+/// Launches the kernel once, in a stream where nothing has run yet.
+fn launch(stream: &Stream, kernel: &Kernel, samples: &mut Staged, out: &DeviceBuffer) {
+    describe(samples, 0, out, 0, out, 0).unwrap();
+    samples.upload(stream, 0..SAMPLE_BYTES).unwrap();
+    kernel.launch(stream, samples.device(), 0, 1, 16, 1).unwrap();
+}
+
+#[test]
+fn a_dropped_kernel_waits_for_its_launches_and_no_other_work() {
+    let machine = exclusive();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let (memory, pinned) = pools(&device).unwrap();
+    let (stream, framework) = (Stream::new(&device).unwrap(), Stream::new(&device).unwrap());
+    let out = memory.buffer("slots", 256).unwrap();
+    let (kernel, mut samples) = copy_kernel(&device, &memory, &pinned);
+    launch(&stream, &kernel, &mut samples, &out);
+    machine.endless_work(&framework);
+    machine.capturing(true);
+    drop(kernel);
+    machine.capturing(false);
+    let counts = machine.counts();
+    assert_eq!((counts.modules, counts.faults()), (0, 0), "{counts:?}");
+    machine.end_work();
+    drop((memory, pinned, stream, framework, out, samples, device));
+    assert_clean(&machine, "kernel");
+}
+
+#[test]
+fn a_kernel_whose_launches_cannot_be_waited_for_stays_loaded_until_the_device_is_dropped() {
+    let machine = exclusive();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let (memory, pinned) = pools(&device).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let out = memory.buffer("slots", 256).unwrap();
+    let (kernel, mut samples) = copy_kernel(&device, &memory, &pinned);
+    launch(&stream, &kernel, &mut samples, &out);
+    machine.fail("cuEventSynchronize", 1, LAUNCH_FAILED);
+    drop(kernel);
+    let counts = machine.counts();
+    assert_eq!((counts.modules, counts.destroyed_in_use), (1, 0), "{counts:?}");
+    stream.synchronize().unwrap();
+    drop((memory, pinned, stream, out, samples, device));
+    assert_clean(&machine, "kernel");
+}

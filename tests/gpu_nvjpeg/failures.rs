@@ -82,6 +82,28 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
     }
 }
 
+/// Memory may be short while one loader is built, and free when the next one is.
+#[test]
+fn a_failed_probe_is_repeated_and_a_missing_engine_is_remembered() {
+    let machine = exclusive();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let probes = || machine.calls("nvjpegCreateEx");
+    let found = || nvjpeg::known_backends(&device).unwrap().into_iter().map(|it| it.1.is_ok());
+    machine.fail("nvjpegCreateEx", 2, LAUNCH_FAILED);
+    assert!(found().eq([true, false, true]));
+    assert!(found().eq([true; 3]));
+    let before = probes();
+    assert!(found().eq([true; 3]));
+    assert_eq!(probes(), before);
+    machine.hardware_engines(0);
+    assert!(found().eq([false, true, true]));
+    let before = probes();
+    assert!(found().eq([false, true, true]));
+    assert_eq!(probes(), before);
+    drop(device);
+    assert_clean(&machine, "probes");
+}
+
 /// Whether a call of nvJPEG may fail because of the file.
 fn of_the_file(call: &str) -> bool {
     call.starts_with("nvjpegDecodeJpeg") || call.starts_with("nvjpegJpegStream")

@@ -83,3 +83,97 @@ fn a_loaders_rows_include_the_memory_of_states() {
         assert_clean(&machine, "own memory");
     }
 }
+
+/// Makes the page's buffers grow, which frees the smaller ones.
+fn grow(setup: &mut Setup) {
+    setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
+    setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35)).unwrap();
+}
+
+#[test]
+fn memory_whose_last_use_cannot_be_waited_for_is_not_used_again() {
+    let machine = exclusive();
+    let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
+    setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
+    // The first wait is the decoder's for its previous image, the second one the allocator's.
+    machine.fail("cuEventSynchronize", 2, LAUNCH_FAILED);
+    let large = Size::new(80, 60);
+    setup.decode(0, &file(large, 2), Roi::new(0, 0, 35, 35)).unwrap();
+    assert_eq!(machine.counts().injected, 1);
+    let rounded = COEFFICIENT_BYTES.next_multiple_of(256);
+    assert_eq!(setup.pinned.withheld_bytes() + setup.memory.withheld_bytes(), rounded);
+    let (memory, pinned) = (setup.memory.clone(), setup.pinned.clone());
+    drop(setup);
+    assert_eq!((memory.used_bytes(), pinned.used_bytes()), (0, rounded));
+    drop((memory, pinned));
+    assert_clean(&machine, "withheld");
+}
+
+/// A call's error leaves work in its stream, and then the stream cannot be waited for either.
+#[test]
+fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
+    let machine = exclusive();
+    let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
+    machine.fail("nvjpegDecodeJpegDevice", 1, LAUNCH_FAILED);
+    machine.fail("cuStreamSynchronize", 1, LAUNCH_FAILED);
+    setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap_err();
+    let (memory, pinned) = (setup.memory.clone(), setup.pinned.clone());
+    let used = (memory.row_bytes("nvjpeg").unwrap().0, pinned.used_bytes());
+    drop(setup);
+    assert!(used.0 > 0 && used.1 > 0);
+    assert_eq!((memory.withheld_bytes(), pinned.withheld_bytes()), used);
+    drop((memory, pinned));
+    // nvJPEG's objects are destroyed all the same: what the device uses of them is the memory.
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// A framework's queue may be long, or wait for other ranks.
+#[test]
+fn freeing_memory_waits_for_no_stream_of_others() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 2, 1 << 20).unwrap();
+        let framework = Stream::new(setup.stream.device()).unwrap();
+        machine.endless_work(&framework);
+        grow(&mut setup);
+        setup.decoders.clear();
+        assert_eq!(setup.pinned.used_bytes() + setup.memory.withheld_bytes(), 0);
+        assert_eq!(machine.counts().faults(), 0, "{backend:?}");
+        machine.end_work();
+        drop((setup, framework));
+        assert_clean(&machine, "framework");
+    }
+}
+
+#[test]
+fn memory_is_freed_while_a_graph_is_captured() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        setup.stream.device().work_beside_captures();
+        machine.capturing(true);
+        grow(&mut setup);
+        setup.decoders.clear();
+        machine.capturing(false);
+        assert_eq!((setup.pinned.used_bytes(), setup.pinned.withheld_bytes()), (0, 0));
+        drop(setup);
+        assert_clean(&machine, "capture");
+    }
+}
+
+/// The threads of a loader continue beside captures; a decoder may be dropped by another thread.
+#[test]
+fn a_decoder_is_dropped_by_a_thread_that_captures() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
+        machine.capturing(true);
+        setup.decoders.clear();
+        assert_eq!(machine.counts().misused, 0, "{backend:?}");
+        // The thread's mode is as before.
+        assert!(setup.stream.synchronize().is_err());
+        assert_eq!(machine.counts().misused, 1);
+        machine.restart();
+    }
+}

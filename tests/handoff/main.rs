@@ -257,6 +257,36 @@ fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     assert!(first(&mut on_host()).ready().is_none());
 }
 
+/// A consumer may destroy its stream as soon as the deleter has returned, while its work is still in the stream.
+#[test]
+fn a_stream_is_not_used_after_the_deleter() {
+    let machine = exclusive();
+    let expected = expected();
+    for schedule in SCHEDULES {
+        machine.schedule(schedule);
+        let mut loader = on_gpu();
+        let context = CudaContext::new(0).unwrap();
+        let mut bytes = Vec::new();
+        for _ in 0..2 {
+            for batch in &mut loader {
+                let mut copier = Copier::new(context.new_stream().unwrap());
+                let batch = batch.unwrap();
+                let len = batch.shape().bytes();
+                let number = Some(copier.stream.cu_stream() as i64);
+                // SAFETY: the stream lives until the deleter has returned.
+                let stream = unsafe { ConsumerStream::from_number(&batch, number) }.unwrap();
+                let (address, owner) = exported(dlpack::export(batch, &stream).unwrap());
+                copier.copy(address, len);
+                drop((stream, owner));
+                bytes.extend(copier.bytes());
+            }
+        }
+        assert!(bytes == expected, "{schedule:?}");
+        drop((loader, context));
+        assert_clean(&machine, &format!("{schedule:?}"));
+    }
+}
+
 /// Calls the deleter like a C consumer.
 fn delete<M: Managed>(managed: *mut M, deleter: Option<unsafe extern "C" fn(*mut M)>) {
     // SAFETY: null, or a pointer from `into_raw`, used once.

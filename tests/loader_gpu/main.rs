@@ -7,6 +7,8 @@
 
 mod architectures;
 mod devices;
+mod hardware;
+mod launches;
 mod routes;
 
 #[path = "../common/mod.rs"]
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 use common::{Invert, evaluation, jpegs, training};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
+use feedwater::gpu::nvjpeg::Backend;
 use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::measure::trace_bytes;

@@ -143,7 +143,12 @@ API void sim_capture(int wanted) { capturing = wanted; }
 API int cuCtxSynchronize() {
     ENTER("cuCtxSynchronize")
     NEED_CONTEXT
-    drain(here);
+    // Whatever the thread's mode: the context has a stream that is captured.
+    if (capturing) {
+        counts.misused++;
+        return CAPTURE_UNSUPPORTED;
+    }
+    wait(drain(here));
     return sticky;
 }
 
@@ -151,7 +156,7 @@ API int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
     ENTER("cuMemGetInfo")
     NEED_CONTEXT
     *total_bytes = size_t(1) << 34;
-    *free_bytes = *total_bytes - here->bytes;
+    *free_bytes = *total_bytes - here->bytes - code_bytes;
     return SUCCESS;
 }
 
@@ -190,6 +195,7 @@ API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size
     auto* there = find(device_memory, (void*)target, bytes);
     if (!there) return INVALID_VALUE;
     IN_ORDER(there)
+    stream->copied_behind |= stream->waited;
     if (within(pinned_memory, source, bytes)) {
         stream->queue.push_back({[=] { memcpy((void*)target, source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     } else {
@@ -223,7 +229,7 @@ API int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t byt
     if (!from) return INVALID_VALUE;
     IN_ORDER(from)
     stream->queue.push_back({[=] { memcpy(target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
-    if (!within(pinned_memory, target, bytes)) drain(*stream);
+    if (!within(pinned_memory, target, bytes)) wait(drain(*stream));
     schedule();
     return SUCCESS;
 }
@@ -268,7 +274,7 @@ API int cuStreamSynchronize(void* handle) {
     NEED_CONTEXT
     STREAM(handle)
     schedule();
-    drain(*stream);
+    wait(drain(*stream));
     return sticky;
 }
 
@@ -280,6 +286,7 @@ API int cuStreamWaitEvent(void* handle, void* event, unsigned) {
     if (found == events.end()) return INVALID_HANDLE;
     if (found->second->timed) counts.timed_waits++;
     // Uses the last record before this call, not later ones.
+    stream->waited = true;
     if (found->second->recorded > 0) stream->queue.push_back({{}, found->second, {}, found->second->recorded});
     schedule();
     return SUCCESS;
@@ -377,7 +384,7 @@ API int cuEventSynchronize(void* event) {
     if (found->second->timed) counts.timed_waits++;
     schedule();
     EventRef it = found->second;
-    reach(it, it->recorded);
+    wait(reach(it, it->recorded));
     return sticky;
 }
 
@@ -430,9 +437,10 @@ API int cuFuncSetAttribute(void* handle, int attribute, int value) {
     ENTER("cuFuncSetAttribute")
     NEED_CONTEXT
     if (((Function*)handle)->context != here) return INVALID_CONTEXT;
-    // Largest dynamic shared memory per block, as on Hopper.
-    if (attribute != 8 || value < 0 || value > 227 << 10) return INVALID_VALUE;
-    ((Function*)handle)->most_shared = value;
+    // Largest dynamic shared memory per block, as on Hopper, and the preferred carve-out in percent.
+    if (attribute == 8 && value >= 0 && value <= 227 << 10) ((Function*)handle)->most_shared = value;
+    else if (attribute == 9 && value >= -1 && value <= 100) ((Function*)handle)->carveout = value;
+    else return INVALID_VALUE;
     return SUCCESS;
 }
 
@@ -446,7 +454,10 @@ API int cuModuleUnload(void* handle) {
         for (auto& operation : stream.queue)
             if (operation.module == handle) counts.destroyed_in_use++;
     drain(here);
-    for (Function* function : found->second.functions) delete function;
+    for (Function* function : found->second.functions) {
+        code_bytes -= function->launched ? CODE_BYTES : 0;
+        delete function;
+    }
     dlclose(found->second.library);
     modules.erase(found);
     delete (char*)handle;
@@ -476,6 +487,16 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     }, {}, {}, 0, function->module, gz * KERNEL_NS});
     counts.launches++;
     here->launches++;
+    if (!function->launched) code_bytes += CODE_BYTES;
+    function->launched = true;
+    late_uploads += stream->copied_behind;
+    stream->waited = stream->copied_behind = false;
+    // Hopper's multiprocessors have 228 KiB, of which each block takes 1 KiB more than it asks for. Without a preference the
+    // driver may choose a carve-out that holds one block.
+    if (shared_bytes) {
+        int blocks = (228 << 10) / ((int)shared_bytes + 1024) * function->carveout / 100;
+        most_resident = std::max(1, blocks);
+    }
     schedule();
     return SUCCESS;
 }
@@ -496,7 +517,10 @@ API int cuGetErrorString(int code, const char** text) { return cuGetErrorName(co
 
 // ---- functions for tests ----
 
+API void sim_end_work();
+
 API void sim_reset() {
+    sim_end_work();
     std::lock_guard<std::recursive_mutex> guard(mutex);
     drain_all();
     failures.clear();
@@ -506,6 +530,8 @@ API void sim_reset() {
     capability = 90;
     compiles_ptx = true;
     sticky = SUCCESS;
+    most_resident = 0;
+    late_uploads = 0;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
     counts.overruns = counts.write_combined = counts.timed_waits = counts.destroyed_in_use = counts.misused = 0;
@@ -602,6 +628,32 @@ API int sim_work(void* handle, unsigned long long nanoseconds) {
     stream->queue.push_back({[] {}, {}, {}, 0, nullptr, nanoseconds});
     schedule();
     return SUCCESS;
+}
+
+// Blocks that a multiprocessor held at the last launch with dynamic shared memory, as far as that memory allows.
+API int sim_resident_blocks() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return most_resident;
+}
+
+API unsigned long long sim_late_uploads() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return late_uploads;
+}
+
+// Enqueues work that does not end, such as a step that waits for other ranks.
+API int sim_endless(void* handle) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    STREAM(handle)
+    stream->queue.push_back({[] {}, {}, {}, 0, nullptr, 0, true});
+    return SUCCESS;
+}
+
+// Ends all such work.
+API void sim_end_work() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    for (auto& [handle, stream] : streams)
+        for (auto& operation : stream.queue) operation.endless = false;
 }
 
 // ---- functions for the simulated nvJPEG ----

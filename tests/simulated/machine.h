@@ -28,6 +28,7 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVAL
        INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CONTEXT_IS_DESTROYED = 709, CAPTURE_UNSUPPORTED = 900 };
 
 constexpr size_t GUARD_BYTES = 64;
+constexpr size_t CODE_BYTES = 1 << 20;                 // that the driver allocates at a kernel's first launch
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
 
 // Time of an operation in its stream, in nanoseconds: arbitrary constants, not measurements.
@@ -73,6 +74,7 @@ struct Operation {
     unsigned long long generation = 0;
     void* module = nullptr;                // module of a kernel
     unsigned long long cost = 0;           // nanoseconds
+    bool endless = false;                  // until sim_end_work
 };
 
 // Each stream has its own clock, which adds up the times of its operations and advances to those of events it waits for. So times
@@ -81,6 +83,7 @@ struct Stream {
     Context* context = nullptr;
     std::deque<Operation> queue;
     unsigned long long time = 0;
+    bool waited = false, copied_behind = false;   // since its last kernel: waits for events, and uploads after them
 };
 
 struct Module {
@@ -95,6 +98,8 @@ struct Function {
     void* module;
     Context* context;
     int most_shared = 48 << 10;           // dynamic shared memory per block, in bytes
+    bool launched = false;
+    int carveout = -1;                     // percent of a multiprocessor's memory for shared memory; -1: the driver's choice
 };
 
 struct Allocation {
@@ -122,6 +127,9 @@ SimCounts counts;
 int devices = 1, sticky = SUCCESS;
 unsigned capability = 90;                  // of every device: 10 * major + minor
 bool compiles_ptx = true;
+size_t code_bytes = 0;                     // of kernels that were launched; lazy loading
+unsigned long long late_uploads = 0;       // uploads that a kernel needs, enqueued behind a wait in its stream
+int most_resident = 0;                     // blocks per multiprocessor by shared memory, at the last launch
 unsigned long long memory_limit = ~0ull;
 Context contexts[MOST_DEVICES];            // by device
 thread_local std::vector<Binding> bindings;  // the thread's stack of contexts; the last one is current
@@ -162,7 +170,7 @@ bool within(const Memory& memory, const void* pointer, size_t bytes) { return fi
 
 bool runnable(const Stream& stream) {
     const Operation& head = stream.queue.front();
-    return !head.wait || head.wait->reached >= head.generation;
+    return !head.endless && (!head.wait || head.wait->reached >= head.generation);
 }
 
 void run_head(Stream& stream) {
@@ -175,46 +183,64 @@ void run_head(Stream& stream) {
     if (operation.record) operation.record->reach(operation.generation, stream.time);
 }
 
-void reach(const EventRef& event, unsigned long long generation);
+bool reach(const EventRef& event, unsigned long long generation);
 void schedule();
 
-// Enqueues an operation in this stream, after its waits; other streams may run ahead.
-void advance(Stream& stream) {
+// Runs the next operation of this stream, after its waits; other streams may run ahead. False if work that does not end is
+// before it.
+bool advance(Stream& stream) {
+    if (stream.queue.front().endless) return false;
     if (!runnable(stream)) {
         EventRef event = stream.queue.front().wait;
-        reach(event, stream.queue.front().generation);
+        if (!reach(event, stream.queue.front().generation)) return false;
     }
     if (!stream.queue.empty() && runnable(stream)) run_head(stream);
     if (mode == SIM_RANDOM) schedule();
+    return true;
 }
 
-void reach(const EventRef& event, unsigned long long generation) {
+bool reach(const EventRef& event, unsigned long long generation) {
     while (event->reached < generation) {
         Stream* holder = nullptr;
         for (auto& [handle, stream] : streams)
             for (auto& operation : stream.queue)
                 if (operation.record == event && operation.generation == generation) holder = &stream;
-        if (!holder) return;               // the stream is destroyed, after its work was done
-        advance(*holder);
+        if (!holder) return true;          // the stream is destroyed, after its work was done
+        if (!advance(*holder)) return false;
     }
+    return true;
 }
 
-void drain(Stream& stream) {
-    while (!stream.queue.empty()) advance(stream);
+bool drain(Stream& stream) {
+    while (!stream.queue.empty())
+        if (!advance(stream)) return false;
+    return true;
 }
 
-void drain_all() {
-    for (auto& [handle, stream] : streams) drain(stream);
+bool drain_all() {
+    bool drained = true;
+    for (auto& [handle, stream] : streams) drained &= drain(stream);
+    return drained;
 }
 
-void drain(Context* context) {
+bool drain(Context* context) {
+    bool drained = true;
     for (auto& [handle, stream] : streams)
-        if (stream.context == context) drain(stream);
+        if (stream.context == context) drained &= drain(stream);
+    return drained;
 }
+
+// A host that waits for work that does not end would wait forever.
+void wait(bool ended) {
+    if (ended) return;
+    fprintf(stderr, "simulated driver: the host waits for work that does not end\n");
+    counts.misused++;
+}
+
 
 // Runs the scheduler after a call that does not wait.
 void schedule() {
-    if (mode == SIM_EAGER) return drain_all();
+    if (mode == SIM_EAGER) return (void)drain_all();
     if (mode != SIM_RANDOM) return;
     if (scheduler() % 2) return;
     for (unsigned long long steps = scheduler() % 4; steps > 0; steps--) {
@@ -262,7 +288,7 @@ int release(Memory& memory, void* pointer, SimMemory& count) {
     auto found = memory.find((uintptr_t)pointer);
     if (found == memory.end()) return INVALID_VALUE;
     auto [bytes, context] = found->second;
-    drain(context);
+    wait(drain(context));
     for (size_t i = 0; i < GUARD_BYTES; i++)
         if (((unsigned char*)pointer)[bytes + i] != GUARD) {
             counts.overruns++;

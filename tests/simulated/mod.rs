@@ -282,6 +282,30 @@ impl Simulated {
         )
     }
 
+    /// Enqueues work that does not end before [`end_work`](Self::end_work). A host that waits for it counts as misuse,
+    /// and does not wait.
+    pub fn endless_work(&self, stream: &Stream) {
+        let put = |f: extern "C" fn(*mut c_void) -> c_int| f(stream.raw());
+        assert_eq!(self.call(&self.libraries.driver, "sim_endless", put), 0);
+    }
+
+    /// Ends the work that did not end.
+    pub fn end_work(&self) {
+        self.call(&self.libraries.driver, "sim_end_work", |f: extern "C" fn()| f());
+    }
+
+    /// Number of launches since the reset for which an upload was enqueued in the kernel's stream behind a wait for an
+    /// event.
+    pub fn late_uploads(&self) -> u64 {
+        self.call(&self.libraries.driver, "sim_late_uploads", |f: extern "C" fn() -> u64| f())
+    }
+
+    /// Blocks per multiprocessor at the last launch with dynamic shared memory, as far as that memory allows; 0 before
+    /// the first one.
+    pub fn resident_blocks(&self) -> c_int {
+        self.call(&self.libraries.driver, "sim_resident_blocks", |f: extern "C" fn() -> c_int| f())
+    }
+
     /// Number of texts compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())

@@ -1,24 +1,31 @@
 //! nvJPEG's memory: allocated from two rows of the pools, never from the driver.
 //!
 //! nvJPEG frees in stream order (like `cudaFreeAsync`), while a pool may reuse freed bytes at once. So freeing waits
-//! for the stream. That happens only when a buffer grows or is destroyed, never in the steady state. Destroying a
-//! buffer takes no stream, and the stream that nvJPEG then passes may be that of the last image and no longer exist;
-//! the driver must never be called with it. So the allocator waits for a stream only during a call that was given this
-//! stream, and for the whole device otherwise.
+//! for the work that may use the bytes. That happens only when a buffer grows or is destroyed, never in the steady
+//! state. Destroying a buffer takes no stream, and the stream that nvJPEG then passes may be that of the last image and
+//! no longer exist; the driver must never be called with it. So the allocator waits for that stream only during a call
+//! that was given it. Otherwise it waits for all streams of calls in progress, and for the event that each decoder
+//! records after its calls. It never waits for the whole context: a framework's queue may be long, and
+//! `cuCtxSynchronize` fails while one of the context's streams is captured.
+//!
+//! If waiting fails, the bytes are not used again ([`Pool::withheld_bytes`]).
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 use cudarc::driver::{result, sys as cuda};
 use nvjpeg_sys as sys;
 
 use crate::error::{Error, Result};
-use crate::gpu::pool::{Buffer, DevicePool, OnDevice, Pinned, PinnedPool, Place, Pool};
-use crate::gpu::{Device, Stream};
+use crate::gpu::driver;
+use crate::gpu::pool::{
+    Buffer, DeviceBuffer, DevicePool, OnDevice, Pinned, PinnedBuffer, PinnedPool, Place, Pool,
+};
+use crate::gpu::{Device, Event, Stream};
 
 /// Source of nvJPEG's buffers.
 #[derive(Clone, Debug)]
@@ -39,26 +46,66 @@ pub(super) struct Allocators {
     /// Passed to nvJPEG, whose documentation does not say whether it copies them or keeps the pointers.
     for_device: UnsafeCell<sys::nvjpegDevAllocatorV2_t>,
     for_pinned: UnsafeCell<sys::nvjpegPinnedAllocatorV2_t>,
-    under_way: UnderWay,
+    work: Arc<Work>,
 }
 
-/// Addresses of the streams of calls in progress, one entry per call.
-type UnderWay = Arc<Mutex<Vec<usize>>>;
+/// Work that may use nvJPEG's memory.
+#[derive(Debug, Default)]
+struct Work(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Addresses of the streams of calls in progress, one entry per call.
+    streams: Vec<usize>,
+    /// One event per decoder, recorded after its calls.
+    events: Vec<Weak<Event>>,
+    /// Whether there is work in a stream after which no event was recorded, and whose end was not observed.
+    unmarked: bool,
+}
 
 /// Call in progress with a stream. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
-    under_way: &'a UnderWay,
+    work: &'a Work,
     stream: usize,
 }
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        let mut streams = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = &mut self.work.known().streams;
         if let Some(at) = streams.iter().position(|it| *it == self.stream) {
             streams.swap_remove(at);
         }
     }
+}
+
+impl Work {
+    /// Blocks until all work is over that may use memory freed with this stream.
+    fn wait(&self, gpu: &Device, stream: usize) -> Result<()> {
+        let _entered = gpu.enter()?;
+        // Locked until the end, so that no call ends and no stream in the list is destroyed.
+        let known = self.known();
+        if known.unmarked {
+            let problem = "work of a failed call cannot be waited for".into();
+            return Err(Error::Internal { problem });
+        }
+        if known.streams.contains(&stream) {
+            return synchronize(stream);
+        }
+        known.streams.iter().try_for_each(|&stream| synchronize(stream))?;
+        known.events.iter().filter_map(Weak::upgrade).try_for_each(|event| event.synchronize())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Blocks until the stream of a call in progress is empty. Its context is bound.
+fn synchronize(stream: usize) -> Result<()> {
+    // SAFETY: the call borrows its stream.
+    let waited = unsafe { result::stream::synchronize(stream as cuda::CUstream) };
+    driver("cuStreamSynchronize", waited)
 }
 
 #[derive(Debug)]
@@ -69,15 +116,15 @@ struct Source<M: Place> {
     live: Mutex<HashMap<u64, Buffer<M>>>,
     /// Errors by thread, because several threads decode at a time.
     refused: Mutex<HashMap<ThreadId, Error>>,
-    under_way: UnderWay,
+    work: Arc<Work>,
 }
 
 impl Allocators {
     pub fn new(gpu: &Arc<Device>, memory: &Memory) -> Box<Self> {
-        let under_way = UnderWay::default();
+        let work = Arc::<Work>::default();
         let mut all = Box::new(Self {
-            device: Source::new(gpu, &memory.device, &memory.row, &under_way),
-            pinned: Source::new(gpu, &memory.pinned, &memory.row, &under_way),
+            device: Source::new(gpu, &memory.device, &memory.row, &work),
+            pinned: Source::new(gpu, &memory.pinned, &memory.row, &work),
             for_device: UnsafeCell::new(sys::nvjpegDevAllocatorV2_t {
                 dev_malloc: Some(allocate::<OnDevice>),
                 dev_free: Some(free::<OnDevice>),
@@ -88,7 +135,7 @@ impl Allocators {
                 pinned_free: Some(free::<Pinned>),
                 pinned_ctx: std::ptr::null_mut(),
             }),
-            under_way,
+            work,
         });
         all.for_device.get_mut().dev_ctx = all.device.pointer();
         all.for_pinned.get_mut().pinned_ctx = all.pinned.pointer();
@@ -108,8 +155,32 @@ impl Allocators {
     /// Registers a call of nvJPEG with this stream.
     pub fn call(&self, stream: &Stream) -> Call<'_> {
         let stream = stream.raw() as usize;
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-        Call { under_way: &self.under_way, stream }
+        self.work.known().streams.push(stream);
+        Call { work: &self.work, stream }
+    }
+
+    /// Creates the event that a decoder records after its calls.
+    pub fn event(&self) -> Result<Arc<Event>> {
+        let event = Arc::new(Event::new(&self.device.gpu)?);
+        let events = &mut self.work.known().events;
+        events.retain(|it| it.strong_count() > 0);
+        events.push(Arc::downgrade(&event));
+        Ok(event)
+    }
+
+    /// Registers that a call failed and its stream could not be waited for. No memory is used again afterwards.
+    pub fn lose_track(&self) {
+        self.work.known().unmarked = true;
+    }
+
+    /// Allocates page-locked memory from nvJPEG's row.
+    pub fn pinned_buffer(&self, bytes: usize) -> Result<PinnedBuffer> {
+        self.pinned.pool.buffer(&self.pinned.row, bytes)
+    }
+
+    /// Allocates device memory from nvJPEG's row.
+    pub fn device_buffer(&self, bytes: usize) -> Result<DeviceBuffer> {
+        self.device.pool.buffer(&self.device.row, bytes)
     }
 
     /// Whether these bytes lie in the pool of page-locked memory.
@@ -129,9 +200,9 @@ impl Allocators {
 }
 
 impl<M: Place> Source<M> {
-    fn new(gpu: &Arc<Device>, pool: &Pool<M>, row: &str, under_way: &UnderWay) -> Self {
+    fn new(gpu: &Arc<Device>, pool: &Pool<M>, row: &str, work: &Arc<Work>) -> Self {
         Self {
-            under_way: under_way.clone(),
+            work: work.clone(),
             gpu: gpu.clone(),
             pool: pool.clone(),
             row: row.to_owned(),
@@ -151,23 +222,13 @@ impl<M: Place> Source<M> {
         Ok(address)
     }
 
-    fn free(&self, address: u64, stream: sys::cudaStream_t) -> Result<()> {
+    fn free(&self, address: u64, stream: sys::cudaStream_t) {
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
-        if buffer.is_some() {
-            let calls = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_there = calls.contains(&(stream as usize));
-            drop(calls);
-            // If waiting fails the device is lost, and none of its work reads the memory any more.
-            let _ = if is_there {
-                let _entered = self.gpu.enter()?;
-                // SAFETY: the stream of a call that is under way, which borrows it.
-                unsafe { result::stream::synchronize(stream.cast::<cuda::CUstream_st>()) }.is_ok()
-            } else {
-                self.gpu.synchronize().is_ok()
-            };
+        let Some(buffer) = buffer else { return };
+        let waited = self.gpu.beside_captures(|| self.work.wait(&self.gpu, stream as usize));
+        if waited.is_err() {
+            buffer.withhold();
         }
-        drop(buffer);
-        Ok(())
     }
 }
 
@@ -208,7 +269,8 @@ unsafe extern "C" fn free<M: Place>(
     let work = || {
         // SAFETY: as in `allocate`.
         let source = unsafe { &*source.cast::<Source<M>>() };
-        c_int::from(source.free(address as u64, stream).is_err())
+        source.free(address as u64, stream);
+        0
     };
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(1)
 }

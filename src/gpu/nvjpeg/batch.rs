@@ -10,13 +10,17 @@ use super::status::{DecodeError, check};
 use super::{Backend, MAX_SIDE};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
-use crate::gpu::pool::DeviceBuffer;
+use crate::gpu::pool::{DeviceBuffer, PinnedBuffer};
 use crate::gpu::{Event, Lap, Stream};
 
 /// Decodes up to a fixed number of images per call with [`Backend::Hardware`]. May move between threads.
 ///
 /// One call is in flight per decoder; the next one blocks the host until it is done. To keep the engines busy,
 /// alternate between two decoders.
+///
+/// Each call of nvJPEG has as many images as the decoder's capacity, because another number would initialise its state
+/// again. Places without an image get a gray one of 64x64 pixels in 710 bytes, whose pixels nobody reads: a fiftieth of
+/// the engines' work for an image of 500x375. Another image of the batch would cost as much as that image.
 ///
 /// Images of different chroma subsampling may be mixed in a call. nvImageCodec 0.9 avoids the engines for such batches
 /// of 13 images or more when chroma is interpolated, without saying why. So the caller groups by subsampling where
@@ -25,13 +29,12 @@ use crate::gpu::{Event, Lap, Stream};
 pub struct BatchDecoder {
     /// `None` after a failure, until the next call.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
-    /// Number of images that the state is initialised for.
-    initialized: usize,
     largest: Size,
     params: Vec<Handle<sys::nvjpegDecodeParams_t>>,
+    padding: Padding,
     arguments: Arguments,
     /// Reached when the last call's images are complete.
-    done: Event,
+    done: Arc<Event>,
     jpeg: Arc<Jpeg>,
 }
 
@@ -114,18 +117,17 @@ impl BatchDecoder {
         }
         let _entered = jpeg.device.enter()?;
         let params = (0..capacity).map(|_| rgb_params(jpeg)).collect::<Result<Vec<_>>>()?;
+        let padding = Padding::new(jpeg)?;
         let arguments = Arguments {
             bytes: Vec::with_capacity(capacity),
             lengths: Vec::with_capacity(capacity),
             images: Vec::with_capacity(capacity),
-            params: params.iter().map(|params| params.raw).collect(),
+            params: Vec::with_capacity(capacity),
         };
-        let done = Event::new(&jpeg.device)?;
+        let done = jpeg.allocators.event()?;
         let jpeg = jpeg.clone();
-        let mut decoder =
-            Self { state: None, initialized: 0, largest, params, arguments, done, jpeg };
-        decoder.state = Some(decoder.ready(capacity)?);
-        Ok(decoder)
+        let state = Some(new_state(&jpeg, capacity, largest)?);
+        Ok(Self { state, largest, params, padding, arguments, done, jpeg })
     }
 
     /// Maximum number of images per call.
@@ -135,8 +137,7 @@ impl BatchDecoder {
 
     /// Enqueues decoding of these images: RGB rows without padding into the destinations, for the windows that
     /// [`BatchJob::window`] returns. On Hopper the destinations are written at once, whatever the state of the stream.
-    /// Blocks until this decoder's previous call is over. If the number of images differs from the previous call's,
-    /// nvJPEG's state is initialised again.
+    /// Blocks until this decoder's previous call is over.
     ///
     /// # Errors
     /// Errors apply to the whole batch: the destinations' content is unspecified, and nothing writes there any more.
@@ -167,13 +168,16 @@ impl BatchDecoder {
         let _entered = self.jpeg.device.enter()?;
         self.done.synchronize()?;
         // State left half-done by an error is dropped, so that the next batch starts clean.
-        let state = self.ready(jobs.len())?;
+        let state = match self.state.take() {
+            Some(state) => state,
+            None => new_state(&self.jpeg, self.capacity(), self.largest)?,
+        };
         self.set_arguments(jobs)?;
         lap.map_or(Ok(()), |lap| lap.start(stream))?;
         let called = self.call(&state, stream);
         if let Err(error) = called.and_then(|()| Ok(self.done.record(stream)?)) {
             // Some of it may be in progress, in the stream or, on Hopper, ahead of it.
-            return Err(error.behind(stream));
+            return Err(self.jpeg.behind(error, stream));
         }
         self.state = Some(state);
         Ok(())
@@ -216,35 +220,6 @@ impl BatchDecoder {
         Ok(())
     }
 
-    /// The state, initialised for `images` images. No work of this decoder may be running.
-    fn ready(&mut self, images: usize) -> Result<Handle<sys::nvjpegJpegState_t>> {
-        let state = match self.state.take() {
-            Some(state) => state,
-            None => {
-                self.initialized = 0;
-                new_state(&self.jpeg, self.capacity(), self.largest)?
-            }
-        };
-        if self.initialized != images {
-            self.initialized = 0;
-            let jpeg = &self.jpeg;
-            let rgb = sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI;
-            // SAFETY: the handles are alive, and nothing runs with the state. The number of CPU threads is ignored.
-            let status = unsafe {
-                (jpeg.library.calls.nvjpegDecodeBatchedInitialize)(
-                    jpeg.handle,
-                    state.raw,
-                    images as i32,
-                    1,
-                    rgb,
-                )
-            };
-            jpeg.check("nvjpegDecodeBatchedInitialize", status)?;
-            self.initialized = images;
-        }
-        Ok(state)
-    }
-
     fn set_arguments(&mut self, jobs: &[BatchJob<'_>]) -> Result<()> {
         self.arguments.clear();
         for (job, params) in jobs.iter().zip(&self.params) {
@@ -257,6 +232,10 @@ impl BatchDecoder {
             self.arguments.bytes.push(job.bytes.as_ptr());
             self.arguments.lengths.push(job.bytes.len());
             self.arguments.images.push(image(window, job.destination.buffer));
+            self.arguments.params.push(params.raw);
+        }
+        for _ in jobs.len()..self.capacity() {
+            self.padding.add_to(&mut self.arguments);
         }
         Ok(())
     }
@@ -269,7 +248,7 @@ impl BatchDecoder {
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
         let call = self.jpeg.allocators.call(stream);
         // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each image
-        // that the state is initialised for, and are read during the call. The files lie in the pool of page-locked
+        // that the state is initialised for, the capacity, and are read during the call. The files lie in the pool of page-locked
         // memory, which outlives the state; the windows fit in the destinations, which are of the pool on the device.
         let status = unsafe {
             (self.jpeg.library.calls.nvjpegDecodeBatchedEx)(
@@ -290,8 +269,8 @@ impl BatchDecoder {
 
 impl Drop for BatchDecoder {
     fn drop(&mut self) {
-        // The engines may still use what is destroyed next. If waiting fails the device is lost.
-        let _ = self.done.synchronize();
+        // The engines may still use what is destroyed next. If waiting fails, the allocators withhold its memory.
+        let _ = self.done.synchronize_in_drop();
     }
 }
 
@@ -301,7 +280,6 @@ struct Arguments {
     bytes: Vec<*const u8>,
     lengths: Vec<usize>,
     images: Vec<sys::nvjpegImage_t>,
-    /// One per image of the decoder's capacity. A call reads as many as there are images.
     params: Vec<sys::nvjpegDecodeParams_t>,
 }
 
@@ -311,10 +289,46 @@ impl Arguments {
         self.bytes.clear();
         self.lengths.clear();
         self.images.clear();
+        self.params.clear();
     }
 }
 
-/// Creates a state with buffers for `images` images, or for smaller ones if the rows have no room, because nvJPEG's
+/// Image for the places of a call that have no image, and room for a corner of it.
+#[derive(Debug)]
+struct Padding {
+    params: Handle<sys::nvjpegDecodeParams_t>,
+    file: PinnedBuffer,
+    /// All places write it, the same pixels.
+    pixels: DeviceBuffer,
+}
+
+impl Padding {
+    /// File of 64x64 gray pixels, 4:2:0, with the usual Huffman tables. In a call of images of another sampling it is
+    /// one of several, as described at [`BatchDecoder`].
+    const FILE: &[u8] = include_bytes!("padding.jpg");
+
+    /// Window that is decoded.
+    const WINDOW: Roi = Roi::new(0, 0, 16, 16);
+
+    fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
+        let params = rgb_params(jpeg)?;
+        set_roi(&params, Self::WINDOW)?;
+        let mut file = jpeg.allocators.pinned_buffer(Self::FILE.len())?;
+        file.copy_from_slice(Self::FILE);
+        let pixels = jpeg.allocators.device_buffer(Self::WINDOW.pitched_bytes())?;
+        Ok(Self { params, file, pixels })
+    }
+
+    fn add_to(&self, arguments: &mut Arguments) {
+        let window = Window { wanted: Self::WINDOW, decoded: Self::WINDOW };
+        arguments.bytes.push(self.file.as_ptr());
+        arguments.lengths.push(self.file.len());
+        arguments.images.push(image(window, &self.pixels));
+        arguments.params.push(self.params.raw);
+    }
+}
+
+/// Creates a state that is initialised for `images` images, with buffers for them, or for smaller ones if the rows have no room, because nvJPEG's
 /// memory per image is not documented. An image that later finds no room fails alone. nvJPEG uses its pool of buffers
 /// only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
@@ -357,6 +371,17 @@ fn state_for(
         )
     };
     jpeg.check("nvjpegDecodeBatchedPreAllocate", status)?;
+    // SAFETY: the handles are alive, and nothing runs with the state. The number of CPU threads is ignored.
+    let status = unsafe {
+        (calls.nvjpegDecodeBatchedInitialize)(
+            jpeg.handle,
+            state.raw,
+            images as i32,
+            1,
+            sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI,
+        )
+    };
+    jpeg.check("nvjpegDecodeBatchedInitialize", status)?;
     Ok(state)
 }
 

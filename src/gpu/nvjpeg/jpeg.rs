@@ -11,7 +11,7 @@ use super::status::{DecodeError, check, check_decode};
 use super::{Backend, Library, MARGIN, Version};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
-use crate::gpu::Device;
+use crate::gpu::{Device, Stream};
 
 /// One of nvJPEG's backends on one device, with chroma interpolated as libjpeg does.
 ///
@@ -150,6 +150,18 @@ impl Jpeg {
     ) -> Result<(), DecodeError> {
         check_decode(call, status)
             .map_err(|error| self.refusal(status).map_or(error, DecodeError::Fatal))
+    }
+
+    /// Waits until the stream is empty before returning the error of a call, because some of its work may be in the
+    /// stream and nothing may be freed before that. If the device turns out to be lost, that error is returned
+    /// instead.
+    pub(super) fn behind(&self, error: DecodeError, stream: &Stream) -> DecodeError {
+        let Err(lost) = stream.synchronize() else { return error };
+        self.allocators.lose_track();
+        match error {
+            DecodeError::Sample(_) | DecodeError::Failed(..) => DecodeError::Fatal(lost),
+            DecodeError::Fatal(_) => error,
+        }
     }
 
     /// Why this thread's allocation was refused, if that may have caused the status. Which status nvJPEG returns then

@@ -15,7 +15,7 @@
 //! image, and a truncated image would show them.
 //!
 //! nvJPEG's own buffers come from two rows of the pools, whose size the caller sets and which are allocated at start.
-//! An image that needs more than is left in the row fails with [`Error::Budget`](crate::error::Error::Budget). Nothing
+//! An image that needs more than is left in the row fails with [`Error::Budget`]. Nothing
 //! else is ever allocated.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nvjpeg_sys as sys;
 
 use super::{Device, LibraryName, library};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub use allocator::Memory;
 pub use batch::{BatchDecoder, BatchJob, HostIdle};
@@ -123,16 +123,24 @@ pub type Backends = Vec<(Backend, Result<(), String>)>;
 /// each, with nvJPEG's own allocators.
 ///
 /// # Errors
-/// [`Error::Unavailable`](crate::error::Error::Unavailable) if nvJPEG is not installed,
-/// [`Error::Device`](crate::error::Error::Device) if the device is lost. A missing engine is not an error.
+/// [`Error::Unavailable`] if nvJPEG is not installed, [`Error::Device`] if the device is lost. A missing engine is not an error.
 pub fn backends(device: &Arc<Device>) -> Result<Backends> {
-    let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
-    let probe = |backend| jpeg::probe(&library, device, backend).map_err(|error| error.to_string());
-    Ok(Backend::ALL.map(|backend| (backend, probe(backend))).into())
+    Ok(probe_backends(device)?.0)
 }
 
-/// [`backends`], cached per process if all queries were answered before: creating a handle of each takes long, and a
-/// process may build many loaders.
+/// [`backends`], and whether the answers are final. A call that failed, for example because memory was short at the
+/// time, may succeed next time. A missing engine stays missing.
+fn probe_backends(device: &Arc<Device>) -> Result<(Backends, bool)> {
+    let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
+    let probed = Backend::ALL.map(|backend| (backend, jpeg::probe(&library, device, backend)));
+    let is_final = |it: &Result<()>| matches!(it, Ok(()) | Err(Error::Unavailable { .. }));
+    let all_final = probed.iter().all(|(_, it)| is_final(it));
+    let told = probed.map(|(backend, it)| (backend, it.map_err(|error| error.to_string())));
+    Ok((told.into(), all_final))
+}
+
+/// [`backends`], cached per process if the answers are final: creating a handle of each takes long, and a process may
+/// build many loaders.
 ///
 /// # Errors
 /// Errors of [`backends`].
@@ -144,8 +152,10 @@ pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     if let Some((_, found)) = known().iter().find(|(it, _)| *it == key) {
         return Ok(found.clone());
     }
-    let found = backends(device)?;
-    known().push((key, found.clone()));
+    let (found, is_final) = probe_backends(device)?;
+    if is_final {
+        known().push((key, found.clone()));
+    }
     Ok(found)
 }
 

@@ -25,7 +25,7 @@ pub struct PageDecoder {
     buffers: Buffers,
     params: Handle<sys::nvjpegDecodeParams_t>,
     /// Reached when the device no longer needs state and buffers.
-    done: Event,
+    done: Arc<Event>,
     jpeg: Arc<Jpeg>,
 }
 
@@ -50,7 +50,7 @@ impl PageDecoder {
         let buffers = Buffers::new(jpeg, device_bytes, pinned_bytes)?;
         let state = Some(new_state(jpeg, &buffers)?);
         let bitstream = Some(new_bitstream(jpeg)?);
-        let done = Event::new(&jpeg.device)?;
+        let done = jpeg.allocators.event()?;
         Ok(Self { state, bitstream, buffers, params, done, jpeg: jpeg.clone() })
     }
 
@@ -106,7 +106,7 @@ impl PageDecoder {
             self.decode_on_device(&state, &bitstream, stream, window, destination)
         });
         if let Err(error) = decoded.and_then(|()| Ok(self.done.record(stream)?)) {
-            return Err(error.behind(stream));
+            return Err(self.jpeg.behind(error, stream));
         }
         (self.state, self.bitstream) = (Some(state), Some(bitstream));
         Ok(window)
@@ -219,8 +219,8 @@ impl PageDecoder {
 
 impl Drop for PageDecoder {
     fn drop(&mut self) {
-        // The device may still use what is destroyed next. If waiting fails it is lost and does not.
-        let _ = self.done.synchronize();
+        // The device may still use what is destroyed next. If waiting fails, the allocators withhold its memory.
+        let _ = self.done.synchronize_in_drop();
     }
 }
 

@@ -3,7 +3,6 @@
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use crate::error::{DataError, Error, Reason, Result};
-use crate::gpu::Stream;
 
 /// Why an image was not decoded.
 #[derive(Clone, Debug)]
@@ -30,17 +29,6 @@ impl DecodeError {
             DecodeError::Failed(why, _) => Ok(why),
             DecodeError::Fatal(Error::Budget { .. }) => Ok(NO_ROOM),
             DecodeError::Fatal(error) => Err(error),
-        }
-    }
-
-    /// Waits until the stream is empty before returning the error, because some of the image may be in it and nothing
-    /// may be freed before that. If the device turns out to be lost, that error is returned instead.
-    pub(super) fn behind(self, stream: &Stream) -> Self {
-        match (stream.synchronize(), self) {
-            (Err(lost), DecodeError::Sample(_) | DecodeError::Failed(..)) => {
-                DecodeError::Fatal(lost)
-            }
-            (_, error) => error,
         }
     }
 }

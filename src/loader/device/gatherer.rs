@@ -49,14 +49,15 @@ impl Gatherer {
     /// empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
         self.stream.device().adopt_thread();
-        let decoded = self.decode_all(waiting);
+        let mut group = Vec::with_capacity(self.group);
+        let decoded = self.decode_all(waiting, &mut group);
         let emptied = self.stream.synchronize();
-        drop(pages);
+        // Workers may use the pages of a group again only now: after an error its decoding may be in the stream.
+        drop((group, pages));
         decoded.and(emptied)
     }
 
-    fn decode_all(&mut self, waiting: &Receiver<Waiting>) -> Result<()> {
-        let mut group = Vec::with_capacity(self.group);
+    fn decode_all(&mut self, waiting: &Receiver<Waiting>, group: &mut Vec<Waiting>) -> Result<()> {
         let meter = self.parts.meter.clone();
         let _clocked = meter.on_this_thread();
         loop {
@@ -68,14 +69,14 @@ impl Gatherer {
             self.decoder.wait()?;
             meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             group.extend(waiting.try_iter().take(self.group - 1));
-            if !self.decode(&mut group)? {
+            if !self.decode(group)? {
                 return Ok(());
             }
         }
     }
 
     /// Decodes a group. If the decoder rejects it, decodes each of its images alone, so that only the rejected ones fall
-    /// back to the CPU. False if the loader ends.
+    /// back to the CPU. False if the loader ends. After an error the rest of the group stays in `group`.
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
         let begin = self.parts.meter.begin(Stage::DeviceDecode);
         let decoded = self.decoder.decode(&self.stream, group, &self.clock);
@@ -83,9 +84,11 @@ impl Gatherer {
         self.parts.meter.add(Stage::DeviceDecode, begin, bytes);
         match decoded {
             Ok(()) => {
+                for Waiting { page, .. } in &*group {
+                    page.decoded.record(&self.stream)?;
+                }
                 let mut submitted = Vec::with_capacity(group.len());
                 for Waiting { page, gathered } in group.drain(..) {
-                    page.decoded.record(&self.stream)?;
                     submitted.push(gathered.submitted);
                     page.publish()?;
                 }
@@ -97,9 +100,13 @@ impl Gatherer {
                 if group.len() == 1 {
                     return self.make_anew(group, why);
                 }
-                for waiting in std::mem::take(group) {
-                    group.push(waiting);
-                    if !self.decode(group)? {
+                let mut one = Vec::with_capacity(1);
+                group.reverse();
+                while let Some(waiting) = group.pop() {
+                    one.push(waiting);
+                    let decoded = self.decode(&mut one);
+                    group.append(&mut one);
+                    if !decoded? {
                         return Ok(false);
                     }
                 }

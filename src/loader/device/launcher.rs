@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Result;
-use crate::gpu::{self, Kernel, Staged, Stopwatch, Stream};
+use crate::gpu::{self, Event, Kernel, Staged, Stopwatch, Stream};
 use crate::loader::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
@@ -24,9 +24,19 @@ pub(in crate::loader) struct Launcher {
     stream: Arc<Stream>,
     /// The kernel of each of the plan's splits.
     kernels: Vec<Kernel>,
-    blocks: Vec<Staged>,
+    blocks: Vec<Block>,
+    /// Stream of the blocks' uploads. In `stream` they would be behind images and slots that are waited for there, and
+    /// the host, which waits for the upload before last, would wait for those too.
+    tables: Stream,
     launches: Arc<Stopwatch>,
     copies: Arc<Stopwatch>,
+}
+
+/// Parameters and tables of a launch.
+struct Block {
+    staged: Staged,
+    /// Reached when the kernel has read them.
+    read: Event,
 }
 
 /// A page that waits for its launch.
@@ -44,7 +54,10 @@ impl Launcher {
         blocks: Vec<Staged>,
     ) -> Result<Self> {
         let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
-        Ok(Self { parts, stream, kernels, blocks, launches, copies })
+        let tables = Stream::new(stream.device())?;
+        let block = |staged| Ok(Block { staged, read: Event::new(stream.device())? });
+        let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
+        Ok(Self { parts, stream, kernels, blocks, tables, launches, copies })
     }
 
     /// Launches until all threads that publish pages have ended. The stream is empty afterwards, even after an error, so
@@ -127,15 +140,18 @@ impl Launcher {
             page.work = Some(work);
         }
         if count > 0 {
-            let block = &mut self.blocks[0];
-            block.upload(&self.stream, 0..device.tables_of(count))?;
+            let Block { staged, read } = &mut self.blocks[0];
+            self.tables.wait(read)?;
+            staged.upload(&self.tables, 0..device.tables_of(count))?;
+            self.stream.wait(staged.uploaded())?;
             let shape = &self.parts.plan.shape;
             let (width, height) = (shape.width, shape.height);
             let (stream, samples) = (&self.stream, count as u32);
             let mut lap = self.launches.lap()?;
             lap.start(stream)?;
-            self.kernels[cut].launch(stream, block.device(), 0, samples, width, height)?;
+            self.kernels[cut].launch(stream, staged.device(), 0, samples, width, height)?;
             lap.stop(stream, count as u64)?;
+            read.record(stream)?;
         }
         for page in pages {
             let Some(Work { job, payload, result, errors }) = page.work.take() else { continue };
@@ -196,7 +212,7 @@ impl Launcher {
             Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),
             Leaf::Floats => bytemuck::bytes_of(&floats_leaf),
         };
-        let block = &mut self.blocks[0];
+        let block = &mut self.blocks[0].staged;
         let block_address = block.device().address();
         let bytes = block.bytes()?;
         let sample_bytes = kernel.sample_bytes;

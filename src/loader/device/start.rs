@@ -63,7 +63,8 @@ impl Taken {
             let text = &cut.kernel;
             Kernel::load(device, &text.source, text.entry(), text.sample_bytes)
         });
-        let kernels = kernels.collect::<Result<_>>()?;
+        let kernels = kernels.collect::<Result<Vec<_>>>()?;
+        kernels.iter().try_for_each(|kernel| kernel.warm_up(&stream))?;
         let waits = clocks.waits(plan.slots())?;
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;

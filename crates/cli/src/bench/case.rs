@@ -24,6 +24,8 @@ pub struct Measured {
     pub batch: usize,
     /// Worker threads.
     pub workers: usize,
+    /// Most images per call of the JPEG engines, as planned; 0 if they are not used.
+    pub images_per_hardware_call: usize,
     /// Number of measured epochs.
     pub epochs: u32,
     /// Samples delivered, without padding.
@@ -80,6 +82,9 @@ pub fn measure(
     if let Some(batch) = options.batch {
         pipeline.settings.loader.batch = batch as usize;
     }
+    if let [group] = options.hardware_group[..] {
+        pipeline.settings.decode.hardware_group = Some(group as usize);
+    }
 
     let start = Instant::now();
     let given: Vec<_> = [
@@ -119,6 +124,7 @@ pub fn measure(
         device: loader.device().to_string(),
         batch: plan.shape.batch,
         workers: plan.workers.most,
+        images_per_hardware_call: plan.device.as_ref().map_or(0, |it| it.hardware_group),
         epochs,
         images: stats.images,
         seconds,

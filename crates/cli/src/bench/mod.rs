@@ -62,12 +62,26 @@ pub struct Options {
     /// Samples per batch [default of the generated sets: 256 on a GPU, 64 on the CPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: Option<u32>,
+    /// Comma-separated numbers of images per call of the JPEG engines, instead of decode.hardware_group: the cases whose routes
+    /// include nvjpeg-hardware are measured with each
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    hardware_group: Vec<u32>,
     /// Print the result as one line of JSON at the end
     #[arg(long)]
     json: bool,
     /// Measure this case of the file, in this process
     #[arg(long, value_enum, hide = true, requires = "file")]
     case: Option<By>,
+}
+
+impl Options {
+    /// The numbers to measure with; `None` is that of the pipeline file.
+    fn hardware_groups(&self) -> Vec<Option<u32>> {
+        match &self.hardware_group[..] {
+            [] => vec![None],
+            groups => groups.iter().copied().map(Some).collect(),
+        }
+    }
 }
 
 /// Decode routes of a case.
@@ -120,6 +134,16 @@ impl ValueEnum for By {
     }
 }
 
+impl Case {
+    /// The route, and the number of images per call of the engines if the case has one of its own.
+    fn name(&self) -> String {
+        match self.hardware_group {
+            Some(group) => format!("{} x{group}", self.route.name()),
+            None => self.route.name().into(),
+        }
+    }
+}
+
 impl Serialize for By {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
@@ -131,6 +155,9 @@ impl Serialize for By {
 struct Case {
     set: String,
     route: By,
+    /// The number of `--hardware-group` that the case is measured with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hardware_group: Option<u32>,
     #[serde(flatten)]
     result: CaseResult,
 }
@@ -191,14 +218,21 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     for set in sets {
         let available = AvailableRoutes::of(set, options)?;
         for &by in &options.routes {
-            let result = match available.reason_against(by, set) {
-                Some(reason) => CaseResult::Skipped { reason },
-                None => measure(set, by, &available, options),
+            let against = available.reason_against(by, set);
+            let groups = match against {
+                None if available.has_engines(by) => options.hardware_groups(),
+                _ => vec![None],
             };
-            if interrupt::requested().is_some() {
-                return Ok(cases);
+            for hardware_group in groups {
+                let result = match &against {
+                    Some(reason) => CaseResult::Skipped { reason: reason.clone() },
+                    None => measure(set, (by, hardware_group), &available, options),
+                };
+                if interrupt::requested().is_some() {
+                    return Ok(cases);
+                }
+                cases.push(Case { set: set.name.clone(), route: by, hardware_group, result });
             }
-            cases.push(Case { set: set.name.clone(), route: by, result });
             bar.inc(1);
         }
     }
@@ -230,6 +264,14 @@ impl AvailableRoutes {
         Ok(Self { device, routes, on_cpu })
     }
 
+    /// Whether a case uses the JPEG engines.
+    fn has_engines(&self, by: By) -> bool {
+        match by.route() {
+            Some(route) => route.batches(),
+            None => self.routes.iter().any(|route| route.batches()),
+        }
+    }
+
     /// Returns why a case cannot be measured, if it cannot.
     fn reason_against(&self, by: By, set: &Set) -> Option<String> {
         match (by.route(), &self.on_cpu) {
@@ -248,7 +290,12 @@ impl AvailableRoutes {
 }
 
 /// Runs one case in its own process.
-fn measure(set: &Set, by: By, available: &AvailableRoutes, options: &Options) -> CaseResult {
+fn measure(
+    set: &Set,
+    (by, hardware_group): (By, Option<u32>),
+    available: &AvailableRoutes,
+    options: &Options,
+) -> CaseResult {
     let failed = |reason: String| CaseResult::Failed { reason };
     let program = match env::current_exe() {
         Ok(program) => program,
@@ -271,6 +318,7 @@ fn measure(set: &Set, by: By, available: &AvailableRoutes, options: &Options) ->
         ("--batch", batch.map(|it| it.to_string())),
         ("--workers", options.workers.map(|it| it.to_string())),
         ("--epochs", options.epochs.map(|it| it.to_string())),
+        ("--hardware-group", hardware_group.map(|it| it.to_string())),
     ];
     for (name, value) in numbers {
         if let Some(value) = value {

@@ -25,7 +25,7 @@ impl fmt::Display for Table<'_> {
         }
         writeln!(
             f,
-            "{:<22}{:<17}{:>9}{:>12}{:>10}{:>13}{:>8}{:>12}{:>12}{:>12}{:>12}   decoded by",
+            "{:<22}{:<22}{:>9}{:>12}{:>10}{:>13}{:>8}{:>12}{:>12}{:>12}{:>12}   decoded by",
             "set",
             "route",
             "images/s",
@@ -45,8 +45,7 @@ impl fmt::Display for Table<'_> {
         }
         for case in self.0 {
             if let Some((window, why)) = measured(case).and_then(|it| it.read_ahead.as_ref()) {
-                let Case { set, route, .. } = case;
-                writeln!(f, "prefetch  {set} {}: {window} samples; {why}", route.name())?;
+                writeln!(f, "prefetch  {} {}: {window} samples; {why}", case.set, case.name())?;
             }
         }
         for (reason, names) in self.unmeasured() {
@@ -96,8 +95,7 @@ impl Table<'_> {
             };
             let Some(host) = measured.host_microseconds_per_image else { continue };
             let word = if host < HOST_BAR { "met" } else { "MISSED" };
-            let Case { set, route, .. } = case;
-            let name = route.name();
+            let (set, name) = (&case.set, case.name());
             writeln!(
                 f,
                 "host time {set} {name}: {host:.1} us per image (limit: under {HOST_BAR:.0}), {word}"
@@ -121,9 +119,9 @@ fn row(f: &mut fmt::Formatter<'_>, case: &Case, measured: &Measured) -> fmt::Res
     };
     writeln!(
         f,
-        "{:<22}{:<17}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
+        "{:<22}{:<22}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
         case.set,
-        case.route.name(),
+        case.name(),
         measured.images_per_second,
         number(measured.cpu_seconds_per_1000_images, 3),
         number(measured.host_microseconds_per_image, 1),
@@ -160,7 +158,7 @@ mod tests {
     use super::*;
 
     fn case(set: &str, route: By, result: CaseResult) -> Case {
-        Case { set: set.into(), route, result }
+        Case { set: set.into(), route, hardware_group: None, result }
     }
 
     fn measured(host_microseconds: f64, outcomes: &[(&str, u64)]) -> CaseResult {

@@ -233,6 +233,50 @@ fn on_a_gpu_a_route_missing_from_the_file_is_skipped_and_memory_is_reported() {
 }
 
 #[test]
+fn cases_with_engines_are_measured_with_each_hardware_group() {
+    let dir = workplace("");
+    let libraries = simulated::exclusive().directory().to_path_buf();
+    let mut command = bench(
+        dir.path(),
+        &[
+            "pipeline.toml",
+            "--device",
+            "gpu",
+            "--epochs",
+            "1",
+            "--hardware-group",
+            "3,16",
+            "--json",
+        ],
+    );
+    command.args(["--routes", "nvjpeg-hardware,nvjpeg-gpu,balanced"]);
+    for (variable, file) in [
+        ("FEEDWATER_LIBCUDA", "libcuda.so"),
+        ("FEEDWATER_LIBNVRTC", "libnvrtc.so"),
+        ("FEEDWATER_LIBNVJPEG", "libnvjpeg.so"),
+        ("FEEDWATER_CACHE", "kernels"),
+    ] {
+        command.env(variable, libraries.join(file));
+    }
+    let (stdout, result) = told(&command.output().unwrap(), 0);
+    let told: Vec<_> = cases(&result)
+        .iter()
+        .map(|case| (&case["route"], &case["hardware_group"], &case["images_per_hardware_call"]))
+        .map(|(route, asked, planned)| (route.as_str(), asked.as_u64(), planned.as_u64()))
+        .collect();
+    let expected = [
+        (Some("nvjpeg-hardware"), Some(3), Some(3)),
+        (Some("nvjpeg-hardware"), Some(16), Some(16)),
+        (Some("nvjpeg-gpu"), None, Some(0)),
+        (Some("balanced"), Some(3), Some(3)),
+        (Some("balanced"), Some(16), Some(16)),
+    ];
+    assert_eq!(told, expected);
+    assert!(stdout.contains("nvjpeg-hardware x16 "), "{stdout}");
+    assert!(cases(&result).iter().all(|case| number(case, "images") == 10.0), "{result}");
+}
+
+#[test]
 fn the_peer_scripts_parse_and_name_a_missing_peer() {
     let scripts = crate::repository().join("benches/peers");
     let python = |args: &[&str]| {

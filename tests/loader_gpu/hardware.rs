@@ -1,0 +1,27 @@
+//! Calls of the JPEG engines.
+
+use super::*;
+
+/// The state of each of the two decoders is initialized once, at the start, although groups differ in size and each epoch ends
+/// with a smaller one.
+#[test]
+fn each_size_of_a_call_gives_the_same_batches_and_initializes_states_once() {
+    let machine = machine();
+    for (seed, group) in [1, 2, 7, 16, 64].into_iter().enumerate() {
+        machine.restart();
+        machine.set_decoder(Some(libjpeg));
+        machine.schedule(Schedule::Random(seed as u64));
+        let make = || {
+            let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
+            builder.workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
+        };
+        let loader = same(make, &format!("{group} images per call"));
+        let device = loader.plan().device.clone().unwrap();
+        assert_eq!(device.hardware_group, group);
+        let states = group.min(2) as u64;
+        assert_eq!(machine.calls("nvjpegDecodeBatchedInitialize"), states, "{group}");
+        let stats = loader.stats();
+        assert_eq!(stats.outcomes["nvjpeg-hardware"], 80, "{stats:?}");
+        assert_eq!(machine.decoded(Backend::Hardware), 80);
+    }
+}
