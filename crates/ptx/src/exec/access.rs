@@ -1,7 +1,7 @@
 //! Loads and stores.
 
 use super::block::Block;
-use super::registers::Lanes;
+use super::registers::{Lanes, each};
 use super::step::At;
 use super::{Machine, window};
 use crate::check::{Conflict, Stamp};
@@ -42,11 +42,13 @@ impl Machine<'_> {
         let ty = i.ty;
         let mut r = super::step::registers(block, at);
         for (number, operand) in i.list.iter().enumerate() {
-            let values: Lanes<u64> = std::array::from_fn(|lane| {
-                let mut value = [0; 8];
-                value[..size].copy_from_slice(&data[lane][number * size..(number + 1) * size]);
-                ty.extend(u64::from_le_bytes(value))
-            });
+            let start = number * size;
+            let values: Lanes<u64> = match size {
+                1 => each(&data, |it| ty.extend(it[start].into())),
+                2 => each(&data, |it| ty.extend(u16::from_le_bytes(part(&it, start)).into())),
+                4 => each(&data, |it| ty.extend(u32::from_le_bytes(part(&it, start)).into())),
+                _ => each(&data, |it| u64::from_le_bytes(part(&it, start))),
+            };
             r.set(*operand, &values);
         }
     }
@@ -78,7 +80,7 @@ impl Machine<'_> {
     /// Addresses of an instruction with one address operand.
     pub(super) fn addresses(&mut self, block: &mut Block, at: At, i: &Instruction) -> Lanes<u64> {
         let base: Lanes<u64> = self.read(block, at, |r| r.get(i.src[0]));
-        base.map(|it| it.wrapping_add_signed(i.offset))
+        each(&base, |it| it.wrapping_add_signed(i.offset))
     }
 
     /// Counts an access of a warp.
@@ -462,4 +464,10 @@ pub(super) fn shared_access(
     let me = clocks.stamp(at.warp, access.lane).atomic(access.atomic);
     let ordered = |other: Stamp| clocks.ordered(at.warp, access.lane, other);
     block.shared.shadow.access(access.address, access.bytes, me, write, ordered)
+}
+
+/// Bytes of a value in a lane's data.
+#[inline(always)]
+fn part<const N: usize>(data: &[u8; MOST], start: usize) -> [u8; N] {
+    data[start..start + N].try_into().expect("a value inside of the vector")
 }

@@ -53,8 +53,8 @@ impl Machine<'_> {
         let (a, rest) = words.split_at(left);
         let (b, c) = rest.split_at(right);
         // Bytes as numbers: rows of the left matrix, columns of the right one.
-        let mut left_rows = [[0i32; 32]; 16];
-        let mut right_columns = [[0i32; 32]; 8];
+        let mut left_rows = [[0i16; 32]; 16];
+        let mut right_columns = [[0i16; 32]; 8];
         let row_groups = rows / 8;
         for (number, fragment) in a.iter().enumerate() {
             let (row, column) = (number % row_groups * 8, number / row_groups * 16);
@@ -71,13 +71,19 @@ impl Machine<'_> {
         }
         let mut r = registers(block, at);
         for (number, result) in results.iter().enumerate() {
-            let sums: Lanes<i32> = std::array::from_fn(|lane| {
+            let mut sums: Lanes<i32> = [0; 32];
+            for (lane, sum) in sums.iter_mut().enumerate() {
                 let row = &left_rows[number / 2 * 8 + lane / 4];
                 let column = &right_columns[lane % 4 * 2 + number % 2];
-                let product: i32 = row.iter().zip(column).map(|(a, b)| a * b).sum();
+                let pairs = row.iter().zip(column);
+                let product: i32 = pairs.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
                 let start = c[number][lane] as i32;
-                if saturate { start.saturating_add(product) } else { start.wrapping_add(product) }
-            });
+                *sum = if saturate {
+                    start.saturating_add(product)
+                } else {
+                    start.wrapping_add(product)
+                };
+            }
             r.set(*result, &sums);
         }
     }
@@ -138,9 +144,9 @@ impl Machine<'_> {
     }
 }
 
-fn unpack(word: u32, ty: Type, into: &mut [i32]) {
+fn unpack(word: u32, ty: Type, into: &mut [i16]) {
     for (byte, number) in word.to_le_bytes().into_iter().zip(into) {
-        *number = if ty.is_signed() { i32::from(byte as i8) } else { i32::from(byte) };
+        *number = if ty.is_signed() { i16::from(byte as i8) } else { i16::from(byte) };
     }
 }
 

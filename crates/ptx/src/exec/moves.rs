@@ -24,8 +24,12 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
         Op::Selp => {
             let (a, b): (Lanes<u64>, Lanes<u64>) = (r.get(i.src[0]), r.get(i.src[1]));
             let mask = r.get_mask(i.src[2]);
-            let pick = |lane: usize| if mask >> lane & 1 == 1 { a[lane] } else { b[lane] };
-            let values: Lanes<u64> = std::array::from_fn(pick);
+            let mut values = b;
+            for (lane, value) in values.iter_mut().enumerate() {
+                if mask >> lane & 1 == 1 {
+                    *value = a[lane];
+                }
+            }
             r.set(i.dst, &values);
         }
         Op::Slct if i.from == Type::F32 => {
@@ -113,17 +117,24 @@ fn comparison(r: &mut Registers<'_>, i: &Instruction, compare: Compare, unordere
 #[inline(always)]
 fn ordered<T: Lane + Ord>(r: &mut Registers<'_>, i: &Instruction, compare: Compare) -> u32 {
     let (a, b): (Lanes<T>, Lanes<T>) = (r.get(i.src[0]), r.get(i.src[1]));
-    let test = |f: fn(&T, &T) -> bool| {
-        (0..32).fold(0u32, |mask, lane| mask | u32::from(f(&a[lane], &b[lane])) << lane)
-    };
     match compare {
-        Compare::Equal => test(T::eq),
-        Compare::NotEqual => test(T::ne),
-        Compare::Less => test(T::lt),
-        Compare::LessEqual => test(T::le),
-        Compare::Greater => test(T::gt),
-        _ => test(T::ge),
+        Compare::Equal => mask_of(&a, &b, |a, b| a == b),
+        Compare::NotEqual => mask_of(&a, &b, |a, b| a != b),
+        Compare::Less => mask_of(&a, &b, |a, b| a < b),
+        Compare::LessEqual => mask_of(&a, &b, |a, b| a <= b),
+        Compare::Greater => mask_of(&a, &b, |a, b| a > b),
+        _ => mask_of(&a, &b, |a, b| a >= b),
     }
+}
+
+/// Lanes in which `f` holds.
+#[inline(always)]
+fn mask_of<T: Copy>(a: &Lanes<T>, b: &Lanes<T>, f: impl Fn(T, T) -> bool) -> u32 {
+    let mut mask = 0;
+    for (lane, (a, b)) in a.iter().zip(b).enumerate() {
+        mask |= u32::from(f(*a, *b)) << lane;
+    }
+    mask
 }
 
 fn floats(

@@ -158,11 +158,11 @@ impl Registers<'_> {
         match operand {
             Operand::Register(Register::Word(at) | Register::Half(at)) => {
                 self.missing |= self.on & !self.frame.word_lanes[at as usize];
-                self.frame.words[at as usize].map(|word| T::of(u64::from(word)))
+                each(&self.frame.words[at as usize], |word| T::of(u64::from(word)))
             }
             Operand::Register(Register::Long(at)) => {
                 self.missing |= self.on & !self.frame.long_lanes[at as usize];
-                self.frame.longs[at as usize].map(T::of)
+                each(&self.frame.longs[at as usize], T::of)
             }
             Operand::Immediate(value) => [T::of(value); 32],
             other => self.get_rare(other),
@@ -229,17 +229,17 @@ impl Registers<'_> {
     pub fn set<T: Lane>(&mut self, operand: Operand, values: &Lanes<T>) {
         match operand {
             Operand::Register(Register::Word(at)) => {
-                let values = values.map(|it| it.bits() as u32);
+                let values = each(values, |it| it.bits() as u32);
                 merge(&mut self.frame.words[at as usize], &values, self.on);
                 self.frame.word_lanes[at as usize] |= self.on;
             }
             Operand::Register(Register::Half(at)) => {
-                let values = values.map(|it| u32::from(it.bits() as u16));
+                let values = each(values, |it| u32::from(it.bits() as u16));
                 merge(&mut self.frame.words[at as usize], &values, self.on);
                 self.frame.word_lanes[at as usize] |= self.on;
             }
             Operand::Register(Register::Long(at)) => {
-                let values = values.map(Lane::bits);
+                let values = each(values, Lane::bits);
                 merge(&mut self.frame.longs[at as usize], &values, self.on);
                 self.frame.long_lanes[at as usize] |= self.on;
             }
@@ -265,16 +265,14 @@ impl Registers<'_> {
     #[inline(always)]
     pub fn map1<A: Lane, D: Lane>(&mut self, i: &Instruction, f: impl Fn(A) -> D) {
         let a: Lanes<A> = self.get(i.src[0]);
-        let values: Lanes<D> = std::array::from_fn(|lane| f(a[lane]));
-        self.set(i.dst, &values);
+        self.set(i.dst, &each(&a, f));
     }
 
     /// `dst = f(src0, src1)` in every lane.
     #[inline(always)]
     pub fn map2<A: Lane, B: Lane, D: Lane>(&mut self, i: &Instruction, f: impl Fn(A, B) -> D) {
         let (a, b): (Lanes<A>, Lanes<B>) = (self.get(i.src[0]), self.get(i.src[1]));
-        let values: Lanes<D> = std::array::from_fn(|lane| f(a[lane], b[lane]));
-        self.set(i.dst, &values);
+        self.set(i.dst, &each2(&a, &b, f));
     }
 
     /// `dst = f(src0, src1, src2)` in every lane.
@@ -286,7 +284,10 @@ impl Registers<'_> {
     ) {
         let (a, b): (Lanes<A>, Lanes<B>) = (self.get(i.src[0]), self.get(i.src[1]));
         let c: Lanes<C> = self.get(i.src[2]);
-        let values: Lanes<D> = std::array::from_fn(|lane| f(a[lane], b[lane], c[lane]));
+        let mut values = [D::default(); 32];
+        for lane in 0..32 {
+            values[lane] = f(a[lane], b[lane], c[lane]);
+        }
         self.set(i.dst, &values);
     }
 }
@@ -302,4 +303,28 @@ fn merge<T: Copy>(into: &mut Lanes<T>, values: &Lanes<T>, on: u32) {
             into[lane] = values[lane];
         }
     }
+}
+
+/// `f` of each lane. Compilers turn this loop, unlike `array::map`, into vector instructions.
+#[inline(always)]
+pub(super) fn each<A: Copy, D: Copy + Default>(a: &Lanes<A>, f: impl Fn(A) -> D) -> Lanes<D> {
+    let mut values = [D::default(); 32];
+    for (value, a) in values.iter_mut().zip(a) {
+        *value = f(*a);
+    }
+    values
+}
+
+/// `f` of each lane of two values.
+#[inline(always)]
+pub(super) fn each2<A: Copy, B: Copy, D: Copy + Default>(
+    a: &Lanes<A>,
+    b: &Lanes<B>,
+    f: impl Fn(A, B) -> D,
+) -> Lanes<D> {
+    let mut values = [D::default(); 32];
+    for (value, (a, b)) in values.iter_mut().zip(a.iter().zip(b)) {
+        *value = f(*a, *b);
+    }
+    values
 }
