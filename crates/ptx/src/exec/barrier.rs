@@ -62,17 +62,7 @@ impl Machine<'_> {
             block.clocks.pass(at.warp);
             return false;
         }
-        // Lanes whose guard does not hold do not wait.
-        let own = &mut block.warps[at.warp];
-        let split = &mut own.splits[at.split];
-        let rest = split.lanes & !at.on;
-        if rest != 0 {
-            let next = split.pc;
-            own.diverge(at.split, &[(rest, next), (at.on, next)], next);
-            own.splits.last_mut().expect("just added").wait = Wait::Barrier(number as u8);
-        } else {
-            split.wait = Wait::Barrier(number as u8);
-        }
+        wait(block, at, Wait::Barrier(number as u8));
         true
     }
 
@@ -147,7 +137,7 @@ impl Machine<'_> {
             block.clocks.sync_lanes(at.warp, mask & live, mask & live == live);
             return false;
         }
-        block.warps[at.warp].splits[at.split].wait = Wait::Lanes(mask);
+        wait(block, at, Wait::Lanes(mask));
         true
     }
 
@@ -192,4 +182,18 @@ impl Machine<'_> {
             *state = BarrierState::default();
         }
     }
+}
+
+/// Makes lanes wait. Lanes of their group whose guard does not hold go on to the next instruction.
+fn wait(block: &mut Block, at: At, wait: Wait) {
+    let own = &mut block.warps[at.warp];
+    let split = &mut own.splits[at.split];
+    let rest = split.lanes & !at.on;
+    if rest == 0 {
+        split.wait = wait;
+        return;
+    }
+    let next = split.pc;
+    own.diverge(at.split, &[(rest, next), (at.on, next)], next);
+    own.splits.last_mut().expect("just added").wait = wait;
 }
