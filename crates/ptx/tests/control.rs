@@ -23,11 +23,11 @@ fn lanes_diverge_and_meet_again() {
 fn loops_end_at_another_time_in_every_lane() {
     let body = format!(
         "mov.u32 %r2, 0; mov.u32 %r1, %r0;
-         again: setp.eq.u32 %p1, %r1, 0; @%p1 bra done;
+         again: setp.eq.u32 %p1, %r1, 0; @%p1 bra out;
          add.u32 %r2, %r2, %r1; sub.u32 %r1, %r1, 1;
          and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 1; @%p2 bra again;
          add.u32 %r2, %r2, 100; bra again;
-         done: activemask.b32 %r4; popc.b32 %r4, %r4; mad.lo.u32 %r2, %r4, 65536, %r2; {STORE}"
+         out: activemask.b32 %r4; popc.b32 %r4, %r4; mad.lo.u32 %r2, %r4, 65536, %r2; {STORE}"
     );
     let value =
         |n: u32| 32 * 65536 + (1..=n).map(|it| it + if it % 2 == 1 { 100 } else { 0 }).sum::<u32>();

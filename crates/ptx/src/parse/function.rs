@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::lex::Token;
 use super::opcode::{self, Target};
+use super::operand::Arg;
 use super::scope::{Body, Name, Scope};
 use super::{Parser, flow};
 use crate::error::{Error, Result};
@@ -240,7 +241,14 @@ impl<'a> Body<'_, 'a> {
         let mut instruction = if word == "call" || word == "call.uni" {
             self.call(line)?
         } else {
-            let args = self.arguments()?;
+            // A label may have the name of a variable.
+            let args = if word.starts_with("bra") {
+                let label = self.parser.word()?;
+                self.parser.expect(';')?;
+                vec![Arg::Name(label)]
+            } else {
+                self.arguments()?
+            };
             let (instruction, target) = opcode::decode(word, args, line)?;
             match target {
                 Target::None => {}
