@@ -1,0 +1,31 @@
+//! Generic addresses: each state space but global memory has a window of addresses that no host uses.
+
+use crate::isa::Space;
+
+const SHARED: u64 = 0xfe5a_0000_0000_0000;
+const LOCAL: u64 = 0xfe5b_0000_0000_0000;
+const PARAM: u64 = 0xfe5c_0000_0000_0000;
+const WINDOW_BITS: u32 = 40;
+
+/// First generic address of a space.
+pub(crate) fn base(space: Space) -> u64 {
+    match space {
+        Space::Shared => SHARED,
+        Space::Local => LOCAL,
+        Space::Param => PARAM,
+        Space::Generic | Space::Global | Space::Const => 0,
+    }
+}
+
+/// Space of a generic address, and the address in that space.
+#[inline]
+pub(crate) fn of(address: u64) -> (Space, u64) {
+    let start = address >> WINDOW_BITS << WINDOW_BITS;
+    let space = match start {
+        SHARED => Space::Shared,
+        LOCAL => Space::Local,
+        PARAM => Space::Param,
+        _ => return (Space::Global, address),
+    };
+    (space, address - start)
+}

@@ -1,0 +1,272 @@
+//! Opcode, modifiers and operands to an [`Instruction`] (PTX ISA, "Instruction Set").
+//!
+//! Every modifier must be used up, so an unknown one is an error.
+
+mod arithmetic;
+mod bits;
+mod control;
+mod memory;
+mod moves;
+mod warp;
+
+use std::collections::VecDeque;
+
+use super::operand::{self, Arg};
+use crate::error::{Error, Result};
+use crate::isa::{Instruction, Mode, Op, Operand, Register, Rounding, Type};
+
+/// Label that a branch names.
+pub(crate) enum Target<'a> {
+    None,
+    Label(&'a str),
+    Table(&'a str),
+}
+
+/// Decodes an instruction. Its guard, names and places are left empty.
+pub(crate) fn decode<'a>(
+    text: &'a str,
+    args: Vec<Arg<'a>>,
+    line: u32,
+) -> Result<(Instruction, Target<'a>)> {
+    let mut words = text.split('.');
+    let opcode = words.next().unwrap_or_default();
+    let words = words.collect();
+    let mut decoder = Decoder { text, opcode, words, args: args.into(), line };
+    let d = &mut decoder;
+    let mut target = Target::None;
+    let found = match arithmetic::decode(d)? {
+        Some(found) => Some(found),
+        None => match bits::decode(d)? {
+            Some(found) => Some(found),
+            None => match moves::decode(d)? {
+                Some(found) => Some(found),
+                None => match memory::decode(d)? {
+                    Some(found) => Some(found),
+                    None => match warp::decode(d)? {
+                        Some(found) => Some(found),
+                        None => control::decode(d, &mut target)?,
+                    },
+                },
+            },
+        },
+    };
+    let Some(instruction) = found else {
+        return decoder.error(format!("unknown opcode {text}"));
+    };
+    decoder.finish()?;
+    Ok((instruction, target))
+}
+
+/// Words and operands of an instruction that are not yet used up.
+struct Decoder<'a> {
+    text: &'a str,
+    opcode: &'a str,
+    words: Vec<&'a str>,
+    args: VecDeque<Arg<'a>>,
+    line: u32,
+}
+
+impl<'a> Decoder<'a> {
+    fn error<T>(&self, message: String) -> Result<T> {
+        Err(Error::parse(self.line, message))
+    }
+
+    fn finish(&self) -> Result<()> {
+        if let Some(word) = self.words.first() {
+            return self.error(format!("unknown modifier .{word} of {}", self.text));
+        }
+        if let Some(arg) = self.args.front() {
+            return self.error(format!("too many operands of {}: {arg:?}", self.text));
+        }
+        Ok(())
+    }
+
+    /// Takes a modifier.
+    fn flag(&mut self, word: &str) -> bool {
+        let found = self.words.iter().position(|it| *it == word);
+        found.map(|at| self.words.remove(at)).is_some()
+    }
+
+    /// Takes the first modifier that is in the list.
+    fn any<T: Copy>(&mut self, list: &[(&str, T)]) -> Option<T> {
+        let at = self.words.iter().position(|word| list.iter().any(|it| it.0 == *word))?;
+        let word = self.words.remove(at);
+        list.iter().find(|it| it.0 == word).map(|it| it.1)
+    }
+
+    /// Takes a modifier that must be there.
+    fn one<T: Copy>(&mut self, list: &[(&str, T)]) -> Result<T> {
+        match self.any(list) {
+            Some(found) => Ok(found),
+            None => self.error(format!("{} lacks a modifier, or has an unknown one", self.text)),
+        }
+    }
+
+    /// Takes the first type.
+    fn ty(&mut self) -> Result<Type> {
+        match self.try_ty() {
+            Some(ty) => Ok(ty),
+            None => self.error(format!("{} has no type that is known", self.text)),
+        }
+    }
+
+    fn try_ty(&mut self) -> Option<Type> {
+        let at = self.words.iter().position(|word| Type::parse(word).is_some())?;
+        Type::parse(self.words.remove(at))
+    }
+
+    /// Takes the first type, which must be in the list.
+    fn ty_of(&mut self, list: &[Type]) -> Result<Type> {
+        let ty = self.ty()?;
+        if !list.contains(&ty) {
+            return self.error(format!("{} has a type that is not supported", self.text));
+        }
+        Ok(ty)
+    }
+
+    /// Takes the modifiers of floating-point arithmetic.
+    fn mode(&mut self) -> Mode {
+        let rounding = self.any(&ROUNDINGS);
+        Mode {
+            rounding: rounding.unwrap_or_default(),
+            integer: None,
+            ftz: self.flag("ftz"),
+            saturate: self.flag("sat"),
+            relu: self.flag("relu"),
+            nan: self.flag("NaN"),
+            approximate: self.flag("approx") || self.flag("full"),
+        }
+    }
+
+    fn arg(&mut self) -> Result<Arg<'a>> {
+        match self.args.pop_front() {
+            Some(arg) => Ok(arg),
+            None => self.error(format!("too few operands of {}", self.text)),
+        }
+    }
+
+    /// Takes a source of exactly the type's size.
+    fn value(&mut self, ty: Type) -> Result<Operand> {
+        let operand = self.wide_value(ty)?;
+        self.check_size(operand, ty)?;
+        Ok(operand)
+    }
+
+    fn check_size(&self, operand: Operand, ty: Type) -> Result<()> {
+        let fits = match operand {
+            Operand::Register(register) => register.bits() == ty.bits(),
+            Operand::Not(_) => ty == Type::Pred,
+            _ => true,
+        };
+        if !fits {
+            return self.error(format!("{} has a register of another size", self.text));
+        }
+        Ok(())
+    }
+
+    /// Takes a source whose register may be larger than the type.
+    fn wide_value(&mut self, ty: Type) -> Result<Operand> {
+        let arg = self.arg()?;
+        self.operand(arg, ty)
+    }
+
+    fn operand(&self, arg: Arg<'a>, ty: Type) -> Result<Operand> {
+        match arg {
+            Arg::Value(operand) => {
+                if let Operand::Register(register) = operand
+                    && (register.bits() < ty.bits() || (register.bits() == 1) != (ty == Type::Pred))
+                {
+                    return self.error(format!("{} has a register of another size", self.text));
+                }
+                Ok(operand)
+            }
+            Arg::Literal(literal) => Ok(Operand::Immediate(operand::immediate(literal, ty))),
+            other => self.error(format!("bad operand of {}: {other:?}", self.text)),
+        }
+    }
+
+    /// Takes a destination of exactly the type's size, or `_`.
+    fn dst(&mut self, ty: Type) -> Result<Operand> {
+        let operand = self.wide_dst(ty)?;
+        self.check_size(operand, ty)?;
+        Ok(operand)
+    }
+
+    fn wide_dst(&mut self, ty: Type) -> Result<Operand> {
+        match self.wide_value(ty)? {
+            found @ (Operand::Register(_) | Operand::None) => Ok(found),
+            other => self.error(format!("bad result of {}: {other:?}", self.text)),
+        }
+    }
+
+    /// Takes a destination that may be a pair `d|p`.
+    fn dst_pair(&mut self, ty: Type, second: Type) -> Result<(Operand, Operand)> {
+        if !matches!(self.args.front(), Some(Arg::Pair(..))) {
+            return Ok((self.dst(ty)?, Operand::None));
+        }
+        let Arg::Pair(first, other) = self.arg()? else { unreachable!("looked at before") };
+        self.check_size(first, ty)?;
+        self.check_size(other, second)?;
+        Ok((first, other))
+    }
+
+    /// Takes a vector of `count` registers or values.
+    fn list(&mut self, count: usize, ty: Type) -> Result<Vec<Operand>> {
+        let list = match self.arg()? {
+            Arg::Vector(list) => list,
+            single if count == 1 => vec![single],
+            other => return self.error(format!("{} needs a vector, not {other:?}", self.text)),
+        };
+        if list.len() != count {
+            return self.error(format!("{} needs a vector of {count}", self.text));
+        }
+        list.into_iter().map(|arg| self.operand(arg, ty)).collect()
+    }
+
+    /// Takes an address: base and offset.
+    fn address(&mut self) -> Result<(Operand, i64)> {
+        match self.arg()? {
+            Arg::Address(base, offset) => Ok((base, offset)),
+            other => self.error(format!("{} needs an address, not {other:?}", self.text)),
+        }
+    }
+
+    /// Takes the destination and `sources` operands of one type.
+    fn simple(&mut self, op: Op, ty: Type, mode: Mode, sources: usize) -> Result<Instruction> {
+        let mut instruction = Instruction { mode, ..Instruction::new(op, ty) };
+        instruction.dst = self.dst(ty)?;
+        for source in &mut instruction.src[..sources] {
+            *source = self.value(ty)?;
+        }
+        Ok(instruction)
+    }
+
+    /// Refuses a rounding or another modifier that a double or an integer does not support here.
+    fn refuse(&self, refused: bool, what: &str) -> Result<()> {
+        if refused {
+            return self.error(format!("{what} is not supported in {}", self.text));
+        }
+        Ok(())
+    }
+}
+
+const ROUNDINGS: [(&str, Rounding); 5] = [
+    ("rn", Rounding::Nearest),
+    ("rna", Rounding::NearestAway),
+    ("rz", Rounding::Zero),
+    ("rm", Rounding::Down),
+    ("rp", Rounding::Up),
+];
+
+/// Roundings to an integer in a floating-point format.
+const INTEGER_ROUNDINGS: [(&str, Rounding); 4] = [
+    ("rni", Rounding::Nearest),
+    ("rzi", Rounding::Zero),
+    ("rmi", Rounding::Down),
+    ("rpi", Rounding::Up),
+];
+
+/// Whether an operand is a predicate register.
+fn is_pred(operand: Operand) -> bool {
+    matches!(operand, Operand::Register(Register::Pred(_)) | Operand::Not(_))
+}

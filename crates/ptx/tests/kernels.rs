@@ -1,0 +1,272 @@
+//! Feedwater's own kernels as NVRTC compiled them (`tests/fixtures/`), against plain Rust.
+//!
+//! The fixtures are the chains `Normalize<Flip<Crop<Roi>>>` and `Flip<Resample<Roi>>` with line numbers, without debug sections.
+//! `tile_u8_sm90.ptx` still has faults that were found with it: at line 258 a strip reads past the last plane, and products with
+//! coefficients of 0 read words of shared memory that were never written.
+
+use feedwater_ptx::{Access, FaultKind, Launch, Memory, Module, Options, Outcome};
+
+const STORED: (usize, usize) = (100, 80);
+const WINDOW: (usize, usize, usize, usize) = (11, 5, 60, 47);
+const SIZE: (usize, usize) = (64, 48);
+/// Size of the crop, which lies in the window.
+const CROP: (usize, usize) = (56, 40);
+const PITCH: usize = 192;
+
+fn pixel(x: usize, y: usize, channel: usize) -> u8 {
+    (x * 7 + y * 13 + channel * 101 + x * y / 3) as u8
+}
+
+/// Pixels of the window, in rows of [`PITCH`] bytes.
+fn pixels() -> Vec<u8> {
+    let (left, top, width, height) = WINDOW;
+    let mut rows = vec![0xee; PITCH * height];
+    for (at, byte) in rows.iter_mut().enumerate() {
+        let (x, y) = (at % PITCH / 3, at / PITCH);
+        if x < width {
+            *byte = pixel(left + x, top + y, at % 3);
+        }
+    }
+    rows
+}
+
+fn ints(values: &[usize]) -> Vec<u8> {
+    values.iter().flat_map(|it| (*it as i32).to_le_bytes()).collect()
+}
+
+/// Parameters of the leaf: tensor, window, no orientation.
+fn roi(out: u64, window: u64) -> Vec<u8> {
+    let (left, top, width, height) = WINDOW;
+    let numbers = ints(&[PITCH, left, top, width, height, STORED.0, STORED.1, 0]);
+    [out.to_le_bytes().to_vec(), window.to_le_bytes().to_vec(), numbers].concat()
+}
+
+/// A launch of one sample, and its tensor.
+struct Job {
+    module: Module,
+    memory: Memory,
+    launch: Launch,
+    out: u64,
+    out_bytes: usize,
+}
+
+impl Job {
+    fn new(
+        text: &str,
+        size: (usize, usize),
+        out_bytes: usize,
+        missing: usize,
+        operators: impl FnOnce(&mut Memory) -> Vec<u8>,
+    ) -> Self {
+        let module = Module::parse(text).unwrap();
+        let mut memory = Memory::new();
+        let out = memory.allocate("tensor", out_bytes - missing, Access::ReadWrite);
+        let window = memory.allocate_with("window", &pixels(), Access::ReadOnly);
+        let operators = operators(&mut memory);
+        let sample = [roi(out, window), operators].concat();
+        let samples = memory.allocate_with("samples", &sample, Access::ReadOnly);
+        let params = [samples.to_le_bytes().to_vec(), ints(&[1, size.0, size.1])].concat();
+        let launch = Launch { params, ..Launch::default() };
+        Self { module, memory, launch, out, out_bytes }
+    }
+
+    /// `Normalize<Flip<Crop<Roi>>>` to f16, with a mirror.
+    fn pointwise(text: &str) -> Self {
+        let mut job = Self::new(text, CROP, CROP.0 * CROP.1 * 6, 0, |_| {
+            let (left, top, ..) = WINDOW;
+            let crop =
+                [ints(&[left, top, CROP.0, CROP.1, STORED.0, STORED.1]), vec![0; 16]].concat();
+            let flip = ints(&[CROP.0, CROP.1, 1, 0]);
+            let normalize: Vec<u8> =
+                MEAN.iter().chain(&STD).flat_map(|it| it.to_le_bytes()).collect();
+            [crop, flip, normalize].concat()
+        });
+        let grid = [CROP.0.div_ceil(32) as u32, CROP.1.div_ceil(8) as u32, 1];
+        job.launch = Launch { kernel: "fused".into(), grid, block: [32, 8, 1], ..job.launch };
+        job
+    }
+
+    /// `Flip<Resample<Roi>>` to u8, with a mirror; the tensor lacks `missing` bytes.
+    fn tile(missing: usize) -> Self {
+        let text = include_str!("fixtures/tile_u8_sm90.ptx");
+        let mut job = Self::new(text, SIZE, SIZE.0 * SIZE.1 * 3, missing, |memory| {
+            let (left, top, width, height) = WINDOW;
+            let (across, down) = (Filter::new(width, SIZE.0), Filter::new(height, SIZE.1));
+            let parts = [across.bounds(left), across.taps(), down.bounds(top), down.taps()];
+            let starts = [parts[0].len(), parts[0].len() + parts[1].len()];
+            let starts = [starts[0] / 4, starts[1] / 4, (starts[1] + parts[2].len()) / 4];
+            let table = memory.allocate_with("table", &parts.concat(), Access::ReadOnly);
+            let resample = ints(&[
+                0,
+                0,
+                SIZE.0,
+                SIZE.1,
+                0,
+                starts[0],
+                across.width,
+                starts[1],
+                starts[2],
+                down.width,
+                0,
+                0,
+                width,
+                height,
+                SIZE.0,
+                SIZE.1,
+            ]);
+            [table.to_le_bytes().to_vec(), resample, ints(&[SIZE.0, SIZE.1, 1, 0])].concat()
+        });
+        let shared_bytes = 56 << 10;
+        job.launch.params.extend((shared_bytes as u32).to_le_bytes());
+        let (grid, block) = ([1, 3, 1], [128, 1, 1]);
+        job.launch = Launch { kernel: "tiled".into(), grid, block, shared_bytes, ..job.launch };
+        job
+    }
+
+    fn run(&mut self, options: &Options) -> Outcome {
+        self.module.run(&mut self.memory, &self.launch, options).unwrap()
+    }
+
+    fn tensor(&self) -> Vec<u8> {
+        self.memory.read(self.out, self.out_bytes).unwrap()
+    }
+}
+
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// Rounds a number in the normal range of f16 to nearest even.
+fn half(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = bits + 0xfff + (bits >> 13 & 1) - (112 << 23);
+    (bits >> 16 & 0x8000) as u16 | (rounded >> 13 & 0x7fff) as u16
+}
+
+#[test]
+fn pointwise_chains_give_the_expected_bits() {
+    for text in [
+        include_str!("fixtures/pointwise_f16_sm75.ptx"),
+        include_str!("fixtures/pointwise_f16_sm100.ptx"),
+    ] {
+        let mut job = Job::pointwise(text);
+        let (left, top, ..) = WINDOW;
+        let mut expected = Vec::new();
+        for channel in 0..3 {
+            for y in 0..CROP.1 {
+                for x in (0..CROP.0).rev() {
+                    let value = f32::from(pixel(left + x, top + y, channel)) / 255.0;
+                    let value = (value - MEAN[channel]) / STD[channel];
+                    expected.extend(half(value).to_le_bytes());
+                }
+            }
+        }
+        let comparison =
+            job.module.compare(&mut job.memory, &job.launch, &Options::every_schedule(1)).unwrap();
+        assert_eq!(comparison.difference, None);
+        for outcome in comparison.outcomes {
+            assert!(outcome.expect_clean().instructions > 1000);
+        }
+        assert!(job.tensor() == expected);
+    }
+}
+
+/// Pillow's coefficients of a bilinear filter, in 22 bits.
+struct Filter {
+    width: usize,
+    windows: Vec<(usize, Vec<i32>)>,
+}
+
+impl Filter {
+    fn new(from: usize, to: usize) -> Self {
+        let scale = from as f64 / to as f64;
+        let support = scale.max(1.0);
+        let window = |at: usize| {
+            let center = (at as f64 + 0.5) * scale;
+            let first = (center - support + 0.5).max(0.0) as usize;
+            let count = ((center + support + 0.5) as usize).min(from) - first;
+            let tap =
+                |n: usize| (1.0 - (((n + first) as f64 - center + 0.5) / support).abs()).max(0.0);
+            let sum: f64 = (0..count).map(tap).sum();
+            let taps =
+                (0..count).map(|n| (tap(n) / sum * f64::from(1 << 22) + 0.5) as i32).collect();
+            (first, taps)
+        };
+        Self { width: support.ceil() as usize * 2 + 1, windows: (0..to).map(window).collect() }
+    }
+
+    fn bounds(&self, offset: usize) -> Vec<u8> {
+        self.windows.iter().flat_map(|it| ints(&[it.0 + offset, it.1.len()])).collect()
+    }
+
+    fn taps(&self) -> Vec<u8> {
+        let padded = self
+            .windows
+            .iter()
+            .flat_map(|it| it.1.iter().copied().chain([0].into_iter().cycle()).take(self.width));
+        padded.flat_map(i32::to_le_bytes).collect()
+    }
+
+    fn apply(&self, at: usize, value: impl Fn(usize) -> u8) -> u8 {
+        let (first, taps) = &self.windows[at];
+        let sum: i32 =
+            taps.iter().enumerate().map(|(n, tap)| tap * i32::from(value(first + n))).sum();
+        ((sum + (1 << 21)) >> 22).clamp(0, 255) as u8
+    }
+}
+
+fn resampled() -> Vec<u8> {
+    let (left, top, width, height) = WINDOW;
+    let (across, down) = (Filter::new(width, SIZE.0), Filter::new(height, SIZE.1));
+    let mut expected = Vec::new();
+    for y in 0..SIZE.1 {
+        for x in (0..SIZE.0).rev() {
+            for channel in 0..3 {
+                let row = |y: usize| across.apply(x, |x| pixel(left + x, top + y, channel));
+                expected.push(down.apply(y, row));
+            }
+        }
+    }
+    expected
+}
+
+#[test]
+fn the_tile_kernel_gives_pillows_pixels_under_every_schedule() {
+    let mut job = Job::tile(0);
+    let runs = Options::every_schedule(2);
+    let comparison = job.module.compare(&mut job.memory, &job.launch, &runs).unwrap();
+    assert_eq!(comparison.difference, None);
+    assert!(job.tensor() == resampled());
+    for fault in comparison.outcomes.iter().flat_map(|it| &it.faults) {
+        let known = Some(("tile.cu".to_string(), 258));
+        assert!(
+            fault.kind == FaultKind::Unwritten
+                || fault.kind == FaultKind::SharedRace && fault.source == known,
+            "{fault}"
+        );
+    }
+    assert!(comparison.outcomes[0].counts.mma > 100);
+}
+
+#[test]
+fn a_missing_barrier_is_found() {
+    let text = include_str!("fixtures/tile_u8_sm90.ptx");
+    let lines = text.lines().enumerate().filter(|it| it.1.contains("bar.sync"));
+    let lines: Vec<u32> = lines.map(|it| it.0 as u32 + 1).collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let faults =
+            Job::tile(0).run(&Options { skip_line: Some(line), ..Options::default() }).faults;
+        let elsewhere =
+            |it: &&feedwater_ptx::Fault| it.source.as_ref().is_some_and(|it| it.1 != 258);
+        let races = faults.iter().filter(|it| it.kind == FaultKind::SharedRace).filter(elsewhere);
+        assert!(races.count() > 5, "barrier in line {line}");
+    }
+}
+
+#[test]
+fn a_tensor_that_is_a_row_short_is_found() {
+    let faults = Job::tile(SIZE.0 * 3).run(&Options::default()).faults;
+    let found = faults.iter().find(|it| it.kind == FaultKind::OutOfBounds).expect("a fault");
+    assert!(found.message.contains("of tensor") && found.opcode.starts_with("st."), "{found}");
+    assert!(found.source.is_some() && found.kernel == "tiled");
+}
