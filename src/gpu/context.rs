@@ -49,7 +49,8 @@ impl Device {
     /// thread call the driver while another thread of the process captures a graph in the default, global mode.
     /// Otherwise the driver refuses calls that may be unsafe during a capture (event queries, allocations) and
     /// invalidates the capture. The latter has no effect on drivers that lack the function.
-    pub(crate) fn adopt_thread(&self) {
+    #[doc(hidden)]
+    pub fn adopt_thread(&self) {
         // If it fails, every later call enters the context by itself.
         let _ = self.bind();
         self.exchange_capture_mode(RELAXED);

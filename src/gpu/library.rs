@@ -414,7 +414,7 @@ mod tests {
         let library = dlopen("libc.so.6".as_ref(), 0).unwrap();
         let error = check_driver(&Found { library, path: "libc.so.6".into() }).unwrap_err();
         let Error::Unavailable { reason, .. } = error else { panic!("{error}") };
-        for value in ["libc.so.6", DRIVER_SYMBOLS[0]] {
+        for value in ["libc.so.6", DRIVER_SYMBOLS[0].0] {
             assert!(reason.contains(value), "{value}: {reason}");
         }
     }

@@ -150,7 +150,7 @@ fn memory_is_freed_while_a_graph_is_captured() {
     let machine = exclusive();
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
-        setup.stream.device().work_beside_captures();
+        setup.stream.device().adopt_thread();
         machine.capturing(true);
         grow(&mut setup);
         setup.decoders.clear();
