@@ -395,7 +395,6 @@ fn driver_failures_are_errors_and_leak_nothing() {
         }
     };
     assert!(error.contains("cuEventRecord"), "{error}");
-    drop(batches);
     drop((held, loader, stream, device));
     assert_clean(&machine, "not returned");
 }

@@ -295,7 +295,6 @@ fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
     assert_eq!((epoch.state().epoch, epoch.state().position), (1, 8));
     assert!(epoch.warnings().is_empty());
     let stopper = epoch.stopper();
-    drop(epoch);
     // The epoch was left early: the next one begins.
     let mut third = loader.epoch();
     assert_eq!((third.number(), third.next().unwrap().unwrap().epoch()), (2, 2));

@@ -31,7 +31,6 @@ fn stop_yields_the_batches_before_then_only_the_error() {
         assert_eq!((error.index, error.location.as_str()), (6, "memory[6]"));
         assert_eq!(error.reason, Reason::Truncated);
         assert!(epoch.next().is_none());
-        drop(epoch);
         let again = loader.epoch().next().unwrap().err().unwrap().to_string();
         assert_eq!(again, Error::Sample(error).to_string());
     }

@@ -291,7 +291,6 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
     assert_eq!(epoch.next().unwrap().unwrap().indices().collect::<Vec<_>>(), [0, 1, 2, 3]);
     let Err(Error::Sample(error)) = epoch.next().unwrap() else { panic!("batch 1 has sample 5") };
     assert_eq!((error.index, error.reason), (5, Reason::Truncated));
-    drop(epoch);
     drop(loader);
     assert_eq!(machine.counts().live(), 0);
 }
