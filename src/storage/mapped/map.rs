@@ -65,10 +65,10 @@ impl Mapping {
         if self.watch.is_lost() || !bus_errors_reach_this_thread() {
             return false;
         }
-        // SAFETY: by the assertion all bytes lie in the mapping, which lives as long as `self`. The buffer does not
-        // overlap it, because no references to the mapping exist. Others may write to the file meanwhile: the bytes
-        // are then the old or the new ones, and any bytes are valid. If the bytes no longer exist, `bus` maps zeros in
-        // their place.
+        // Others may write to the file meanwhile: the bytes are then the old or the new ones. If they no longer exist,
+        // `bus` maps zeros in their place.
+        // SAFETY: by the assertion all bytes lie in the mapping, which lives as long as `self`, and any bytes are valid.
+        // The buffer does not overlap it, because no references to the mapping exist.
         unsafe {
             let from = self.start.as_ptr().add(offset as usize);
             copy_ahead(from, buffer);
