@@ -12,7 +12,8 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
         panic!("it compiled");
     };
     assert!(log.contains("wrong"), "{log}");
-    let Err(Error::Device { call, .. }) = Kernel::load(&device, "int unused;", "fused", 8) else {
+    let Err(Error::Device { call, .. }) = Kernel::load(&device, "enum { UNUSED };", "fused", 8)
+    else {
         panic!("no such function");
     };
     assert_eq!(call, "cuModuleGetFunction");
@@ -90,6 +91,7 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
 /// Launches the kernel once, in a stream where nothing has run yet.
 fn launch(stream: &Stream, kernel: &Kernel, samples: &mut Staged, out: &DeviceBuffer) {
     describe(samples, 0, out, 0, out, 0).unwrap();
+    fill(stream, out, 0..16, 1).unwrap();
     samples.upload(stream, 0..SAMPLE_BYTES).unwrap();
     kernel.launch(stream, samples.device(), 0, 1, 16, 1).unwrap();
 }

@@ -24,22 +24,29 @@ use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 
 /// Writes `value` to `length` bytes, a minimal version of the fused kernel. One thread per column.
 const KERNEL: &str = r#"
-#ifndef __CUDACC__
-#define __global__
-#endif
 struct Sample { unsigned char* out; const unsigned char* in; int add, unused; };
-static __attribute__((unused)) unsigned column, row, layer;
+#ifdef __CUDACC__
+#define PIXEL unsigned column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y, \
+                       layer = blockIdx.z;
+#else
+#define __global__
+#define PIXEL
+static unsigned column, row, layer;
+#endif
 extern "C" __global__ void fused(const Sample* samples, int count, int width, int height) {
+    PIXEL
     if ((int)column >= width || (int)row >= height || (int)layer >= count) return;
     const Sample& sample = samples[layer];
     sample.out[row * width + column] = sample.in[row * width + column] + sample.add;
 }
+#ifndef __CUDACC__
 extern "C" void fused__host(void** p, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned) {
     for (layer = 0; layer < gz; layer++)
         for (row = 0; row < gy * by; row++)
             for (column = 0; column < gx * bx; column++)
                 fused(*(const Sample**)p[0], *(int*)p[1], *(int*)p[2], *(int*)p[3]);
 }
+#endif
 "#;
 const SAMPLE_BYTES: usize = 24;
 
@@ -179,6 +186,9 @@ fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
     let consumer = Arc::new(Stream::new(device).unwrap());
     let kept = memory.buffer("slots", 1024).unwrap();
     let buffer = memory.buffer("slots", 1024).unwrap();
+    // Without hooks the consumer may be first. What it reads is then old, but written.
+    fill(&producer, &buffer, 0..1024, 0).unwrap();
+    producer.synchronize().unwrap();
     let mut slot = TensorSlot::new(buffer, producer.clone(), consumer.clone()).unwrap();
     let (_, pinned) = pools(device).unwrap();
     let (kernel, mut samples) = copy_kernel(device, &memory, &pinned);

@@ -11,7 +11,8 @@
 // which they were made. Rules for objects of another context are those of the programming guide ("Stream and Event Behavior").
 //
 // "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared objects from the
-// simulated compiler (nvrtc.cpp). Every call is counted and can be made to fail.
+// simulated compiler (nvrtc.cpp), or device code that an interpreter executes (executor.h). Every call is counted and can be made
+// to fail.
 #include "machine.h"
 
 #define ENTER(name)                                            \
@@ -187,6 +188,11 @@ API int cuMemFreeHost(void* pointer) {
     return code ? code : injected;
 }
 
+static void copy_in(void* target, const void* source, size_t bytes) {
+    memcpy(target, source, bytes);
+    wrote(target, bytes);
+}
+
 // Reads page-locked sources when the copy runs, and others during the call, like the driver.
 API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size_t bytes, void* handle) {
     ENTER("cuMemcpyHtoDAsync")
@@ -197,10 +203,10 @@ API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size
     IN_ORDER(there)
     stream->copied_behind |= stream->waited;
     if (within(pinned_memory, source, bytes)) {
-        stream->queue.push_back({[=] { memcpy((void*)target, source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
+        stream->queue.push_back({[=] { copy_in((void*)target, source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     } else {
         auto copy = std::make_shared<std::vector<char>>((const char*)source, (const char*)source + bytes);
-        stream->queue.push_back({[=] { memcpy((void*)target, copy->data(), bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
+        stream->queue.push_back({[=] { copy_in((void*)target, copy->data(), bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     }
     schedule();
     return SUCCESS;
@@ -216,7 +222,7 @@ API int cuMemcpyDtoDAsync_v2(unsigned long long target, unsigned long long sourc
     auto* from = find(device_memory, (void*)source, bytes);
     if (!from) return INVALID_VALUE;
     IN_ORDER(from)
-    stream->queue.push_back({[=] { memcpy((void*)target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
+    stream->queue.push_back({[=] { copy_in((void*)target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     schedule();
     return SUCCESS;
 }
@@ -228,7 +234,10 @@ API int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t byt
     auto* from = find(device_memory, (void*)source, bytes);
     if (!from) return INVALID_VALUE;
     IN_ORDER(from)
-    stream->queue.push_back({[=] { memcpy(target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
+    stream->queue.push_back({[=] {
+        read_by_host((void*)source, bytes);
+        memcpy(target, (void*)source, bytes);
+    }, {}, {}, 0, nullptr, bytes * COPY_NS});
     if (!within(pinned_memory, target, bytes)) wait(drain(*stream));
     schedule();
     return SUCCESS;
@@ -241,7 +250,10 @@ API int cuMemsetD8Async(unsigned long long target, unsigned char value, size_t b
     auto* there = find(device_memory, (void*)target, bytes);
     if (!there) return INVALID_VALUE;
     IN_ORDER(there)
-    stream->queue.push_back({[=] { memset((void*)target, value, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
+    stream->queue.push_back({[=] {
+        memset((void*)target, value, bytes);
+        wrote((void*)target, bytes);
+    }, {}, {}, 0, nullptr, bytes * COPY_NS});
     schedule();
     return SUCCESS;
 }
@@ -388,6 +400,18 @@ API int cuEventSynchronize(void* event) {
     return sticky;
 }
 
+// Shared object for the host.
+static void* open_object(const char* bytes, size_t count) {
+    std::string path = std::filesystem::temp_directory_path() / "feedwater-module-XXXXXX";
+    int file = mkstemp(path.data());
+    if (file < 0) return nullptr;
+    bool written = write(file, bytes, count) == (ssize_t)count;
+    close(file);
+    void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+    unlink(path.c_str());
+    return library;
+}
+
 API int cuModuleLoadData(void** out, const void* image) {
     ENTER("cuModuleLoadData")
     NEED_CONTEXT
@@ -398,19 +422,37 @@ API int cuModuleLoadData(void** out, const void* image) {
     // Intermediate code runs on its architecture and newer ones, machine code on its own.
     if (ptx && !compiles_ptx) return UNSUPPORTED_PTX_VERSION;
     if (ptx ? header.architecture > capability : header.architecture != capability) return NO_BINARY_FOR_GPU;
-    std::string path = std::filesystem::temp_directory_path() / "feedwater-module-XXXXXX";
-    int file = mkstemp(path.data());
-    if (file < 0) return OUT_OF_MEMORY;
-    const char* bytes = (const char*)image + sizeof header;
-    bool written = write(file, bytes, header.bytes) == (ssize_t)header.bytes;
-    close(file);
-    void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-    unlink(path.c_str());
+    const char* code = (const char*)image + sizeof header;
+    void* library = !header.device_code ? open_object(code, header.bytes)
+                  : executor()          ? executor()->parse(code, report)
+                                        : nullptr;
     if (!library) return INVALID_IMAGE;
     *out = new char;
-    modules[*out] = {here, library, {}};
+    modules[*out] = {here, library, header.device_code != 0, {}};
     counts.modules++;
     return SUCCESS;
+}
+
+static bool find_kernel(void* module, Function* function) {
+    uint64_t params[16][2];
+    int count = executor()->parameters(module, function->name.c_str(), params, 16);
+    for (int i = 0; i < count; i++) function->params.push_back({params[i][0], params[i][1]});
+    function->code = module;
+    return count >= 0;
+}
+
+// Kernels of this crate have the arguments const Sample* samples, int count, int width, int height, and int shared_bytes if
+// tiled. Others declare their argument sizes, ended by a zero.
+static bool find_host_kernel(void* library, Function* function) {
+    const std::string& name = function->name;
+    std::vector<unsigned> sizes = {8, 4, 4, 4};
+    if (name == "tiled") sizes.push_back(4);
+    if (auto* declared = (const unsigned*)dlsym(library, (name + "__param_bytes").c_str()))
+        for (sizes.clear(); *declared; declared++) sizes.push_back(*declared);
+    // Aligned to 8 bytes each: the host's entry takes pointers to them.
+    for (size_t i = 0; i < sizes.size(); i++) function->params.push_back({8 * i, sizes[i]});
+    function->host = (decltype(Function::host))dlsym(library, (name + "__host").c_str());
+    return function->host;
 }
 
 API int cuModuleGetFunction(void** out, void* handle, const char* name) {
@@ -419,16 +461,14 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     auto found = modules.find(handle);
     if (found == modules.end()) return INVALID_HANDLE;
     if (found->second.context != here) return INVALID_CONTEXT;
-    void* host = dlsym(found->second.library, (std::string(name) + "__host").c_str());
-    if (!host) return NOT_FOUND;
-    // Kernels of this crate have the arguments const Sample* samples, int count, int width, int height, and int shared_bytes if
-    // tiled. Others declare their argument sizes, ended by a zero.
-    std::vector<size_t> param_bytes = {8, 4, 4, 4};
-    if (!strcmp(name, "tiled")) param_bytes.push_back(4);
-    if (auto* sizes = (const unsigned*)dlsym(found->second.library, (std::string(name) + "__param_bytes").c_str()))
-        for (param_bytes.clear(); *sizes; sizes++) param_bytes.push_back(*sizes);
-    auto* function = new Function{(decltype(Function::host))host, param_bytes, handle, here};
-    found->second.functions.push_back(function);
+    Module& module = found->second;
+    auto* function = new Function{nullptr, name, {}, nullptr, handle, here};
+    bool there = module.device_code ? find_kernel(module.library, function) : find_host_kernel(module.library, function);
+    if (!there) {
+        delete function;
+        return NOT_FOUND;
+    }
+    module.functions.push_back(function);
     *out = function;
     return SUCCESS;
 }
@@ -458,11 +498,28 @@ API int cuModuleUnload(void* handle) {
         code_bytes -= function->launched ? CODE_BYTES : 0;
         delete function;
     }
-    dlclose(found->second.library);
+    if (found->second.device_code) executor()->forget(found->second.library);
+    else dlclose(found->second.library);
     modules.erase(found);
     delete (char*)handle;
     counts.modules--;
     return injected;
+}
+
+static void run_kernel(const Function& function, PtxShape shape, std::vector<char>& params) {
+    if (function.host) {
+        std::vector<void*> pointers;
+        for (auto [offset, bytes] : function.params) pointers.push_back(params.data() + offset);
+        const uint32_t *grid = shape.grid, *block = shape.block;
+        return function.host(pointers.data(), grid[0], grid[1], grid[2], block[0], block[1], block[2]);
+    }
+    shape.number = launch_number++;
+    shape.every_schedule = every_schedule;
+    uint64_t faults = executor()->launch(function.code, function.context->memory, function.name.c_str(), &shape, params.data(),
+                                         params.size(), &totals, report);
+    kernel_faults(faults);
+    // "CUDA_ERROR_LAUNCH_FAILED": tests that do not look at the counters fail too.
+    if (faults) sticky = 719;
 }
 
 API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -476,15 +533,14 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     if (function->context != here || stream->context != here) return INVALID_HANDLE;
     if ((int)shared_bytes > function->most_shared) return INVALID_VALUE;
     // Arguments are copied now; memory that they point to is read when the kernel runs.
-    auto copies = std::make_shared<std::vector<std::vector<char>>>();
-    for (size_t i = 0; i < function->param_bytes.size(); i++)
-        copies->emplace_back((char*)params[i], (char*)params[i] + function->param_bytes[i]);
-    auto host = function->host;
-    stream->queue.push_back({[=] {
-        std::vector<void*> pointers;
-        for (auto& copy : *copies) pointers.push_back(copy.data());
-        host(pointers.data(), gx, gy, gz, bx, by, bz);
-    }, {}, {}, 0, function->module, gz * KERNEL_NS});
+    auto copies = std::make_shared<std::vector<char>>();
+    for (size_t i = 0; i < function->params.size(); i++) {
+        auto [offset, bytes] = function->params[i];
+        copies->resize(std::max(copies->size(), offset + bytes));
+        memcpy(copies->data() + offset, params[i], bytes);
+    }
+    PtxShape shape = {{gx, gy, gz}, {bx, by, bz}, shared_bytes, 0, 0};
+    stream->queue.push_back({[=] { run_kernel(*function, shape, *copies); }, {}, {}, 0, function->module, gz * KERNEL_NS});
     counts.launches++;
     here->launches++;
     if (!function->launched) code_bytes += CODE_BYTES;
@@ -533,6 +589,9 @@ API void sim_reset() {
     most_resident = 0;
     late_uploads = 0;
     memory_limit = ~0ull;
+    every_schedule = false;
+    totals = {};
+    counts.kernel_faults = 0;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
     counts.overruns = counts.write_combined = counts.timed_waits = counts.destroyed_in_use = counts.misused = 0;
     for (Context& context : contexts) context.launches = 0;
@@ -575,13 +634,20 @@ static struct Environment {
         if (const char* count = getenv("SIM_DEVICES")) devices = atoi(count);
     }
     ~Environment() {
+        write_counts();
+        // Whatever the tests looked at.
+        if (!all_kernel_faults) return;
+        fprintf(stderr, "simulated driver: %llu faults of device code\n", all_kernel_faults);
+        _exit(99);
+    }
+    void write_counts() {
         const char* path = getenv("SIM_COUNTS");
         FILE* file = path ? fopen(path, "w") : nullptr;
         if (!file) return;
         const SimCounts it = told();
         unsigned long live = it.device.allocations + it.pinned.allocations + it.contexts + it.streams + it.events +
                              it.modules + it.nvjpeg_objects;
-        unsigned long faults = it.overruns + it.write_combined + it.timed_waits + it.destroyed_in_use + it.misused;
+        unsigned long faults = it.overruns + it.write_combined + it.timed_waits + it.destroyed_in_use + it.misused + it.kernel_faults;
         std::string launches;
         for (int device = 0; device < devices; device++)
             launches += (device ? ", " : "") + std::to_string(contexts[device].launches);
@@ -641,6 +707,27 @@ API unsigned long long sim_late_uploads() {
     return late_uploads;
 }
 
+// Makes every launch run under every schedule, whose results must be equal.
+API void sim_every_schedule(int wanted) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    every_schedule = wanted;
+}
+
+API void sim_totals(SimTotals* out) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    *out = totals;
+}
+
+// Number of faults of device code, which the test expected: the process may end without an error.
+API unsigned long long sim_expect_kernel_faults() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    unsigned long long expected = counts.kernel_faults;
+    all_kernel_faults -= expected;
+    counts.kernel_faults = 0;
+    sticky = SUCCESS;
+    return expected;
+}
+
 // Enqueues work that does not end, such as a step that waits for other ranks.
 API int sim_endless(void* handle) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
@@ -696,6 +783,11 @@ API void sim_misused(const char* what) {
 API int sim_pinned(const void* bytes, size_t count) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     return within(pinned_memory, bytes, count);
+}
+
+API void sim_wrote(void* bytes, size_t count) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    wrote(bytes, count);
 }
 
 // Runs ahead of every stream, like engines that ignore stream order.

@@ -1,5 +1,6 @@
 // The simulated machine: memory, the queues of its streams, and their scheduler. Part of cuda.cpp.
 #pragma once
+#include "executor.h"
 #include "simulated.h"
 
 #include <dlfcn.h>
@@ -45,6 +46,7 @@ struct Context {
     unsigned long long bytes = 0, launches = 0;        // device memory now; launches since the last reset
     char legacy_stream;                                // its address is the key of the legacy default stream
     std::set<void*> thread_streams;                    // default streams of threads
+    void* memory = nullptr;                            // of the interpreter
 };
 
 // A thread's binding to a context ends with the context's life.
@@ -88,13 +90,16 @@ struct Stream {
 
 struct Module {
     Context* context;
-    void* library;
+    void* library;                         // or the interpreter's module
+    bool device_code;
     std::vector<struct Function*> functions;
 };
 
 struct Function {
     void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
-    std::vector<size_t> param_bytes;
+    std::string name;
+    std::vector<std::pair<size_t, size_t>> params;     // offset and bytes
+    void* code;                            // the interpreter's module, or null
     void* module;
     Context* context;
     int most_shared = 48 << 10;           // dynamic shared memory per block, in bytes
@@ -131,6 +136,9 @@ size_t code_bytes = 0;                     // of kernels that were launched; laz
 unsigned long long late_uploads = 0;       // uploads that a kernel needs, enqueued behind a wait in its stream
 int most_resident = 0;                     // blocks per multiprocessor by shared memory, at the last launch
 unsigned long long memory_limit = ~0ull;
+unsigned long long all_kernel_faults = 0, launch_number = 0;
+bool every_schedule = false;
+SimTotals totals;                          // since the last reset
 Context contexts[MOST_DEVICES];            // by device
 thread_local std::vector<Binding> bindings;  // the thread's stack of contexts; the last one is current
 thread_local int capture_mode = 0;         // global
@@ -167,6 +175,27 @@ const Allocation* find(const Memory& memory, const void* pointer, size_t bytes) 
 }
 
 bool within(const Memory& memory, const void* pointer, size_t bytes) { return find(memory, pointer, bytes); }
+
+// Tells the interpreter that something else than a kernel has written device memory.
+void wrote(const void* pointer, size_t bytes) {
+    Executor* executor = ::executor();
+    const Allocation* found = executor && bytes ? find(device_memory, pointer, bytes) : nullptr;
+    if (found) executor->wrote(found->context->memory, (uintptr_t)pointer, bytes);
+}
+
+void kernel_faults(uint64_t count) {
+    counts.kernel_faults += count;
+    all_kernel_faults += count;
+}
+
+// Reading what nothing wrote gives the host another batch's bytes.
+void read_by_host(const void* pointer, size_t bytes) {
+    Executor* executor = ::executor();
+    const Allocation* found = executor && bytes ? find(device_memory, pointer, bytes) : nullptr;
+    if (!found || executor->is_written(found->context->memory, (uintptr_t)pointer, bytes)) return;
+    report("the host reads device memory that was never written");
+    kernel_faults(1);
+}
 
 bool runnable(const Stream& stream) {
     const Operation& head = stream.queue.front();
@@ -275,7 +304,13 @@ int allocate(Memory& memory, void** pointer, size_t bytes, SimMemory& count, Con
     memset(block, POISON, bytes);
     memset((char*)block + bytes, GUARD, GUARD_BYTES);
     memory[(uintptr_t)block] = {bytes, context};
-    if (&memory == &device_memory) context->bytes += bytes;
+    if (&memory == &device_memory) {
+        context->bytes += bytes;
+        if (Executor* executor = ::executor()) {
+            if (!context->memory) context->memory = executor->memory();
+            executor->map(context->memory, (uintptr_t)block, bytes);
+        }
+    }
     count.allocations++;
     count.bytes += bytes;
     if (count.bytes > count.peak_bytes) count.peak_bytes = count.bytes;
@@ -296,7 +331,10 @@ int release(Memory& memory, void* pointer, SimMemory& count) {
         }
     count.allocations--;
     count.bytes -= bytes;
-    if (&memory == &device_memory) context->bytes -= bytes;
+    if (&memory == &device_memory) {
+        context->bytes -= bytes;
+        if (Executor* executor = ::executor()) executor->unmap(context->memory, (uintptr_t)pointer);
+    }
     memory.erase(found);
     free(pointer);
     return SUCCESS;

@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code, dead_code)]
 
+mod counts;
+pub mod device_code;
 pub mod images;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uchar, c_void};
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+pub use counts::{SimCounts, SimMemory, SimTotals};
 use feedwater::gpu::nvjpeg::{self, Backend};
 use feedwater::gpu::{LibraryName, Runtime, Stream};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -44,63 +47,6 @@ pub enum Schedule {
     Eager,
     /// Any stream may run ahead after any call; the seed decides.
     Random(u64),
-}
-
-/// Memory of one kind.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SimMemory {
-    /// Live allocations.
-    pub allocations: u64,
-    /// Bytes of the live allocations.
-    pub bytes: u64,
-    /// Most bytes at one time since the reset.
-    pub peak_bytes: u64,
-}
-
-/// Counters of the machine. Twin of `SimCounts` in simulated.h.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SimCounts {
-    pub device: SimMemory,
-    pub pinned: SimMemory,
-    pub contexts: u64,
-    pub streams: u64,
-    pub events: u64,
-    pub modules: u64,
-    pub nvjpeg_objects: u64,
-    pub timed_events: u64,
-    pub calls: u64,
-    pub operations: u64,
-    pub launches: u64,
-    pub injected: u64,
-    pub overruns: u64,
-    pub write_combined: u64,
-    pub timed_waits: u64,
-    pub destroyed_in_use: u64,
-    pub misused: u64,
-}
-
-impl SimCounts {
-    /// Live objects and allocations.
-    pub fn live(&self) -> u64 {
-        self.device.allocations
-            + self.pinned.allocations
-            + self.contexts
-            + self.streams
-            + self.events
-            + self.modules
-            + self.nvjpeg_objects
-    }
-
-    /// Number of misuses.
-    pub fn faults(&self) -> u64 {
-        self.overruns
-            + self.write_combined
-            + self.timed_waits
-            + self.destroyed_in_use
-            + self.misused
-    }
 }
 
 /// Readings of the simulated NVML: percent, bytes, and kilobytes per second.
@@ -426,9 +372,18 @@ fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
         let sources = repository().join("tests/simulated");
-        let files = ["simulated.h", "machine.h", "cuda.cpp", "nvrtc.cpp", "nvjpeg.cpp", "nvml.cpp"];
+        let files = [
+            "simulated.h",
+            "executor.h",
+            "machine.h",
+            "cuda.cpp",
+            "nvrtc.cpp",
+            "nvjpeg.cpp",
+            "nvml.cpp",
+        ];
         let mut hash = Sha256::new();
         files.iter().for_each(|file| hash.update(fs::read(sources.join(file)).unwrap()));
+        hash.update(device_code::version());
         let version: String =
             hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simulated-{version}"));

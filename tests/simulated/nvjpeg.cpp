@@ -414,13 +414,18 @@ API int nvjpegDecodeJpegHost(Handle* handle, Decoder* decoder, State* state, Par
     return SUCCESS;
 }
 
+static void put(void* target, const void* source, size_t bytes) {
+    memcpy(target, source, bytes);
+    sim_wrote(target, bytes);
+}
+
 struct Copy { void* target; const void* source; size_t row_bytes, rows, pitch; InUse state, buffer, other; };
 
 static int enqueue(void* stream, Copy copy) {
     return sim_enqueue(stream, [](void* data) {
         std::unique_ptr<Copy> it((Copy*)data);
         for (size_t y = 0; y < it->rows; y++)
-            memcpy((char*)it->target + y * it->pitch, (const char*)it->source + y * it->row_bytes, it->row_bytes);
+            put((char*)it->target + y * it->pitch, (const char*)it->source + y * it->row_bytes, it->row_bytes);
     }, new Copy(copy));
 }
 
@@ -446,7 +451,7 @@ API int nvjpegDecodeJpegTransferToDevice(Handle* handle, Decoder* decoder, State
         held->second.source = held->first.data();
         if (sim_enqueue(stream, [](void* data) {
                 std::unique_ptr<std::pair<std::vector<uint8_t>, Copy>> it((std::pair<std::vector<uint8_t>, Copy>*)data);
-                if (it->second.rows) memcpy(it->second.target, it->second.source, it->second.row_bytes);
+                if (it->second.rows) put(it->second.target, it->second.source, it->second.row_bytes);
             }, held)) return EXECUTION_FAILED;
     } else if (enqueue(stream, copy)) {
         return EXECUTION_FAILED;
@@ -475,7 +480,7 @@ static void decode_image(const DecodeJob& it) {
     std::vector<uint8_t> rgb;
     decode_window(it.backend, it.bytes, it.count, it.window, it.width, it.height, rgb);
     size_t row = size_t(3) * it.window.width;
-    for (int y = 0; y < it.window.height; y++) memcpy(it.target + y * it.pitch, rgb.data() + y * row, row);
+    for (int y = 0; y < it.window.height; y++) put(it.target + y * it.pitch, rgb.data() + y * row, row);
 }
 
 API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, uint8_t** image, void* stream) {

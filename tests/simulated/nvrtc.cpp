@@ -1,5 +1,8 @@
-// A simulated run-time compiler: the machine's C++ compiler creates a shared object in place of a cubin.
+// A simulated run-time compiler: the machine's C++ compiler creates a shared object in place of a cubin. With the environment
+// variable SIM_NVRTC, which names NVIDIA's library, that library compiles, and its PTX takes the place of the cubin (executor.h).
 #include "simulated.h"
+
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <type_traits>
 #include <string>
 #include <vector>
 
@@ -30,6 +34,72 @@ std::string slurp(const std::filesystem::path& path) {
 unsigned long long compilations = 0, openings = 0;
 std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};
 char last_target[32] = "";
+
+// NVIDIA's library.
+struct Nvrtc {
+    int (*create)(void**, const char*, const char*, int, const char* const*, const char* const*);
+    int (*destroy)(void**);
+    int (*compile)(void*, int, const char* const*);
+    int (*ptx_size)(void*, size_t*);
+    int (*ptx)(void*, char*);
+    int (*log_size)(void*, size_t*);
+    int (*log)(void*, char*);
+
+    explicit Nvrtc(const char* path) {
+        void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!library) {
+            fprintf(stderr, "simulated compiler: SIM_NVRTC: %s\n", dlerror());
+            abort();
+        }
+        auto find = [=](auto& function, const char* name) {
+            function = (std::remove_reference_t<decltype(function)>)dlsym(library, name);
+            if (!function) abort();
+        };
+        find(create, "nvrtcCreateProgram");
+        find(destroy, "nvrtcDestroyProgram");
+        find(compile, "nvrtcCompileProgram");
+        find(ptx_size, "nvrtcGetPTXSize");
+        find(ptx, "nvrtcGetPTX");
+        find(log_size, "nvrtcGetProgramLogSize");
+        find(log, "nvrtcGetProgramLog");
+    }
+};
+
+// Null without SIM_NVRTC.
+Nvrtc* nvrtc() {
+    static Nvrtc* made = getenv("SIM_NVRTC") ? new Nvrtc(getenv("SIM_NVRTC")) : nullptr;
+    return made;
+}
+
+std::string image_of(const Program& program, int architecture, const std::string& code, bool device_code) {
+    SimImage header;
+    memcpy(header.magic, program.is_virtual ? SIM_PTX_MAGIC : SIM_CUBIN_MAGIC, sizeof header.magic);
+    header.architecture = architecture;
+    header.bytes = code.size();
+    header.device_code = device_code;
+    return std::string((char*)&header, sizeof header) + code;
+}
+
+// With the caller's options, and line numbers for reports. NVRTC makes PTX for machine code too.
+int compile_for_device(Program* program, int architecture, int count, const char* const* given) {
+    std::vector<const char*> options(given, given + count);
+    options.push_back("-lineinfo");
+    void* real = nullptr;
+    int code = nvrtc()->create(&real, program->source.c_str(), "feedwater.cu", 0, nullptr, nullptr);
+    if (code) return code;
+    code = nvrtc()->compile(real, options.size(), options.data());
+    size_t bytes = 0;
+    nvrtc()->log_size(real, &bytes);
+    program->log.resize(bytes);
+    nvrtc()->log(real, program->log.data());
+    program->log = program->log.c_str();
+    if (!code) code = nvrtc()->ptx_size(real, &bytes);
+    std::string ptx(code ? 0 : bytes, 0);
+    if (!code) code = nvrtc()->ptx(real, ptx.data());
+    if (!code) program->image = image_of(*program, architecture, ptx, true);
+    nvrtc()->destroy(&real);
+    return code;
+}
 
 }  // namespace
 
@@ -62,6 +132,7 @@ API int nvrtcCompileProgram(Program* program, int count, const char* const* opti
     if (!known) return 5;                  // NVRTC_ERROR_INVALID_OPTION
     snprintf(last_target, sizeof last_target, "%s_%d", program->is_virtual ? "compute" : "sm", architecture);
     __atomic_fetch_add(&compilations, 1, __ATOMIC_RELAXED);
+    if (nvrtc()) return compile_for_device(program, architecture, count, options);
     std::string name = std::filesystem::temp_directory_path() / "feedwater-nvrtc-XXXXXX";
     if (!mkdtemp(name.data())) return 1;
     std::filesystem::path directory = name;
@@ -73,14 +144,7 @@ API int nvrtcCompileProgram(Program* program, int count, const char* const* opti
                           (directory / "log").string() + "'";
     int status = system(command.c_str());
     program->log = slurp(directory / "log");
-    if (status == 0) {
-        std::string library = slurp(directory / "kernel.so");
-        SimImage header;
-        memcpy(header.magic, program->is_virtual ? SIM_PTX_MAGIC : SIM_CUBIN_MAGIC, sizeof header.magic);
-        header.architecture = architecture;
-        header.bytes = library.size();
-        program->image = std::string((char*)&header, sizeof header) + library;
-    }
+    if (status == 0) program->image = image_of(*program, architecture, slurp(directory / "kernel.so"), false);
     std::filesystem::remove_all(directory);
     return status == 0 ? 0 : 6;            // NVRTC_ERROR_COMPILATION
 }

@@ -15,16 +15,24 @@ struct SimCounts {
     uint64_t timed_events = 0;                                                           // alive, included in `events`
     uint64_t calls = 0, operations = 0, launches = 0, injected = 0;                      // since the last reset
     uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // misuses
+    uint64_t kernel_faults = 0;                                                          // found by the interpreter
 };
 
-// Output of the simulated compiler: this header, then a shared object. Both kinds hold the same; the driver treats them
-// differently.
+// What the interpreter executed, added up over launches.
+struct SimTotals {
+    uint64_t launches = 0, blocks = 0, instructions = 0, lanes = 0, branches = 0, divergent_branches = 0;
+    uint64_t shared_wavefronts = 0, ideal_wavefronts = 0, sectors_loaded = 0, sectors_stored = 0, mma = 0, barriers = 0;
+};
+
+// Output of the simulated compiler: this header, then a shared object, or PTX with a NUL byte if NVRTC compiled it. Both kinds hold
+// the same; the driver treats them differently.
 #define SIM_CUBIN_MAGIC "SIMCUBIN"
 #define SIM_PTX_MAGIC "SIM PTX "
 struct SimImage {
     char magic[8];
     uint64_t architecture;                 // 90 for sm_90
     uint64_t bytes;
+    uint64_t device_code;                  // whether it is PTX
 };
 
 #ifdef SIM_NVJPEG
@@ -36,6 +44,7 @@ void sim_objects(long change);
 void sim_destroyed_in_use();
 void sim_misused(const char* what);
 int sim_pinned(const void* bytes, size_t count);
+void sim_wrote(void* bytes, size_t count);
 int sim_enqueue(void* stream, void (*function)(void*), void* data);
 void sim_run_now(void (*function)(void*), void* data);
 }

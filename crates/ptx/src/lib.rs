@@ -42,6 +42,7 @@
 //!   protects is reported as a race.
 //! * `.approx` instructions give the correctly rounded result of a computation in double precision; a device's result may
 //!   differ by the error that the PTX ISA states.
+mod c_interface;
 mod check;
 mod compare;
 mod counts;

@@ -1,4 +1,4 @@
-//! Access to host memory by address: the only unsafe code of this crate.
+//! Access to host memory by address: the only unsafe code of this crate beside its C interface.
 #![allow(unsafe_code)]
 
 use std::alloc::{self, Layout};

@@ -107,6 +107,13 @@ impl Memory {
         Some(())
     }
 
+    /// Whether all of these bytes were written. `None` outside of all ranges.
+    pub fn is_written(&self, address: u64, bytes: u64) -> Option<bool> {
+        let (range, offset) = self.find(address, bytes)?;
+        let mut parts = (0..bytes).step_by(64);
+        Some(parts.all(|at| self.ranges[range].is_written(offset + at, (bytes - at).min(64))))
+    }
+
     pub(crate) fn insert(&mut self, range: Range) -> Result<()> {
         let at = self.ranges.partition_point(|it| it.host.address() < range.host.address());
         let end = range.host.address() + range.host.bytes();

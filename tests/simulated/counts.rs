@@ -1,0 +1,82 @@
+//! Counters of the simulated machine.
+
+/// Memory of one kind.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimMemory {
+    /// Live allocations.
+    pub allocations: u64,
+    /// Bytes of the live allocations.
+    pub bytes: u64,
+    /// Most bytes at one time since the reset.
+    pub peak_bytes: u64,
+}
+
+/// Counters of the machine. Twin of `SimCounts` in simulated.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimCounts {
+    pub device: SimMemory,
+    pub pinned: SimMemory,
+    pub contexts: u64,
+    pub streams: u64,
+    pub events: u64,
+    pub modules: u64,
+    pub nvjpeg_objects: u64,
+    pub timed_events: u64,
+    pub calls: u64,
+    pub operations: u64,
+    pub launches: u64,
+    pub injected: u64,
+    pub overruns: u64,
+    pub write_combined: u64,
+    pub timed_waits: u64,
+    pub destroyed_in_use: u64,
+    pub misused: u64,
+    pub kernel_faults: u64,
+}
+
+impl SimCounts {
+    /// Live objects and allocations.
+    pub fn live(&self) -> u64 {
+        self.device.allocations
+            + self.pinned.allocations
+            + self.contexts
+            + self.streams
+            + self.events
+            + self.modules
+            + self.nvjpeg_objects
+    }
+
+    /// Number of misuses.
+    pub fn faults(&self) -> u64 {
+        self.overruns
+            + self.write_combined
+            + self.timed_waits
+            + self.destroyed_in_use
+            + self.misused
+            + self.kernel_faults
+    }
+}
+
+/// What the interpreter executed since the reset, added up over launches. Twin of `SimTotals` in simulated.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimTotals {
+    pub launches: u64,
+    pub blocks: u64,
+    /// Instructions, each counted once per warp.
+    pub instructions: u64,
+    /// Lanes in which they took effect.
+    pub lanes: u64,
+    pub branches: u64,
+    pub divergent_branches: u64,
+    pub shared_wavefronts: u64,
+    /// Wavefronts without bank conflicts.
+    pub ideal_wavefronts: u64,
+    /// Sectors of 32 bytes of global memory.
+    pub sectors_loaded: u64,
+    pub sectors_stored: u64,
+    pub mma: u64,
+    pub barriers: u64,
+}
