@@ -485,6 +485,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
         for (auto& copy : *copies) pointers.push_back(copy.data());
         host(pointers.data(), gx, gy, gz, bx, by, bz);
     }, {}, {}, 0, function->module, gz * KERNEL_NS});
+    last_grid = {gx, gy, gz};
     counts.launches++;
     here->launches++;
     if (!function->launched) code_bytes += CODE_BYTES;
@@ -636,10 +637,12 @@ API int sim_resident_blocks() {
     return most_resident;
 }
 
-API unsigned long long sim_late_uploads() {
+API void sim_last_grid(unsigned* to) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
-    return late_uploads;
+    memcpy(to, last_grid.data(), sizeof last_grid);
 }
+
+API unsigned long long sim_late_uploads() { std::lock_guard<std::recursive_mutex> guard(mutex); return late_uploads; }
 
 // Enqueues work that does not end, such as a step that waits for other ranks.
 API int sim_endless(void* handle) {
@@ -686,7 +689,6 @@ API void* sim_current() {
 }
 
 // Counts a call that would crash the real library, or return wrong pixels.
-
 API void sim_misused(const char* what) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     fprintf(stderr, "simulated nvJPEG: %s\n", what);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -130,6 +131,7 @@ bool compiles_ptx = true;
 size_t code_bytes = 0;                     // of kernels that were launched; lazy loading
 unsigned long long late_uploads = 0;       // uploads that a kernel needs, enqueued behind a wait in its stream
 int most_resident = 0;                     // blocks per multiprocessor by shared memory, at the last launch
+std::array<unsigned, 3> last_grid;         // blocks of the last launch: columns, rows, layers
 unsigned long long memory_limit = ~0ull;
 Context contexts[MOST_DEVICES];            // by device
 thread_local std::vector<Binding> bindings;  // the thread's stack of contexts; the last one is current

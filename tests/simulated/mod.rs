@@ -6,6 +6,7 @@
 #![allow(unsafe_code, dead_code)]
 
 pub mod images;
+pub mod launches;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uchar, c_void};
 use std::fs;
