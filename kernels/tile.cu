@@ -66,6 +66,7 @@ struct TileAxis {
 template <class Src> struct Tile {
     typedef Out::type Element;
     static const int MOST_LOADED = 8, ELEMENT_WORDS = 192 * sizeof(Element);
+    static const int PAST = 8;  // words that products, which read eight at once, read past the last plane
 
     // A lane's part of a band of coefficients: the first word of its row or column, and the distance of its own words from it.
     struct Band {
@@ -99,7 +100,7 @@ template <class Src> struct Tile {
 
     unsigned* shared;           // [3][256] elements, then Factors of 0, [rows][row_groups] Factors, and then, at these offsets:
     int column_factors;         // [columns][column_groups] Factors
-    int planes;                 // [4][3][loaded][line]: row number 4 g + i of channel c at [i][c][g]
+    int planes;                 // [4][3][loaded][line]: row number 4 g + i of channel c at [i][c][g]; then [PAST]
     int ring;                   // [kept][3][stride]; of each 16 columns the even ones come first
     int row_places;             // [rows][2]: the group of the first tap, from the tile's first on; the last one's end
     int column_places;          // [columns]: the word of the first tap, from the strip's first on
@@ -145,7 +146,7 @@ template <class Src> struct Tile {
                 columns = ((all.len + strips - 1) / strips + 15) & ~15;
                 stride = columns + 8;
                 line = 4 * ((all.span(columns) + 30) / 16 | 1);
-                const int left = words - fixed - 3 - columns * (1 + 3 * column_groups) - 3 * stride * (groups - 1);
+                const int left = words - fixed - 3 - PAST - columns * (1 + 3 * column_groups) - 3 * stride * (groups - 1);
                 loaded = left < 0 ? 0 : smaller(left / (12 * line + 3 * stride), MOST_LOADED);
                 kept = groups - 1 + loaded;
                 if (loaded == MOST_LOADED || columns == 16) break;
@@ -153,15 +154,22 @@ template <class Src> struct Tile {
             if (2 * loaded >= block_rows) break;
         }
         if (block_rows == 0) return false;
+        // A tile of few source rows needs less, but products advance in the ring by four groups.
+        const int most = (rows.end - rows.first + 3) / 4;
+        loaded = smaller(loaded, most);
+        kept = smaller(kept, larger(4, most));
         planes = (column_factors + 3 * columns * column_groups + 3) & ~3;
-        ring = planes + 12 * loaded * line;
+        ring = planes + 12 * loaded * line + PAST;
         row_places = ring + 3 * stride * kept;
         column_places = row_places + 2 * rows.len;
         return true;
     }
 
-    // Fills in the value of each byte, and the rows' coefficients.
+    // Fills in the value of each byte, and the rows' coefficients. Zeroes planes and ring: with coefficients of 0, products
+    // also read words that nothing else has written yet.
     __device__ void fill_tables(int thread) const {
+        NOT_UNROLLED for (int i = planes + 4 * thread; i < row_places; i += 4 * blockDim.x)
+            *(Words*)(shared + i) = {{0, 0, 0, 0}};
         NOT_UNROLLED for (int i = thread; i < 256; i += blockDim.x) {
             const Bytes byte = {(unsigned char)i, (unsigned char)i, (unsigned char)i};
             const Pixels::Pixel pixel = sample.pixels.of(byte);
@@ -218,13 +226,14 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows into the ring, from group `at` on. The left matrices are the pixel rows 4 r and 4 r + 1, and
-    // then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column. The right matrices are coefficients.
-    __device__ void sum(int warp, const TileAxis& strip, int at, int groups) const {
+    // Sums along the loaded rows, which have `words` words, into the ring, from group `at` on. The left matrices are the pixel
+    // rows 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column. The right matrices are
+    // coefficients.
+    __device__ void sum(int warp, const TileAxis& strip, int words, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);
             const int from = smaller(column_word(column), column_word(last));
-            const int end = larger(column_word(column), column_word(last)) + column_groups;
+            const int end = smaller(larger(column_word(column), column_word(last)) + column_groups, words);
             Lanes<Band> band;
             Lanes<const unsigned*> source;
             Lanes<unsigned*> to;
@@ -399,6 +408,7 @@ template <class Src> struct Tile {
     // Makes the whole tile, once it fits.
     __device__ void make() const {
         EACH_THREAD fill_tables(thread);
+        BARRIER;
         const int groups = (rows.end - rows.first + 3) / 4, blocks = (rows.len + block_rows - 1) / block_rows;
         NOT_UNROLLED for (int left = window.left; left < window.right; left += columns) {
             const TileAxis strip = this->strip(left);
@@ -409,7 +419,7 @@ template <class Src> struct Tile {
                 const int now = smaller(loaded, groups - first);
                 EACH_THREAD load(thread, pieces, by, first, now);
                 BARRIER;
-                EACH_WARP sum(warp, strip, at, now);
+                EACH_WARP sum(warp, strip, 4 * by.by, at, now);
                 BARRIER;
                 // Rows end in the order in which they begin.
                 int complete = done;

@@ -10,6 +10,7 @@
 //! * Leaking a slot makes the ring one slot shorter and has no other effect.
 //! * A consumer may pass a callback that is called once per wait if all slots are in use, so that none can become ready
 //!   before one of them is dropped. It continues to wait, because another thread may drop one.
+//! * A producer can tell whether a slot is ready. If none is, the consumer waits, or would wait for its next slot.
 //! * Slots may be withheld, more or fewer at any time: that many stay free, as if the ring had fewer slots.
 //! * When both sides and all slots are dropped, the memory of every slot has been freed.
 //!
@@ -149,6 +150,11 @@ impl<S: Slot> Producer<S> {
     pub fn withhold(&self, slots: usize) {
         self.shared.lock().withheld = slots;
         self.shared.freed.notify_all();
+    }
+
+    /// Whether a slot is ready for the consumer.
+    pub fn any_ready(&self) -> bool {
+        !self.shared.lock().ready.is_empty()
     }
 
     /// Ends the ring with an error, which the consumer gets after the ready slots; only the first error is reported.

@@ -68,6 +68,23 @@ fn fill(producer: &Producer<Counted>, value: usize) -> bool {
 }
 
 #[test]
+fn a_producer_can_tell_whether_a_slot_is_ready() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 2));
+    assert!(!producer.any_ready(), "free");
+    let filling = producer.acquire();
+    assert!(!producer.any_ready(), "being filled");
+    drop(filling);
+    assert!(fill(&producer, 1) && producer.any_ready());
+    let using = consumer.next();
+    assert!(!producer.any_ready(), "in use");
+    assert!(fill(&producer, 2) && producer.any_ready());
+    drop(using);
+    consumer.close();
+    assert!(!producer.any_ready(), "closed");
+}
+
+#[test]
 fn slots_are_used_in_the_order_in_which_they_were_published() {
     let live = Arc::default();
     let (producer, consumer) = ring(slots(&live, 3));

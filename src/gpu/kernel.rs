@@ -12,6 +12,7 @@ use super::pool::DeviceBuffer;
 use super::stream::LastUses;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
+use crate::geometry::Size;
 
 /// Threads per block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
 /// neighbouring addresses.
@@ -61,6 +62,15 @@ pub struct Shape {
     pub shared_bytes: u32,
 }
 
+/// What the tiles of a launch are chosen for. The result is the same bit for bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchGoal {
+    /// The launch ends soon: low tiles, enough of them for the whole device.
+    Latency,
+    /// The launch costs the device's other work little: the highest tiles, which need the fewest instructions.
+    Throughput,
+}
+
 impl Shape {
     /// One thread per pixel of the output.
     pub fn pixels(count: u32, width: u32, height: u32) -> Self {
@@ -73,26 +83,42 @@ impl Shape {
     /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's latency. So shared
     /// memory per block is a quarter of a multiprocessor's, but 32 to 56 KiB: with less, tiles become strips of few
     /// columns, and 56 KiB suffice for a tile of a photograph. A tile is at most 112 columns wide, 16 per warp, which
-    /// is the width of its products. A tile is 16 to 112 rows high, in steps of the 16 rows of a product. It is as
-    /// high as possible, because the source rows at its edge are summed for its neighbour too, as long as there are
-    /// 1.5 times as many blocks as run at once.
-    pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
+    /// is the width of its products. A tile is 16 to 112 rows high, in steps of the 16 rows of a product. The higher it
+    /// is, the less work per sample, because the source rows at its edge are summed for its neighbour too. For
+    /// [`LaunchGoal::Latency`] it is as high as possible as long as there are 1.5 times as many blocks as run at once.
+    pub fn tiles(
+        on: Multiprocessors,
+        goal: LaunchGoal,
+        count: u32,
+        width: u32,
+        height: u32,
+    ) -> Self {
         let share = (on.shared_bytes / BLOCKS).saturating_sub(RESERVED_SHARED);
         let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, MOST_SHARED);
         let columns = width.div_ceil(width.div_ceil(112).max(1)).next_multiple_of(16).max(16);
         let across = width.div_ceil(columns).max(1);
         let threads = 32 * (columns / 16).clamp(4, 8);
-        let wanted = (3 * BLOCKS / 2 * on.count.max(1)).div_ceil(count.max(1) * across);
+        let wanted = match goal {
+            LaunchGoal::Latency => {
+                (3 * BLOCKS / 2 * on.count.max(1)).div_ceil(count.max(1) * across)
+            }
+            LaunchGoal::Throughput => 1,
+        };
         let rows = height.div_ceil(wanted).next_multiple_of(16).clamp(16, 112);
         let grid = (across, height.div_ceil(rows), count);
         Self { grid, block: (threads, 1), shared_bytes }
+    }
+
+    /// For one pixel. Every launch has its shared memory per block.
+    fn smallest(on: Multiprocessors) -> Self {
+        Self::tiles(on, LaunchGoal::Latency, 1, 1, 1)
     }
 
     /// Share of a multiprocessor's shared memory that the blocks of a tiled kernel need, in percent. Multiprocessors
     /// divide one memory into L1 cache and shared memory. The driver's own choice need not hold as many blocks as the
     /// registers allow.
     fn carveout(on: Multiprocessors) -> u32 {
-        let block = Self::tiles(on, 1, 1, 1).shared_bytes + RESERVED_SHARED;
+        let block = Self::smallest(on).shared_bytes + RESERVED_SHARED;
         let blocks = (on.shared_bytes / block).clamp(1, BLOCKS);
         (100 * blocks * block).div_ceil(on.shared_bytes.max(1)).min(100)
     }
@@ -158,7 +184,7 @@ impl Kernel {
                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST,
                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as CARVEOUT,
             };
-            kernel.set(MOST, Shape::tiles(on, 1, 1, 1).shared_bytes)?;
+            kernel.set(MOST, Shape::smallest(on).shared_bytes)?;
             kernel.set(CARVEOUT, Shape::carveout(on))?;
         }
         Ok(kernel)
@@ -170,7 +196,7 @@ impl Kernel {
     /// # Errors
     /// [`Error::Device`] if the driver refuses.
     pub fn warm_up(&self, stream: &Stream) -> Result<()> {
-        self.enqueue(stream, 0, 0, 1, 1, self.shape(1, 1, 1))
+        self.enqueue(stream, 0, 0, Size::new(1, 1), self.shape(LaunchGoal::Latency, 1, 1, 1))
     }
 
     fn set(&self, attribute: sys::CUfunction_attribute, value: u32) -> Result<()> {
@@ -182,7 +208,7 @@ impl Kernel {
     }
 
     /// Enqueues a launch for `count` samples, whose descriptions begin at byte `samples_offset` of `samples`, with
-    /// outputs of `width` x `height` pixels. With 0 samples nothing is launched.
+    /// outputs of `width` x `height` pixels, for [`LaunchGoal::Latency`]. With 0 samples nothing is launched.
     ///
     /// The caller is responsible for the addresses in the descriptions: until the kernel has finished, they must be of
     /// buffers that hold what it reads and have room for what it writes.
@@ -199,6 +225,24 @@ impl Kernel {
         width: u32,
         height: u32,
     ) -> Result<()> {
+        let (size, goal) = (Size::new(width, height), LaunchGoal::Latency);
+        self.launch_for(goal, stream, samples, samples_offset, count, size)
+    }
+
+    /// Enqueues a launch like [`launch`](Self::launch), for any goal.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_for(
+        &self,
+        goal: LaunchGoal,
+        stream: &Stream,
+        samples: &DeviceBuffer,
+        samples_offset: usize,
+        count: u32,
+        size: Size,
+    ) -> Result<()> {
+        let Size { width, height } = size;
         if count == 0 || width == 0 || height == 0 {
             return Ok(());
         }
@@ -213,7 +257,7 @@ impl Kernel {
             );
             return Err(Error::Internal { problem });
         }
-        let shape = self.shape(count, width, height);
+        let shape = self.shape(goal, count, width, height);
         let Shape { grid, .. } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let problem =
@@ -221,12 +265,12 @@ impl Kernel {
             return Err(Error::Internal { problem });
         }
         let address = samples.address() + samples_offset as u64;
-        self.enqueue(stream, address, count, width, height, shape)
+        self.enqueue(stream, address, count, size, shape)
     }
 
-    fn shape(&self, count: u32, width: u32, height: u32) -> Shape {
+    fn shape(&self, goal: LaunchGoal, count: u32, width: u32, height: u32) -> Shape {
         match self.tiles {
-            Some(on) => Shape::tiles(on, count, width, height),
+            Some(on) => Shape::tiles(on, goal, count, width, height),
             None => Shape::pixels(count, width, height),
         }
     }
@@ -237,11 +281,11 @@ impl Kernel {
         stream: &Stream,
         mut address: u64,
         count: u32,
-        width: u32,
-        height: u32,
+        size: Size,
         Shape { grid, block, shared_bytes }: Shape,
     ) -> Result<()> {
-        let (mut count, mut width, mut height) = (count as c_int, width as c_int, height as c_int);
+        let mut count = count as c_int;
+        let (mut width, mut height) = (size.width as c_int, size.height as c_int);
         let mut shared = shared_bytes as c_int;
         let mut arguments: [*mut c_void; 5] = [
             (&raw mut address).cast(),
@@ -347,14 +391,34 @@ pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use super::LaunchGoal::{Latency, Throughput};
     use super::*;
 
     const H200: Multiprocessors = Multiprocessors { count: 132, shared_bytes: 228 << 10 };
 
     #[test]
-    fn tiles_are_as_high_as_the_number_of_blocks_allows() {
-        let rows = |count| Shape::tiles(H200, count, 224, 224).grid.1;
+    fn for_latency_tiles_are_as_high_as_the_number_of_blocks_allows() {
+        let rows = |count| Shape::tiles(H200, Latency, count, 224, 224).grid.1;
         assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [14, 14, 7, 2, 2]);
+    }
+
+    #[test]
+    fn for_throughput_tiles_have_at_most_112_rows_whatever_the_number_of_samples() {
+        let rows = |count, height| Shape::tiles(H200, Throughput, count, 224, height).grid.1;
+        assert_eq!([rows(1, 224), rows(16, 224), rows(10_000, 224)], [2, 2, 2]);
+        assert_eq!([1, 112, 113, 336, 337].map(|height| rows(16, height)), [1, 1, 2, 3, 4]);
+    }
+
+    /// A kernel is set up once for the shared memory and threads of all its launches.
+    #[test]
+    fn the_goal_changes_only_the_number_of_rows_of_tiles() {
+        for (count, width, height) in [(1, 1, 1), (16, 224, 224), (16, 1000, 30)] {
+            let [low, high] =
+                [Latency, Throughput].map(|goal| Shape::tiles(H200, goal, count, width, height));
+            let grid = (high.grid.0, low.grid.1, high.grid.2);
+            assert_eq!(low, Shape { grid, ..high });
+            assert!(low.grid.1 >= high.grid.1);
+        }
     }
 
     #[test]
@@ -368,7 +432,7 @@ mod tests {
             (384, 4, 192),
             (1000, 9, 224),
         ] {
-            let shape = Shape::tiles(H200, 256, width, 224);
+            let shape = Shape::tiles(H200, Latency, 256, width, 224);
             assert_eq!((shape.grid.0, shape.block), (across, (threads, 1)), "{width}");
         }
     }
@@ -377,7 +441,7 @@ mod tests {
     fn shared_memory_is_within_every_devices_limit() {
         let shared = |kib: u32| {
             let on = Multiprocessors { count: 40, shared_bytes: kib << 10 };
-            Shape::tiles(on, 8, 224, 224).shared_bytes >> 10
+            Shape::tiles(on, Latency, 8, 224, 224).shared_bytes >> 10
         };
         assert_eq!([shared(0), shared(64), shared(164), shared(228)], [32, 32, 40, 56]);
     }

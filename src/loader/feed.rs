@@ -221,6 +221,11 @@ impl<S: BatchSlot> Feed<S> {
         self.publish(&mut open);
     }
 
+    /// Whether no batch is finished, so that the consumer waits, or would wait for its next batch.
+    pub fn consumer_waits(&self) -> bool {
+        !self.producer.any_ready()
+    }
+
     /// Keeps `slots` slots of the ring empty.
     pub fn withhold(&self, slots: usize) {
         self.producer.withhold(slots);

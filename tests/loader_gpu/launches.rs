@@ -1,5 +1,7 @@
 //! Launches of the kernel.
 
+use feedwater::loader::Batch;
+
 use super::*;
 
 /// Four blocks of 57 KiB need all of a multiprocessor's shared memory, of which the driver gives a part by default.
@@ -34,4 +36,60 @@ fn no_device_memory_is_taken_after_the_start() {
     assert_eq!(device.memory_bytes().unwrap().0, free);
     assert!(loader.stats().memory.device_bytes_of_driver > 0);
     drop((loader, machine));
+}
+
+/// A chain whose tensors are seven low tiles or one high tile, of 112 rows.
+fn tall() -> Chain {
+    Chain::new().then(op::Resize::to(32, 112)).then(op::Normalize::IMAGENET)
+}
+
+fn tall_epoch() -> LoaderBuilder {
+    builder(jpegs(40), tall()).epochs(Some(1))
+}
+
+/// The consumer holds one of two batches. So none is finished while the other is filled.
+#[test]
+fn tiles_are_low_while_the_consumer_waits() {
+    let machine = machine();
+    let cpu: Vec<_> = on_cpu(tall_epoch()).build().unwrap().epoch().map(bytes_of).collect();
+    for schedule in [Schedule::Eager, Schedule::Lazy] {
+        machine.schedule(schedule);
+        let make = || tall_epoch().prefetch(1).device(DeviceChoice::Gpu(0)).runtime(&runtime());
+        let mut loader = make().build().unwrap();
+        let mut epoch = loader.epoch();
+        let _held = epoch.next();
+        drop(epoch.next());
+        for cpu in &cpu[2..] {
+            let batch = epoch.next().unwrap();
+            assert_eq!(machine.last_grid()[..2], [1, 7]);
+            assert!(bytes_of(batch) == *cpu);
+        }
+    }
+}
+
+/// The consumer takes nothing until all three slots are filled, and then one batch at a time. So finished batches wait for it
+/// while the free slot is filled.
+#[test]
+fn tiles_are_high_while_finished_batches_wait_for_the_consumer() {
+    let machine = machine();
+    let cpu: Vec<_> = on_cpu(tall_epoch()).build().unwrap().epoch().map(bytes_of).collect();
+    for schedule in [Schedule::Eager, Schedule::Lazy] {
+        machine.schedule(schedule);
+        let make = || tall_epoch().prefetch(2).device(DeviceChoice::Gpu(0)).runtime(&runtime());
+        let mut loader = make().build().unwrap();
+        let mut epoch = loader.epoch();
+        for (number, cpu) in cpu.iter().enumerate() {
+            while epoch.measured().ready < 3.min(10 - number) {
+                std::thread::yield_now();
+            }
+            if number > 0 {
+                assert_eq!(machine.last_grid()[..2], [1, 1], "batch {number}");
+            }
+            assert!(bytes_of(epoch.next().unwrap()) == *cpu, "batch {number}");
+        }
+    }
+}
+
+fn bytes_of(batch: feedwater::Result<Batch>) -> Vec<u8> {
+    batch.unwrap().to_host().unwrap()
 }

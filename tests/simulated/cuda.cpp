@@ -541,6 +541,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     }
     PtxShape shape = {{gx, gy, gz}, {bx, by, bz}, shared_bytes, 0, 0};
     stream->queue.push_back({[=] { run_kernel(*function, shape, *copies); }, {}, {}, 0, function->module, gz * KERNEL_NS});
+    last_grid = {gx, gy, gz};
     counts.launches++;
     here->launches++;
     if (!function->launched) code_bytes += CODE_BYTES;
@@ -702,9 +703,9 @@ API int sim_resident_blocks() {
     return most_resident;
 }
 
-API unsigned long long sim_late_uploads() {
+API void sim_last_grid(unsigned* to) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
-    return late_uploads;
+    memcpy(to, last_grid.data(), sizeof last_grid);
 }
 
 // Makes every launch run under every schedule, whose results must be equal.
@@ -726,6 +727,11 @@ API unsigned long long sim_expect_kernel_faults() {
     counts.kernel_faults = 0;
     sticky = SUCCESS;
     return expected;
+}
+
+API unsigned long long sim_late_uploads() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return late_uploads;
 }
 
 // Enqueues work that does not end, such as a step that waits for other ranks.
@@ -773,7 +779,6 @@ API void* sim_current() {
 }
 
 // Counts a call that would crash the real library, or return wrong pixels.
-
 API void sim_misused(const char* what) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     fprintf(stderr, "simulated nvJPEG: %s\n", what);

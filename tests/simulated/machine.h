@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -135,6 +136,7 @@ bool compiles_ptx = true;
 size_t code_bytes = 0;                     // of kernels that were launched; lazy loading
 unsigned long long late_uploads = 0;       // uploads that a kernel needs, enqueued behind a wait in its stream
 int most_resident = 0;                     // blocks per multiprocessor by shared memory, at the last launch
+std::array<unsigned, 3> last_grid;         // blocks of the last launch: columns, rows, layers
 unsigned long long memory_limit = ~0ull;
 unsigned long long all_kernel_faults = 0, launch_number = 0;
 bool every_schedule = false;

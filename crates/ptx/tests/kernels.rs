@@ -1,8 +1,7 @@
 //! Feedwater's own kernels as NVRTC compiled them (`tests/fixtures/`), against plain Rust.
 //!
-//! The fixtures are the chains `Normalize<Flip<Crop<Roi>>>` and `Flip<Resample<Roi>>` with line numbers, without debug sections.
-//! `tile_u8_sm90.ptx` still has faults that were found with it: at line 258 a strip reads past the last plane, and products with
-//! coefficients of 0 read words of shared memory that were never written.
+//! The fixtures are the chains `Normalize<Flip<Crop<Roi>>>` and `Flip<Resample<Roi>>` with line numbers (`-lineinfo`), without
+//! debug sections. `tile_u8_sm90.ptx` is by NVRTC 13.5, without the kernel `fused`.
 
 use feedwater_ptx::{Access, FaultKind, Launch, Memory, Module, Options, Outcome};
 
@@ -236,15 +235,9 @@ fn the_tile_kernel_gives_pillows_pixels_under_every_schedule() {
     let comparison = job.module.compare(&mut job.memory, &job.launch, &runs).unwrap();
     assert_eq!(comparison.difference, None);
     assert!(job.tensor() == resampled());
-    for fault in comparison.outcomes.iter().flat_map(|it| &it.faults) {
-        let known = Some(("tile.cu".to_string(), 258));
-        assert!(
-            fault.kind == FaultKind::Unwritten
-                || fault.kind == FaultKind::SharedRace && fault.source == known,
-            "{fault}"
-        );
+    for outcome in comparison.outcomes {
+        assert!(outcome.expect_clean().mma > 100);
     }
-    assert!(comparison.outcomes[0].counts.mma > 100);
 }
 
 #[test]
@@ -252,14 +245,12 @@ fn a_missing_barrier_is_found() {
     let text = include_str!("fixtures/tile_u8_sm90.ptx");
     let lines = text.lines().enumerate().filter(|it| it.1.contains("bar.sync"));
     let lines: Vec<u32> = lines.map(|it| it.0 as u32 + 1).collect();
-    assert_eq!(lines.len(), 2);
+    assert_eq!(lines.len(), 3);
     for line in lines {
         let faults =
             Job::tile(0).run(&Options { skip_line: Some(line), ..Options::default() }).faults;
-        let elsewhere =
-            |it: &&feedwater_ptx::Fault| it.source.as_ref().is_some_and(|it| it.1 != 258);
-        let races = faults.iter().filter(|it| it.kind == FaultKind::SharedRace).filter(elsewhere);
-        assert!(races.count() > 5, "barrier in line {line}");
+        let races = faults.iter().filter(|it| it.kind == FaultKind::SharedRace);
+        assert!(races.count() > 0, "barrier in line {line}");
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Result;
-use crate::gpu::{self, Event, Kernel, Staged, Stopwatch, Stream};
+use crate::geometry::Size;
+use crate::gpu::{self, Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
@@ -16,6 +17,9 @@ use super::worker::device_tables;
 use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
 
 /// Puts the kernels, and the other work that fills batches, into the producer's stream.
+///
+/// While the consumer has no finished batch, launches are to end soon. Otherwise nobody waits for them, and they are to
+/// take little of the device from the model.
 ///
 /// Pages whose pixels are ready come first. A slow image delays those behind it in the stream at most by its own decoding
 /// time, and only if there is nothing else to launch.
@@ -145,11 +149,13 @@ impl Launcher {
             staged.upload(&self.tables, 0..device.tables_of(count))?;
             self.stream.wait(staged.uploaded())?;
             let shape = &self.parts.plan.shape;
-            let (width, height) = (shape.width, shape.height);
+            let size = Size::new(shape.width, shape.height);
             let (stream, samples) = (&self.stream, count as u32);
+            let goal =
+                if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
             let mut lap = self.launches.lap()?;
             lap.start(stream)?;
-            self.kernels[cut].launch(stream, staged.device(), 0, samples, width, height)?;
+            self.kernels[cut].launch_for(goal, stream, staged.device(), 0, samples, size)?;
             lap.stop(stream, count as u64)?;
             read.record(stream)?;
         }
