@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use crate::error::{Result, SampleError};
 use crate::geometry::{Orientation, Roi, Size};
-use crate::gpu::{DeviceBuffer, Event, PinnedBuffer, Stopwatch, TensorSlot, Upload};
+use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
 use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
 use crate::tensor::TensorShape;
@@ -137,9 +137,17 @@ pub(super) struct DevicePage {
 }
 
 impl DevicePage {
-    pub fn new(encoded: Option<PinnedBuffer>, pixels: DeviceBuffer) -> Result<Self> {
+    /// Creates a page, and enqueues clearing its pixels in the stream of the kernels. Decoders leave the gaps between rows
+    /// as they are, and kernels read them together with pixels: what is there does not matter, but it must be initialised.
+    pub fn new(
+        encoded: Option<PinnedBuffer>,
+        pixels: DeviceBuffer,
+        stream: &Stream,
+    ) -> Result<Self> {
         let device = pixels.device();
         let (decoded, read) = (Event::new(device)?, Event::new(device)?);
+        gpu::fill(stream, &pixels, 0..pixels.len(), 0)?;
+        read.record(stream)?;
         Ok(Self { encoded, pixels, decoded, read, sample: SamplePlan::default(), work: None })
     }
 }

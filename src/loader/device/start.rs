@@ -72,7 +72,8 @@ impl Taken {
             DeviceSlot::new(tensor, plan.shape, waits.clone())
         });
         let slots = slots.collect::<Result<_>>()?;
-        let pages = (0..on_device.pages).map(|_| pools.page(on_device)).collect::<Result<_>>()?;
+        let pages = (0..on_device.pages).map(|_| pools.page(on_device, &stream));
+        let pages = pages.collect::<Result<_>>()?;
         let blocks = (0..LAUNCH_BLOCKS)
             .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
             .collect::<Result<_>>()?;
@@ -116,12 +117,13 @@ impl Pools {
         Staged::new(self.pinned.buffer(row, bytes)?, self.device.buffer(row, bytes)?)
     }
 
-    fn page(&self, on_device: &DevicePlan) -> Result<DevicePage> {
+    fn page(&self, on_device: &DevicePlan, stream: &Stream) -> Result<DevicePage> {
         let encoded = match on_device.encoded_bytes {
             0 => None,
             bytes => Some(self.pinned.buffer(rows::ENCODED, bytes)?),
         };
-        DevicePage::new(encoded, self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?)
+        let pixels = self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?;
+        DevicePage::new(encoded, pixels, stream)
     }
 
     /// Opens the decoders of the plan's routes, and the group decoders of routes that batch.
