@@ -226,9 +226,9 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows, which have `words` words, into the ring, from group `at` on. The left matrices are the pixel
-    // rows 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column. The right matrices are
-    // coefficients.
+    // Sums along the loaded rows, of `words` words, into the ring, from group `at` on. Coefficients for later words are 0. The
+    // left matrices are the pixel rows 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column.
+    // The right matrices are coefficients.
     __device__ void sum(int warp, const TileAxis& strip, int words, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);

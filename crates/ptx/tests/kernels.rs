@@ -5,28 +5,72 @@
 
 use feedwater_ptx::{Access, FaultKind, Launch, Memory, Module, Options, Outcome};
 
-const STORED: (usize, usize) = (100, 80);
-const WINDOW: (usize, usize, usize, usize) = (11, 5, 60, 47);
-const SIZE: (usize, usize) = (64, 48);
-/// Size of the crop, which lies in the window.
+/// A window of an image, and the tensor that it is resampled to.
+#[derive(Clone, Copy)]
+struct Case {
+    /// Size of the whole image.
+    stored: (usize, usize),
+    /// Left, top, width, height.
+    window: (usize, usize, usize, usize),
+    size: (usize, usize),
+    /// Width of the filter, in those of a bilinear one.
+    blur: f64,
+    grid: [u32; 3],
+}
+
+const SMALL: Case =
+    Case { stored: (100, 80), window: (11, 5, 60, 47), size: (64, 48), blur: 1.0, grid: [1, 3, 1] };
+
+/// At the right border, columns have coefficients for many pixels past the window.
+const WIDE: Case =
+    Case { stored: (700, 60), window: (0, 0, 640, 37), size: (32, 9), blur: 3.0, grid: [2, 1, 1] };
+
+/// Size of the crop, which lies in the small window.
 const CROP: (usize, usize) = (56, 40);
-const PITCH: usize = 192;
 
 fn pixel(x: usize, y: usize, channel: usize) -> u8 {
     (x * 7 + y * 13 + channel * 101 + x * y / 3) as u8
 }
 
-/// Pixels of the window, in rows of [`PITCH`] bytes.
-fn pixels() -> Vec<u8> {
-    let (left, top, width, height) = WINDOW;
-    let mut rows = vec![0xee; PITCH * height];
-    for (at, byte) in rows.iter_mut().enumerate() {
-        let (x, y) = (at % PITCH / 3, at / PITCH);
-        if x < width {
-            *byte = pixel(left + x, top + y, at % 3);
-        }
+impl Case {
+    /// Bytes of a row: whole groups of 16 pixels.
+    fn pitch(&self) -> usize {
+        (3 * self.window.2).next_multiple_of(48)
     }
-    rows
+
+    /// Pixels of the window.
+    fn pixels(&self) -> Vec<u8> {
+        let ((left, top, width, height), pitch) = (self.window, self.pitch());
+        let mut rows = vec![0xee; pitch * height];
+        for (at, byte) in rows.iter_mut().enumerate() {
+            let (x, y) = (at % pitch / 3, at / pitch);
+            if x < width {
+                *byte = pixel(left + x, top + y, at % 3);
+            }
+        }
+        rows
+    }
+
+    /// Filters of the columns and rows.
+    fn filters(&self) -> (Filter, Filter) {
+        let ((_, _, width, height), (columns, rows)) = (self.window, self.size);
+        (Filter::new(width, columns, self.blur), Filter::new(height, rows, self.blur))
+    }
+
+    /// The tensor that the tile kernel must make: mirrored bytes, channels last.
+    fn resampled(&self) -> Vec<u8> {
+        let ((left, top, ..), (across, down)) = (self.window, self.filters());
+        let mut expected = Vec::new();
+        for y in 0..self.size.1 {
+            for x in (0..self.size.0).rev() {
+                for channel in 0..3 {
+                    let row = |y: usize| across.apply(x, |x| pixel(left + x, top + y, channel));
+                    expected.push(down.apply(y, row));
+                }
+            }
+        }
+        expected
+    }
 }
 
 fn ints(values: &[usize]) -> Vec<u8> {
@@ -34,9 +78,9 @@ fn ints(values: &[usize]) -> Vec<u8> {
 }
 
 /// Parameters of the leaf: tensor, window, no orientation.
-fn roi(out: u64, window: u64) -> Vec<u8> {
-    let (left, top, width, height) = WINDOW;
-    let numbers = ints(&[PITCH, left, top, width, height, STORED.0, STORED.1, 0]);
+fn roi(case: &Case, out: u64, window: u64) -> Vec<u8> {
+    let ((left, top, width, height), stored) = (case.window, case.stored);
+    let numbers = ints(&[case.pitch(), left, top, width, height, stored.0, stored.1, 0]);
     [out.to_le_bytes().to_vec(), window.to_le_bytes().to_vec(), numbers].concat()
 }
 
@@ -52,6 +96,7 @@ struct Job {
 impl Job {
     fn new(
         text: &str,
+        case: &Case,
         size: (usize, usize),
         out_bytes: usize,
         missing: usize,
@@ -60,9 +105,9 @@ impl Job {
         let module = Module::parse(text).unwrap();
         let mut memory = Memory::new();
         let out = memory.allocate("tensor", out_bytes - missing, Access::ReadWrite);
-        let window = memory.allocate_with("window", &pixels(), Access::ReadOnly);
+        let window = memory.allocate_with("window", &case.pixels(), Access::ReadOnly);
         let operators = operators(&mut memory);
-        let sample = [roi(out, window), operators].concat();
+        let sample = [roi(case, out, window), operators].concat();
         let samples = memory.allocate_with("samples", &sample, Access::ReadOnly);
         let params = [samples.to_le_bytes().to_vec(), ints(&[1, size.0, size.1])].concat();
         let launch = Launch { params, ..Launch::default() };
@@ -71,10 +116,10 @@ impl Job {
 
     /// `Normalize<Flip<Crop<Roi>>>` to f16, with a mirror.
     fn pointwise(text: &str) -> Self {
-        let mut job = Self::new(text, CROP, CROP.0 * CROP.1 * 6, 0, |_| {
-            let (left, top, ..) = WINDOW;
+        let mut job = Self::new(text, &SMALL, CROP, CROP.0 * CROP.1 * 6, 0, |_| {
+            let ((left, top, ..), stored) = (SMALL.window, SMALL.stored);
             let crop =
-                [ints(&[left, top, CROP.0, CROP.1, STORED.0, STORED.1]), vec![0; 16]].concat();
+                [ints(&[left, top, CROP.0, CROP.1, stored.0, stored.1]), vec![0; 16]].concat();
             let flip = ints(&[CROP.0, CROP.1, 1, 0]);
             let normalize: Vec<u8> =
                 MEAN.iter().chain(&STD).flat_map(|it| it.to_le_bytes()).collect();
@@ -86,11 +131,11 @@ impl Job {
     }
 
     /// `Flip<Resample<Roi>>` to u8, with a mirror; the tensor lacks `missing` bytes.
-    fn tile(missing: usize) -> Self {
+    fn tile(case: &Case, missing: usize) -> Self {
         let text = include_str!("fixtures/tile_u8_sm90.ptx");
-        let mut job = Self::new(text, SIZE, SIZE.0 * SIZE.1 * 3, missing, |memory| {
-            let (left, top, width, height) = WINDOW;
-            let (across, down) = (Filter::new(width, SIZE.0), Filter::new(height, SIZE.1));
+        let size = case.size;
+        let mut job = Self::new(text, case, size, size.0 * size.1 * 3, missing, |memory| {
+            let ((left, top, width, height), (across, down)) = (case.window, case.filters());
             let parts = [across.bounds(left), across.taps(), down.bounds(top), down.taps()];
             let starts = [parts[0].len(), parts[0].len() + parts[1].len()];
             let starts = [starts[0] / 4, starts[1] / 4, (starts[1] + parts[2].len()) / 4];
@@ -98,8 +143,8 @@ impl Job {
             let resample = ints(&[
                 0,
                 0,
-                SIZE.0,
-                SIZE.1,
+                size.0,
+                size.1,
                 0,
                 starts[0],
                 across.width,
@@ -110,15 +155,15 @@ impl Job {
                 0,
                 width,
                 height,
-                SIZE.0,
-                SIZE.1,
+                size.0,
+                size.1,
             ]);
-            [table.to_le_bytes().to_vec(), resample, ints(&[SIZE.0, SIZE.1, 1, 0])].concat()
+            [table.to_le_bytes().to_vec(), resample, ints(&[size.0, size.1, 1, 0])].concat()
         });
         let shared_bytes = 56 << 10;
         job.launch.params.extend((shared_bytes as u32).to_le_bytes());
-        let (grid, block) = ([1, 3, 1], [128, 1, 1]);
-        job.launch = Launch { kernel: "tiled".into(), grid, block, shared_bytes, ..job.launch };
+        let (kernel, grid, block) = ("tiled".into(), case.grid, [128, 1, 1]);
+        job.launch = Launch { kernel, grid, block, shared_bytes, ..job.launch };
         job
     }
 
@@ -148,7 +193,7 @@ fn pointwise_chains_give_the_expected_bits() {
         include_str!("fixtures/pointwise_f16_sm100.ptx"),
     ] {
         let mut job = Job::pointwise(text);
-        let (left, top, ..) = WINDOW;
+        let (left, top, ..) = SMALL.window;
         let mut expected = Vec::new();
         for channel in 0..3 {
             for y in 0..CROP.1 {
@@ -169,16 +214,16 @@ fn pointwise_chains_give_the_expected_bits() {
     }
 }
 
-/// Pillow's coefficients of a bilinear filter, in 22 bits.
+/// Pillow's coefficients of a bilinear filter, or a wider one, in 22 bits.
 struct Filter {
     width: usize,
     windows: Vec<(usize, Vec<i32>)>,
 }
 
 impl Filter {
-    fn new(from: usize, to: usize) -> Self {
+    fn new(from: usize, to: usize, blur: f64) -> Self {
         let scale = from as f64 / to as f64;
-        let support = scale.max(1.0);
+        let support = scale.max(1.0) * blur;
         let window = |at: usize| {
             let center = (at as f64 + 0.5) * scale;
             let first = (center - support + 0.5).max(0.0) as usize;
@@ -213,30 +258,17 @@ impl Filter {
     }
 }
 
-fn resampled() -> Vec<u8> {
-    let (left, top, width, height) = WINDOW;
-    let (across, down) = (Filter::new(width, SIZE.0), Filter::new(height, SIZE.1));
-    let mut expected = Vec::new();
-    for y in 0..SIZE.1 {
-        for x in (0..SIZE.0).rev() {
-            for channel in 0..3 {
-                let row = |y: usize| across.apply(x, |x| pixel(left + x, top + y, channel));
-                expected.push(down.apply(y, row));
-            }
-        }
-    }
-    expected
-}
-
 #[test]
 fn the_tile_kernel_gives_pillows_pixels_under_every_schedule() {
-    let mut job = Job::tile(0);
-    let runs = Options::every_schedule(2);
-    let comparison = job.module.compare(&mut job.memory, &job.launch, &runs).unwrap();
-    assert_eq!(comparison.difference, None);
-    assert!(job.tensor() == resampled());
-    for outcome in comparison.outcomes {
-        assert!(outcome.expect_clean().mma > 100);
+    for case in [SMALL, WIDE] {
+        let mut job = Job::tile(&case, 0);
+        let runs = Options::every_schedule(2);
+        let comparison = job.module.compare(&mut job.memory, &job.launch, &runs).unwrap();
+        assert_eq!(comparison.difference, None);
+        assert!(job.tensor() == case.resampled());
+        for outcome in comparison.outcomes {
+            assert!(outcome.expect_clean().mma > 100);
+        }
     }
 }
 
@@ -247,8 +279,9 @@ fn a_missing_barrier_is_found() {
     let lines: Vec<u32> = lines.map(|it| it.0 as u32 + 1).collect();
     assert_eq!(lines.len(), 3);
     for line in lines {
-        let faults =
-            Job::tile(0).run(&Options { skip_line: Some(line), ..Options::default() }).faults;
+        let faults = Job::tile(&SMALL, 0)
+            .run(&Options { skip_line: Some(line), ..Options::default() })
+            .faults;
         let races = faults.iter().filter(|it| it.kind == FaultKind::SharedRace);
         assert!(races.count() > 0, "barrier in line {line}");
     }
@@ -256,7 +289,7 @@ fn a_missing_barrier_is_found() {
 
 #[test]
 fn a_tensor_that_is_a_row_short_is_found() {
-    let faults = Job::tile(SIZE.0 * 3).run(&Options::default()).faults;
+    let faults = Job::tile(&SMALL, SMALL.size.0 * 3).run(&Options::default()).faults;
     let found = faults.iter().find(|it| it.kind == FaultKind::OutOfBounds).expect("a fault");
     assert!(found.message.contains("of tensor") && found.opcode.starts_with("st."), "{found}");
     assert!(found.source.is_some() && found.kernel == "tiled");
