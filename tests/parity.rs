@@ -1,9 +1,16 @@
-//! Reference, fast path and kernel text (compiled for the host) are equal bit for bit: every operator, chains, element types,
-//! layouts, orientations, and images that are random, extreme, odd or tiny.
+//! Reference, fast path and kernel text are equal bit for bit: every operator, chains, element types, layouts, orientations, and
+//! images that are random, extreme, odd or tiny.
+//!
+//! Kernels are compiled for the host. With the variables of `simulated::device_code` they are compiled by NVRTC and executed as
+//! device code instead, and launches take turns with the schedules of warps and blocks.
+
+#[path = "simulated/mod.rs"]
+mod simulated;
 
 use std::sync::{Arc, LazyLock};
 
 use feedwater::geometry::{Orientation, Size};
+use feedwater::gpu::Device;
 use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::image::{Image, PixelType};
 use feedwater::op::custom::Wanted;
@@ -13,17 +20,28 @@ use feedwater::op::{RandomResizedCrop, Resize};
 use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
-use feedwater::testing::{Case, extreme_images, random_image};
+use feedwater::testing::{Case, Kernels, extreme_images, random_image};
+use simulated::device_code::executes_device_code;
+use simulated::{exclusive, runtime};
 
 type Operators = Vec<Arc<dyn AnyOperator>>;
 
 /// Image sizes: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
-/// Caches its objects, because hundreds of texts are compiled.
-static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
+/// Where kernels are compared.
+static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
+    if executes_device_code() {
+        let machine = exclusive();
+        let device = Device::open_with(0, &runtime()).expect("the simulated device opens");
+        // All tests share the machine, until the process ends.
+        std::mem::forget(machine);
+        return Kernels::Device(Box::leak(Box::new(device)));
+    }
+    // Kept, because hundreds of texts are compiled.
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
-    HostCompiler::keeping_in(folder).expect("the target directory can be written")
+    let compiler = HostCompiler::keeping_in(folder).expect("the target directory can be written");
+    Kernels::Host(Box::leak(Box::new(compiler)))
 });
 
 /// A comparison that cannot run is a failure too.
@@ -41,7 +59,7 @@ fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Cas
         dtype: if last_pixels(operators) == PixelType::U8 { DType::U8 } else { DType::F32 },
         layout: Layout::Nchw,
         key: SampleKey { seed: 11, epoch: 1, index: 3 },
-        compiler: Some(&COMPILER),
+        kernels: *KERNELS,
     }
 }
 

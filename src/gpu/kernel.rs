@@ -22,7 +22,7 @@ pub const BLOCK: (u32, u32) = (32, 8);
 pub const TILED: &str = "tiled";
 
 /// Name of the kernel whose threads compute one pixel each. Every text has it.
-const FUSED: &str = "fused";
+pub const FUSED: &str = "fused";
 
 /// Loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`. Each
 /// thread computes one pixel of the output; `blockIdx.z` is the sample.
@@ -242,6 +242,23 @@ impl Kernel {
         count: u32,
         size: Size,
     ) -> Result<()> {
+        let shape = self.shape(goal, count, size.width, size.height);
+        self.launch_shape(stream, samples, samples_offset, count, size, shape)
+    }
+
+    /// Enqueues a launch like [`launch`](Self::launch), with any grid and block that the kernel allows.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_shape(
+        &self,
+        stream: &Stream,
+        samples: &DeviceBuffer,
+        samples_offset: usize,
+        count: u32,
+        size: Size,
+        shape: Shape,
+    ) -> Result<()> {
         let Size { width, height } = size;
         if count == 0 || width == 0 || height == 0 {
             return Ok(());
@@ -257,7 +274,6 @@ impl Kernel {
             );
             return Err(Error::Internal { problem });
         }
-        let shape = self.shape(goal, count, width, height);
         let Shape { grid, .. } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let problem =

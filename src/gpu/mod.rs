@@ -29,7 +29,7 @@ pub use stream::{Event, Stream};
 #[doc(hidden)]
 pub use foreign::{BorrowedSlice, Element};
 #[doc(hidden)]
-pub use kernel::{BLOCK, Kernel, LaunchGoal, compiler};
+pub use kernel::{BLOCK, Kernel, LaunchGoal, Shape, compiler};
 #[doc(hidden)]
 pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
 #[doc(hidden)]

@@ -120,6 +120,12 @@ impl Staged {
         &self.host.copied
     }
 
+    /// Device buffer without its twin, after the last upload.
+    pub fn into_device(mut self) -> Result<DeviceBuffer> {
+        self.host.bytes()?;
+        Ok(self.device)
+    }
+
     /// Device buffer.
     pub fn device(&self) -> &DeviceBuffer {
         &self.device

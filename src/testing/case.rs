@@ -5,13 +5,10 @@ use std::sync::Arc;
 use crate::decode::Decoders;
 use crate::error::Error;
 use crate::geometry::{Orientation, Roi, Size};
-use crate::gpu::BLOCK;
-use crate::gpu::host_kernel::{CompileError, Guarded, HostCompiler, Tiles};
+use crate::gpu::host_kernel::Tiles;
 use crate::header::{Header, PnmHead};
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::kernel_text::{
-    FloatsParams, KernelText, Leaf, RoiParams, kernel_text, write_sample,
-};
+use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, kernel_text, write_sample};
 use crate::op::{AnyOperator, Chain, ParamBytes, Placement, Wanted};
 use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
@@ -20,6 +17,7 @@ use crate::tensor::{DType, Layout, TensorShape};
 use crate::transform::{HostTransform, PlannedImage};
 
 use super::error::{Difference, Form, ParityError};
+use super::kernels::{Executor, Kernels};
 use super::values::{Found, of_images, of_tensors};
 
 /// Comparison of one image and one chain.
@@ -41,8 +39,8 @@ pub struct Case<'a> {
     pub layout: Layout,
     /// Seed of the sample's random choices.
     pub key: SampleKey,
-    /// Compiler of the kernels' text for the host. `None` if kernels are not compared.
-    pub compiler: Option<&'a HostCompiler>,
+    /// Where kernels are compared.
+    pub kernels: Kernels<'a>,
 }
 
 /// Launches of a kernel: one thread per pixel; tiles as on a device; and small tiles with too little shared memory for one strip
@@ -81,10 +79,7 @@ impl Case<'_> {
         let last = images.last().expect("the image itself is there");
         let expected = self.store(last);
         self.check_rows(&expected, last.window().size())?;
-        match self.compiler {
-            Some(compiler) => self.check_kernel(compiler, steps, &images, &expected),
-            None => Ok(()),
-        }
+        self.check_kernel(steps, &images, &expected)
     }
 
     /// Runs the forward and backward pass over the operators, as the plan does. Also returns the window to decode.
@@ -205,83 +200,63 @@ impl Case<'_> {
 
     fn check_kernel(
         &self,
-        compiler: &HostCompiler,
         mut steps: Vec<Step>,
         images: &[HostImage],
         expected: &[u8],
     ) -> Result<(), ParityError> {
         let size = images.last().map_or(Size::default(), |last| last.window().size());
-        let leaf = Leaf::of(images[self.on_host].pixels());
+        let image = &images[self.on_host];
         let on_device: Vec<&dyn AnyOperator> =
             self.operators[self.on_host..].iter().map(|op| &**op).collect();
         if on_device.iter().any(|op| op.cuda().is_none()) {
             return Ok(());
         }
-        let text = kernel_text(leaf, &on_device, self.dtype, self.layout);
-        for (op, step) in self.operators.iter().zip(&mut steps) {
-            op.set_table(&mut step.params, step.table.as_ptr() as u64);
-        }
-        let params: Vec<ParamBytes> =
-            steps[self.on_host..].iter().map(|step| step.params).collect();
+        let text = kernel_text(Leaf::of(image.pixels()), &on_device, self.dtype, self.layout);
         let launches: &[Option<Tiles>] = if text.tiled { &LAUNCHES } else { &LAUNCHES[..1] };
-        for launch in launches {
-            let image = &images[self.on_host];
-            let given = self.launch(compiler, &text, image, &params, size, *launch)?;
-            let form = if launch.is_some() { Form::HostTiles } else { Form::HostKernel };
-            for given in &given {
-                self.same(form, of_tensors(self.shape(size), expected, given))?;
+        for tiles in launches {
+            let Some(mut executor) = self.kernels.executor()? else { return Ok(()) };
+            for (op, step) in self.operators.iter().zip(&mut steps) {
+                if step.table.is_empty() {
+                    continue;
+                }
+                let table = executor.put(bytemuck::cast_slice(&step.table))?;
+                op.set_table(&mut step.params, table);
+            }
+            let params: Vec<ParamBytes> =
+                steps[self.on_host..].iter().map(|step| step.params).collect();
+            let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
+            let leaf = self.leaf(&mut *executor, image, pitched)?;
+            let describe = |out| {
+                let mut sample = vec![0; text.sample_bytes];
+                write_sample(&mut sample, out, &leaf, &params);
+                sample
+            };
+            let bytes = self.shape(size).bytes();
+            for found in &executor.launch(&text, &describe, bytes, size, *tiles)? {
+                let form = executor.form(tiles.is_some());
+                self.same(form, of_tensors(self.shape(size), expected, found))?;
             }
         }
         Ok(())
     }
 
-    /// Runs two samples in one launch that differ only in their destination.
-    fn launch(
+    /// Kernel parameters of an image. Rows in memory are padded.
+    fn leaf(
         &self,
-        compiler: &HostCompiler,
-        text: &KernelText,
+        executor: &mut dyn Executor,
         image: &HostImage,
-        params: &[ParamBytes],
-        size: Size,
-        tiles: Option<Tiles>,
-    ) -> Result<[Vec<u8>; 2], ParityError> {
-        let kernel = compiler.compile(&text.name, &text.source).map_err(|error| match error {
-            CompileError::Refused(log) => ParityError::Compile { log },
-            CompileError::Unusable(problem) => Error::Internal { problem }.into(),
-        })?;
-        let bytes = self.shape(size).bytes();
-        let mut tensors = vec![0xaaaa_aaaa_u32; 2 * bytes.div_ceil(4)];
-        let half = tensors.len() / 2;
-        let mut samples = vec![0u64; 2 * text.sample_bytes.div_ceil(8)];
-        let samples = bytemuck::cast_slice_mut::<_, u8>(&mut samples);
-        let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
-        // The pixels must outlive the launch.
-        let (leaf, _pixels) = self.leaf(image, pitched);
-        for (sample, buffer) in samples.chunks_exact_mut(text.sample_bytes).enumerate() {
-            let out = tensors[sample * half..].as_mut_ptr() as u64;
-            write_sample(buffer, out, &leaf, params);
-        }
-        match tiles {
-            None => kernel.launch(samples, 2, size, BLOCK),
-            Some(tiles) => kernel.launch_tiled(samples, 2, size, tiles),
-        }
-        let tensors = bytemuck::cast_slice::<_, u8>(&tensors);
-        Ok([0, 1].map(|sample| tensors[4 * sample * half..][..bytes].to_vec()))
-    }
-
-    /// Kernel parameters of an image, and its pixels. Rows in memory are padded.
-    fn leaf(&self, image: &HostImage, pitched: bool) -> (Vec<u8>, Pixels) {
+        pitched: bool,
+    ) -> Result<Vec<u8>, Error> {
         let window = image.window();
         let pitch_of = |window: Roi| match pitched {
             true => window.pitch_bytes(),
             false => 3 * window.width + GAP as u32,
         };
-        let bytes_leaf = |image: &Image<u8>, whole, turn| {
+        let mut bytes_leaf = |image: &Image<u8>, whole, turn| {
             let window = image.window();
-            let pixels = in_rows(image, pitch_of(window));
-            let address = pixels.as_ptr() as u64;
+            let address = executor.put(&in_rows(image, pitch_of(window)))?;
             let leaf = RoiParams::new(address, pitch_of(window), window, whole, turn);
-            (bytemuck::bytes_of(&leaf).to_vec(), Pixels::Bytes(pixels))
+            Ok(bytemuck::bytes_of(&leaf).to_vec())
         };
         match image {
             HostImage::U8(_) if self.on_host == 0 => {
@@ -294,10 +269,9 @@ impl Case<'_> {
                 bytes_leaf(image, whole, Orientation::UPRIGHT)
             }
             HostImage::F32(image) => {
-                let pixels = spread(image, GAP);
+                let address = executor.put(bytemuck::cast_slice(&spread(image, GAP)))?;
                 let pitch = 3 * window.width + GAP as u32;
-                let leaf = FloatsParams::new(pixels.as_ptr() as u64, pitch, window);
-                (bytemuck::bytes_of(&leaf).to_vec(), Pixels::Floats(pixels))
+                Ok(bytemuck::bytes_of(&FloatsParams::new(address, pitch, window)).to_vec())
             }
         }
     }
@@ -332,13 +306,6 @@ impl Case<'_> {
     }
 }
 
-/// Pixels that a kernel reads.
-#[expect(dead_code, reason = "a kernel reads them by their address")]
-enum Pixels {
-    Bytes(Guarded),
-    Floats(Vec<f32>),
-}
-
 fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     let mut out = Image::new(window);
     for y in window.y..window.bottom() {
@@ -349,11 +316,11 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     out
 }
 
-/// Rows that begin `pitch` bytes apart. They end at a page boundary, and reading beyond it crashes.
-fn in_rows(image: &Image<u8>, pitch: u32) -> Guarded {
+/// Rows that begin `pitch` bytes apart.
+fn in_rows(image: &Image<u8>, pitch: u32) -> Vec<u8> {
     let window = image.window();
-    let mut rows = Guarded::new(pitch as usize * window.height as usize);
-    for (row, y) in rows.bytes_mut().chunks_exact_mut(pitch as usize).zip(window.y..) {
+    let mut rows = vec![0; pitch as usize * window.height as usize];
+    for (row, y) in rows.chunks_exact_mut(pitch as usize).zip(window.y..) {
         row[..image.row(y).len()].copy_from_slice(image.row(y));
     }
     rows

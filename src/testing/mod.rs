@@ -25,10 +25,13 @@ pub use error::{Difference, Form, ParityError};
 
 #[doc(hidden)]
 pub use case::Case;
+#[doc(hidden)]
+pub use kernels::Kernels;
 
 mod case;
 mod device;
 mod error;
+mod kernels;
 mod values;
 
 /// Compares every form of an operator with its reference, alone and between built-in operators.
@@ -107,7 +110,7 @@ impl Parity {
         let chains = self.chains()?;
         let mut cases = 0;
         for chain in &chains {
-            cases += self.check(chain, compiler.as_ref())?;
+            cases += self.check(chain, compiler.as_ref().map_or(Kernels::None, Kernels::Host))?;
         }
         let no_device = match has_cuda {
             true => device::check(&batchable(&chains[0]), self.seed)?,
@@ -143,7 +146,7 @@ impl Parity {
     fn check(
         &self,
         chain: &[Arc<dyn AnyOperator>],
-        compiler: Option<&HostCompiler>,
+        kernels: Kernels<'_>,
     ) -> Result<u64, ParityError> {
         let outputs = match pixels_after(PixelType::U8, chain) {
             Ok(PixelType::U8) => [(DType::U8, Layout::Nchw), (DType::F32, Layout::Nhwc)],
@@ -164,7 +167,7 @@ impl Parity {
                     dtype,
                     layout,
                     key: SampleKey { seed: self.seed, epoch: 0, index },
-                    compiler,
+                    kernels,
                 };
                 case.check()?;
                 cases += 1;

@@ -590,7 +590,7 @@ API void sim_reset() {
     most_resident = 0;
     late_uploads = 0;
     memory_limit = ~0ull;
-    every_schedule = false;
+    every_schedule = getenv("SIM_EVERY_SCHEDULE");
     totals = {};
     counts.kernel_faults = 0;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;

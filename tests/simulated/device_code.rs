@@ -1,7 +1,8 @@
 //! Real device code on the simulated machine: NVIDIA's NVRTC compiles kernels, and the interpreter of PTX executes them.
 //!
 //! Two environment variables select it for the tests and for the processes that they start: `SIM_NVRTC` is the path of
-//! `libnvrtc.so`, and `SIM_PTX` that of the interpreter's shared library. `tests/device_code/run.sh` sets them.
+//! `libnvrtc.so`, and `SIM_PTX` that of the interpreter's shared library. `tests/device_code/run.sh` sets them. With
+//! `SIM_EVERY_SCHEDULE` as well, every launch runs under every schedule of warps and blocks, which takes five times as long.
 
 use std::ffi::c_int;
 
@@ -28,8 +29,8 @@ pub(super) fn version() -> String {
 }
 
 impl Simulated {
-    /// Makes every launch run under every schedule of warps and blocks, whose results must be equal; false after the
-    /// reset. Otherwise launches take turns with the schedules.
+    /// Makes every launch run under every schedule of warps and blocks, whose results must be equal. Otherwise, and after
+    /// the reset, launches take turns with the schedules, unless `SIM_EVERY_SCHEDULE` is set.
     pub fn every_schedule(&self, wanted: bool) {
         let put = |f: extern "C" fn(c_int)| f(wanted.into());
         self.call(&self.libraries.driver, "sim_every_schedule", put);

@@ -8,7 +8,7 @@ use feedwater::image::{Image, PixelType};
 use feedwater::op::{AnyOperator, Normalize};
 use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout};
-use feedwater::testing::Case;
+use feedwater::testing::{Case, Kernels};
 use feedwater_tools::synth;
 
 use super::{Check, Found};
@@ -61,7 +61,7 @@ fn parity(
         dtype: if pixels == PixelType::U8 { DType::U8 } else { DType::F32 },
         layout: Layout::Nchw,
         key: SampleKey { seed: 1, epoch: 0, index },
-        compiler: None,
+        kernels: Kernels::None,
     };
     case.check().map_err(|error| error.to_string())
 }

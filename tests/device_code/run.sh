@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The GPU path's tests with real device code: NVIDIA's NVRTC compiles the kernels, and the interpreter of PTX (crates/ptx)
+# executes them on the simulated machine. Installs NVRTC from PyPI into target/device-code on first use; without Python or
+# access to PyPI it says that the tests are skipped, and succeeds: scripts/test has run them with kernels compiled for the host.
+#
+#   tests/device_code/run.sh [command]      default: the tests that launch kernels
+#   FEEDWATER_NVRTC=/path/libnvrtc.so       uses this library instead
+#   SIM_EVERY_SCHEDULE=1                    runs every launch under every schedule of warps and blocks: five times as long
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+venv=$target/device-code
+nvrtc=${FEEDWATER_NVRTC:-}
+find_nvrtc() { find "$venv" -name 'libnvrtc.so.*' 2> /dev/null | sort | tail -n 1; }
+if [ -z "$nvrtc" ]; then
+    nvrtc=$(find_nvrtc)
+fi
+if [ -z "$nvrtc" ]; then
+    if ! python3 -c 'import venv, ensurepip' 2> /dev/null; then
+        echo "SKIPPED: device code needs NVRTC, and its installation python3 with venv; install python3-venv"
+        exit 0
+    fi
+    python3 -m venv "$venv"
+    if ! "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 'nvidia-cuda-nvrtc-cu12==12.9.*'; then
+        if "$venv/bin/pip" download --quiet --no-deps --retries 0 --dest "$venv" six > /dev/null 2>&1; then
+            echo "FAILED: NVRTC cannot be installed, though PyPI can be reached"
+            exit 1
+        fi
+        echo "SKIPPED: device code needs NVRTC from PyPI, which cannot be reached"
+        exit 0
+    fi
+    nvrtc=$(find_nvrtc)
+fi
+echo "NVRTC: ${nvrtc#"$target"/}"
+cargo build --quiet -p feedwater-ptx
+export SIM_NVRTC=$nvrtc SIM_PTX=$target/debug/libfeedwater_ptx.so
+# Kernels for the host are not in the way.
+export FEEDWATER_CACHE=$venv/cache
+if [ $# -eq 0 ]; then
+    set -- cargo test --workspace --test device_code --test device --test gpu --test handoff --test loader_gpu \
+        --test loader_gpu_failures --test parity --test preprocessor -- --include-ignored
+fi
+exec "$@"
