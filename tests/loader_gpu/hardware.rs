@@ -25,3 +25,18 @@ fn each_size_of_a_call_gives_the_same_batches_and_initializes_states_once() {
         assert_eq!(machine.decoded(Backend::Hardware), 80);
     }
 }
+
+/// Engines that keep the stream's order read a file after their call: the page's next file is not read into it before.
+#[test]
+fn a_file_stays_in_its_page_until_the_engines_have_read_it() {
+    let machine = machine();
+    for schedule in [Schedule::Lazy, Schedule::Random(41), Schedule::Random(42)] {
+        machine.schedule(schedule);
+        machine.hopper(false);
+        let make = || {
+            let builder = builder(jpegs(58), training()).last(Last::Pad).workers(3).prefetch(20);
+            builder.routes([Route::NvjpegHardware])
+        };
+        same(make, &format!("{schedule:?}"));
+    }
+}
