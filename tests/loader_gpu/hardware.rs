@@ -26,17 +26,19 @@ fn each_size_of_a_call_gives_the_same_batches_and_initializes_states_once() {
     }
 }
 
-/// Engines that keep the stream's order read a file after their call: the page's next file is not read into it before.
+/// Pages are few, and each is used again while work on its previous image is still in the streams. Engines that keep the
+/// stream's order read the file late, and those of Hopper write the pixels early.
 #[test]
-fn a_file_stays_in_its_page_until_the_engines_have_read_it() {
+fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     let machine = machine();
-    for schedule in [Schedule::Lazy, Schedule::Random(41), Schedule::Random(42)] {
+    let schedules = [Schedule::Lazy, Schedule::Random(41), Schedule::Random(42)];
+    for (schedule, hopper) in schedules.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         machine.schedule(schedule);
-        machine.hopper(false);
+        machine.hopper(hopper);
         let make = || {
             let builder = builder(jpegs(58), training()).last(Last::Pad).workers(3).prefetch(20);
-            builder.routes([Route::NvjpegHardware])
+            builder.routes([Route::NvjpegHardware]).hardware_group(Some(2))
         };
-        same(make, &format!("{schedule:?}"));
+        same(make, &format!("{schedule:?} hopper {hopper}"));
     }
 }

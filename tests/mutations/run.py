@@ -66,10 +66,11 @@ def main():
     options = parser.parse_args()
 
     groups, mutations = read_list()
-    unknown = set(options.only or []) - {it.name for it in mutations}
+    by_name = {it.name: it for it in mutations}
+    unknown = set(options.only or []) - by_name.keys()
     if unknown:
         sys.exit(f"no such mutation: {', '.join(sorted(unknown))}")
-    chosen = [it for it in mutations if not options.only or it.name in options.only]
+    chosen = [by_name[name] for name in options.only] if options.only else mutations
     if options.list:
         for it in chosen:
             print(f"{it.name:32} {it.file:42} {it.breaks}")
