@@ -18,6 +18,7 @@ Needs Python 3.11, git and cargo. A full run takes more than an hour.
 
 import argparse
 import dataclasses
+import fcntl
 import os
 import pathlib
 import queue
@@ -32,6 +33,7 @@ import tomllib
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 RESULTS = HERE / "RESULTS.md"
+SURVIVED = "survived"
 STARTED = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. ?(.*)")
 
 
@@ -116,7 +118,7 @@ def outcome(it, result):
         return f"**error**: {result.problem}"
     if result.killed_by:
         return f"killed by {result.killed_by}"
-    return f"survived: {it.survives}" if it.survives else "**survived**"
+    return SURVIVED
 
 
 class Runner:
@@ -127,6 +129,11 @@ class Runner:
         variables = {"CARGO_TARGET_DIR": str(target), "CARGO_INCREMENTAL": "1"}
         self.environment = os.environ | variables | environment
         self.logs.mkdir(parents=True, exist_ok=True)
+        self.lock = (self.logs / "lock").open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"another run uses {self.logs}")
         head = git(ROOT, "rev-parse", "HEAD")
         if not self.tree.exists():
             git(ROOT, "worktree", "prune")
@@ -230,12 +237,18 @@ def read_results():
     for line in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
         cells = [it.strip() for it in line.strip("|").split(" | ")]
         if line.startswith("| `") and len(cells) == 4:
-            rows[cells[0].strip("`")] = cells[3]
+            rows[cells[0].strip("`")] = SURVIVED if SURVIVED in cells[3] else cells[3]
     return rows
 
 
+def explained(it, row):
+    if row != SURVIVED:
+        return row
+    return f"{SURVIVED}: {it.survives}" if it.survives else f"**{SURVIVED}**"
+
+
 def write_results(mutations, rows):
-    found = [rows.get(it.name, "not run") for it in mutations]
+    found = [explained(it, rows.get(it.name, "not run")) for it in mutations]
     count = lambda word: sum(it.lstrip("*").startswith(word) for it in found)
     lines = [
         "# Mutations of the GPU path",
