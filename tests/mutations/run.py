@@ -4,9 +4,9 @@
     tests/mutations/run.py [--only NAME]... [--target-dir FOLDER] [--env NAME=VALUE]... [--limit SECONDS]
     tests/mutations/run.py --list
 
-The scratch copy is a git worktree of HEAD in the target directory: what is not committed is not tested, and the user's files
-are never changed. Results go to RESULTS.md, of single mutations into the rows of the last run. The output of each mutation
-is in TARGET/mutations/NAME.log.
+The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutations/tree, which stays for the next run): what
+is not committed is not tested, and the user's files are never changed. Results go to RESULTS.md, of single mutations into the
+rows of the last run. The output of each mutation is in TARGET/mutations/NAME.log.
 
 A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. A build that fails is an
 error of the list: such a mutation shows nothing. Mutations with `device_code = true` are invisible to kernels compiled for
