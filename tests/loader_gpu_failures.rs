@@ -5,26 +5,24 @@ mod simulated;
 
 use common::{jpegs, training};
 use feedwater::error::Error;
-use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 use simulated::images::libjpeg;
 use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive, runtime};
 
-/// Runs an epoch on these routes and returns the number of delivered samples.
+fn builder(seed: u64) -> LoaderBuilder {
+    let source = Memory::new(jpegs(16)).unwrap();
+    Loader::builder(source, training()).batch(4).workers(2).shuffle(true).seed(seed).epochs(Some(1))
+}
+
+/// Runs an epoch on these routes and returns the number of delivered samples. Batches before an error have the bytes of the CPU.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
-    let mut loader = Loader::builder(Memory::new(jpegs(16)).unwrap(), training())
-        .batch(4)
-        .workers(2)
-        .shuffle(true)
-        .seed(seed)
-        .routes(routes)
-        .epochs(Some(1))
-        .device(DeviceChoice::Gpu(0))
-        .runtime(&runtime())
-        .build()?;
-    for batch in &mut loader {
-        batch?.to_host()?;
+    let mut cpu = builder(seed).device(DeviceChoice::Cpu).build().unwrap();
+    let builder = builder(seed).routes(routes).device(DeviceChoice::Gpu(0));
+    let mut loader = builder.runtime(&runtime()).build()?;
+    for (batch, cpu) in (&mut loader).into_iter().zip(&mut cpu) {
+        assert!(batch?.to_host()? == cpu.unwrap().to_host().unwrap(), "seed {seed}");
     }
     // Measurements may fail too, and are then absent.
     assert!(loader.profile().images <= 16);

@@ -136,6 +136,31 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
     }
 }
 
+/// Values at the borders of the 16-bit types' roundings, as the fill of a crop: ties, overflow, subnormal numbers, zeros.
+#[test]
+fn floats_are_rounded_to_the_nearest_element() {
+    let power = |exponent: i32| 2f32.powi(exponent);
+    let values = [
+        [1.0 + power(-11), 1.0 + 3.0 * power(-11), 1.0 + power(-11) + power(-23)],
+        [1.0 + power(-8), 1.0 + 3.0 * power(-8), 1.0 + power(-8) + power(-23)],
+        [65504.0, 65519.996, 65520.0],
+        [65535.0, 65536.0, 1e6],
+        [power(-24), power(-25), power(-25) + power(-48)],
+        [3.0 * power(-25), 5.0 * power(-25), power(-14) - power(-25)],
+        [power(-14), power(-14) + power(-25), 0.0],
+        [f32::MAX, f32::from_bits(0x7f7f_7fff), f32::from_bits(0x7f7f_8000)],
+        [f32::MIN_POSITIVE, f32::from_bits(1), f32::from_bits(0x8000)],
+    ];
+    let image = random_image(Size::new(5, 4), 16);
+    for fill in values.into_iter().flat_map(|values| [values, values.map(|value| -value)]) {
+        let crop = RandomCrop { padding: [3; 4], fill, ..RandomCrop::to(11, 10) };
+        let chain: Operators = vec![Arc::new(Normalize::IMAGENET), Arc::new(crop)];
+        for dtype in [DType::F16, DType::BF16] {
+            check(Case { dtype, ..case(&chain, &image) });
+        }
+    }
+}
+
 #[test]
 fn chains_on_every_size_and_orientation() {
     for chain in [training(), evaluation()] {

@@ -2,6 +2,7 @@
 //! files do not import each other in a cycle. `unsafe` is confined to listed files. Files stay short.
 
 mod imports;
+mod mutations;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};

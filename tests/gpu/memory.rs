@@ -54,6 +54,22 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
     assert_clean(&machine, "dropped");
 }
 
+/// The driver waits by itself only for copies into ordinary memory.
+#[test]
+fn bytes_are_read_back_into_page_locked_memory_before_the_call_returns() {
+    let machine = exclusive();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let (memory, pinned) = pools(&device).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let source = memory.buffer("slots", 512).unwrap();
+    feedwater::gpu::fill(&stream, &source, 0..512, 7).unwrap();
+    let mut seen = pinned.buffer("pages", 512).unwrap();
+    read_back(&stream, &source, 0, &mut seen).unwrap();
+    assert_eq!(*seen, [7; 512]);
+    drop((memory, pinned, stream, source, seen, device));
+    assert_clean(&machine, "read back");
+}
+
 #[test]
 fn a_pool_allocates_its_rows_once_and_never_more() {
     let machine = exclusive();
