@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-pub use counts::{SimCounts, SimMemory, SimTotals};
+pub use counts::{SimCounts, SimTotals};
 use feedwater::gpu::nvjpeg::{self, Backend};
 use feedwater::gpu::{LibraryName, Runtime, Stream};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};

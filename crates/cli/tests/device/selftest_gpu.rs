@@ -139,15 +139,25 @@ exec c++ "$@"
             fs::copy(kernel.path(), copy).unwrap();
         }
     }
+    let args = ["selftest", "--require-gpu", "--only", "kernels", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &broken)]), 1);
-    let failed = checks(&result).into_iter().filter(|check| check.1 == "fail");
-    let failed: Vec<_> =
-        failed.filter(|(name, ..)| !shows_a_pattern(name) && !is_balanced(name)).collect();
+    let failed: Vec<_> = checks(&result).into_iter().filter(|check| check.1 == "fail").collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].0, "gpu/operator/normalize");
     // The element type and layout, then the first byte that differs and its sample.
     let (_, difference) = failed[0].2.split_once(" f32 nchw").unwrap();
     assert!(has_words(difference, &["byte 0", "sample 0"]), "{failed:?}");
+}
+
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn the_kernels_checks_pass_with_device_code() {
+    assert!(simulated::device_code::executes_device_code(), "run tests/device_code/run.sh");
+    let dir = workplace(NORMALIZE);
+    let args = ["selftest", "--require-gpu", "--only", "kernels", "--json"];
+    let result = json(&feedwater(dir.path(), &args, &[]), 0);
+    let passed = checks(&result).into_iter().filter(|check| check.1 == "pass").count();
+    assert!(passed > feedwater::op::NAMES.len(), "{result}");
 }
 
 /// Whether a check compares nvJPEG's output with the image.

@@ -1,0 +1,157 @@
+//! Device code on the simulated machine: that its faults are seen, a long run of the training chain, and every schedule of warps
+//! and blocks. Run by `run.sh` beside this file, together with the other tests that launch kernels.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../simulated/mod.rs"]
+mod simulated;
+
+use common::{evaluation, jpeg, training};
+use feedwater::footprint::{Footprint, Memory as MemoryKind};
+use feedwater::geometry::Size;
+use feedwater::gpu::kernel::FUSED;
+use feedwater::gpu::{Device, DevicePool, Kernel, PinnedPool, Shape, Staged, Stream, fill};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::{self, Chain, Placement};
+use feedwater::plan::Last;
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+use simulated::device_code::executes_device_code;
+use simulated::images::libjpeg;
+use simulated::{Schedule, Simulated, exclusive, runtime};
+
+fn machine() -> Simulated {
+    assert!(executes_device_code(), "run tests/device_code/run.sh");
+    let machine = exclusive();
+    machine.set_decoder(Some(libjpeg));
+    machine
+}
+
+/// Launches a block of 64 threads with this body, and returns the number of its faults. `words` are 64 words of memory that
+/// were written, `never` 64 that were not.
+fn faults_of(machine: &Simulated, body: &str) -> u64 {
+    let text = format!(
+        "struct Sample {{ unsigned *words, *never; }};
+         extern \"C\" __global__ void fused(const Sample* samples, int, int, int) {{
+             const unsigned thread = threadIdx.x;
+             unsigned *words = samples->words, *never = samples->never;
+             __shared__ unsigned shared[64];
+             {body}
+         }}"
+    );
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let mut footprint = Footprint::default();
+    footprint.add(MemoryKind::Device, "samples", 256, 1, "");
+    footprint.add(MemoryKind::Pinned, "samples", 256, 1, "");
+    footprint.add(MemoryKind::Device, "words", 256, 1, "");
+    let memory = DevicePool::take(&device, &footprint).unwrap();
+    let pinned = PinnedPool::take(&device, &footprint).unwrap();
+    let words = memory.buffer("words", 256).unwrap();
+    // An allocation of its own: its neighbours are not the kernel's.
+    let mut other = Footprint::default();
+    other.add(MemoryKind::Device, "never", 256, 1, "");
+    let never = DevicePool::take(&device, &other).unwrap().buffer("never", 256).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    fill(&stream, &words, 0..256, 0).unwrap();
+    let host = pinned.buffer("samples", 256).unwrap();
+    let mut samples = Staged::new(host, memory.buffer("samples", 256).unwrap()).unwrap();
+    let addresses = [words.address(), never.address()].map(u64::to_le_bytes).concat();
+    samples.bytes().unwrap()[..16].copy_from_slice(&addresses);
+    samples.upload(&stream, 0..16).unwrap();
+    let kernel = Kernel::load(&device, &text, FUSED, 16).unwrap();
+    let shape = Shape { grid: (1, 1, 1), block: (64, 1), shared_bytes: 0 };
+    kernel.launch_shape(&stream, samples.device(), 0, 1, Size::new(1, 1), shape).unwrap();
+    let waited = stream.synchronize();
+    let faults = machine.expected_kernel_faults();
+    assert_eq!(waited.is_err(), faults > 0, "a fault is an error of the launch");
+    faults
+}
+
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn planted_faults_are_seen() {
+    let machine = machine();
+    let exchange = |between: &str| {
+        format!("shared[thread] = thread; {between} words[thread] = shared[63 - thread];")
+    };
+    for (body, faults) in [
+        ("words[thread] = 2 * thread;".to_owned(), false),
+        (exchange("__syncthreads();"), false),
+        (exchange(""), true),
+        ("if (thread < 9) __syncthreads();".to_owned(), true),
+        ("words[thread] = shared[thread];".to_owned(), true),
+        ("words[thread] = never[thread];".to_owned(), true),
+        ("never[thread + 1] = thread;".to_owned(), true),
+        (
+            "((unsigned short*)never)[1] = 0; words[thread] = *(unsigned*)((char*)words + 2);"
+                .to_owned(),
+            true,
+        ),
+        ("words[thread / 2] = thread;".to_owned(), true),
+    ] {
+        for every_schedule in [false, true] {
+            machine.every_schedule(every_schedule);
+            assert_eq!(faults_of(&machine, &body) > 0, faults, "{body}");
+        }
+    }
+}
+
+fn builder(chain: Chain, samples: u64, (width, height): (u32, u32)) -> LoaderBuilder {
+    let files = (0..samples).map(|seed| {
+        let (more, taller) = ((seed * 37 % 41) as u32, (seed * 29 % 31) as u32);
+        (jpeg(seed, width + more, height + taller), seed as i64)
+    });
+    let source = Memory::new(files.collect::<Vec<_>>()).unwrap();
+    let builder = Loader::builder(source, chain).workers(2).tune(false).seed(5);
+    builder.last(Last::Pad).epochs(Some(1))
+}
+
+/// Compares the bytes of all batches on the simulated device with those of the CPU, and returns their number.
+fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> usize {
+    let mut cpu = make().decode(Placement::Cpu).device(DeviceChoice::Cpu).build().unwrap();
+    let mut gpu = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+    assert!(gpu.plan().uses_gpu(), "{what}");
+    let mut batches = 0;
+    for (cpu, gpu) in cpu.epoch().zip(gpu.epoch()) {
+        assert!(cpu.unwrap().to_host().unwrap() == gpu.unwrap().to_host().unwrap(), "{what}");
+        batches += 1;
+    }
+    batches
+}
+
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(9));
+    let chain = || {
+        Chain::new()
+            .then(op::RandomResizedCrop::to(224, 224))
+            .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+            .then(op::Normalize::IMAGENET)
+    };
+    let make = || builder(chain(), 200, (150, 110)).batch(2).output(DType::F16, Layout::Nchw);
+    assert_eq!(same(make, "training"), 100);
+    let (counts, totals) = (machine.counts(), machine.totals());
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    assert_eq!(totals.launches, counts.launches, "{totals:?}");
+    assert!(totals.mma > 0, "{totals:?}");
+}
+
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn no_schedule_of_warps_and_blocks_changes_a_batch() {
+    let machine = machine();
+    machine.every_schedule(true);
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        for layout in Layout::ALL {
+            for (name, chain) in [("training", training()), ("evaluation", evaluation())] {
+                let what = format!("{name} {dtype} {layout}");
+                let make = || builder(chain.clone(), 8, (40, 30)).batch(4).output(dtype, layout);
+                assert_eq!(same(make, &what), 2, "{what}");
+            }
+        }
+    }
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+}
