@@ -3,18 +3,23 @@
 //! kernel of every operator alone for a launch of 64 samples, and the fused training kernel compared with a copy on the device,
 //! as lines of JSON. A simulated device is reported as such, without rates.
 
+#[path = "common/device_samples.rs"]
+mod device_samples;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use device_samples::{DeviceSamples, image};
 use fast_image_resize as fir;
 
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::gpu::kernel::LaunchGoal;
 use feedwater::gpu::{self, Device, DeviceBuffer, DevicePool, Kernel, PinnedPool};
-use feedwater::gpu::{Staged, Stream, Upload};
-use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::gpu::{Staged, Stream};
+use feedwater::image::{HostImage, PixelType};
 use feedwater::op::custom::Wanted;
 use feedwater::op::kernel_text::{FloatsParams, KernelText, Leaf, RoiParams};
 use feedwater::op::kernel_text::{kernel_text, write_sample};
@@ -25,12 +30,6 @@ use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
 
 const IMAGE: Size = Size::new(500, 375);
-
-fn image(size: Size) -> Image<u8> {
-    let data =
-        (0..3 * size.pixels()).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
-    Image::from_data(size.window(), data)
-}
 
 /// Input of an operator: bytes, or floats if it supports only those.
 fn input(op: &Arc<dyn AnyOperator>) -> HostImage {
@@ -202,10 +201,13 @@ fn training_chain() -> [Arc<dyn AnyOperator>; 3] {
     [Arc::new(RandomResizedCrop::to(224, 224)), Arc::new(flip), Arc::new(Normalize::IMAGENET)]
 }
 
+/// Element type and layout of the training job.
+const TRAINING_OUTPUT: (DType, Layout) = (DType::F16, Layout::Nchw);
+
 fn training_text() -> KernelText {
     let chain = training_chain();
     let operators = chain.each_ref().map(|op| &**op);
-    kernel_text(Leaf::Roi, &operators, DType::F16, Layout::Nchw)
+    kernel_text(Leaf::Roi, &operators, TRAINING_OUTPUT.0, TRAINING_OUTPUT.1)
 }
 
 /// Time to compile and load the kernel, and to load it from the cache.
@@ -232,96 +234,21 @@ fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     Ok(())
 }
 
-/// Samples of the main job on the device: decoded windows, and buffers for the outputs.
+/// Samples of the main job on the device.
 struct Training {
-    kernel: Kernel,
-    stream: Stream,
-    samples: Staged,
-    sample_bytes: usize,
-    count: usize,
-    _pixels: DeviceBuffer,
-    _out: DeviceBuffer,
+    samples: DeviceSamples,
     /// Source and destination of the copy, each with half of the bytes.
     copied: [DeviceBuffer; 2],
-    /// Bytes that a launch for all samples reads and writes, each once.
-    bytes: usize,
 }
 
 impl Training {
     fn new(device: &Arc<Device>, size: Size, count: usize) -> feedwater::Result<Self> {
-        const OUT_BYTES: usize = 3 * 224 * 224 * 2;
-        const ALIGN: usize = 256;
-        let (chain, text) = (training_chain(), training_text());
-        let (mut plans, mut tables, mut pixel_bytes, mut read) = (Vec::new(), Vec::new(), 0, 0);
-        for index in 0..count {
-            let key = SampleKey { seed: 1, epoch: 0, index: index as u64 };
-            let (mut input, mut params, mut sizes) = (size, Vec::new(), Vec::new());
-            for (place, op) in chain.iter().enumerate() {
-                sizes.push(input);
-                let (output, prepared) = op.prepare(input, &mut SampleRng::new(key, place as u16));
-                params.push(prepared);
-                input = output;
-            }
-            let (mut window, start) = (input.window(), tables.len());
-            for (place, op) in chain.iter().enumerate().rev() {
-                let wanted = Wanted { input: sizes[place], reduction: 1, output: window };
-                window = op.demand(&mut params[place], wanted, &mut tables);
-            }
-            plans.push((params, window, pixel_bytes, start));
-            read += 3 * window.size().pixels() as usize;
-            pixel_bytes += window.pitched_bytes().next_multiple_of(ALIGN);
-        }
-        let bytes = read + count * OUT_BYTES;
-        let described = (count * text.sample_bytes).next_multiple_of(8);
-        let rows = [
-            ("image", size.window().pitched_bytes()),
-            ("samples", described + size_of_val(&tables[..])),
-            ("pixels", pixel_bytes),
-            ("out", count * OUT_BYTES),
-            ("copy", bytes / 2),
-        ];
-        let (mut footprint, mut pinned) = (Footprint::default(), Footprint::default());
-        for (name, bytes) in rows {
-            let copies = if name == "copy" { 2 } else { 1 };
-            footprint.add(Memory::Device, name, bytes as u64, copies, "");
-        }
-        for (name, bytes) in &rows[..2] {
-            pinned.add(Memory::Pinned, *name, *bytes as u64, 1, "");
-        }
-        let (on_device, pinned) =
-            (DevicePool::take(device, &footprint)?, PinnedPool::take(device, &pinned)?);
-        let buffer = |row: usize| on_device.buffer(rows[row].0, rows[row].1);
-        let (pixels, out) = (buffer(2)?, buffer(3)?);
-        let mut samples = Staged::new(pinned.buffer(rows[1].0, rows[1].1)?, buffer(1)?)?;
-
-        let stream = Stream::new(device)?;
-        let mut upload = Upload::new(pinned.buffer(rows[0].0, rows[0].1)?)?;
-        HostImage::U8(image(size)).write_for_device(upload.bytes()?);
-        let table_address = samples.device().address() + described as u64;
-        let block = samples.bytes()?;
-        block[described..].copy_from_slice(bytemuck::cast_slice(&tables));
-        for (place, sample) in block[..described].chunks_exact_mut(text.sample_bytes).enumerate() {
-            let (params, window, offset, table) = &mut plans[place];
-            chain[0].set_table(&mut params[0], table_address + 4 * *table as u64);
-            upload.copy(&stream, 0..window.pitched_bytes(), &pixels, *offset)?;
-            let (address, pitch) = (pixels.address() + *offset as u64, window.pitch_bytes());
-            let leaf = RoiParams::new(address, pitch, *window, size, Orientation::UPRIGHT);
-            let to = out.address() + (place * OUT_BYTES) as u64;
-            write_sample(sample, to, bytemuck::bytes_of(&leaf), &*params);
-        }
-        samples.upload(&stream, 0..rows[1].1)?;
-        stream.synchronize()?;
-        Ok(Self {
-            kernel: Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?,
-            stream,
-            samples,
-            sample_bytes: text.sample_bytes,
-            count,
-            _pixels: pixels,
-            _out: out,
-            copied: [buffer(4)?, buffer(4)?],
-            bytes,
-        })
+        let samples = DeviceSamples::new(device, &training_chain(), TRAINING_OUTPUT, size, count)?;
+        let mut footprint = Footprint::default();
+        footprint.add(Memory::Device, "copy", samples.bytes as u64 / 2, 2, "");
+        let pool = DevicePool::take(device, &footprint)?;
+        let buffer = || pool.buffer("copy", samples.bytes / 2);
+        Ok(Self { copied: [buffer()?, buffer()?], samples })
     }
 
     /// Prints one line for launches of `group` samples.
@@ -332,36 +259,36 @@ impl Training {
         group: usize,
         simulated: bool,
     ) -> feedwater::Result<()> {
-        const BAR: f64 = 0.70;
+        /// Most of a device's time that the kernel may take at that rate.
+        const BAR: f64 = 0.02;
+        const IMAGES_PER_SECOND: f64 = 20_000.0;
+        let DeviceSamples { stream, count, bytes, .. } = &self.samples;
         let kernel = self.seconds(simulated, || {
-            for first in (0..self.count).step_by(group) {
-                let (samples, offset) = (self.samples.device(), first * self.sample_bytes);
-                self.kernel.launch(&self.stream, samples, offset, group as u32, 224, 224)?;
-            }
-            Ok(())
+            (0..*count)
+                .step_by(group)
+                .try_for_each(|first| self.samples.launch(LaunchGoal::Throughput, first, group))
         })?;
         let [from, to] = &self.copied;
         // A copy of half the bytes reads and writes them, so it moves as many bytes as the kernel.
-        let copy = self.seconds(simulated, || gpu::copy(&self.stream, from, to, self.bytes / 2))?;
+        let copy = self.seconds(simulated, || gpu::copy(stream, from, to, bytes / 2))?;
         let rates = if simulated {
             String::from("\"simulated\":true")
         } else {
-            let rate = |seconds: f64| self.bytes as f64 / seconds / 1e9;
+            let rate = |seconds: f64| *bytes as f64 / seconds / 1e9;
             format!(
                 "\"simulated\":false,\"kernel_us\":{:.1},\"kernel_gb_per_s\":{:.0},\
-                 \"copy_gb_per_s\":{:.0},\"ratio\":{:.3},\"bar\":{BAR}",
+                 \"copy_gb_per_s\":{:.0},\"images_per_second\":{IMAGES_PER_SECOND},\
+                 \"share_of_device\":{:.4},\"bar\":{BAR}",
                 1e6 * kernel,
                 rate(kernel),
                 rate(copy),
-                copy / kernel
+                kernel / *count as f64 * IMAGES_PER_SECOND
             )
         };
         println!(
-            "{{\"bench\":\"fused_training\",\"device\":\"{}\",\"size\":\"{size}\",\"samples\":{},\
-             \"group\":{group},\"bytes\":{},{rates}}}",
-            device.name(),
-            self.count,
-            self.bytes
+            "{{\"bench\":\"fused_training\",\"device\":\"{}\",\"size\":\"{size}\",\"samples\":{count},\
+             \"group\":{group},\"bytes\":{bytes},{rates}}}",
+            device.name()
         );
         Ok(())
     }
@@ -374,13 +301,14 @@ impl Training {
     ) -> feedwater::Result<f64> {
         let (runs, calls) = if once { (1, 1) } else { (7, 20) };
         let mut best = f64::INFINITY;
+        let stream = &self.samples.stream;
         for _ in 0..runs {
-            self.stream.synchronize()?;
+            stream.synchronize()?;
             let begin = Instant::now();
             for _ in 0..calls {
                 work()?;
             }
-            self.stream.synchronize()?;
+            stream.synchronize()?;
             best = best.min(begin.elapsed().as_secs_f64() / f64::from(calls));
         }
         Ok(best)

@@ -9,8 +9,8 @@
 //! * Memory is predicted before the run ([`footprint`]), allocated once, and limited on request.
 //! * Every sample's outcome is counted ([`loader::Stats`]).
 //!
-//! The GPU path is complete, but no real GPU has run it yet: it is tested against a simulated driver and with kernels
-//! compiled for the host. CUDA is opened at run time, and everything also runs on the CPU.
+//! The GPU path is complete, but no real GPU has run it yet: it is tested against a simulated driver, with the
+//! kernels that NVIDIA's compiler makes executed by an interpreter. CUDA is opened at run time, and everything also runs on the CPU.
 //!
 //! # Start here
 //!

@@ -4,7 +4,7 @@
 //! `libnvrtc.so`, and `SIM_PTX` that of the interpreter's shared library. `tests/device_code/run.sh` sets them. With
 //! `SIM_EVERY_SCHEDULE` as well, every launch runs under every schedule of warps and blocks, which takes five times as long.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 
 use super::{SimTotals, Simulated};
 
@@ -42,6 +42,15 @@ impl Simulated {
         let get = |f: extern "C" fn(*mut SimTotals)| f(&mut totals);
         self.call(&self.libraries.driver, "sim_totals", get);
         totals
+    }
+
+    /// What NVRTC and its assembler said at the last compilation: with machine code, registers and spills of each kernel.
+    pub fn compiler_log(&self) -> String {
+        let get = |f: extern "C" fn() -> *const c_char| {
+            // SAFETY: a string with a NUL byte, which no test changes meanwhile.
+            unsafe { CStr::from_ptr(f()) }.to_string_lossy().into_owned()
+        };
+        self.call(&self.libraries.nvrtc, "sim_nvrtc_log", get)
     }
 
     /// Number of faults of device code since the reset, which this test expected. A process with others ends with an

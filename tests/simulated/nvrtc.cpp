@@ -34,6 +34,7 @@ std::string slurp(const std::filesystem::path& path) {
 unsigned long long compilations = 0, openings = 0;
 std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};
 char last_target[32] = "";
+std::string last_log;
 
 // NVIDIA's library.
 struct Nvrtc {
@@ -84,6 +85,7 @@ std::string image_of(const Program& program, int architecture, const std::string
 int compile_for_device(Program* program, int architecture, int count, const char* const* given) {
     std::vector<const char*> options(given, given + count);
     options.push_back("-lineinfo");
+    options.push_back("--ptxas-options=-v");
     void* real = nullptr;
     int code = nvrtc()->create(&real, program->source.c_str(), "feedwater.cu", 0, nullptr, nullptr);
     if (code) return code;
@@ -92,7 +94,7 @@ int compile_for_device(Program* program, int architecture, int count, const char
     nvrtc()->log_size(real, &bytes);
     program->log.resize(bytes);
     nvrtc()->log(real, program->log.data());
-    program->log = program->log.c_str();
+    last_log = program->log = program->log.c_str();
     if (!code) code = nvrtc()->ptx_size(real, &bytes);
     std::string ptx(code ? 0 : bytes, 0);
     if (!code) code = nvrtc()->ptx(real, ptx.data());
@@ -199,6 +201,9 @@ API void sim_nvrtc_set_architectures(const int* known, int count) { architecture
 
 // Architecture of the last compilation, such as "sm_90".
 API const char* sim_nvrtc_target() { return last_target; }
+
+// What NVIDIA's library said at the last compilation.
+API const char* sim_nvrtc_log() { return last_log.c_str(); }
 
 API unsigned long long sim_compilations() { return __atomic_load_n(&compilations, __ATOMIC_RELAXED); }
 

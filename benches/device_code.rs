@@ -1,0 +1,175 @@
+//! What the kernels execute, counted by the interpreter of PTX, and what the assembler says of their machine code: a table in
+//! Markdown. These are counts, not times, and no GPU is needed: `tests/device_code/run.sh cargo bench --profile dev --bench device_code`.
+
+#[path = "common/device_samples.rs"]
+mod device_samples;
+#[path = "../tests/simulated/mod.rs"]
+mod simulated;
+
+use std::sync::Arc;
+
+use device_samples::DeviceSamples;
+use feedwater::geometry::Size;
+use feedwater::gpu::Device;
+use feedwater::gpu::kernel::{LaunchGoal, compile};
+use feedwater::op::{AnyOperator, CenterCrop, Flip, Normalize, RandomResizedCrop, Resize};
+use feedwater::tensor::{DType, Layout};
+use simulated::device_code::executes_device_code;
+use simulated::{exclusive, runtime};
+
+/// Samples of a launch, like a loader's.
+const SAMPLES: usize = 16;
+
+/// Architectures whose machine code is looked at.
+const ARCHITECTURES: [u32; 3] = [80, 90, 100];
+
+struct Job {
+    name: &'static str,
+    chain: Vec<Arc<dyn AnyOperator>>,
+    size: Size,
+    output: (DType, Layout),
+}
+
+fn jobs() -> Vec<Job> {
+    let flip = Flip { horizontal: 0.5, vertical: 0.0 };
+    let training: Vec<Arc<dyn AnyOperator>> = vec![
+        Arc::new(RandomResizedCrop::to(224, 224)),
+        Arc::new(flip.clone()),
+        Arc::new(Normalize::IMAGENET),
+    ];
+    let bytes: Vec<Arc<dyn AnyOperator>> =
+        vec![Arc::new(RandomResizedCrop::to(224, 224)), Arc::new(flip)];
+    let evaluation: Vec<Arc<dyn AnyOperator>> = vec![
+        Arc::new(Resize::shorter(256)),
+        Arc::new(CenterCrop::to(224, 224)),
+        Arc::new(Normalize::IMAGENET),
+    ];
+    let pointwise: Vec<Arc<dyn AnyOperator>> =
+        vec![Arc::new(CenterCrop::to(224, 224)), Arc::new(Normalize::IMAGENET)];
+    let (usual, large) = (Size::new(500, 375), Size::new(2048, 1536));
+    let job = |name, chain: &Vec<_>, size, dtype, layout| Job {
+        name,
+        chain: chain.clone(),
+        size,
+        output: (dtype, layout),
+    };
+    vec![
+        job("training", &training, usual, DType::F16, Layout::Nchw),
+        job("training", &training, usual, DType::F32, Layout::Nchw),
+        job("training", &training, usual, DType::F16, Layout::Nhwc),
+        job("training without normalize", &bytes, usual, DType::U8, Layout::Nhwc),
+        job("training", &training, large, DType::F16, Layout::Nchw),
+        job("evaluation", &evaluation, usual, DType::F16, Layout::Nchw),
+        job("crop and normalize", &pointwise, usual, DType::F16, Layout::Nchw),
+    ]
+}
+
+fn main() -> feedwater::Result<()> {
+    // `cargo test --benches` runs benches too.
+    if !executes_device_code() {
+        println!(
+            "skipped: run tests/device_code/run.sh cargo bench --profile dev --bench device_code"
+        );
+        return Ok(());
+    }
+    executed()?;
+    machine_code()
+}
+
+/// Prints what a sample's part of a launch executes.
+fn executed() -> feedwater::Result<()> {
+    let machine = exclusive();
+    println!("Per sample, in launches of {SAMPLES} samples:\n");
+    println!(
+        "| chain | image | output | tiles | issue cycles | lanes | divergent branches | shared wavefronts | bank conflicts | \
+         sectors loaded | sectors stored | mma | barriers |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    for job in jobs() {
+        for (goal, tiles) in [(LaunchGoal::Throughput, "high"), (LaunchGoal::Latency, "low")] {
+            machine.restart();
+            let device = Device::open_with(0, &runtime())?;
+            let samples = DeviceSamples::new(&device, &job.chain, job.output, job.size, SAMPLES)?;
+            samples.launch(goal, 0, SAMPLES)?;
+            samples.stream.synchronize()?;
+            let it = machine.totals();
+            assert_eq!((it.launches, machine.counts().faults()), (1, 0));
+            let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+            let each = |count: u64| count / SAMPLES as u64;
+            // A kernel without tiles has one shape of launch.
+            let tiles = if it.mma > 0 { tiles } else { "none" };
+            println!(
+                "| {} | {} | {} {} | {tiles} | {} | {:.0} % | {:.1} % | {} | {:.0} % | {} | {} | {} | {} |",
+                job.name,
+                job.size,
+                job.output.0,
+                job.output.1,
+                each(it.instructions / 4),
+                share(it.lanes, 32 * it.instructions),
+                share(it.divergent_branches, it.branches),
+                each(it.shared_wavefronts),
+                share(it.shared_wavefronts - it.ideal_wavefronts, it.ideal_wavefronts),
+                each(it.sectors_loaded),
+                each(it.sectors_stored),
+                each(it.mma),
+                each(it.barriers),
+            );
+            if tiles == "none" {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints what the assembler says of each kernel.
+fn machine_code() -> feedwater::Result<()> {
+    let machine = exclusive();
+    println!("\nMachine code:\n");
+    println!(
+        "| chain | output | kernel | architecture | registers | stack | spill stores | spill loads |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for job in jobs().into_iter().filter(|job| job.size.width == 500) {
+        for architecture in ARCHITECTURES {
+            machine.restart();
+            machine.architecture(architecture, true);
+            let cache = std::env::temp_dir().join(format!("feedwater-code-{}", std::process::id()));
+            let device = Device::open_with(0, &runtime().with_cache_directory(&cache))?;
+            let samples = DeviceSamples::new(&device, &job.chain, job.output, Size::new(8, 8), 1)?;
+            compile(&device, &samples.source)?;
+            for (kernel, [registers, stack, stores, loads]) in facts(&machine.compiler_log()) {
+                println!(
+                    "| {} | {} {} | {kernel} | sm_{architecture} | {registers} | {stack} B | {stores} B | {loads} B |",
+                    job.name, job.output.0, job.output.1
+                );
+            }
+            let _ = std::fs::remove_dir_all(cache);
+        }
+    }
+    Ok(())
+}
+
+/// Registers, and bytes of stack, spill stores and spill loads, of each kernel in the assembler's log. Functions that a
+/// kernel calls have a part of their own, and no registers: they count as the kernel's.
+fn facts(log: &str) -> Vec<(String, [u64; 4])> {
+    let mut all: Vec<(String, [u64; 4])> = Vec::new();
+    let before = |line: &str, what: &str| -> Option<u64> {
+        line[..line.find(what)?].trim_end().rsplit([' ', ',']).next()?.parse().ok()
+    };
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            all.push((rest.split('\'').next().unwrap_or_default().to_owned(), [0; 4]));
+        }
+        let Some((_, facts)) = all.last_mut() else { continue };
+        if let Some(registers) = before(line, " registers") {
+            facts[0] = registers;
+        }
+        for (at, what) in
+            [(1, " bytes stack frame"), (2, " bytes spill stores"), (3, " bytes spill loads")]
+        {
+            facts[at] += before(line, what).unwrap_or(0);
+        }
+    }
+    all
+}
