@@ -34,7 +34,7 @@ fn jobs() -> Vec<Job> {
     let flip = Flip { horizontal: 0.5, vertical: 0.0 };
     let training: Vec<Arc<dyn AnyOperator>> = vec![
         Arc::new(RandomResizedCrop::to(224, 224)),
-        Arc::new(flip.clone()),
+        Arc::new(flip),
         Arc::new(Normalize::IMAGENET),
     ];
     let bytes: Vec<Arc<dyn AnyOperator>> =
