@@ -363,8 +363,8 @@ impl LoaderBuilder {
     }
 
     /// The stream on which batches are used; also sets the device and its runtime. It is fixed for the life of the
-    /// loader, so that a batch dropped on any thread frees its slot after the work in this stream. Default: the loader
-    /// creates one.
+    /// loader, so that a batch dropped on any thread frees its slot after the work in this stream. Choosing another GPU
+    /// afterwards is an error. Default: the loader creates one.
     pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
         self.settings.device = DeviceChoice::Gpu(stream.device().ordinal());
         self.runtime = stream.device().runtime().clone();

@@ -93,6 +93,15 @@ impl LoaderBuilder {
             }
             (Err(error), _) => return Err(error),
         };
+        let used_on = self.consumer.as_ref().map_or(device.ordinal(), |it| it.device().ordinal());
+        if used_on != device.ordinal() {
+            let problem = format!(
+                "is {choice}, which is GPU {}, and the consumer's stream is of GPU {used_on}; a batch is on the GPU of its \
+                 consumer, so leave the device out",
+                device.ordinal()
+            );
+            return Err(Error::config("device", problem));
+        }
         let nvjpeg = offered_routes(&device).map_err(|error| error.to_string());
         let (major, minor) = device.capability();
         let (number, name, why) = (device.ordinal(), device.name(), &pick.why);

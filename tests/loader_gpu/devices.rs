@@ -58,4 +58,8 @@ fn a_loader_is_on_the_gpu_of_its_consumer() {
     assert_eq!(make().plan().unwrap().runs_on.gpu, Some(1));
     assert_eq!(make().settings(Settings::default()).plan().unwrap().runs_on.gpu, Some(1));
     assert_eq!(make().device(DeviceChoice::Cpu).plan().unwrap().runs_on.gpu, None);
+    for device in [DeviceChoice::Gpu(0), DeviceChoice::LocalGpu] {
+        common::refused(make().device(device).plan(), "device", &["0", "1"]);
+        common::refused(make().device(device).build(), "device", &["0", "1"]);
+    }
 }
