@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 venv=$target/device-code
 nvrtc=${FEEDWATER_NVRTC:-}
-find_nvrtc() { find "$venv" -name 'libnvrtc.so.*' 2> /dev/null | sort | tail -n 1; }
+find_nvrtc() { if [ -d "$venv" ]; then find "$venv" -name 'libnvrtc.so.*' | sort | tail -n 1; fi; }
 if [ -z "$nvrtc" ]; then
     nvrtc=$(find_nvrtc)
 fi
