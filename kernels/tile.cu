@@ -24,9 +24,9 @@
 // a multiprocessor in high tiles, and 95,208 in low ones; of 2048x1536 (1303x1303) 317,768 and 419,261. An H100 has 232 G cycles
 // per second, so at 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8 % of them; the goal is at most 2 %.
 //
-// A copy on the device of as many bytes would take fewer cycles of issue, but that is no goal: this kernel computes, and its share
-// of the device is what a model loses. Exactness costs three products in place of one: 5,500 of a sample's 218,600 warp
-// instructions. Not in these figures: 228 bytes per thread of spilled registers, and bank conflicts (39 % more passes).
+// The rate of a copy is no goal: a model loses the kernel's share of the device, whatever a copy of as many bytes takes. Exactness
+// costs three products in place of one: 5,500 of a sample's 218,600 warp instructions. Not in these figures: 228 bytes per thread of
+// spilled registers, and bank conflicts (39 % more passes).
 
 // Half-open rectangle of the tensor.
 struct Window {
