@@ -108,22 +108,20 @@ fn smaller_and_larger_floats() {
 fn approximations_are_within_their_bounds() {
     let inputs: Vec<[u64; 3]> =
         (1..500u32).map(|n| [(n as f32 * 0.037).to_bits().into(), 0, 0]).collect();
-    let exact: [(&str, fn(f64) -> f64, f64); 6] = [
-        ("rcp.approx.f32 %f4, %f1;", |a| 1.0 / a, 1.2e-7),
-        ("sqrt.approx.f32 %f4, %f1;", f64::sqrt, 1.2e-7),
-        ("rsqrt.approx.f32 %f4, %f1;", |a| 1.0 / a.sqrt(), 2.4e-7),
-        ("ex2.approx.f32 %f4, %f1;", f64::exp2, 2.4e-7),
-        ("lg2.approx.f32 %f4, %f1;", f64::log2, 5e-7),
-        ("sin.approx.f32 %f4, %f1;", f64::sin, 1e-6),
-    ];
-    for (text, exact, bound) in exact {
+    let check = |text: &str, bound: f64, exact: fn(f64) -> f64| {
         for (input, found) in inputs.iter().zip(evaluate(text, 'f', 'f', &inputs)) {
             let a = f64::from(f32::from_bits(input[0] as u32));
             let (found, exact) = (f64::from(f32::from_bits(found as u32)), exact(a));
             let error = (found - exact).abs() / exact.abs().max(1.0);
             assert!(error <= bound, "{text} of {a}: {found}, not {exact}");
         }
-    }
+    };
+    check("rcp.approx.f32 %f4, %f1;", 1.2e-7, |a| 1.0 / a);
+    check("sqrt.approx.f32 %f4, %f1;", 1.2e-7, f64::sqrt);
+    check("rsqrt.approx.f32 %f4, %f1;", 2.4e-7, |a| 1.0 / a.sqrt());
+    check("ex2.approx.f32 %f4, %f1;", 2.4e-7, f64::exp2);
+    check("lg2.approx.f32 %f4, %f1;", 5e-7, f64::log2);
+    check("sin.approx.f32 %f4, %f1;", 1e-6, f64::sin);
 }
 
 #[test]
