@@ -22,23 +22,24 @@
 //! `resize(box=...)`, and the image consists of the whole pixels that the box touches.
 
 use crate::geometry::Roi;
-use crate::image::{HostImage, Image, PixelType};
+use crate::image::{HostImage, Image};
 use crate::tensor::CHANNELS;
 
-use super::{Bounds, Cuda, FastPath, Fusion, Tiling, Wanted};
+use super::{Bounds, Cuda, Tiling, Wanted};
 
-pub use super::params::resample::{Axis, Filter, HALF, PRECISION_BITS, Params};
 pub use fast::Resampler;
+pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod coefficients;
 mod fast;
+mod params;
 mod ring;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
-/// CUDA implementation of every resampling operator.
+/// CUDA implementation.
 pub(super) const CUDA: Cuda =
     Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
 
@@ -107,16 +108,6 @@ pub(super) fn table_len(
     usize::try_from(len[0].max(len[1])).unwrap_or(usize::MAX)
 }
 
-/// Output pixel type of a resampling operator.
-pub(super) fn pixels(name: &str, input: PixelType) -> Result<PixelType, String> {
-    match input {
-        PixelType::U8 => Ok(PixelType::U8),
-        PixelType::F32 => {
-            Err(format!("{name} needs bytes but its input is floats: put {name} before normalize"))
-        }
-    }
-}
-
 /// Reference implementation: a horizontal pass into bytes, then a vertical pass.
 pub fn reference(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
@@ -152,19 +143,6 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
         }
     }
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
-}
-
-/// CPU implementation shared by the resampling operators.
-pub(super) struct Fast;
-
-impl FastPath<Params> for Fast {
-    fn apply(&self, params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        apply(params, table, src, out);
-    }
-
-    fn fusion(&self, params: &Params) -> Fusion {
-        Fusion::Resample(*params)
-    }
 }
 
 /// Resamples with [`Resampler`].
