@@ -39,6 +39,8 @@ mod cuda;
 pub mod custom;
 mod draw;
 #[doc(hidden)]
+pub mod formula;
+#[doc(hidden)]
 pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;
