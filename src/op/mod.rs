@@ -31,6 +31,8 @@ mod abilities;
 mod chain;
 pub mod custom;
 #[doc(hidden)]
+pub mod formula;
+#[doc(hidden)]
 pub mod kernel_text;
 mod params;
 #[doc(hidden)]

@@ -1,0 +1,4 @@
+//! Formulas of operators against the libraries that define them.
+
+mod golden;
+mod warps;
