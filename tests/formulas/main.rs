@@ -1,4 +1,5 @@
 //! Formulas of operators against the libraries that define them.
 
+mod device;
 mod golden;
 mod warps;

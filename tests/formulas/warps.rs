@@ -8,6 +8,7 @@ use feedwater::op::formula::affine::{self, Affine};
 use feedwater::op::formula::warp::{self, Interpolation, Warp};
 use feedwater::op::formula::{perspective, rotate};
 
+use super::device;
 use super::golden::{digest, integers, numbers, picture, size};
 
 fn rows(table: &str) -> Vec<Value> {
@@ -22,7 +23,8 @@ fn fill(row: &Value) -> [u8; 3] {
     integers(&row["fill"]).map(|it| it as u8)
 }
 
-/// Result of the reference. The rows must be equal, of the whole image and of windows with no more input than they demand.
+/// Result of the reference. The kernel must be equal, and the rows of the whole image and of windows with no more input than they
+/// demand.
 fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
     let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
     let mut out = Image::new(output.window());
@@ -31,6 +33,8 @@ fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
             out.set_pixel(x, y, warp::pixel(warp, &[], &read, x as i32, y as i32));
         }
     }
+    let kernel = device::warped(warp, &[], src, src.window().size(), output);
+    assert!(kernel == out.data(), "kernel of {warp:?}");
     let (width, height) = (output.width, output.height);
     let part = Roi::new(width / 3, height / 4, width.div_ceil(2), height.div_ceil(2));
     let point = Roi::new(width - 1, height / 2, 1, 1);
