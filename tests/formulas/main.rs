@@ -2,4 +2,6 @@
 
 mod device;
 mod golden;
+mod policies;
+mod samples;
 mod warps;

@@ -6,7 +6,7 @@
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-use super::{Magnitudes, Operation, Space, Step, drawn_from, normal, signed_step};
+use super::{Drawn, Magnitudes, Operation, Space, drawn_from, normal, signed};
 
 /// Operations and magnitudes. Without `all_ops`, only the first nine.
 pub const SPACE: &Space = &[
@@ -32,13 +32,13 @@ pub const PARTIAL: usize = 9;
 pub const BINS: u32 = 10;
 
 /// Draws one step of a chain, for a `severity` of 1 to 10 (default 3).
-pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Step {
+pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(if all_ops { SPACE } else { &SPACE[..PARTIAL] }, rng);
     let bin = match entry.1 {
         Magnitudes::None => 0,
         _ => rng.below(severity.into()) as u32,
     };
-    signed_step(entry, (bin, BINS), size, rng)
+    signed(entry, (bin, BINS), size, rng)
 }
 
 /// Draws the number of steps of a chain if it is not given: 1 to 3, evenly.

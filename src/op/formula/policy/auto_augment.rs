@@ -3,7 +3,7 @@
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-use super::{Magnitudes, Operation, Space, Step, rand_augment, signed_step};
+use super::{Drawn, Magnitudes, Operation, Space, rand_augment, signed};
 
 /// Pairs of an operation, its probability, and the number of its magnitude (0 where it has none).
 pub type Policies = [[(Operation, f64, u32); 2]];
@@ -20,13 +20,13 @@ pub fn magnitudes(operation: Operation) -> Magnitudes {
 
 /// Draws a pair, evenly, and of each operation whether it takes place and the sign of its magnitude. Operations that do not take
 /// place are the identity.
-pub fn draw(policies: &Policies, size: Size, rng: &mut SampleRng) -> [Step; 2] {
+pub fn draw(policies: &Policies, size: Size, rng: &mut SampleRng) -> [Drawn; 2] {
     let pair = &policies[rng.below(policies.len() as u64) as usize];
     pair.map(|(operation, probability, bin)| {
         if !rng.chance(probability) {
-            return Step::Identity;
+            return (Operation::Identity, 0.0);
         }
-        signed_step(&(operation, magnitudes(operation)), (bin, BINS), size, rng)
+        signed(&(operation, magnitudes(operation)), (bin, BINS), size, rng)
     })
 }
 

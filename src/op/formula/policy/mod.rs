@@ -1,4 +1,5 @@
-//! Tables and draws of augmentation policies: data only. A policy draws [`Step`]s, which the operators of the same names carry out.
+//! Tables and draws of augmentation policies: data only. What a policy draws are [`Step`]s, which the operators of the same names
+//! carry out.
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
@@ -127,6 +128,9 @@ impl Magnitudes {
     }
 }
 
+/// Drawn operation with its magnitude; [`Operation::step`] is what it does.
+pub type Drawn = (Operation, f64);
+
 /// Operations of a policy with their magnitudes.
 pub type Space = [(Operation, Magnitudes)];
 
@@ -135,16 +139,16 @@ fn drawn_from<'a>(space: &'a Space, rng: &mut SampleRng) -> &'a (Operation, Magn
     &space[rng.below(space.len() as u64) as usize]
 }
 
-/// Step of magnitude number `bin`, after drawing its sign if it has one.
-fn signed_step(
+/// Operation with magnitude number `bin`, after drawing its sign if it has one.
+fn signed(
     (operation, magnitudes): &(Operation, Magnitudes),
     (bin, bins): (u32, u32),
     size: Size,
     rng: &mut SampleRng,
-) -> Step {
+) -> Drawn {
     let magnitude = magnitudes.at(bin, bins, size);
     let negated = magnitudes.is_signed() && rng.chance(0.5);
-    operation.step(if negated { -magnitude } else { magnitude })
+    (*operation, if negated { -magnitude } else { magnitude })
 }
 
 /// Draws from the standard normal distribution (Box and Muller, 1958).

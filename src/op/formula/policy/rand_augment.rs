@@ -3,7 +3,7 @@
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-use super::{Magnitudes, Operation, Space, Step, drawn_from, signed_step};
+use super::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
 
 /// Operations and magnitudes.
 pub const SPACE: &Space = &[
@@ -25,7 +25,7 @@ pub const SPACE: &Space = &[
 
 /// Draws one of `num_ops` (default 2) steps: an operation evenly, and the sign of its magnitude number `magnitude` (default 9) of
 /// `bins` (default 31). All steps take the size of the image before the first one.
-pub fn draw(magnitude: u32, bins: u32, size: Size, rng: &mut SampleRng) -> Step {
+pub fn draw(magnitude: u32, bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(SPACE, rng);
-    signed_step(entry, (magnitude, bins), size, rng)
+    signed(entry, (magnitude, bins), size, rng)
 }

@@ -3,7 +3,7 @@
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-use super::{Magnitudes, Operation, Space, Step, drawn_from, signed_step};
+use super::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
 
 /// Operations and magnitudes.
 pub const SPACE: &Space = &[
@@ -24,11 +24,11 @@ pub const SPACE: &Space = &[
 ];
 
 /// Draws the only step: an operation, one of `bins` (default 31) magnitudes, both evenly, and its sign.
-pub fn draw(bins: u32, size: Size, rng: &mut SampleRng) -> Step {
+pub fn draw(bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(SPACE, rng);
     let bin = match entry.1 {
         Magnitudes::None => 0,
         _ => rng.below(bins.into()) as u32,
     };
-    signed_step(entry, (bin, bins), size, rng)
+    signed(entry, (bin, bins), size, rng)
 }
