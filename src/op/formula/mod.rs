@@ -15,6 +15,7 @@
 
 use super::FieldError;
 
+pub mod affine;
 pub mod autocontrast;
 pub mod blend;
 pub mod brightness;
@@ -34,9 +35,12 @@ pub mod invert;
 pub mod lighting;
 pub mod noise;
 pub mod normalize_image;
+pub mod perspective;
 pub mod photometric_distort;
+pub mod policy;
 pub mod posterize;
 pub mod random_erasing;
+pub mod rotate;
 pub mod salt_and_pepper;
 pub mod saturation;
 pub mod sharpen;
@@ -44,6 +48,7 @@ pub mod sharpness;
 pub mod solarize;
 pub mod statistics;
 pub mod to_ycbcr;
+pub mod warp;
 
 pub use statistics::Histograms;
 

@@ -2,7 +2,7 @@
 //!
 //! Tables are computed on the host and are data for every executor. Neighbouring ones are composed into one.
 
-use crate::image::HostImage;
+use crate::image::{HostImage, Image};
 use crate::op::{Cuda, Tiling};
 use crate::tensor::CHANNELS;
 
@@ -46,23 +46,23 @@ pub fn composed<T: Copy>(first: &Bytes, second: &[[T; 256]; CHANNELS]) -> [[T; 2
 /// Reference implementation.
 pub fn reference(entries: &[i32], src: &HostImage, out: &mut HostImage) {
     let HostImage::U8(src) = src else { unreachable!("tables map bytes") };
-    let window = out.window();
-    let positions =
-        (window.y..window.bottom()).flat_map(|y| (window.x..window.right()).map(move |x| (x, y)));
     match out {
-        HostImage::U8(out) => {
-            let table = bytes(entries);
-            for (x, y) in positions {
-                let pixel = src.pixel(x, y);
-                out.set_pixel(x, y, [0, 1, 2].map(|c| table[c][usize::from(pixel[c])]));
-            }
-        }
-        HostImage::F32(out) => {
-            let table = floats(entries);
-            for (x, y) in positions {
-                let pixel = src.pixel(x, y);
-                out.set_pixel(x, y, [0, 1, 2].map(|c| table[c][usize::from(pixel[c])]));
-            }
+        HostImage::U8(out) => look_up(bytes(entries), src, out),
+        HostImage::F32(out) => look_up(floats(entries), src, out),
+    }
+}
+
+/// Looks up every pixel of `out`.
+pub fn look_up<T: Copy + Default>(
+    table: &[[T; 256]; CHANNELS],
+    src: &Image<u8>,
+    out: &mut Image<T>,
+) {
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        for x in window.x..window.right() {
+            let pixel = src.pixel(x, y);
+            out.set_pixel(x, y, [0, 1, 2].map(|c| table[c][usize::from(pixel[c])]));
         }
     }
 }

@@ -1,0 +1,7 @@
+//! Formulas of operators against the libraries that define them.
+
+mod device;
+mod golden;
+mod policies;
+mod samples;
+mod warps;
