@@ -6,10 +6,12 @@ use std::ops::Range;
 use bytemuck::Pod;
 
 use crate::geometry::{Roi, Size};
-use crate::image::{HostImage, PixelType};
+use crate::image::{HostImage, Image, PixelType};
+use crate::tensor::CHANNELS;
 
-use super::kind::{ImageForm, Kind, crop, flip, table};
-use super::resample::{self, Filter};
+use super::formula::warp::{self, Warp};
+use super::kind::{ImageForm, Kind, PixelForm, StatisticsForm, StencilForm, crop, flip, table};
+use super::resample::{self, Weights};
 use super::{MAX_PARAMS_BYTES, Trace, Wanted};
 
 /// One thing that is done to one sample's image.
@@ -35,11 +37,19 @@ pub enum What {
     /// [`Kind::Flip`].
     Flip(flip::Params),
     /// [`Kind::Resample`].
-    Resample(resample::Params, Filter),
+    Resample(resample::Params, Weights),
     /// [`Kind::Table`].
     Table,
     /// [`Kind::FloatTable`].
     FloatTable,
+    /// [`Kind::Pixel`].
+    Pixel(&'static PixelForm, ParamBytes),
+    /// [`Kind::Statistics`].
+    Statistics(&'static StatisticsForm, ParamBytes),
+    /// [`Kind::Stencil`], with the size of the image.
+    Stencil(&'static StencilForm, Size, ParamBytes),
+    /// [`Kind::Warp`], with the size of the input.
+    Warp(Warp, Size),
     /// [`Kind::Image`].
     Image(&'static ImageForm, ParamBytes),
 }
@@ -53,6 +63,10 @@ impl What {
             What::Resample(..) => Kind::Resample,
             What::Table => Kind::Table,
             What::FloatTable => Kind::FloatTable,
+            What::Pixel(form, _) => Kind::Pixel(form),
+            What::Statistics(form, _) => Kind::Statistics(form),
+            What::Stencil(form, ..) => Kind::Stencil(form),
+            What::Warp(..) => Kind::Warp,
             What::Image(form, _) => Kind::Image(form),
         }
     }
@@ -62,8 +76,11 @@ impl What {
         match self {
             What::Crop(params) => params.demand(wanted.output),
             What::Flip(params) => params.demand(wanted.output),
-            What::Resample(params, filter) => resample::fill_table(params, wanted, *filter, table),
-            What::Table | What::FloatTable => wanted.output,
+            What::Resample(params, weights) => weights.fill_table(params, wanted, table),
+            What::Table | What::FloatTable | What::Pixel(..) => wanted.output,
+            What::Statistics(..) => wanted.input.window(),
+            What::Stencil(_, whole, _) => StencilForm::demand(wanted.output, *whole),
+            What::Warp(params, input) => warp::demand(params, &[], *input, wanted.output),
             What::Image(form, params) => (form.demand)(params, wanted),
         }
     }
@@ -78,7 +95,14 @@ impl What {
                 trace.cropping = false;
                 trace.view.resize(params.of(), params.output());
             }
-            What::Table | What::FloatTable | What::Image(..) => {}
+            What::Table
+            | What::FloatTable
+            | What::Pixel(..)
+            | What::Statistics(..)
+            | What::Stencil(..)
+            | What::Image(..) => {}
+            // Boxes do not follow warps yet: `View` knows only movements along the axes.
+            What::Warp(..) => trace.cropping = false,
         }
     }
 
@@ -90,7 +114,20 @@ impl What {
             What::Flip(params) => flip::reference(params, src, out),
             What::Resample(params, _) => resample::reference(params, table, src, out),
             What::Table | What::FloatTable => table::reference(table, src, out),
+            What::Pixel(form, params) => form.reference(params, src, out),
+            What::Statistics(form, params) => form.reference(params, src, out),
+            What::Stencil(form, whole, params) => form.reference(params, *whole, src, out),
+            What::Warp(params, _) => read_through(params, src, out),
             What::Image(form, params) => (form.reference)(params, src, out),
+        }
+    }
+
+    /// Computes row `y` of a stencil or a warp, from the column `x` on. `src` holds at least the action's input.
+    pub fn read_row(&self, src: &Image<u8>, (x, y): (u32, u32), out: &mut [[u8; CHANNELS]]) {
+        match self {
+            What::Stencil(form, whole, params) => form.row(params, src, (x, y), *whole, out),
+            What::Warp(params, _) => warp::row(params, &[], src, x, y, out),
+            _ => unreachable!("neither a stencil nor a warp"),
         }
     }
 
@@ -103,7 +140,11 @@ impl What {
                 ParamBytes::new(&resample::Params { table: table_address, ..*params })
             }
             What::Table | What::FloatTable => ParamBytes::new(&table_address),
-            What::Image(_, params) => *params,
+            What::Warp(params, _) => ParamBytes::new(params),
+            What::Pixel(_, params)
+            | What::Statistics(_, params)
+            | What::Stencil(_, _, params)
+            | What::Image(_, params) => *params,
         }
     }
 }
@@ -116,6 +157,10 @@ impl Kind {
             Kind::Flip => size_of::<flip::Params>(),
             Kind::Resample => size_of::<resample::Params>(),
             Kind::Table | Kind::FloatTable => size_of::<u64>(),
+            Kind::Warp => size_of::<Warp>(),
+            Kind::Pixel(form) => form.params_bytes,
+            Kind::Statistics(form) => form.params_bytes,
+            Kind::Stencil(form) => form.params_bytes,
             Kind::Image(form) => form.params_bytes,
         }
     }
@@ -131,6 +176,20 @@ impl Action {
     /// Output pixel type for an input pixel type that the action accepts.
     pub fn pixels(&self, input: PixelType) -> PixelType {
         self.what.kind().pixels(input).unwrap_or(input)
+    }
+}
+
+/// Reference implementation of warps.
+fn read_through(params: &Warp, src: &HostImage, out: &mut HostImage) {
+    let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+        unreachable!("warps map bytes to bytes");
+    };
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        for x in window.x..window.right() {
+            let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
+            out.set_pixel(x, y, warp::pixel(params, &[], &read, x as i32, y as i32));
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::random::{SampleKey, SampleRng};
 
 use super::action::{Action, ParamBytes, What};
 use super::draw::Draw;
+use super::resample::Weights;
 use super::{Kind, Operator, Trace, Wanted};
 
 /// Actions of one sample. Overwritten for each sample, so that nothing is allocated once it has reached its size.
@@ -124,7 +125,7 @@ impl Actions {
     /// Resampling by the first action, if it resamples.
     pub fn first_resampling(&self) -> Option<&super::resample::Params> {
         match self.list.first()?.what {
-            What::Resample(ref params, _) => Some(params),
+            What::Resample(ref params, Weights::Filter(_)) => Some(params),
             _ => None,
         }
     }

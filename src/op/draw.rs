@@ -1,14 +1,16 @@
 //! Drawing: an operator turns its settings and random numbers into actions for one sample.
 
-use bytemuck::Pod;
-
 use crate::geometry::{Roi, Size};
 use crate::random::SampleRng;
 use crate::tensor::CHANNELS;
 
 use super::action::{Action, ParamBytes, What};
-use super::kind::{ImageForm, ImageFormula, crop, flip, table};
-use super::resample::{self, Filter};
+use super::formula::warp::Warp;
+use super::kind::{
+    ColourFormula, ImageForm, ImageFormula, PixelForm, PositionFormula, StatisticsForm,
+    StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
+};
+use super::resample::{self, Blur, Filter, Weights};
 
 /// Where an operator puts the actions of one sample, with the sample's random numbers.
 #[derive(Debug)]
@@ -44,7 +46,18 @@ impl Draw<'_> {
 
     /// Resamples the box `of` of the image to an image of size `to`.
     pub fn resample(&mut self, of: Roi, to: Size, filter: Filter) {
-        self.push(What::Resample(resample::Params::new(of, to), filter), to);
+        self.push(What::Resample(resample::Params::new(of, to), Weights::Filter(filter)), to);
+    }
+
+    /// Blurs each axis, with the image reflected at its borders.
+    pub(crate) fn blur(&mut self, blur: Blur) {
+        let params = resample::Params::new(self.size.window(), self.size);
+        self.push(What::Resample(params, Weights::Blur(blur)), self.size);
+    }
+
+    /// Reads each pixel of an image of size `to` at a position that a map gives.
+    pub(crate) fn warp(&mut self, warp: Warp, to: Size) {
+        self.push(What::Warp(warp, self.size), to);
     }
 
     /// Maps each byte of a channel to a byte.
@@ -58,8 +71,32 @@ impl Draw<'_> {
         self.push_table(What::FloatTable, bytemuck::bytes_of(&values));
     }
 
+    /// Computes each pixel from its value by the formula `F`.
+    pub fn colour<F: ColourFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Pixel(PixelForm::colour::<F>(), params), self.size);
+    }
+
+    /// Computes each pixel from its value and position by the formula `F`.
+    pub fn position<F: PositionFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Pixel(PixelForm::position::<F>(), params), self.size);
+    }
+
+    /// Applies the table that the formula `F` makes from the histograms of the whole image.
+    pub fn statistics<F: StatisticsFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Statistics(StatisticsForm::of::<F>(), params), self.size);
+    }
+
+    /// Computes each pixel from its neighbourhood by the formula `F`.
+    pub fn stencil<F: StencilFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Stencil(StencilForm::of::<F>(), self.size, params), self.size);
+    }
+
     /// Computes an image of size `to` by the formula `F`.
-    pub fn image<F: ImageFormula<Params: Pod>>(&mut self, params: &F::Params, to: Size) {
+    pub fn image<F: ImageFormula>(&mut self, params: &F::Params, to: Size) {
         self.push(What::Image(ImageForm::of::<F>(), ParamBytes::new(params)), to);
     }
 

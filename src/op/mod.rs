@@ -41,8 +41,6 @@ mod draw;
 #[doc(hidden)]
 pub mod formula;
 #[doc(hidden)]
-pub mod formula;
-#[doc(hidden)]
 pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;

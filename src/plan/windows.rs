@@ -30,6 +30,10 @@ enum Passes {
     Pointwise,
     /// A resampling.
     Resample,
+    /// A stencil or a warp.
+    Reader,
+    /// Statistics.
+    Statistics,
     /// An action on whole images.
     Whole,
     /// Any number of passes.
@@ -83,6 +87,8 @@ impl Stage {
         let what = match &action.what {
             What::Crop(crop) if crop.is_inside() => Passes::Crop,
             What::Resample(..) => Passes::Resample,
+            What::Stencil(..) | What::Warp(..) => Passes::Reader,
+            What::Statistics(..) => Passes::Statistics,
             other if other.kind().is_pointwise() => Passes::Pointwise,
             _ => Passes::Whole,
         };
@@ -121,7 +127,7 @@ impl Windows {
         if turned {
             images.put((PixelType::U8, decoded));
         } else {
-            place = pass_end(stages, 0);
+            place = pass_end(stages, 0, false);
             if tensor && place == end {
                 return [0; 4];
             }
@@ -142,7 +148,7 @@ impl Windows {
                     images.put((pixels, size));
                 }
                 _ => {
-                    place = pass_end(stages, place);
+                    place = pass_end(stages, place, true);
                     if !tensor || place < end {
                         images.put(last(place));
                     }
@@ -162,11 +168,16 @@ impl Windows {
     }
 }
 
-/// First stage after a pass that begins at `place`: an optional resampling, and pointwise actions.
-fn pass_end(stages: &[Stage], place: usize) -> usize {
+/// First stage after a pass that begins at `place`: an optional resampling, or stencil, warp or statistics of a stored
+/// image, and pointwise actions.
+fn pass_end(stages: &[Stage], place: usize, stored: bool) -> usize {
     let crops = stages[place..].iter().take_while(|it| it.what == Passes::Crop).count();
     let resamples = stages.get(place + crops).is_some_and(|it| it.what == Passes::Resample);
-    let first = if resamples { place + crops + 1 } else { place };
+    let reads = stored
+        && stages
+            .get(place)
+            .is_some_and(|it| matches!(it.what, Passes::Reader | Passes::Statistics));
+    let first = if resamples { place + crops + 1 } else { place + usize::from(reads) };
     first + stages[first..].iter().take_while(|it| it.is_pointwise()).count()
 }
 

@@ -215,7 +215,7 @@ impl HostTransform {
             None => (0, sample.window),
         };
         rest.place = pointwise_end(actions, first, end);
-        let source = Source { window, pixels: PixelType::U8 };
+        let source = Source { window, pixels: PixelType::U8, made: None };
         let out = out.filter(|_| rest.place == end);
         let stores = out.is_some();
         let Self { passes, resampling, images, .. } = self;
@@ -257,13 +257,22 @@ impl HostTransform {
             rest.place += 1;
             return Ok(Some(made));
         }
+        let what = actions.list[..end].get(place).map(|it| &it.what);
         let resample = resampling_at(actions, place, end);
-        let (first, window) = match resample {
-            Some((at, _)) => (at + 1, actions.list[at].output),
-            None => (place, image.window()),
+        let made = match what {
+            Some(What::Statistics(form, params)) => Some(form.made(params, image)),
+            _ => None,
         };
-        rest.place = pointwise_end(actions, first, end);
-        let source = Source { window, pixels: image.pixels() };
+        let (first, window) = match (resample, what) {
+            (Some((at, _)), _) => (at + 1, actions.list[at].output),
+            (_, Some(What::Stencil(..) | What::Warp(..))) => {
+                (place + 1, actions.list[place].output)
+            }
+            _ => (place, image.window()),
+        };
+        let after = first.max(place + usize::from(made.is_some()));
+        rest.place = pointwise_end(actions, after, end);
+        let source = Source { window, pixels: image.pixels(), made: made.as_ref() };
         let out = out.filter(|_| rest.place == end);
         let Self { passes, resampling, images, .. } = self;
         let mut pass = passes.begin(actions, first..rest.place, source, out, images)?;
@@ -275,13 +284,25 @@ impl HostTransform {
                 {
                     resampling.begin(params, actions.table_of(at), actions.list[at].input)?;
                 }
-                for y in window.y..window.bottom() {
-                    match resample {
-                        Some((_, (_, cut))) => {
+                match (resample, what) {
+                    (Some((_, (_, cut))), _) => {
+                        for y in window.y..window.bottom() {
                             let put = |y, row: &[u8]| pass.put_bytes(y, row);
                             resampling.push(y - cut, image.row(y), put);
                         }
-                        None => pass.put_bytes(y, image.row(y)),
+                    }
+                    (_, Some(what @ (What::Stencil(..) | What::Warp(..)))) => {
+                        let line = resampling.line(actions.list[place].output.width)?;
+                        let output = actions.list[place].output;
+                        for y in output.y..output.bottom() {
+                            what.read_row(image, (output.x, y), line);
+                            pass.put_bytes(y, line.as_flattened());
+                        }
+                    }
+                    _ => {
+                        for y in window.y..window.bottom() {
+                            pass.put_bytes(y, image.row(y));
+                        }
                     }
                 }
             }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::error::DataError;
 use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
+use crate::op::kind::statistics::Made;
 use crate::op::kind::table::Floats;
 use crate::op::{Actions, What};
 use crate::output::{RowPlace, Tail};
@@ -37,11 +38,13 @@ enum Sink<'a> {
 
 /// Rows that a pass reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+pub struct Source<'a> {
     /// Window of the rows.
     pub window: Roi,
     /// Pixel type of the rows.
     pub pixels: PixelType,
+    /// Table of the first action, if that is of statistics.
+    pub made: Option<&'a Made>,
 }
 
 impl Passes {
@@ -56,14 +59,14 @@ impl Passes {
         &'a mut self,
         actions: &Actions,
         which: Range<usize>,
-        source: Source,
+        source: Source<'_>,
         out: Option<&'a mut [u8]>,
         images: &mut Images,
     ) -> Result<Pass<'a>, DataError> {
         let Self { shape, run, bytes, floats } = self;
-        let Source { window, pixels } = source;
+        let Source { window, pixels, made } = source;
         let is_floats = pixels == PixelType::F32;
-        run.begin(actions, which.clone(), window, is_floats, out.is_none())?;
+        run.begin(actions, which.clone(), window, is_floats, out.is_none(), made)?;
         let sink = match out {
             Some(out) => {
                 let tail = match run.gives_floats() {

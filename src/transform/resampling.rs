@@ -37,6 +37,12 @@ impl Resampling {
         }
     }
 
+    /// A row of `width` pixels, with unspecified values.
+    pub fn line(&mut self, width: u32) -> Result<&mut [[u8; CHANNELS]], DataError> {
+        reserve::renew(&mut self.line, CHANNELS * width as usize)?;
+        Ok(self.line.as_chunks_mut().0)
+    }
+
     /// Memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.resampler.scratch_bytes() + self.line.capacity()

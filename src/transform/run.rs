@@ -7,8 +7,10 @@ use std::ops::Range;
 
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
+use crate::op::kind::statistics::Made;
 use crate::op::kind::table::{self, Bytes, Floats};
-use crate::op::{Actions, What};
+use crate::op::kind::{PixelForm, RowPosition};
+use crate::op::{Actions, ParamBytes, What};
 use crate::tensor::CHANNELS;
 
 /// Consecutive pointwise actions of a sample. Its memory is reused for the next one.
@@ -30,6 +32,8 @@ pub struct Run {
 enum Stage {
     /// Table with this index.
     Table(usize),
+    /// A function of pixels, in rows whose first pixel is at column `x` and whose row 0 of the source is at row `y`.
+    Pixel { form: &'static PixelForm, params: ParamBytes, columns: (i32, i32), rows: (i32, i32) },
     /// Fill everything outside of these columns of the line and rows of the source.
     Fill { columns: Range<usize>, rows: Range<i64>, fill: [f32; CHANNELS] },
 }
@@ -69,7 +73,8 @@ pub enum Pixels<'a> {
 impl Run {
     /// Begins a run of the actions `which`, all pointwise, on the rows of a source of this pixel type with the window
     /// `source`. If `to_floats`, rows are given as floats as soon as there is a table of floats; otherwise bytes are
-    /// given if nothing follows that table, which is then [`values`](Self::values).
+    /// given if nothing follows that table, which is then [`values`](Self::values). `made` is the table of the first
+    /// action if that is of statistics.
     pub fn begin(
         &mut self,
         actions: &Actions,
@@ -77,6 +82,7 @@ impl Run {
         source: Roi,
         is_floats: bool,
         to_floats: bool,
+        made: Option<&Made>,
     ) -> Result<(), DataError> {
         let last = which.clone().next_back();
         let output = last.map_or(source, |last| actions.list[last].output);
@@ -91,7 +97,7 @@ impl Run {
         self.floats.clear();
         self.tables.clear();
         self.values = None;
-        self.compile(actions, which, is_floats, (columns, rows));
+        self.compile(actions, which, is_floats, (columns, rows), made);
         (self.columns, self.rows) = (columns, rows);
         let values = CHANNELS * columns.len;
         let as_floats =
@@ -114,6 +120,7 @@ impl Run {
         which: Range<usize>,
         mut is_floats: bool,
         (columns, rows): (Axis, Axis),
+        made: Option<&Made>,
     ) {
         let mut across = Axis { offset: 0, mirrored: false, ..columns };
         let mut down = Axis { offset: 0, mirrored: false, ..rows };
@@ -137,29 +144,29 @@ impl Run {
                         if is_floats { &mut self.floats } else { &mut self.bytes }.push(stage);
                     }
                 }
-                What::Table => {
-                    let table = table::bytes(actions.table_of(place));
-                    if let Some(Stage::Table(before)) = self.bytes.last() {
-                        let before = &mut self.tables[*before];
-                        *before = table::composed(before, table);
-                    } else {
-                        self.bytes.push(Stage::Table(self.tables.len()));
-                        self.tables.push(*table);
-                    }
-                }
+                What::Table => self.push_table(table::bytes(actions.table_of(place))),
                 What::FloatTable => {
-                    let table = table::floats(actions.table_of(place));
-                    self.values =
-                        Some(match self.bytes.pop_if(|it| matches!(it, Stage::Table(_))) {
-                            Some(Stage::Table(before)) => {
-                                table::composed(&self.tables[before], table)
-                            }
-                            _ => *table,
-                        });
+                    self.push_values(table::floats(actions.table_of(place)));
                     is_floats = true;
                 }
+                What::Statistics(..) => match made {
+                    Some(Made::Bytes(table)) => self.push_table(table),
+                    Some(Made::Floats(table)) => {
+                        self.push_values(table);
+                        is_floats = true;
+                    }
+                    None => unreachable!("a run begins at statistics, with their table"),
+                },
+                What::Pixel(form, params) => {
+                    let columns = (across.here(columns.first), across.step());
+                    let rows = (down.here(0), down.step());
+                    let stage = Stage::Pixel { form, params: *params, columns, rows };
+                    if is_floats { &mut self.floats } else { &mut self.bytes }.push(stage);
+                }
                 What::Flip(_) => {}
-                What::Resample(..) | What::Image(..) => unreachable!("not pointwise"),
+                What::Resample(..) | What::Stencil(..) | What::Warp(..) | What::Image(..) => {
+                    unreachable!("not pointwise")
+                }
             }
             across.pass(what, true);
             down.pass(what, false);
@@ -169,6 +176,25 @@ impl Run {
     /// Whether rows are given as floats.
     pub fn gives_floats(&self) -> bool {
         !self.float_line.is_empty()
+    }
+
+    /// Adds a table, composed with one directly before it.
+    fn push_table(&mut self, table: &Bytes) {
+        if let Some(Stage::Table(before)) = self.bytes.last() {
+            let before = &mut self.tables[*before];
+            *before = table::composed(before, table);
+        } else {
+            self.bytes.push(Stage::Table(self.tables.len()));
+            self.tables.push(*table);
+        }
+    }
+
+    /// Sets the table of floats, composed with a table directly before it.
+    fn push_values(&mut self, table: &Floats) {
+        self.values = Some(match self.bytes.pop_if(|it| matches!(it, Stage::Table(_))) {
+            Some(Stage::Table(before)) => table::composed(&self.tables[before], table),
+            _ => *table,
+        });
     }
 
     /// The table of floats that is left to apply to rows of bytes.
@@ -251,6 +277,10 @@ fn filled_bytes<'a>(stages: &[Stage], tables: &[Bytes], y: i64, line: &'a mut [u
                     *pixel = [r[x], g[y], b[z]];
                 }
             }
+            Stage::Pixel { form, params, columns, rows } => {
+                let Some(change) = form.bytes else { unreachable!("the form takes bytes") };
+                change(params, position(*columns, *rows, y), line.as_chunks_mut().0);
+            }
             Stage::Fill { columns, rows, fill } => {
                 fill_outside(line, columns, rows.contains(&y), fill.map(|value| value as u8));
             }
@@ -264,12 +294,23 @@ fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a
     for stage in stages {
         match stage {
             Stage::Table(_) => unreachable!("tables take bytes"),
+            Stage::Pixel { form, params, columns, rows } => {
+                let Some(change) = form.floats else { unreachable!("the form takes floats") };
+                change(params, position(*columns, *rows, y), line.as_chunks_mut().0);
+            }
             Stage::Fill { columns, rows, fill } => {
                 fill_outside(line, columns, rows.contains(&y), *fill);
             }
         }
     }
     Pixels::Floats(line)
+}
+
+/// Position of row `y` of the source in an action's image, given the position of the line's first column and of row 0, each
+/// with the direction.
+fn position(columns: (i32, i32), rows: (i32, i32), y: i64) -> RowPosition {
+    let ((x, step), (first, down)) = (columns, rows);
+    RowPosition { x, step, y: first.wrapping_add(down.wrapping_mul(y as i32)) }
 }
 
 /// Fills the pixels outside of `inside`, or all of them in a row outside of the image.
@@ -344,6 +385,16 @@ impl Axis {
             false => here.start - self.offset..here.end - self.offset,
             true => self.offset - here.end + 1..self.offset - here.start + 1,
         }
+    }
+
+    /// Position here of a position of the source.
+    fn here(&self, source: i64) -> i32 {
+        (if self.mirrored { self.offset - source } else { self.offset + source }) as i32
+    }
+
+    /// 1, or -1 if mirrored.
+    fn step(&self) -> i32 {
+        if self.mirrored { -1 } else { 1 }
     }
 
     /// Position here of a position of the source that is needed.

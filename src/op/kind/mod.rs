@@ -8,10 +8,16 @@ use crate::image::PixelType;
 use super::Cuda;
 
 pub use image::{ImageForm, ImageFormula};
+pub use pixel::{ColourFormula, PixelForm, PositionFormula, RowPosition};
+pub use statistics::{StatisticsForm, StatisticsFormula};
+pub use stencil::{StencilForm, StencilFormula};
 
 pub mod crop;
 pub mod flip;
 mod image;
+mod pixel;
+pub mod statistics;
+mod stencil;
 pub mod table;
 
 /// What an action is, and so how it is executed.
@@ -28,6 +34,14 @@ pub enum Kind {
     Table,
     /// Maps each byte of a channel to a float.
     FloatTable,
+    /// A function of a pixel's value, or of its value and position.
+    Pixel(&'static PixelForm),
+    /// A table made from the histograms of the whole image.
+    Statistics(&'static StatisticsForm),
+    /// A function of a pixel and its eight neighbours.
+    Stencil(&'static StencilForm),
+    /// Each pixel is read at a position of the input that a map gives.
+    Warp,
     /// Any function from an image to an image.
     Image(&'static ImageForm),
 }
@@ -38,6 +52,26 @@ impl Kind {
         Kind::Image(ImageForm::of::<F>())
     }
 
+    /// The kind of colours computed by the formula `F`.
+    pub const fn colour<F: ColourFormula>() -> Self {
+        Kind::Pixel(PixelForm::colour::<F>())
+    }
+
+    /// The kind of pixels computed from value and position by the formula `F`.
+    pub const fn position<F: PositionFormula>() -> Self {
+        Kind::Pixel(PixelForm::position::<F>())
+    }
+
+    /// The kind of tables that the formula `F` makes from histograms.
+    pub const fn statistics<F: StatisticsFormula>() -> Self {
+        Kind::Statistics(StatisticsForm::of::<F>())
+    }
+
+    /// The kind of stencils with the formula `F`.
+    pub const fn stencil<F: StencilFormula>() -> Self {
+        Kind::Stencil(StencilForm::of::<F>())
+    }
+
     /// Output pixel type for an input pixel type. `None` if the kind does not accept it.
     pub fn pixels(self, input: PixelType) -> Option<PixelType> {
         match (self, input) {
@@ -45,6 +79,10 @@ impl Kind {
             (Kind::Resample | Kind::Table, PixelType::U8) => Some(PixelType::U8),
             (Kind::FloatTable, PixelType::U8) => Some(PixelType::F32),
             (Kind::Resample | Kind::Table | Kind::FloatTable, PixelType::F32) => None,
+            (Kind::Stencil(_) | Kind::Warp, PixelType::U8) => Some(PixelType::U8),
+            (Kind::Statistics(form), PixelType::U8) => Some(form.output),
+            (Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp, PixelType::F32) => None,
+            (Kind::Pixel(form), _) => form.takes(input).then_some(input),
             (Kind::Image(form), _) => (form.pixels)(input),
         }
     }
@@ -57,6 +95,8 @@ impl Kind {
             Kind::Resample => Some(super::resample::CUDA),
             Kind::Table => Some(table::CUDA),
             Kind::FloatTable => Some(table::FLOAT_CUDA),
+            // Only `kernel_text` is missing: it nests types that read single pixels.
+            Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp => None,
             Kind::Image(form) => form.cuda,
         }
     }
@@ -65,13 +105,18 @@ impl Kind {
     pub fn is(self, other: Kind) -> bool {
         match (self, other) {
             (Kind::Image(one), Kind::Image(other)) => (one.formula)() == (other.formula)(),
+            (Kind::Pixel(one), Kind::Pixel(other)) => (one.formula)() == (other.formula)(),
+            (Kind::Statistics(one), Kind::Statistics(other)) => {
+                (one.formula)() == (other.formula)()
+            }
+            (Kind::Stencil(one), Kind::Stencil(other)) => (one.formula)() == (other.formula)(),
             _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),
         }
     }
 
     /// Whether a pixel of the output depends on one pixel of the input, and on nothing else of it.
     pub fn is_pointwise(self) -> bool {
-        matches!(self, Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable)
+        matches!(self, Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable | Kind::Pixel(_))
     }
 
     /// Maximum number of table entries (of 32 bits) of an action, except for coefficients.
@@ -79,7 +124,7 @@ impl Kind {
         match self {
             Kind::Table => table::BYTE_ENTRIES,
             Kind::FloatTable => table::FLOAT_ENTRIES,
-            Kind::Crop | Kind::Flip | Kind::Resample | Kind::Image(_) => 0,
+            _ => 0,
         }
     }
 }

@@ -97,7 +97,9 @@ impl StatisticsForm {
     /// Reference implementation. `src` is the whole image.
     pub(crate) fn reference(&self, params: &ParamBytes, src: &HostImage, out: &mut HostImage) {
         match (self.made(params, src), src, out) {
-            (Made::Bytes(table), HostImage::U8(src), HostImage::U8(out)) => look_up(&table, src, out),
+            (Made::Bytes(table), HostImage::U8(src), HostImage::U8(out)) => {
+                look_up(&table, src, out)
+            }
             (Made::Floats(table), HostImage::U8(src), HostImage::F32(out)) => {
                 look_up(&table, src, out);
             }

@@ -44,7 +44,8 @@ impl StencilForm {
                 row: |params, [above, row, below], out| {
                     let params = params.get();
                     for (x, out) in out.iter_mut().enumerate() {
-                        let [a, b, c] = [above, row, below].map(|row| [row[x], row[x + 1], row[x + 2]]);
+                        let [a, b, c] =
+                            [above, row, below].map(|row| [row[x], row[x + 1], row[x + 2]]);
                         let around = [a[0], a[1], a[2], b[0], b[1], b[2], c[0], c[1], c[2]];
                         *out = F::pixel(params, &around);
                     }
