@@ -16,9 +16,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::random::{SampleKey, SampleRng};
+use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 pub use chain::{Chain, Placement};
+pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
@@ -35,6 +36,8 @@ pub use chain::ChainStep;
 mod action;
 mod actions;
 mod chain;
+#[doc(hidden)]
+pub mod combine;
 mod cuda;
 pub mod custom;
 mod draw;
@@ -138,9 +141,10 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses such operators. The
     /// default checks whether `draw` draws a number for a 500x375 image.
     fn is_random(&self) -> bool {
-        let rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
+        let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
+        let rng = SampleRng::of_operator(sample, path);
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
-        let mut draw = Draw { size, rng, actions, tables };
+        let mut draw = Draw { size, sample, path, rng, actions, tables };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }
