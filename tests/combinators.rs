@@ -188,10 +188,10 @@ std = [0.5, 0.5, 0.5]
 
 #[test]
 fn files_nest_operators_and_are_written_as_they_were_read() {
-    let pipeline = NESTED.parse::<Pipeline>().unwrap();
+    let pipeline = Pipeline::from_toml(NESTED, "").unwrap();
     let shown = format!("{:?}", pipeline.chain);
     assert!(has_words(&shown, &["RandomApply", "OneOf", "Flip", "2.0"]), "{shown}");
-    let again = pipeline.to_toml().unwrap().parse::<Pipeline>().unwrap();
+    let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
     assert_eq!(format!("{:?}", again.chain), shown);
 }
 
@@ -233,7 +233,8 @@ fn errors_name_the_key_inside() {
             &["op"],
         ),
     ] {
-        let Error::Config(error) = NESTED.replace(from, to).parse::<Pipeline>().unwrap_err() else {
+        let Error::Config(error) = Pipeline::from_toml(&NESTED.replace(from, to), "").unwrap_err()
+        else {
             panic!("{to}")
         };
         assert_eq!(error.key, key, "{to}: {error}");
