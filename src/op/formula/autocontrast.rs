@@ -1,7 +1,14 @@
 //! `autocontrast`: stretches each channel to 0..=255.
 
+use serde::{Deserialize, Serialize};
+
 use super::statistics::identity;
 use super::{Histograms, Tables};
+
+/// Stretches each channel to 0..=255, like torchvision's `autocontrast`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Autocontrast {}
 
 /// Maps the smallest byte of a channel to 0 and the largest to 255: torchvision's `autocontrast` on PIL images
 /// (`ImageOps.autocontrast` without cutoff). A channel of one byte is unchanged.

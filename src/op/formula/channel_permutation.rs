@@ -1,8 +1,37 @@
 //! `channel_permutation`: exchanges channels.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
 use crate::random::SampleRng;
+
+use super::super::FieldError;
+
+/// Exchanges channels, like torchvision's `permute_channels` and `RandomChannelPermutation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChannelPermutation {
+    /// Channel of the input, 0 to 2, that each channel of the output copies. Default: one of the six orders, drawn per
+    /// sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<[u32; 3]>,
+}
+
+impl ChannelPermutation {
+    /// Draws the parameters of one sample.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        self.order.map_or_else(|| Params::draw(rng), |order| Params { order, padding: 0 })
+    }
+
+    /// Checks the order.
+    pub fn check(&self) -> Result<(), FieldError> {
+        let Some(order) = self.order else { return Ok(()) };
+        if (0..3).all(|channel| order.contains(&channel)) {
+            return Ok(());
+        }
+        Err(FieldError::new("order", format!("must hold 0, 1 and 2 once each, is {order:?}")))
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]

@@ -1,6 +1,6 @@
 //! `color_jitter`: brightness, contrast, saturation and hue with random factors in random order.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::random::SampleRng;
 
@@ -29,20 +29,20 @@ pub enum Step {
 ///
 /// Each setting is a range `[low, high]`, from which the factor is drawn uniformly, or one number v for the range
 /// `[max(0, 1 - v), 1 + v]` (hue: `[-v, v]`). Default: not changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ColorJitter {
     /// Factor of brightness: 0 is black, 1 the image.
-    #[serde(deserialize_with = "around_one")]
+    #[serde(deserialize_with = "around_one", skip_serializing_if = "Option::is_none")]
     pub brightness: Option<[f64; 2]>,
     /// Factor of contrast: 0 is the mean gray, 1 the image.
-    #[serde(deserialize_with = "around_one")]
+    #[serde(deserialize_with = "around_one", skip_serializing_if = "Option::is_none")]
     pub contrast: Option<[f64; 2]>,
     /// Factor of saturation: 0 is the gray image, 1 the image.
-    #[serde(deserialize_with = "around_one")]
+    #[serde(deserialize_with = "around_one", skip_serializing_if = "Option::is_none")]
     pub saturation: Option<[f64; 2]>,
     /// Turn of the hue in circles, -0.5 to 0.5.
-    #[serde(deserialize_with = "around_zero")]
+    #[serde(deserialize_with = "around_zero", skip_serializing_if = "Option::is_none")]
     pub hue: Option<[f64; 2]>,
 }
 

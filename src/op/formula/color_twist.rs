@@ -1,6 +1,57 @@
 //! `color_twist`: brightness, contrast, saturation and hue as one linear map.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::random::SampleRng;
+
+use super::super::FieldError;
+use super::super::settings::one_or_each;
+use super::blend::MAX_FACTOR;
+use super::{check_pair, drawn};
+
+/// Changes brightness, contrast, saturation and hue by one linear map, like DALI's `color_twist`.
+///
+/// Each setting is one number, or `[low, high]`, from which it is drawn uniformly.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ColorTwist {
+    /// Factor of brightness: 0 is black. Default 1.
+    #[serde(deserialize_with = "one_or_each")]
+    pub brightness: [f64; 2],
+    /// Factor of contrast: 0 is the gray 128. Default 1.
+    #[serde(deserialize_with = "one_or_each")]
+    pub contrast: [f64; 2],
+    /// Factor of saturation: 0 is the gray image. Default 1.
+    #[serde(deserialize_with = "one_or_each")]
+    pub saturation: [f64; 2],
+    /// Turn of the hue in degrees, -360 to 360. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub hue: [f64; 2],
+}
+
+impl Default for ColorTwist {
+    fn default() -> Self {
+        Self { brightness: [1.0; 2], contrast: [1.0; 2], saturation: [1.0; 2], hue: [0.0; 2] }
+    }
+}
+
+impl ColorTwist {
+    /// Draws the parameters of one sample: brightness, contrast, saturation, hue.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        let [brightness, contrast, saturation, hue] =
+            [self.brightness, self.contrast, self.saturation, self.hue].map(|it| drawn(it, rng));
+        Params::new(brightness, contrast, saturation, hue)
+    }
+
+    /// Checks the ranges.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_pair("brightness", self.brightness, 0.0, MAX_FACTOR)?;
+        check_pair("contrast", self.contrast, 0.0, MAX_FACTOR)?;
+        check_pair("saturation", self.saturation, 0.0, MAX_FACTOR)?;
+        check_pair("hue", self.hue, -360.0, 360.0)
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -28,8 +79,8 @@ impl Params {
     }
 }
 
-/// The linear map in f32, cut to 0..=255 and rounded half to even. DALI sums in another order, so single pixels
-/// differ by one level.
+/// The linear map in f32, cut to 0..=255 and rounded half to even. DALI's f32 matrix differs in its last bits: one
+/// byte of 100,000 differs by one level.
 #[inline(always)]
 pub fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
     let [r, g, b] = [f32::from(r), f32::from(g), f32::from(b)];

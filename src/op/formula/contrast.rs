@@ -1,10 +1,38 @@
 //! `contrast`: blends the image with its mean gray.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
+use crate::random::SampleRng;
+
+use super::super::FieldError;
+use super::super::settings::one_or_each;
+use super::blend::MAX_FACTOR;
 use super::blend::blend;
 use super::statistics::count_and_sum;
 use super::{Histograms, Tables};
+use super::{check_pair, drawn};
+
+/// Blends the image with its mean gray, like torchvision's `adjust_contrast`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contrast {
+    /// 0 gives the mean gray, 1 the image. One number, or `[low, high]`, from which it is drawn uniformly.
+    #[serde(deserialize_with = "one_or_each")]
+    pub factor: [f64; 2],
+}
+
+impl Contrast {
+    /// Draws the parameters of one sample.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        Params { factor: drawn(self.factor, rng) as f32, padding: 0 }
+    }
+
+    /// Checks the range.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_pair("factor", self.factor, 0.0, MAX_FACTOR)
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]

@@ -1,9 +1,49 @@
 //! `cutout`: overwrites squares with a colour.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
+
+use super::super::FieldError;
+
+/// Overwrites random squares with a colour, like DeVries and Taylor's Cutout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cutout {
+    /// Number of squares, 1 to 8. Default 1.
+    pub holes: u32,
+    /// Side of a square in pixels, 1 to 65,535. Default 16, the paper's for CIFAR-10.
+    pub length: u32,
+    /// Red, green and blue of the squares, 0 to 255. Default black.
+    pub fill: [u8; 3],
+}
+
+impl Default for Cutout {
+    fn default() -> Self {
+        Self { holes: 1, length: 16, fill: [0; 3] }
+    }
+}
+
+impl Cutout {
+    /// Draws the parameters of one sample.
+    pub fn draw(&self, image: Size, rng: &mut SampleRng) -> Params {
+        Params::draw(image, self.holes as usize, self.length, self.fill, rng)
+    }
+
+    /// Checks number and side of the squares.
+    pub fn check(&self) -> Result<(), FieldError> {
+        for (field, value, most) in
+            [("holes", self.holes, MAX_HOLES as u32), ("length", self.length, u16::MAX.into())]
+        {
+            if !(1..=most).contains(&value) {
+                return Err(FieldError::new(field, format!("must be 1 to {most}, is {value}")));
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Largest number of squares.
 pub const MAX_HOLES: usize = 8;

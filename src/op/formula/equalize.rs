@@ -1,7 +1,14 @@
 //! `equalize`: makes the bytes of each channel equally frequent.
 
+use serde::{Deserialize, Serialize};
+
 use super::statistics::identity;
 use super::{Histograms, Tables};
+
+/// Makes the bytes of each channel equally frequent, like torchvision's `equalize`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Equalize {}
 
 /// Maps a byte to the number of smaller bytes, in steps of (pixels - pixels of the largest byte) / 255: torchvision's
 /// `equalize` on PIL images (`ImageOps.equalize`). A channel of one byte, or with a step of 0, is unchanged.

@@ -1,8 +1,42 @@
 //! `gaussian_noise`: adds normal noise to each channel of each pixel.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
+use crate::random::SampleRng;
+
+use super::super::FieldError;
+use super::check_number;
 use super::noise::{normal, words};
+
+/// Adds normal noise to each channel of each pixel, like torchvision's `GaussianNoise`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GaussianNoise {
+    /// Mean on a scale of 0 to 1, -1 to 1. Default 0.
+    pub mean: f64,
+    /// Deviation on a scale of 0 to 1, 0 to 10. Default 0.1.
+    pub sigma: f64,
+}
+
+impl Default for GaussianNoise {
+    fn default() -> Self {
+        Self { mean: 0.0, sigma: 0.1 }
+    }
+}
+
+impl GaussianNoise {
+    /// Draws the key of one sample.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        Params::new(self.mean, self.sigma, [rng.bits(), rng.bits()])
+    }
+
+    /// Checks mean and deviation.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_number("mean", self.mean, -1.0, 1.0)?;
+        check_number("sigma", self.sigma, 0.0, 10.0)
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]

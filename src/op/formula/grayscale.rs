@@ -1,4 +1,10 @@
 //! `grayscale`: replaces each channel by the pixel's luma.
+use serde::{Deserialize, Serialize};
+
+/// Replaces each channel by the pixel's luma, like torchvision's `Grayscale(3)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grayscale {}
 
 /// ITU-R 601-2 luma in 16 fraction bits, rounded half up: Pillow's `convert("L")` (`Convert.c`).
 #[inline(always)]

@@ -1,6 +1,71 @@
 //! `grid_mask`: overwrites the squares of a rotated grid.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::random::SampleRng;
+
+use super::super::FieldError;
+use super::super::settings::one_or_each;
+use super::{check_pair, drawn};
+
+/// Overwrites the squares of a rotated grid with a colour, like DALI's `grid_mask`.
+///
+/// Each number may be given as `[low, high]`, from which it is drawn uniformly.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GridMask {
+    /// Distance of squares in pixels, 1 to 65,535. Default 100.
+    #[serde(deserialize_with = "one_or_each")]
+    pub tile: [f64; 2],
+    /// Side of a square divided by `tile`, 0 to 1. Default 0.5.
+    #[serde(deserialize_with = "one_or_each")]
+    pub ratio: [f64; 2],
+    /// Rotation in degrees, -360 to 360; DALI has radians. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub angle: [f64; 2],
+    /// Shift along the grid's first axis in pixels, -65,535 to 65,535. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub shift_x: [f64; 2],
+    /// Shift along the grid's second axis in pixels, -65,535 to 65,535. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub shift_y: [f64; 2],
+    /// Red, green and blue of the squares, 0 to 255. Default black.
+    pub fill: [u8; 3],
+}
+
+impl Default for GridMask {
+    fn default() -> Self {
+        let zero = [0.0; 2];
+        Self {
+            tile: [100.0; 2],
+            ratio: [0.5; 2],
+            angle: zero,
+            shift_x: zero,
+            shift_y: zero,
+            fill: [0; 3],
+        }
+    }
+}
+
+impl GridMask {
+    /// Draws the parameters of one sample: tile, ratio, angle, shifts.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        let [tile, ratio, angle, x, y] =
+            [self.tile, self.ratio, self.angle, self.shift_x, self.shift_y]
+                .map(|it| drawn(it, rng));
+        Params::new(tile, ratio, angle.to_radians(), [x, y], self.fill)
+    }
+
+    /// Checks the ranges.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_pair("tile", self.tile, 1.0, 65_535.0)?;
+        check_pair("ratio", self.ratio, 0.0, 1.0)?;
+        check_pair("angle", self.angle, -360.0, 360.0)?;
+        check_pair("shift_x", self.shift_x, -65_535.0, 65_535.0)?;
+        check_pair("shift_y", self.shift_y, -65_535.0, 65_535.0)
+    }
+}
 
 /// Parameters of one sample. Positions are fractions of a tile in 32 bits, so that whole tiles wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]

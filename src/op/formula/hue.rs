@@ -1,6 +1,34 @@
 //! `hue`: turns the hue of each pixel.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::random::SampleRng;
+
+use super::super::FieldError;
+use super::super::settings::one_or_each;
+use super::{check_pair, drawn};
+
+/// Turns the hue of each pixel, like torchvision's `adjust_hue`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hue {
+    /// Part of the circle, -0.5 to 0.5. One number, or `[low, high]`, from which it is drawn uniformly.
+    #[serde(deserialize_with = "one_or_each")]
+    pub shift: [f64; 2],
+}
+
+impl Hue {
+    /// Draws the parameters of one sample.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        Params::new(drawn(self.shift, rng))
+    }
+
+    /// Checks the range.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_pair("shift", self.shift, -0.5, 0.5)
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -28,12 +56,12 @@ const ROUNDED_DOWN: [u32; 8] =
 /// Converts to hue, saturation and value in bytes, adds to the hue and converts back: torchvision's `adjust_hue` on
 /// PIL images (Pillow's `Convert.c`). A shift of 0 changes pixels too, by the rounding of both conversions.
 ///
-/// In integers, where Pillow computes in f32 and f64:
+/// Without branches, where Pillow computes in f32 and f64:
 ///
 /// * hue = floor(255 n / (6 d)) for the hue n / (6 d) of the exact colour with d = max - min, less 1 where that is an
-///   integer in `ROUNDED_DOWN`; saturation = floor(255 d / max).
-/// * Back, with s the saturation, v the value, and 2 hue = 85 sextant + part, Pillow's three levels are v (1 - s),
-///   v (1 - s part / 85) and v (1 - s (85 - part) / 85), rounded. None is half-way between two integers.
+///   integer in `ROUNDED_DOWN`; saturation s = floor(255 d / max).
+/// * Back, a channel is max (1 - s w / (255 * 85)), rounded, which is never half-way between two integers. Its weight w
+///   is a trapezoid of the hue: 0 for a third of the circle, 85 for the opposite third.
 #[inline(always)]
 pub fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
     let [r, g, b] = [i32::from(r), i32::from(g), i32::from(b)];
@@ -53,22 +81,14 @@ pub fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
     let exact = i32::from(floor * denominator == numerator);
     let rounded_down = (ROUNDED_DOWN[(floor >> 5) as usize & 7] >> (floor & 31)) as i32 & exact;
     let saturation = divide(255 * range, max.max(1));
-    let hue = (floor - rounded_down + params.shift as i32) & 255;
+    // In 510 parts of the circle.
+    let hue = 2 * ((floor - rounded_down + params.shift as i32) & 255);
 
-    let sextant = 2 * hue / 85;
-    let part = 2 * hue - 85 * sextant;
-    let low = (2 * max * (255 - saturation) + 255) / 510;
-    let falling = (2 * max * (21675 - saturation * part) + 21675) / 43350;
-    let rising = (2 * max * (21675 - saturation * (85 - part)) + 21675) / 43350;
-    let channels = match sextant {
-        1 => [falling, max, low],
-        2 => [low, max, rising],
-        3 => [low, falling, max],
-        4 => [rising, low, max],
-        5 => [max, low, falling],
-        _ => [max, rising, low],
-    };
-    channels.map(|channel| channel as u8)
+    [425, 255, 85].map(|offset| {
+        let at = if hue + offset < 510 { hue + offset } else { hue + offset - 510 };
+        let weight = at.min(340 - at).clamp(0, 85);
+        level(max * (21675 - saturation * weight))
+    })
 }
 
 /// Integer quotient of numbers below 2^18 and 2^9. The f32 quotient has the same integer part: it is exact or
@@ -76,4 +96,13 @@ pub fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
 #[inline(always)]
 fn divide(numerator: i32, denominator: i32) -> i32 {
     (numerator as f32 / denominator as f32) as i32
+}
+
+/// A 21675th, rounded, of a product of a byte with a number up to 21675. The f32 product with the reciprocal has
+/// the same nearest integer for all of them.
+#[inline(always)]
+fn level(product: i32) -> u8 {
+    // At this size f32 has no fraction bits: the addition rounds.
+    const ROUNDS: f32 = 12_582_912.0;
+    (product as f32 * (1.0 / 21675.0) + ROUNDS).to_bits() as u8
 }

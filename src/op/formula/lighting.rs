@@ -1,8 +1,38 @@
 //! `lighting`: AlexNet's noise along the principal components of natural colours.
 
+use serde::{Deserialize, Serialize};
+
 use crate::random::SampleRng;
 
+use super::super::FieldError;
+use super::check_number;
 use super::noise::normal;
+
+/// Adds AlexNet's noise along the principal components of natural colours.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lighting {
+    /// Deviation of the three normal factors, 0 to 100. Default 0.1.
+    pub std: f64,
+}
+
+impl Default for Lighting {
+    fn default() -> Self {
+        Self { std: 0.1 }
+    }
+}
+
+impl Lighting {
+    /// Draws the parameters of one sample.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        Params::draw(self.std, rng)
+    }
+
+    /// Checks the deviation.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_number("std", self.std, 0.0, 100.0)
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]

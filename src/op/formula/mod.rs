@@ -13,6 +13,8 @@
 //! | position | `pixel(params, x, y, rgb)` |
 //! | stencil | `pixel(params, neighbourhood)`; pixels at the border of the image are unchanged |
 
+use crate::random::SampleRng;
+
 use super::FieldError;
 
 pub mod autocontrast;
@@ -49,6 +51,37 @@ pub use statistics::Histograms;
 
 /// Three tables from byte to byte, one for each channel.
 pub type Tables = [[u8; 256]; 3];
+
+/// Applies a function of a pixel to a row. Works on 64 pixels at a time with their channels apart, so that the compiler
+/// can use vector instructions.
+#[inline(always)]
+pub fn map_row(pixels: &mut [[u8; 3]], of: impl Fn([u8; 3]) -> [u8; 3]) {
+    const LEN: usize = 64;
+    let (blocks, rest) = pixels.as_chunks_mut::<LEN>();
+    for block in blocks {
+        let mut planes = [[0u8; LEN]; 3];
+        for (at, pixel) in block.iter().enumerate() {
+            for (plane, &byte) in planes.iter_mut().zip(pixel) {
+                plane[at] = byte;
+            }
+        }
+        let [r, g, b] = &mut planes;
+        for at in 0..LEN {
+            [r[at], g[at], b[at]] = of([r[at], g[at], b[at]]);
+        }
+        for (at, pixel) in block.iter_mut().enumerate() {
+            *pixel = [r[at], g[at], b[at]];
+        }
+    }
+    for pixel in rest {
+        *pixel = of(*pixel);
+    }
+}
+
+/// Draws a number from a range; none where both ends are equal.
+fn drawn([low, high]: [f64; 2], rng: &mut SampleRng) -> f64 {
+    if low == high { low } else { rng.between(low, high) }
+}
 
 /// Checks a number against `low..=high`.
 fn check_number(field: &str, value: f64, low: f64, high: f64) -> Result<(), FieldError> {

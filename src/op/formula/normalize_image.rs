@@ -1,8 +1,25 @@
 //! `normalize_image`: subtracts the image's own mean and divides by its own deviation.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
 use super::Histograms;
+
+/// Subtracts the image's own mean and divides by its own deviation, like Albumentations' `Normalize` with the
+/// normalization `image` or `image_per_channel`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NormalizeImage {
+    /// Whether each channel has its own mean and deviation. Default: all values have the same.
+    pub per_channel: bool,
+}
+
+impl NormalizeImage {
+    /// Parameters of every sample.
+    pub fn params(&self) -> Params {
+        Params { per_channel: self.per_channel.into(), padding: 0 }
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]

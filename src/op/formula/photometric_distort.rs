@@ -1,6 +1,6 @@
 //! `photometric_distort`: SSD's random changes of colour.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::random::SampleRng;
 
@@ -12,7 +12,7 @@ use super::{check_number, check_pair};
 
 /// Changes brightness, contrast, saturation, hue and the order of channels, each with a probability, like torchvision's
 /// `RandomPhotometricDistort` (Liu et al., "SSD: Single shot multibox detector", 2016).
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PhotometricDistort {
     /// Range of the factor of brightness. Default `[0.875, 1.125]`.

@@ -1,11 +1,71 @@
 //! `random_erasing`: overwrites a rectangle with a colour or with noise.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
+use super::super::FieldError;
+use super::super::settings::one_or_each;
 use super::noise::{normal, words};
+use super::{check_number, check_pair};
+
+/// Overwrites a random rectangle with a colour or with noise, like torchvision's and timm's `RandomErasing`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RandomErasing {
+    /// Probability that a sample is changed, 0 to 1. Default 0.5.
+    pub p: f64,
+    /// Smallest and largest share of the image's area, 0 to 1. Default `[0.02, 0.33]`.
+    pub scale: [f64; 2],
+    /// Smallest and largest height divided by width, 0.001 to 1000. Default `[0.3, 3.3]`.
+    pub ratio: [f64; 2],
+    /// New value: one number or one per channel, in bytes before `normalize`, else normalized. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub value: [f64; 3],
+    /// Deviation of normal noise around the value, for each pixel and channel. Default 0: a colour. After `normalize`,
+    /// 1 is timm's mode `pixel`.
+    #[serde(deserialize_with = "one_or_each")]
+    pub std: [f64; 3],
+}
+
+impl Default for RandomErasing {
+    fn default() -> Self {
+        let Boxes { scale, ratio } = Boxes::default();
+        Self { p: 0.5, scale, ratio, value: [0.0; 3], std: [0.0; 3] }
+    }
+}
+
+impl RandomErasing {
+    /// Draws the parameters of one sample; an empty rectangle if nothing changes.
+    pub fn draw(&self, image: Size, rng: &mut SampleRng) -> Params {
+        let boxes = Boxes { scale: self.scale, ratio: self.ratio };
+        let drawn = if rng.chance(self.p) { boxes.draw(image, rng) } else { None };
+        let [x, y, width, height] = drawn.unwrap_or_default();
+        Params {
+            x,
+            y,
+            right: x + width,
+            bottom: y + height,
+            mean: self.value.map(|value| value as f32),
+            std: self.std.map(|std| std as f32),
+            key: [rng.bits(), rng.bits()],
+        }
+    }
+
+    /// Checks probability, ranges and values.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_number("p", self.p, 0.0, 1.0)?;
+        check_pair("scale", self.scale, 0.0, 1.0)?;
+        check_pair("ratio", self.ratio, 0.001, 1000.0)?;
+        for channel in 0..3 {
+            check_number(&format!("value[{channel}]"), self.value[channel], -1000.0, 1000.0)?;
+            check_number(&format!("std[{channel}]"), self.std[channel], 0.0, 1000.0)?;
+        }
+        Ok(())
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]

@@ -1,8 +1,45 @@
 //! `salt_and_pepper`: turns single pixels white or black.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
+use crate::random::SampleRng;
+
+use super::super::FieldError;
+use super::check_number;
 use super::noise::words;
+
+/// Turns single pixels white or black, like DALI's `noise.salt_and_pepper`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SaltAndPepper {
+    /// Probability that a pixel changes, 0 to 1. Default 0.05.
+    pub prob: f64,
+    /// Probability that a changed pixel is white, 0 to 1. Default 0.5.
+    pub salt_vs_pepper: f64,
+    /// Whether channels change independently. Default: pixels change as a whole.
+    pub per_channel: bool,
+}
+
+impl Default for SaltAndPepper {
+    fn default() -> Self {
+        Self { prob: 0.05, salt_vs_pepper: 0.5, per_channel: false }
+    }
+}
+
+impl SaltAndPepper {
+    /// Draws the key of one sample.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        let key = [rng.bits(), rng.bits()];
+        Params::new(self.prob, self.salt_vs_pepper, self.per_channel, key)
+    }
+
+    /// Checks the probabilities.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_number("prob", self.prob, 0.0, 1.0)?;
+        check_number("salt_vs_pepper", self.salt_vs_pepper, 0.0, 1.0)
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]

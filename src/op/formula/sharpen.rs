@@ -1,8 +1,36 @@
 //! `sharpen`: blends the image with Pillow's `SHARPEN` filter.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
+use crate::random::SampleRng;
+
+use super::super::FieldError;
+use super::super::settings::one_or_each;
+use super::blend::MAX_FACTOR;
 use super::blend::blend;
+use super::{check_pair, drawn};
+
+/// Blends the image with Pillow's filter `SHARPEN`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sharpen {
+    /// 0 gives the image, 1 the filtered one. One number, or `[low, high]`, from which it is drawn uniformly.
+    #[serde(deserialize_with = "one_or_each")]
+    pub amount: [f64; 2],
+}
+
+impl Sharpen {
+    /// Draws the parameters of one sample.
+    pub fn draw(&self, rng: &mut SampleRng) -> Params {
+        Params { amount: drawn(self.amount, rng) as f32, padding: 0 }
+    }
+
+    /// Checks the range.
+    pub fn check(&self) -> Result<(), FieldError> {
+        check_pair("amount", self.amount, 0.0, MAX_FACTOR)
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]

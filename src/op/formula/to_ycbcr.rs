@@ -1,4 +1,10 @@
 //! `to_ycbcr`: converts to luma and two differences of colour.
+use serde::{Deserialize, Serialize};
+
+/// Converts to YCbCr with the full range of bytes, like Pillow's `convert("YCbCr")`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToYcbcr {}
 
 /// JPEG's YCbCr as Pillow's `convert("YCbCr")` computes it (`ConvertYCbCr.c`): each product in 6 fraction bits, rounded
 /// by adding a half and truncating towards 0; the sum truncated downwards; 128 added to the differences.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/operators/colour.json: results of the colour, statistics, filter and noise operators.
 
-    python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 timm scipy
+    python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 scipy
     venv/bin/python tests/golden/operators/colour.py [--check]
 
 `--check` compares the installed libraries with the stored results instead, prints the versions, and exits with 1 if
@@ -21,7 +21,6 @@ import sys
 import numpy as np
 import PIL
 import scipy.stats
-import timm
 import torch
 import torchvision
 from PIL import Image, ImageFilter
@@ -187,7 +186,7 @@ def ranks(values):
 
 
 def draws():
-    """Parameters as torchvision and timm draw them."""
+    """Parameters as torchvision draws them."""
     torch.manual_seed(20)
     jitter = v2.ColorJitter(brightness=0.4, contrast=(0.5, 0.9), saturation=1.5, hue=0.1)
     drawn = [jitter.make_params([]) for _ in range(4000)]
@@ -216,7 +215,7 @@ def draws():
 def versions():
     return {
         "pillow": PIL.__version__, "torch": torch.__version__.split("+")[0],
-        "torchvision": torchvision.__version__.split("+")[0], "timm": timm.__version__,
+        "torchvision": torchvision.__version__.split("+")[0],
     }
 
 
