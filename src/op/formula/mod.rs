@@ -17,6 +17,7 @@ use crate::random::SampleRng;
 
 use super::FieldError;
 
+pub mod affine;
 pub mod autocontrast;
 pub mod blend;
 pub mod brightness;
@@ -36,9 +37,12 @@ pub mod invert;
 pub mod lighting;
 pub mod noise;
 pub mod normalize_image;
+pub mod perspective;
 pub mod photometric_distort;
+pub mod policy;
 pub mod posterize;
 pub mod random_erasing;
+pub mod rotate;
 pub mod salt_and_pepper;
 pub mod saturation;
 pub mod sharpen;
@@ -46,6 +50,7 @@ pub mod sharpness;
 pub mod solarize;
 pub mod statistics;
 pub mod to_ycbcr;
+pub mod warp;
 
 pub use statistics::Histograms;
 

@@ -52,7 +52,7 @@ def colours():
     return Image.fromarray(np.stack([at >> 16, at >> 8 & 255, at & 255], -1).astype(np.uint8).reshape(4096, 4096, 3))
 
 
-# Twin of `pictures` in tests/formulas/golden.rs.
+# Twin of `pictures` in tests/formulas/pictures.rs.
 PICTURES = [
     picture(1, 1, 1), picture(1, 9, 2), picture(11, 1, 3), picture(2, 2, 4), picture(3, 3, 5), picture(13, 17, 6),
     picture(64, 48, 7), picture(211, 97, 8), dim(64, 48, 9), dim(5, 4, 10), constant(6, 5, 0), constant(6, 5, 255),

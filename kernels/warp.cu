@@ -1,0 +1,158 @@
+// Reads an image through an inverse map, as Pillow's `Image.transform` does. Twin of src/op/formula/warp/mod.rs, which describes
+// the kinds of maps.
+enum WarpKind { WARP_WHOLE, WARP_FIXED, WARP_SUMMED, WARP_AFFINE, WARP_PERSPECTIVE, WARP_DISPLACED };
+enum WarpInterpolation { WARP_NEAREST, WARP_BILINEAR, WARP_BICUBIC };
+
+struct WarpParams {
+    union {
+        double real[8];
+        int integer[16];
+    } data;
+    const int* table;               // of WARP_DISPLACED: pairs of displacements in 1/65536 pixel
+    int width, height;              // of the input
+    unsigned char fill[3];
+    unsigned char kind;             // WarpKind
+    unsigned interpolation;         // WarpInterpolation
+};
+
+template <class Src> struct Warp {
+    typedef Bytes Pixel;
+    Src src;
+    WarpParams p;
+
+    // Channels of a pixel before truncation.
+    struct Reals {
+        double of[3];
+    };
+
+    __device__ Bytes at(int x, int y) const {
+        if (p.kind == WARP_WHOLE || p.kind == WARP_FIXED) return nearest(whole(0, x, y), whole(3, x, y));
+        if (p.kind == WARP_DISPLACED) return displaced(x, y);
+        double below = 1.0, column, row;
+        if (p.kind == WARP_SUMMED) {
+            column = summed(0, x, y);
+            row = summed(3, x, y);
+        } else {
+            column = product(0, x, y) + real(2);
+            row = product(3, x, y) + real(5);
+        }
+        if (p.kind == WARP_PERSPECTIVE) {
+            below = product(6, x, y) + 1.0;
+            column = column / below;
+            row = row / below;
+        }
+        return interpolated(column, row);
+    }
+
+    __device__ double real(int number) const { return p.data.real[number]; }
+
+    // Products and sums wrap around.
+    __device__ int whole(int first, int x, int y) const {
+        const int* of = p.data.integer + first;
+        const unsigned moved = (unsigned)of[0] * (unsigned)x + (unsigned)of[1] * (unsigned)y;
+        return (int)((unsigned)of[2] + moved) >> (p.kind == WARP_FIXED ? 16 : 0);
+    }
+    __device__ double product(int first, int x, int y) const {
+        return real(first) * (x + 0.5) + real(first + 1) * (y + 0.5);
+    }
+    __device__ double summed(int first, int x, int y) const {
+        double at = real(first + 2) + real(first + 1) * 0.5 + real(first) * 0.5;
+        for (int i = 0; i < y; i++) at += real(first + 1);
+        for (int i = 0; i < x; i++) at += real(first);
+        return at;
+    }
+
+    __device__ Bytes fill() const {
+        const Bytes pixel = {p.fill[0], p.fill[1], p.fill[2]};
+        return pixel;
+    }
+    __device__ bool inside(int x, int y) const { return x >= 0 && y >= 0 && x < p.width && y < p.height; }
+    __device__ Bytes nearest(int x, int y) const { return inside(x, y) ? src.at(x, y) : fill(); }
+
+    __device__ Bytes interpolated(double x, double y) const {
+        if (x < 0.0 || y < 0.0 || x >= p.width || y >= p.height) return fill();
+        if (p.interpolation == WARP_NEAREST) return x >= 0.0 && y >= 0.0 ? src.at((int)x, (int)y) : fill();
+        // Not a number: Pillow interpolates, and truncates the result to 0.
+        if (!(x >= 0.0 && y >= 0.0)) return bytes(0.0, 0.0, 0.0);
+        x -= 0.5;
+        y -= 0.5;
+        const int left = x < 0.0 ? -1 : (int)x, top = y < 0.0 ? -1 : (int)y;
+        const double dx = x - left, dy = y - top;
+        if (p.interpolation == WARP_BILINEAR) {
+            const Reals upper = linear(left, top, dx), lower = linear(left, top + 1, dx);
+            double value[3];
+            for (int c = 0; c < 3; c++) value[c] = lerp(upper.of[c], lower.of[c], dy);
+            return bytes(value[0], value[1], value[2]);
+        }
+        const Reals a = cubic(left, top - 1, dx), b = cubic(left, top, dx);
+        const Reals c = cubic(left, top + 1, dx), d = cubic(left, top + 2, dx);
+        return bytes(cubic_of(a.of[0], b.of[0], c.of[0], d.of[0], dy), cubic_of(a.of[1], b.of[1], c.of[1], d.of[1], dy),
+                     cubic_of(a.of[2], b.of[2], c.of[2], d.of[2], dy));
+    }
+
+    static __device__ unsigned char byte(double value) {
+        return value <= 0.0 ? 0 : value >= 255.0 ? 255 : (unsigned char)(int)value;
+    }
+    static __device__ Bytes bytes(double r, double g, double b) {
+        const Bytes pixel = {byte(r), byte(g), byte(b)};
+        return pixel;
+    }
+    // Beyond an edge, the pixel of the edge.
+    __device__ Bytes edge(int x, int y) const {
+        x = x < 0 ? 0 : x < p.width ? x : p.width - 1;
+        y = y < 0 ? 0 : y < p.height ? y : p.height - 1;
+        return src.at(x, y);
+    }
+    static __device__ double lerp(double a, double b, double d) { return a + (b - a) * d; }
+    static __device__ double cubic_of(double a, double b, double c, double d, double at) {
+        const double p1 = b, p2 = -a + c, p3 = 2.0 * (a - b) + c - d, p4 = -a + b - c + d;
+        return p1 + at * (p2 + at * (p3 + at * p4));
+    }
+    __device__ Reals linear(int x, int y, double d) const {
+        const Bytes a = edge(x, y), b = edge(x + 1, y);
+        const Reals row = {{lerp(a.r, b.r, d), lerp(a.g, b.g, d), lerp(a.b, b.b, d)}};
+        return row;
+    }
+    __device__ Reals cubic(int x, int y, double at) const {
+        const Bytes a = edge(x - 1, y), b = edge(x, y), c = edge(x + 1, y), d = edge(x + 2, y);
+        const Reals row = {{cubic_of(a.r, b.r, c.r, d.r, at), cubic_of(a.g, b.g, c.g, d.g, at),
+                            cubic_of(a.b, b.b, c.b, d.b, at)}};
+        return row;
+    }
+
+    __device__ Bytes displaced(int x, int y) const {
+        const int* of = p.data.integer;
+        const long long pair = 2 * ((long long)(y - of[1]) * of[2] + (x - of[0]));
+        const int dx = p.table[pair], dy = p.table[pair + 1];
+        if (p.interpolation == WARP_NEAREST) return nearest(x + rounded(dx), y + rounded(dy));
+        x += dx >> 16;
+        y += dy >> 16;
+        const long long right = dx & 0xffff, below = dy & 0xffff, left = 65536 - right, above = 65536 - below;
+        Weighted sum = {{0, 0, 0}, 0};
+        add(sum, left * above, x, y);
+        add(sum, right * above, x + 1, y);
+        add(sum, left * below, x, y + 1);
+        add(sum, right * below, x + 1, y + 1);
+        const Bytes pixel = {blended(sum, 0), blended(sum, 1), blended(sum, 2)};
+        return pixel;
+    }
+    static __device__ int rounded(int displacement) {
+        return displacement > 0x7fffffff - 0x8000 ? 0x7fff : (displacement + 0x8000) >> 16;
+    }
+    // Weights have 32 bits after the point.
+    struct Weighted {
+        long long of[3], mask;
+    };
+    __device__ void add(Weighted& sum, long long weight, int x, int y) const {
+        if (!inside(x, y)) return;
+        const Bytes pixel = src.at(x, y);
+        sum.of[0] += weight * pixel.r;
+        sum.of[1] += weight * pixel.g;
+        sum.of[2] += weight * pixel.b;
+        sum.mask += weight;
+    }
+    __device__ unsigned char blended(const Weighted& sum, int channel) const {
+        const double unit = 1.0 / 4294967296.0, fill = p.fill[channel], mask = (double)sum.mask * unit;
+        return byte(((double)sum.of[channel] * unit - fill) * mask + fill + 0.5);
+    }
+};

@@ -1,0 +1,287 @@
+//! `rand_augment` of timm 1.0 by its text, such as `rand-m9-mstd0.5-inc1` (`timm/data/auto_augment.py`).
+
+use crate::geometry::Size;
+use crate::random::SampleRng;
+
+use super::{Step, normal};
+
+/// Magnitude that the ranges of all operations are given for.
+const DENOMINATOR: f64 = 10.0;
+
+/// Settings of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RandAugment {
+    /// `m`: magnitude. Default 10.
+    pub magnitude: f64,
+    /// `n`: steps per image. Default 2.
+    pub layers: usize,
+    /// `p`: probability of each step. Default 0.5.
+    pub probability: f64,
+    /// `mstd`: standard deviation of the magnitude. Default 0. Above 100, the magnitude is uniform from 0 to `m`.
+    pub std: f64,
+    /// `mmax`: largest magnitude. Default 10.
+    pub max: f64,
+    /// Operations (`t` and `inc`) with their weights. Weighted ones are drawn without repetition.
+    pub operations: Operations,
+}
+
+/// Operations of a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operations {
+    /// Evenly drawn, with repetition.
+    Even(&'static [Operation]),
+    /// Drawn by weight, without repetition.
+    Weighted(&'static [(Operation, f64)]),
+}
+
+/// Operation of timm. Those that increase are stronger with a larger magnitude.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of timm")]
+pub enum Operation {
+    AutoContrast,
+    Equalize,
+    Invert,
+    Rotate,
+    Posterize,
+    PosterizeIncreasing,
+    Solarize,
+    SolarizeIncreasing,
+    SolarizeAdd,
+    Color,
+    ColorIncreasing,
+    Contrast,
+    ContrastIncreasing,
+    Brightness,
+    BrightnessIncreasing,
+    Sharpness,
+    SharpnessIncreasing,
+    ShearX,
+    ShearY,
+    TranslateXRel,
+    TranslateYRel,
+    Desaturate,
+    GaussianBlur,
+}
+
+use Operation::*;
+
+/// Without `inc1`.
+pub const PLAIN: &[Operation] = &[
+    AutoContrast,
+    Equalize,
+    Invert,
+    Rotate,
+    Posterize,
+    Solarize,
+    SolarizeAdd,
+    Color,
+    Contrast,
+    Brightness,
+    Sharpness,
+    ShearX,
+    ShearY,
+    TranslateXRel,
+    TranslateYRel,
+];
+
+/// With `inc1`.
+pub const INCREASING: &[Operation] = &[
+    AutoContrast,
+    Equalize,
+    Invert,
+    Rotate,
+    PosterizeIncreasing,
+    SolarizeIncreasing,
+    SolarizeAdd,
+    ColorIncreasing,
+    ContrastIncreasing,
+    BrightnessIncreasing,
+    SharpnessIncreasing,
+    ShearX,
+    ShearY,
+    TranslateXRel,
+    TranslateYRel,
+];
+
+/// `t3a`.
+pub const THREE_AUGMENT: &[Operation] = &[SolarizeIncreasing, Desaturate, GaussianBlur];
+
+/// `tweights`.
+pub const WEIGHTED: &[(Operation, f64)] = &[
+    (Rotate, 3.0),
+    (ShearX, 2.0),
+    (ShearY, 2.0),
+    (TranslateXRel, 1.0),
+    (TranslateYRel, 1.0),
+    (ColorIncreasing, 0.25),
+    (SharpnessIncreasing, 0.25),
+    (AutoContrast, 0.25),
+    (SolarizeIncreasing, 0.05),
+    (SolarizeAdd, 0.05),
+    (ContrastIncreasing, 0.05),
+    (BrightnessIncreasing, 0.05),
+    (Equalize, 0.05),
+    (PosterizeIncreasing, 0.05),
+    (Invert, 0.05),
+];
+
+/// `t3aw`.
+pub const THREE_AUGMENT_WEIGHTED: &[(Operation, f64)] = &[
+    (SolarizeIncreasing, 6.0),
+    (Desaturate, 6.0),
+    (GaussianBlur, 6.0),
+    (Rotate, 3.0),
+    (ShearX, 2.0),
+    (ShearY, 2.0),
+    (PosterizeIncreasing, 1.0),
+    (AutoContrast, 1.0),
+    (ColorIncreasing, 1.0),
+    (SharpnessIncreasing, 1.0),
+    (ContrastIncreasing, 1.0),
+    (BrightnessIncreasing, 1.0),
+    (Equalize, 1.0),
+    (Invert, 1.0),
+];
+
+impl RandAugment {
+    /// Reads a text: `rand`, then sections after dashes. The error is the section that timm does not have.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut sections = text.split('-');
+        if sections.next() != Some("rand") {
+            return Err(text.to_string());
+        }
+        let (mut increasing, mut set) = (false, None);
+        let mut read = Self {
+            magnitude: DENOMINATOR,
+            layers: 2,
+            probability: 0.5,
+            std: 0.0,
+            max: DENOMINATOR,
+            operations: Operations::Even(PLAIN),
+        };
+        for section in sections {
+            let wrong = || section.to_string();
+            if let Some(name) = section.strip_prefix('t') {
+                set = Some(match name {
+                    "weights" => Operations::Weighted(WEIGHTED),
+                    "3a" => Operations::Even(THREE_AUGMENT),
+                    "3aw" => Operations::Weighted(THREE_AUGMENT_WEIGHTED),
+                    _ => return Err(wrong()),
+                });
+                continue;
+            }
+            let at = section.find(|it: char| it.is_ascii_digit()).ok_or_else(wrong)?;
+            let (key, value) = section.split_at(at);
+            let whole = || value.parse::<u32>().map_err(|_| wrong());
+            let number = || value.parse::<f64>().map_err(|_| wrong());
+            match key {
+                "m" => read.magnitude = whole()?.into(),
+                "n" => read.layers = whole()? as usize,
+                "p" => read.probability = number()?,
+                "mstd" => read.std = number()?,
+                "mmax" if whole()? > 0 => read.max = whole()?.into(),
+                "mmax" => read.max = DENOMINATOR,
+                "inc" => increasing = whole()? != 0,
+                _ => return Err(wrong()),
+            }
+        }
+        read.operations =
+            set.unwrap_or(Operations::Even(if increasing { INCREASING } else { PLAIN }));
+        match read.operations {
+            Operations::Weighted(all) if read.layers > all.len() => {
+                Err(format!("n{}", read.layers))
+            }
+            _ if !(0.0..=1.0).contains(&read.probability) => Err(format!("p{}", read.probability)),
+            _ => Ok(read),
+        }
+    }
+
+    /// Draws the operations of one image.
+    pub fn draw_operations(&self, rng: &mut SampleRng) -> Vec<Operation> {
+        match self.operations {
+            Operations::Even(all) => {
+                (0..self.layers).map(|_| all[rng.below(all.len() as u64) as usize]).collect()
+            }
+            Operations::Weighted(all) => {
+                let mut left = all.to_vec();
+                (0..self.layers).map(|_| left.remove(weighted(&left, rng)).0).collect()
+            }
+        }
+    }
+
+    /// Draws whether an operation takes place, its magnitude and its sign. `size` is that of the image before the step.
+    pub fn draw(&self, operation: Operation, size: Size, rng: &mut SampleRng) -> Step {
+        if !rng.chance(self.probability) {
+            return Step::Identity;
+        }
+        let magnitude = match self.std {
+            0.0 => self.magnitude,
+            std if std > 100.0 => rng.between(0.0, self.magnitude),
+            std => self.magnitude + std * normal(rng),
+        };
+        operation.step(magnitude.min(self.max).max(0.0), size, rng.chance(0.5))
+    }
+}
+
+fn weighted(all: &[(Operation, f64)], rng: &mut SampleRng) -> usize {
+    let mut left = rng.uniform() * all.iter().map(|it| it.1).sum::<f64>();
+    let found = all.iter().position(|it| {
+        left -= it.1;
+        left < 0.0
+    });
+    found.unwrap_or(all.len() - 1)
+}
+
+impl Operation {
+    /// Step of a magnitude, which is negated if the operation has a sign.
+    pub fn step(self, magnitude: f64, size: Size, negated: bool) -> Step {
+        let level = magnitude / DENOMINATOR;
+        let signed = |value: f64| if negated { -value } else { value };
+        let factor = level * 1.8 + 0.1;
+        let increasing = || (1.0 + signed(level * 0.9)).max(0.1);
+        let bits = (level * 4.0) as u32;
+        let threshold = ((level * 256.0) as u32).min(256);
+        match self {
+            AutoContrast => Step::AutoContrast,
+            Equalize => Step::Equalize,
+            Invert => Step::Invert,
+            Rotate => Step::Rotate(signed(level * 30.0)),
+            Posterize => Step::Posterize(bits.min(8)),
+            PosterizeIncreasing => Step::Posterize(4u32.saturating_sub(bits)),
+            Solarize => Step::Solarize(threshold.into()),
+            SolarizeIncreasing => Step::Solarize((256 - threshold).into()),
+            SolarizeAdd => Step::SolarizeAdd(((level * 110.0) as u32).min(128)),
+            Color => Step::Saturation(factor),
+            ColorIncreasing => Step::Saturation(increasing()),
+            Contrast => Step::Contrast(factor),
+            ContrastIncreasing => Step::Contrast(increasing()),
+            Brightness => Step::Brightness(factor),
+            BrightnessIncreasing => Step::Brightness(increasing()),
+            Sharpness => Step::Sharpness(factor),
+            SharpnessIncreasing => Step::Sharpness(increasing()),
+            ShearX => Step::Matrix([1.0, signed(level * 0.3), 0.0, 0.0, 1.0, 0.0]),
+            ShearY => Step::Matrix([1.0, 0.0, 0.0, signed(level * 0.3), 1.0, 0.0]),
+            TranslateXRel => Step::Matrix([
+                1.0,
+                0.0,
+                signed(level * 0.45) * f64::from(size.width),
+                0.0,
+                1.0,
+                0.0,
+            ]),
+            TranslateYRel => Step::Matrix([
+                1.0,
+                0.0,
+                0.0,
+                0.0,
+                1.0,
+                signed(level * 0.45) * f64::from(size.height),
+            ]),
+            Desaturate => {
+                let amount = (0.5 + (1.0 - 0.5) * level).clamp(0.5, 1.0);
+                Step::Saturation((1.0 - amount).clamp(0.0, 1.0))
+            }
+            GaussianBlur => Step::GaussianBlur((0.1 + (2.0 - 0.1) * level).clamp(0.1, 2.0)),
+        }
+    }
+}

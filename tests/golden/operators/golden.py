@@ -1,0 +1,55 @@
+"""Shared by the scripts of this folder: the picture, and writing or comparing golden data."""
+
+import argparse
+import json
+import pathlib
+import platform
+import sys
+
+import numpy as np
+import PIL
+import torch
+import torchvision
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from ops import picture  # noqa: E402, F401
+
+
+def versions():
+    return {
+        "pillow": PIL.__version__, "torch": torch.__version__, "torchvision": torchvision.__version__,
+        "numpy": np.__version__, "machine": platform.machine(),
+    }
+
+
+def text_of(golden):
+    """One row per line."""
+    parts = []
+    for key, value in golden.items():
+        value = value if isinstance(value, dict) else list(value)
+        rows = ",\n  ".join(json.dumps(row) for row in value) if isinstance(value, list) else None
+        parts.append(f'"{key}": ' + (f"[\n  {rows}\n]" if rows else json.dumps(value)))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main(name, make):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    path = pathlib.Path(args.out or pathlib.Path(__file__).with_name(name))
+    golden = json.loads(text_of(make(args.seed)))
+    if not args.check:
+        path.write_text(text_of({"made_with": versions(), **golden}))
+        print(f"{path}: {path.stat().st_size} bytes")
+        return
+    stored = json.loads(path.read_text())
+    print(f"stored {stored.pop('made_with')}\ninstalled {versions()}")
+    wrong = [
+        f"{key}[{number}]: {was} is now {now}"
+        for key in golden for number, (was, now) in enumerate(zip(stored[key], golden[key])) if was != now
+    ]
+    wrong += [key for key in golden.keys() | stored.keys() if len(golden.get(key, [])) != len(stored.get(key, []))]
+    print("\n".join(wrong[:20]) or "no difference")
+    sys.exit(bool(wrong))
