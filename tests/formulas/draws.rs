@@ -1,11 +1,12 @@
 //! Distributions of drawn parameters against those that torchvision drew for tests/golden/operators/colour.py.
 
 use feedwater::geometry::Size;
-use feedwater::op::formula::color_jitter::{ColorJitter, Step};
-use feedwater::op::formula::gaussian_noise;
-use feedwater::op::formula::lighting;
-use feedwater::op::formula::photometric_distort::PhotometricDistort;
-use feedwater::op::formula::random_erasing::Boxes;
+use feedwater::op::colour::color_jitter::Step;
+use feedwater::op::colour::lighting;
+use feedwater::op::erase::random_erasing::Boxes;
+use feedwater::op::kind::PositionFormula;
+use feedwater::op::noise::gaussian_noise;
+use feedwater::op::{ColorJitter, GaussianNoise, Operator, PhotometricDistort};
 use feedwater::random::{SampleKey, SampleRng};
 use serde_json::Value;
 
@@ -75,7 +76,7 @@ fn color_jitter_draws_like_torchvision() {
     let jitter: ColorJitter = toml::from_str(settings).unwrap();
     jitter.check().unwrap();
     let stored = stored("color_jitter");
-    let drawn = drawn(|rng| jitter.draw(rng).map(Option::unwrap));
+    let drawn = drawn(|rng| jitter.steps(rng).map(Option::unwrap));
     let steps = drawn.as_flattened();
     let theirs = stored["samples"].as_f64().unwrap();
     for (name, ours) in [
@@ -127,7 +128,7 @@ fn settings_of_color_jitter_are_torchvisions() {
 #[test]
 fn photometric_distort_draws_like_torchvision() {
     let stored = stored("photometric_distort");
-    let drawn = drawn(|rng| PhotometricDistort::default().draw(rng));
+    let drawn = drawn(|rng| PhotometricDistort::default().steps(rng));
     let theirs = stored["samples"].as_f64().unwrap();
     let steps: Vec<Step> = drawn.as_flattened().iter().flatten().copied().collect();
     let channels = steps.iter().filter(|step| matches!(step, Step::Channels(_))).count();
@@ -162,7 +163,7 @@ fn gaussian_noise_is_distributed_like_torchvisions() {
     let stored = stored("gaussian_noise");
     let params = gaussian_noise::Params::new(0.1, 0.2, [5, 6]);
     let levels = (0..90_000)
-        .flat_map(|at| gaussian_noise::pixel(&params, at % 300, at / 300, [100; 3]).map(f64::from));
+        .flat_map(|at| GaussianNoise::bytes(&params, at % 300, at / 300, [100; 3]).map(f64::from));
     let theirs = stored["samples"].as_f64().unwrap();
     assert_same_distribution("level", levels.collect(), &stored["level"], theirs);
 }

@@ -1,114 +1,93 @@
 //! Pictures that tests/golden/operators/colour.py computes too, and operators applied to them.
 
-use feedwater::op::formula::{Histograms, Tables, map_row};
+use feedwater::geometry::Size;
+use feedwater::image::{HostImage, Image};
+use feedwater::op::{self, Actions, Operator};
+use feedwater::random::SampleKey;
+use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::HostTransform;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-/// RGB pixels in row order.
-#[derive(Clone)]
-pub struct Picture {
-    pub width: usize,
-    pub height: usize,
-    pub pixels: Vec<[u8; 3]>,
-}
-
-impl Picture {
-    /// Waves with noise, equal to `picture` in tests/golden/ops.py.
-    pub fn waves(width: usize, height: usize, seed: u64) -> Self {
-        let value = |at: u64| {
-            let (x, y, c) = (at / 3 % width as u64, at / 3 / width as u64, at % 3);
-            let mut noise = (at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            noise ^= noise >> 29;
-            noise = noise.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56;
-            let wave = (x * (5 + c) + y * (3 + 2 * c)) % 512;
-            let wave = if wave < 256 { wave } else { 511 - wave };
-            (if noise < 96 { noise * 2 } else { wave }) as u8
-        };
-        let pixels = (0..(width * height) as u64).map(|at| [0, 1, 2].map(|c| value(3 * at + c)));
-        Self { width, height, pixels: pixels.collect() }
-    }
-
-    fn dim(width: usize, height: usize, seed: u64) -> Self {
-        Self::waves(width, height, seed).map(|pixel| pixel.map(|byte| byte / 9 * 5 + 40))
-    }
-
-    fn constant(width: usize, height: usize, byte: u8) -> Self {
-        Self { width, height, pixels: vec![[byte; 3]; width * height] }
-    }
-
-    /// Applies a function to each pixel.
-    pub fn map(&self, of: impl Fn([u8; 3]) -> [u8; 3]) -> Self {
-        let mut out = self.clone();
-        out.pixels.chunks_mut(self.width).for_each(|row| map_row(row, &of));
-        out
-    }
-
-    /// Applies a table to each channel.
-    pub fn look_up(&self, tables: &Tables) -> Self {
-        self.map(|pixel| {
-            std::array::from_fn(|channel| tables[channel][usize::from(pixel[channel])])
-        })
-    }
-
-    /// Applies a function to the 3x3 neighbourhood of each pixel that is not at the border.
-    pub fn stencil(&self, of: impl Fn(&[[u8; 3]; 9]) -> [u8; 3]) -> Self {
-        let mut out = self.clone();
-        for y in 1..self.height.saturating_sub(1) {
-            for x in 1..self.width.saturating_sub(1) {
-                out.pixels[y * self.width + x] = of(&self.around(x, y));
-            }
-        }
-        out
-    }
-
-    /// Neighbourhood of a pixel that is not at the border, in row order.
-    pub fn around(&self, x: usize, y: usize) -> [[u8; 3]; 9] {
-        std::array::from_fn(|at| self.pixels[(y + at / 3 - 1) * self.width + x + at % 3 - 1])
-    }
-
-    pub fn histograms(&self) -> Histograms {
-        let mut histograms = Histograms::EMPTY;
-        histograms.add(&self.pixels);
-        histograms
-    }
-
-    /// First 16 digits of the SHA-256 of all bytes.
-    pub fn digest(&self) -> String {
-        let bytes = Sha256::digest(self.pixels.as_flattened());
-        bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-    }
-}
+use super::golden::{digest, picture, rows};
 
 /// Twin of `PICTURES` in colour.py.
-pub fn pictures() -> Vec<Picture> {
+pub fn pictures() -> Vec<Image<u8>> {
+    let waves = |width, height, seed| picture(Size::new(width, height), seed);
+    let dim = |width, height, seed| map(waves(width, height, seed), |byte| byte / 9 * 5 + 40);
+    let constant = |width, height, byte| map(waves(width, height, 0), |_| byte);
     vec![
-        Picture::waves(1, 1, 1),
-        Picture::waves(1, 9, 2),
-        Picture::waves(11, 1, 3),
-        Picture::waves(2, 2, 4),
-        Picture::waves(3, 3, 5),
-        Picture::waves(13, 17, 6),
-        Picture::waves(64, 48, 7),
-        Picture::waves(211, 97, 8),
-        Picture::dim(64, 48, 9),
-        Picture::dim(5, 4, 10),
-        Picture::constant(6, 5, 0),
-        Picture::constant(6, 5, 255),
-        Picture::constant(1, 1, 77),
+        waves(1, 1, 1),
+        waves(1, 9, 2),
+        waves(11, 1, 3),
+        waves(2, 2, 4),
+        waves(3, 3, 5),
+        waves(13, 17, 6),
+        waves(64, 48, 7),
+        waves(211, 97, 8),
+        dim(64, 48, 9),
+        dim(5, 4, 10),
+        constant(6, 5, 0),
+        constant(6, 5, 255),
+        constant(1, 1, 77),
     ]
 }
 
-/// All 2^24 colours, blue first.
-pub fn colours() -> Picture {
-    let pixels = (0..1u32 << 24).map(|at| [(at >> 16) as u8, (at >> 8) as u8, at as u8]);
-    Picture { width: 4096, height: 4096, pixels: pixels.collect() }
+fn map(mut image: Image<u8>, of: impl Fn(u8) -> u8) -> Image<u8> {
+    image.data_mut().iter_mut().for_each(|byte| *byte = of(*byte));
+    image
+}
+
+/// All 2^24 colours, blue first, in 4096 rows.
+pub fn colours() -> Image<u8> {
+    let bytes = (0..1u32 << 24).flat_map(|at| [(at >> 16) as u8, (at >> 8) as u8, at as u8]);
+    Image::from_data(Size::new(4096, 4096).window(), bytes.collect())
 }
 
 /// Rows of a list of colour.json.
 pub fn golden(key: &str) -> Vec<Value> {
-    let text = include_str!("../golden/operators/colour.json");
-    let all: Value = serde_json::from_str(text).unwrap();
-    let rows = all[key].as_array().unwrap().clone();
-    assert!(!rows.is_empty());
-    rows
+    rows(include_str!("../golden/operators/colour.json"), key)
+}
+
+/// First 16 digits of the SHA-256 of all bytes.
+pub fn short_digest(image: &HostImage) -> String {
+    digest(bytes(image))[..16].into()
+}
+
+/// Bytes of an image of bytes.
+pub fn bytes(image: &HostImage) -> &[u8] {
+    let HostImage::U8(image) = image else { panic!("an image of bytes") };
+    image.data()
+}
+
+/// Shape of tensors, which are not stored here.
+const SHAPE: TensorShape =
+    TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
+
+/// One operator with its actions for a whole image.
+pub struct Applied<'a> {
+    image: &'a HostImage,
+    actions: Actions,
+}
+
+impl<'a> Applied<'a> {
+    /// Reads the settings as in a pipeline file.
+    pub fn new(name: &str, settings: &Value, image: &'a HostImage) -> Self {
+        let operator = op::read(name, settings.clone()).unwrap().unwrap();
+        operator.check().unwrap();
+        let operators = [&*operator as &dyn Operator];
+        let actions = Actions::of(operators, SampleKey::default(), image.window().size());
+        Self { image, actions }
+    }
+
+    /// By the reference implementations.
+    pub fn reference(&self) -> HostImage {
+        self.actions.reference(self.image)
+    }
+
+    /// By the CPU transform.
+    pub fn transformed(&self) -> HostImage {
+        let mut transform = HostTransform::of_shape(SHAPE);
+        transform.run_operator(&self.actions, 0, self.image).unwrap();
+        transform.image().clone()
+    }
 }

@@ -1,48 +1,6 @@
 //! `gaussian_blur`: weights of a Gaussian, for the resampler's two integer passes.
 
-use serde::{Deserialize, Serialize};
-
-use crate::random::SampleRng;
-
-use super::super::FieldError;
-use super::super::resample::PRECISION_BITS;
-use super::super::settings::one_or_each;
-use super::{check_pair, drawn};
-
-/// Blurs with a Gaussian, like torchvision's `GaussianBlur`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GaussianBlur {
-    /// Width and height of the kernel in pixels, or one number for both: odd, 1 to 1023.
-    #[serde(deserialize_with = "one_or_each")]
-    pub kernel_size: [u32; 2],
-    /// Deviation in pixels, 0.001 to 1000, the same for both axes. One number, or `[low, high]`, from which it is drawn
-    /// uniformly. Default `[0.1, 2.0]`.
-    #[serde(deserialize_with = "one_or_each", default = "sigma_of_torchvision")]
-    pub sigma: [f64; 2],
-}
-
-impl GaussianBlur {
-    /// Draws the deviation of one sample.
-    pub fn draw(&self, rng: &mut SampleRng) -> f64 {
-        drawn(self.sigma, rng)
-    }
-
-    /// Checks kernel and deviation.
-    pub fn check(&self) -> Result<(), FieldError> {
-        for size in self.kernel_size {
-            if size % 2 == 0 || size > MAX_SIZE {
-                let problem = format!("must be an odd number from 1 to {MAX_SIZE}, is {size}");
-                return Err(FieldError::new("kernel_size", problem));
-            }
-        }
-        check_pair("sigma", self.sigma, 0.001, 1000.0)
-    }
-}
-
-fn sigma_of_torchvision() -> [f64; 2] {
-    [0.1, 2.0]
-}
+use crate::op::resample::PRECISION_BITS;
 
 /// Sum of the weights of an output.
 const ONE: i32 = 1 << PRECISION_BITS;

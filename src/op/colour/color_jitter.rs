@@ -2,27 +2,16 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::op::formula::blend::MAX_FACTOR;
+use crate::op::settings::check_pair;
+use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
-use super::super::FieldError;
-use super::blend::MAX_FACTOR;
-use super::channel_permutation::shuffle;
-use super::check_pair;
-
-/// One operator with its factor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
-    /// Factor of [`brightness`](super::brightness).
-    Brightness(f64),
-    /// Factor of [`contrast`](super::contrast).
-    Contrast(f64),
-    /// Factor of [`saturation`](super::saturation).
-    Saturation(f64),
-    /// Turn of [`hue`](super::hue), in circles.
-    Hue(f64),
-    /// Order of [`channel_permutation`](super::channel_permutation).
-    Channels([u32; 3]),
-}
+use super::brightness;
+use super::channel_permutation::{self, ChannelPermutation, shuffle};
+use super::contrast::{self, Contrast};
+use super::hue::{self, Hue};
+use super::saturation::{self, Saturation};
 
 /// Changes brightness, contrast, saturation and hue by random amounts in random order, like torchvision's
 /// `ColorJitter`.
@@ -48,7 +37,8 @@ pub struct ColorJitter {
 
 impl ColorJitter {
     /// Draws the steps of one sample in their order: one of 24 orders, then each factor that is set.
-    pub fn draw(&self, rng: &mut SampleRng) -> [Option<Step>; 4] {
+    #[doc(hidden)]
+    pub fn steps(&self, rng: &mut SampleRng) -> [Option<Step>; 4] {
         let mut order = [0, 1, 2, 3];
         shuffle(&mut order, rng);
         let mut factor = |range: Option<[f64; 2]>| range.map(|[low, high]| rng.between(low, high));
@@ -60,9 +50,30 @@ impl ColorJitter {
         ];
         order.map(|at: usize| steps[at])
     }
+}
 
-    /// Checks the ranges.
-    pub fn check(&self) -> Result<(), FieldError> {
+impl Operator for ColorJitter {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        let kinds = [
+            self.brightness.map(|_| Kind::Table),
+            self.contrast.map(|_| Kind::statistics::<Contrast>()),
+            self.saturation.map(|_| Kind::colour::<Saturation>()),
+            self.hue.map(|_| Kind::colour::<Hue>()),
+        ];
+        let kinds: Vec<Kind> = kinds.into_iter().flatten().collect();
+        Kinds::up_to(kinds.len(), kinds)
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let steps = self.steps(draw.rng());
+        steps.into_iter().flatten().for_each(|step| step.draw(draw));
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
         let fields = [
             ("brightness", self.brightness, 0.0, MAX_FACTOR),
             ("contrast", self.contrast, 0.0, MAX_FACTOR),
@@ -75,6 +86,64 @@ impl ColorJitter {
             }
         }
         Ok(())
+    }
+
+    fn is_random(&self) -> bool {
+        // The order counts too.
+        [self.brightness, self.contrast, self.saturation, self.hue].iter().any(Option::is_some)
+    }
+}
+
+impl BuiltIn for ColorJitter {
+    const NAME: &'static str = "color_jitter";
+
+    fn examples() -> Vec<Self> {
+        let (wide, hue) = (Some([0.6, 1.4]), Some([-0.1, 0.1]));
+        vec![
+            Self { brightness: wide, contrast: wide, saturation: wide, hue },
+            Self { contrast: Some([0.0, 2.0]), ..Self::default() },
+            Self { saturation: wide, hue: Some([-0.5, 0.5]), ..Self::default() },
+            Self::default(),
+        ]
+    }
+}
+
+/// One operator with its factor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Factor of [`brightness`](super::brightness).
+    Brightness(f64),
+    /// Factor of [`contrast`](super::contrast).
+    Contrast(f64),
+    /// Factor of [`saturation`](super::saturation).
+    Saturation(f64),
+    /// Turn of [`hue`](super::hue), in circles.
+    Hue(f64),
+    /// Order of [`channel_permutation`](super::channel_permutation).
+    Channels([u32; 3]),
+}
+
+impl Step {
+    /// Adds the operator.
+    pub(super) fn draw(self, draw: &mut Draw<'_>) {
+        match self {
+            Step::Brightness(factor) => brightness::draw(draw, factor),
+            Step::Contrast(factor) => contrast::draw(draw, factor),
+            Step::Saturation(factor) => saturation::draw(draw, factor),
+            Step::Hue(shift) => hue::draw(draw, shift),
+            Step::Channels(order) => channel_permutation::draw(draw, order),
+        }
+    }
+
+    /// Kinds of all steps.
+    pub(super) fn kinds() -> [Kind; 5] {
+        [
+            Kind::Table,
+            Kind::statistics::<Contrast>(),
+            Kind::colour::<Saturation>(),
+            Kind::colour::<Hue>(),
+            Kind::colour::<ChannelPermutation>(),
+        ]
     }
 }
 

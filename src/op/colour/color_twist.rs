@@ -3,12 +3,10 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::random::SampleRng;
-
-use super::super::FieldError;
-use super::super::settings::one_or_each;
-use super::blend::MAX_FACTOR;
-use super::{check_pair, drawn};
+use crate::op::formula::blend::MAX_FACTOR;
+use crate::op::kind::ColourFormula;
+use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Changes brightness, contrast, saturation and hue by one linear map, like DALI's `color_twist`.
 ///
@@ -36,20 +34,58 @@ impl Default for ColorTwist {
     }
 }
 
-impl ColorTwist {
-    /// Draws the parameters of one sample: brightness, contrast, saturation, hue.
-    pub fn draw(&self, rng: &mut SampleRng) -> Params {
-        let [brightness, contrast, saturation, hue] =
-            [self.brightness, self.contrast, self.saturation, self.hue].map(|it| drawn(it, rng));
-        Params::new(brightness, contrast, saturation, hue)
+impl Operator for ColorTwist {
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    /// Checks the ranges.
-    pub fn check(&self) -> Result<(), FieldError> {
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::colour::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let [brightness, contrast, saturation, hue] =
+            [self.brightness, self.contrast, self.saturation, self.hue]
+                .map(|range| drawn(range, draw.rng()));
+        draw.colour::<Self>(&Params::new(brightness, contrast, saturation, hue));
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
         check_pair("brightness", self.brightness, 0.0, MAX_FACTOR)?;
         check_pair("contrast", self.contrast, 0.0, MAX_FACTOR)?;
         check_pair("saturation", self.saturation, 0.0, MAX_FACTOR)?;
         check_pair("hue", self.hue, -360.0, 360.0)
+    }
+}
+
+impl BuiltIn for ColorTwist {
+    const NAME: &'static str = "color_twist";
+
+    fn examples() -> Vec<Self> {
+        vec![
+            Self::default(),
+            Self { hue: [-45.0, 45.0], saturation: [0.5, 1.5], ..Self::default() },
+            Self { brightness: [2.0; 2], contrast: [0.3; 2], hue: [120.0; 2], ..Self::default() },
+        ]
+    }
+}
+
+impl ColourFormula for ColorTwist {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("ColorTwist", include_str!("../../../kernels/color_twist.cu")));
+
+    /// The linear map in f32, cut to 0..=255 and rounded half to even. DALI's f32 matrix differs in its last bits: one
+    /// byte of 100,000 differs by one level.
+    #[inline(always)]
+    fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
+        let [r, g, b] = [f32::from(r), f32::from(g), f32::from(b)];
+        params.matrix.map(|row| {
+            let value = row[0] * r + row[1] * g + row[2] * b + params.offset;
+            let cut = value.clamp(0.0, 255.0);
+            // At this size f32 has no fraction bits: the addition rounds.
+            ((cut + ROUNDS) - ROUNDS) as u8
+        })
     }
 }
 
@@ -77,19 +113,6 @@ impl Params {
             offset: ((128.0 - 128.0 * contrast) * brightness) as f32,
         }
     }
-}
-
-/// The linear map in f32, cut to 0..=255 and rounded half to even. DALI's f32 matrix differs in its last bits: one
-/// byte of 100,000 differs by one level.
-#[inline(always)]
-pub fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
-    let [r, g, b] = [f32::from(r), f32::from(g), f32::from(b)];
-    params.matrix.map(|row| {
-        let value = row[0] * r + row[1] * g + row[2] * b + params.offset;
-        let cut = value.clamp(0.0, 255.0);
-        // At this size f32 has no fraction bits: the addition rounds.
-        ((cut + ROUNDS) - ROUNDS) as u8
-    })
 }
 
 const ROUNDS: f32 = 12_582_912.0;

@@ -3,7 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use super::Histograms;
+use crate::op::formula::Histograms;
+use crate::op::kind::StatisticsFormula;
+use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
 /// Subtracts the image's own mean and divides by its own deviation, like Albumentations' `Normalize` with the
 /// normalization `image` or `image_per_channel`.
@@ -14,10 +16,43 @@ pub struct NormalizeImage {
     pub per_channel: bool,
 }
 
-impl NormalizeImage {
-    /// Parameters of every sample.
-    pub fn params(&self) -> Params {
-        Params { per_channel: self.per_channel.into(), padding: 0 }
+impl Operator for NormalizeImage {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::statistics::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.statistics::<Self>(&Params { per_channel: self.per_channel.into(), padding: 0 });
+    }
+}
+
+impl BuiltIn for NormalizeImage {
+    const NAME: &'static str = "normalize_image";
+
+    fn examples() -> Vec<Self> {
+        [false, true].map(|per_channel| Self { per_channel }).to_vec()
+    }
+}
+
+impl StatisticsFormula for NormalizeImage {
+    type Params = Params;
+    type Value = f32;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("NormalizeImage", include_str!("../../../kernels/normalize_image.cu")));
+
+    /// `(byte - mean) / (deviation + 1e-4)`, cut to -20..=20: Albumentations' `Normalize(normalization="image")` and
+    /// `"image_per_channel"` (`albucore/functions.py`). Statistics and result are computed in f64 and rounded once.
+    fn table(params: &Params, histograms: &Histograms) -> [[f32; 256]; 3] {
+        let [r, g, b] = &histograms.channel;
+        let all =
+            || std::array::from_fn(|byte| [r, g, b].map(|bins| u64::from(bins[byte])).iter().sum());
+        histograms
+            .channel
+            .map(|bins| table(&if params.per_channel == 1 { bins.map(u64::from) } else { all() }))
     }
 }
 
@@ -36,17 +71,6 @@ const EPSILON: f64 = 1e-4;
 
 /// Largest magnitude of a result.
 const LIMIT: f64 = 20.0;
-
-/// `(byte - mean) / (deviation + 1e-4)`, cut to -20..=20: Albumentations' `Normalize(normalization="image")` and
-/// `"image_per_channel"` (`albucore/functions.py`). Statistics and result are computed in f64 and rounded once.
-pub fn tables(params: &Params, histograms: &Histograms) -> [[f32; 256]; 3] {
-    let [r, g, b] = &histograms.channel;
-    let all =
-        || std::array::from_fn(|byte| [r, g, b].map(|bins| u64::from(bins[byte])).iter().sum());
-    histograms
-        .channel
-        .map(|bins| table(&if params.per_channel == 1 { bins.map(u64::from) } else { all() }))
-}
 
 fn table(bins: &[u64; 256]) -> [f32; 256] {
     let (mut count, mut sum) = (0, 0);

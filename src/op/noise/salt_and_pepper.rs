@@ -3,11 +3,10 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::random::SampleRng;
-
-use super::super::FieldError;
-use super::check_number;
-use super::noise::words;
+use crate::op::formula::noise::{key, words};
+use crate::op::kind::PositionFormula;
+use crate::op::settings::check_number;
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Turns single pixels white or black, like DALI's `noise.salt_and_pepper`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,17 +26,59 @@ impl Default for SaltAndPepper {
     }
 }
 
-impl SaltAndPepper {
-    /// Draws the key of one sample.
-    pub fn draw(&self, rng: &mut SampleRng) -> Params {
-        let key = [rng.bits(), rng.bits()];
-        Params::new(self.prob, self.salt_vs_pepper, self.per_channel, key)
+impl Operator for SaltAndPepper {
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    /// Checks the probabilities.
-    pub fn check(&self) -> Result<(), FieldError> {
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::position::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let key = key(draw.rng());
+        draw.position::<Self>(&Params::new(self.prob, self.salt_vs_pepper, self.per_channel, key));
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
         check_number("prob", self.prob, 0.0, 1.0)?;
         check_number("salt_vs_pepper", self.salt_vs_pepper, 0.0, 1.0)
+    }
+}
+
+impl BuiltIn for SaltAndPepper {
+    const NAME: &'static str = "salt_and_pepper";
+
+    fn examples() -> Vec<Self> {
+        vec![
+            Self::default(),
+            Self { prob: 0.5, salt_vs_pepper: 0.1, per_channel: true },
+            Self { prob: 1.0, ..Self::default() },
+            Self { prob: 0.0, ..Self::default() },
+        ]
+    }
+}
+
+impl PositionFormula for SaltAndPepper {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("SaltAndPepper", include_str!("../../../kernels/salt_and_pepper.cu")));
+
+    /// 255 with the probability `prob * salt_vs_pepper`, 0 with `prob * (1 - salt_vs_pepper)`, else the byte: DALI's
+    /// `noise.salt_and_pepper`.
+    #[inline(always)]
+    fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
+        let words = words(params.key, x, y);
+        std::array::from_fn(|channel| {
+            let word = u64::from(words[if params.per_channel == 1 { channel } else { 0 }]);
+            if word < params.salt {
+                255
+            } else if word < params.noise {
+                0
+            } else {
+                pixel[channel]
+            }
+        })
     }
 }
 
@@ -67,23 +108,6 @@ impl Params {
     }
 }
 
-/// 255 with the probability `prob * salt_vs_pepper`, 0 with `prob * (1 - salt_vs_pepper)`, else the byte: DALI's
-/// `noise.salt_and_pepper`.
-#[inline(always)]
-pub fn pixel(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-    let words = words(params.key, x, y);
-    std::array::from_fn(|channel| {
-        let word = u64::from(words[if params.per_channel == 1 { channel } else { 0 }]);
-        if word < params.salt {
-            255
-        } else if word < params.noise {
-            0
-        } else {
-            pixel[channel]
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +121,7 @@ mod tests {
             let mut counts = [[0; 2]; 3];
             let mut whole = 0;
             for at in 0..PIXELS {
-                let out = pixel(&params, at % 300, at / 300, [100; 3]);
+                let out = SaltAndPepper::bytes(&params, at % 300, at / 300, [100; 3]);
                 whole += i32::from(out == [out[0]; 3]);
                 for (counts, byte) in counts.iter_mut().zip(out) {
                     counts[0] += i32::from(byte == 255);
@@ -120,8 +144,8 @@ mod tests {
         let none = Params::new(0.0, 0.5, true, [1, 2]);
         let all = Params::new(1.0, 1.0, true, [1, 2]);
         for x in 0..10_000 {
-            assert_eq!(pixel(&none, x, 0, [1, 2, 3]), [1, 2, 3]);
-            assert_eq!(pixel(&all, x, 0, [1, 2, 3]), [255; 3]);
+            assert_eq!(SaltAndPepper::bytes(&none, x, 0, [1, 2, 3]), [1, 2, 3]);
+            assert_eq!(SaltAndPepper::bytes(&all, x, 0, [1, 2, 3]), [255; 3]);
         }
     }
 }

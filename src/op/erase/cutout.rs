@@ -4,9 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
+use crate::op::kind::PositionFormula;
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
-
-use super::super::FieldError;
 
 /// Overwrites random squares with a colour, like DeVries and Taylor's Cutout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,14 +26,22 @@ impl Default for Cutout {
     }
 }
 
-impl Cutout {
-    /// Draws the parameters of one sample.
-    pub fn draw(&self, image: Size, rng: &mut SampleRng) -> Params {
-        Params::draw(image, self.holes as usize, self.length, self.fill, rng)
+impl Operator for Cutout {
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    /// Checks number and side of the squares.
-    pub fn check(&self) -> Result<(), FieldError> {
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::position::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let (size, rng) = (draw.size(), draw.rng());
+        let params = Params::draw(size, self.holes as usize, self.length, self.fill, rng);
+        draw.position::<Self>(&params);
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
         for (field, value, most) in
             [("holes", self.holes, MAX_HOLES as u32), ("length", self.length, u16::MAX.into())]
         {
@@ -42,6 +50,34 @@ impl Cutout {
             }
         }
         Ok(())
+    }
+}
+
+impl BuiltIn for Cutout {
+    const NAME: &'static str = "cutout";
+
+    fn examples() -> Vec<Self> {
+        vec![
+            Self::default(),
+            Self { holes: 8, length: 9, fill: [1, 100, 255] },
+            Self { length: 65_535, ..Self::default() },
+        ]
+    }
+}
+
+impl PositionFormula for Cutout {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Cutout", include_str!("../../../kernels/cutout.cu")));
+
+    /// The colour inside a square, the pixel elsewhere.
+    #[inline(always)]
+    fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
+        let inside = params.holes.iter().any(|hole| {
+            let [left, top, right, bottom] = hole.map(i32::from);
+            (left..right).contains(&x) && (top..bottom).contains(&y)
+        });
+        if inside { params.fill } else { pixel }
     }
 }
 
@@ -86,16 +122,6 @@ impl Params {
     }
 }
 
-/// The colour inside a square, the pixel elsewhere.
-#[inline(always)]
-pub fn pixel(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-    let inside = params.holes.iter().any(|hole| {
-        let [left, top, right, bottom] = hole.map(i32::from);
-        (left..right).contains(&x) && (top..bottom).contains(&y)
-    });
-    if inside { params.fill } else { pixel }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +155,7 @@ mod tests {
         for (x, y, inside) in
             [(2, 3, true), (4, 3, true), (5, 3, false), (4, 4, false), (65_499, 0, true)]
         {
-            assert_eq!(pixel(&params, x, y, [9; 3]) == [1, 2, 3], inside, "{x} {y}");
+            assert_eq!(Cutout::bytes(&params, x, y, [9; 3]) == [1, 2, 3], inside, "{x} {y}");
         }
     }
 }

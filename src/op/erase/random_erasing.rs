@@ -4,12 +4,11 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
+use crate::op::formula::noise::{key, normal, words};
+use crate::op::kind::PositionFormula;
+use crate::op::settings::{check_number, check_pair, one_or_each};
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
-
-use super::super::FieldError;
-use super::super::settings::one_or_each;
-use super::noise::{normal, words};
-use super::{check_number, check_pair};
 
 /// Overwrites a random rectangle with a colour or with noise, like torchvision's and timm's `RandomErasing`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,25 +36,35 @@ impl Default for RandomErasing {
     }
 }
 
-impl RandomErasing {
-    /// Draws the parameters of one sample; an empty rectangle if nothing changes.
-    pub fn draw(&self, image: Size, rng: &mut SampleRng) -> Params {
+impl Operator for RandomErasing {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::up_to(1, [Kind::position::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        if !draw.rng().chance(self.p) {
+            return;
+        }
         let boxes = Boxes { scale: self.scale, ratio: self.ratio };
-        let drawn = if rng.chance(self.p) { boxes.draw(image, rng) } else { None };
-        let [x, y, width, height] = drawn.unwrap_or_default();
-        Params {
+        let size = draw.size();
+        let Some([x, y, width, height]) = boxes.draw(size, draw.rng()) else { return };
+        let key = key(draw.rng());
+        draw.position::<Self>(&Params {
             x,
             y,
             right: x + width,
             bottom: y + height,
             mean: self.value.map(|value| value as f32),
             std: self.std.map(|std| std as f32),
-            key: [rng.bits(), rng.bits()],
-        }
+            key,
+        });
     }
 
-    /// Checks probability, ranges and values.
-    pub fn check(&self) -> Result<(), FieldError> {
+    fn check(&self) -> Result<(), FieldError> {
         check_number("p", self.p, 0.0, 1.0)?;
         check_pair("scale", self.scale, 0.0, 1.0)?;
         check_pair("ratio", self.ratio, 0.001, 1000.0)?;
@@ -64,6 +73,56 @@ impl RandomErasing {
             check_number(&format!("std[{channel}]"), self.std[channel], 0.0, 1000.0)?;
         }
         Ok(())
+    }
+
+    fn is_random(&self) -> bool {
+        self.p > 0.0
+    }
+}
+
+impl BuiltIn for RandomErasing {
+    const NAME: &'static str = "random_erasing";
+
+    fn examples() -> Vec<Self> {
+        vec![
+            Self { p: 1.0, ..Self::default() },
+            Self { p: 1.0, value: [10.0, 100.0, 250.0], scale: [0.3, 0.6], ..Self::default() },
+            Self { p: 0.5, value: [128.0; 3], std: [64.0; 3], ..Self::default() },
+            Self { p: 0.0, ..Self::default() },
+        ]
+    }
+}
+
+impl PositionFormula for RandomErasing {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("RandomErasing", include_str!("../../../kernels/random_erasing.cu")));
+    const FLOATS: bool = true;
+
+    /// New value of a byte pixel: as for floats, cut to 0..=255 and truncated, as torchvision does for a value that
+    /// is a number.
+    #[inline(always)]
+    fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
+        if !is_inside(params, x, y) {
+            return pixel;
+        }
+        Self::floats(params, x, y, [0.0; 3]).map(|value| value as u8)
+    }
+
+    /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normal`]. With mean 0 and deviation
+    /// 1 it is timm's mode `pixel`, which erases normalized images (`timm/data/random_erasing.py`).
+    #[inline(always)]
+    fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
+        if !is_inside(params, x, y) {
+            return pixel;
+        }
+        if params.std == [0.0; 3] {
+            return params.mean;
+        }
+        let words = words(params.key, x, y);
+        std::array::from_fn(|channel| {
+            params.mean[channel] + params.std[channel] * normal(words[channel])
+        })
     }
 }
 
@@ -124,32 +183,6 @@ impl Boxes {
     }
 }
 
-/// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normal`]. With mean 0 and deviation
-/// 1 it is timm's mode `pixel`, which erases normalized images (`timm/data/random_erasing.py`).
-#[inline(always)]
-pub fn float_pixel(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
-    if !is_inside(params, x, y) {
-        return pixel;
-    }
-    if params.std == [0.0; 3] {
-        return params.mean;
-    }
-    let words = words(params.key, x, y);
-    std::array::from_fn(|channel| {
-        params.mean[channel] + params.std[channel] * normal(words[channel])
-    })
-}
-
-/// New value of a byte pixel: as [`float_pixel`], cut to 0..=255 and truncated, as torchvision does for a value that
-/// is a number.
-#[inline(always)]
-pub fn pixel(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-    if !is_inside(params, x, y) {
-        return pixel;
-    }
-    float_pixel(params, x, y, [0.0; 3]).map(|value| value as u8)
-}
-
 fn is_inside(params: &Params, x: i32, y: i32) -> bool {
     (params.x..params.right).contains(&x) && (params.y..params.bottom).contains(&y)
 }
@@ -191,12 +224,15 @@ mod tests {
             key: [0; 2],
         };
         for (x, y) in [(1, 3), (5, 3), (2, 2), (4, 4)] {
-            assert_eq!(pixel(&params, x, y, [7, 8, 9]), [7, 8, 9]);
-            assert_eq!(float_pixel(&params, x, y, [7.0; 3]), [7.0; 3]);
+            assert_eq!(RandomErasing::bytes(&params, x, y, [7, 8, 9]), [7, 8, 9]);
+            assert_eq!(RandomErasing::floats(&params, x, y, [7.0; 3]), [7.0; 3]);
         }
-        assert_eq!(pixel(&params, 2, 3, [7, 8, 9]), [1, 255, 0]);
-        assert_eq!(float_pixel(&params, 4, 3, [7.0; 3]), [1.0, 300.0, -4.0]);
+        assert_eq!(RandomErasing::bytes(&params, 2, 3, [7, 8, 9]), [1, 255, 0]);
+        assert_eq!(RandomErasing::floats(&params, 4, 3, [7.0; 3]), [1.0, 300.0, -4.0]);
         let noisy = Params { mean: [0.0; 3], std: [1.0; 3], ..params };
-        assert_ne!(float_pixel(&noisy, 2, 3, [7.0; 3]), float_pixel(&noisy, 3, 3, [7.0; 3]));
+        assert_ne!(
+            RandomErasing::floats(&noisy, 2, 3, [7.0; 3]),
+            RandomErasing::floats(&noisy, 3, 3, [7.0; 3])
+        );
     }
 }

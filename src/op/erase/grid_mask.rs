@@ -3,11 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::random::SampleRng;
-
-use super::super::FieldError;
-use super::super::settings::one_or_each;
-use super::{check_pair, drawn};
+use crate::op::kind::PositionFormula;
+use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Overwrites the squares of a rotated grid with a colour, like DALI's `grid_mask`.
 ///
@@ -48,22 +46,69 @@ impl Default for GridMask {
     }
 }
 
-impl GridMask {
-    /// Draws the parameters of one sample: tile, ratio, angle, shifts.
-    pub fn draw(&self, rng: &mut SampleRng) -> Params {
-        let [tile, ratio, angle, x, y] =
-            [self.tile, self.ratio, self.angle, self.shift_x, self.shift_y]
-                .map(|it| drawn(it, rng));
-        Params::new(tile, ratio, angle.to_radians(), [x, y], self.fill)
+impl Operator for GridMask {
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    /// Checks the ranges.
-    pub fn check(&self) -> Result<(), FieldError> {
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::position::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let [tile, ratio, angle, x, y] =
+            [self.tile, self.ratio, self.angle, self.shift_x, self.shift_y]
+                .map(|range| drawn(range, draw.rng()));
+        draw.position::<Self>(&Params::new(tile, ratio, angle.to_radians(), [x, y], self.fill));
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
         check_pair("tile", self.tile, 1.0, 65_535.0)?;
         check_pair("ratio", self.ratio, 0.0, 1.0)?;
         check_pair("angle", self.angle, -360.0, 360.0)?;
         check_pair("shift_x", self.shift_x, -65_535.0, 65_535.0)?;
         check_pair("shift_y", self.shift_y, -65_535.0, 65_535.0)
+    }
+}
+
+impl BuiltIn for GridMask {
+    const NAME: &'static str = "grid_mask";
+
+    fn examples() -> Vec<Self> {
+        let tile = [10.0; 2];
+        vec![
+            Self { tile, ..Self::default() },
+            Self { tile: [5.0, 20.0], ratio: [0.2, 0.6], angle: [-45.0, 45.0], ..Self::default() },
+            Self {
+                tile,
+                shift_x: [3.0; 2],
+                shift_y: [-2.5; 2],
+                fill: [9, 8, 7],
+                ..Self::default()
+            },
+        ]
+    }
+}
+
+impl PositionFormula for GridMask {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("GridMask", include_str!("../../../kernels/grid_mask.cu")));
+
+    /// DALI's `grid_mask` (`grid_mask_cpu.h`): the colour where both fractions of (x cos - y sin, x sin + y cos) / tile -
+    /// shift / tile are below `ratio`, the pixel elsewhere. In integers; DALI adds up steps in f32, so pixels at the edges of
+    /// squares may differ.
+    #[inline(always)]
+    fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
+        let (x, y) = (x as u32, y as u32);
+        let [first, second] = params.start;
+        let first = first
+            .wrapping_add(x.wrapping_mul(params.along))
+            .wrapping_sub(y.wrapping_mul(params.across));
+        let second = second
+            .wrapping_add(x.wrapping_mul(params.across))
+            .wrapping_add(y.wrapping_mul(params.along));
+        if u64::from(first.max(second)) < params.limit { params.fill } else { pixel }
     }
 }
 
@@ -103,19 +148,3 @@ impl Params {
 
 /// One tile.
 const UNIT: f64 = 4_294_967_296.0;
-
-/// DALI's `grid_mask` (`grid_mask_cpu.h`): the colour where both fractions of (x cos - y sin, x sin + y cos) / tile -
-/// shift / tile are below `ratio`, the pixel elsewhere. In integers; DALI adds up steps in f32, so pixels at the edges of
-/// squares may differ.
-#[inline(always)]
-pub fn pixel(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-    let (x, y) = (x as u32, y as u32);
-    let [first, second] = params.start;
-    let first = first
-        .wrapping_add(x.wrapping_mul(params.along))
-        .wrapping_sub(y.wrapping_mul(params.across));
-    let second = second
-        .wrapping_add(x.wrapping_mul(params.across))
-        .wrapping_add(y.wrapping_mul(params.along));
-    if u64::from(first.max(second)) < params.limit { params.fill } else { pixel }
-}
