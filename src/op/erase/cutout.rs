@@ -110,7 +110,8 @@ impl Params {
     ) -> Self {
         let mut params = Self { holes: [[0; 4]; MAX_HOLES], fill, padding: [0; 5] };
         for hole in params.holes.iter_mut().take(holes) {
-            let [y, x] = [image.height, image.width].map(|side| rng.below(u64::from(side)) as u32);
+            let [y, x] =
+                [image.height, image.width].map(|side| rng.below(u64::from(side.max(1))) as u32);
             let cut = |at: u32, side: u32| {
                 let ends = [at.saturating_sub(length / 2), at.saturating_add(length / 2).min(side)];
                 ends.map(|end| end.min(u32::from(u16::MAX)) as u16)
