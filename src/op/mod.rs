@@ -51,15 +51,29 @@ pub mod kind;
 pub mod resample;
 mod settings;
 
-/// List of the built-in operators. TOML names, parity tests, self-test and benches are derived from it.
+/// List of the built-in operators: those of this folder, then those of each folder below. TOML names, parity tests,
+/// self-test and benches are derived from it.
 macro_rules! operators {
-    ($($module:ident :: $type:ident),+ $(,)?) => {
+    (
+        $($module:ident :: $type:ident),+;
+        $($folder:ident { $($inner:ident :: $inner_type:ident,)+ })*
+    ) => {
         $(
             #[doc(hidden)]
             pub mod $module;
             pub use $module::$type;
         )+
+        $(
+            #[doc(hidden)]
+            pub mod $folder {
+                $(pub mod $inner;)+
+            }
+            $(pub use $folder::$inner::$inner_type;)+
+        )*
 
+        operators!(@all $($type)+ $($($inner_type)+)*);
+    };
+    (@all $($type:ident)+) => {
         /// Names of the built-in operators, as in TOML.
         #[doc(hidden)]
         pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
@@ -95,7 +109,42 @@ operators! {
     random_resized_crop::RandomResizedCrop,
     resize::Resize,
     flip::Flip,
-    normalize::Normalize,
+    normalize::Normalize;
+    colour {
+        autocontrast::Autocontrast,
+        brightness::Brightness,
+        channel_permutation::ChannelPermutation,
+        color_jitter::ColorJitter,
+        color_twist::ColorTwist,
+        contrast::Contrast,
+        equalize::Equalize,
+        gamma::Gamma,
+        grayscale::Grayscale,
+        hue::Hue,
+        invert::Invert,
+        lighting::Lighting,
+        normalize_image::NormalizeImage,
+        photometric_distort::PhotometricDistort,
+        posterize::Posterize,
+        random_grayscale::RandomGrayscale,
+        saturation::Saturation,
+        solarize::Solarize,
+        to_ycbcr::ToYcbcr,
+    }
+    erase {
+        cutout::Cutout,
+        grid_mask::GridMask,
+        random_erasing::RandomErasing,
+    }
+    filter {
+        gaussian_blur::GaussianBlur,
+        sharpen::Sharpen,
+        sharpness::Sharpness,
+    }
+    noise {
+        gaussian_noise::GaussianNoise,
+        salt_and_pepper::SaltAndPepper,
+    }
 }
 
 /// One step of a chain.

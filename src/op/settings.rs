@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::random::SampleRng;
+
 use super::FieldError;
 
 /// Maximum side length in a setting, in pixels.
@@ -26,6 +28,35 @@ pub(super) fn check_range(field: &str, [low, high]: [f64; 2]) -> Result<(), Fiel
         return Ok(());
     }
     let problem = format!("must be [low, high] with 0 < low <= high, is [{low}, {high}]");
+    Err(FieldError::new(field, problem))
+}
+
+/// Draws a number from a range; none where both ends are equal.
+pub(super) fn drawn([low, high]: [f64; 2], rng: &mut SampleRng) -> f64 {
+    if low == high { low } else { rng.between(low, high) }
+}
+
+/// Checks a number against `low..=high`.
+pub(super) fn check_number(field: &str, value: f64, low: f64, high: f64) -> Result<(), FieldError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(FieldError::new(field, format!("must be a number from {low} to {high}, is {value}")))
+}
+
+/// Checks a range `[first, last]` with `low <= first <= last <= high`.
+pub(super) fn check_pair(
+    field: &str,
+    pair: [f64; 2],
+    low: f64,
+    high: f64,
+) -> Result<(), FieldError> {
+    let [first, last] = pair;
+    if low <= first && first <= last && last <= high {
+        return Ok(());
+    }
+    let problem =
+        format!("must be [low, high] with {low} <= low <= high <= {high}, is [{first}, {last}]");
     Err(FieldError::new(field, problem))
 }
 

@@ -1,7 +1,11 @@
-//! Formulas of operators against the libraries that define them.
+//! Formulas of operators: against the libraries that define them, and against their CUDA twins.
 
+mod colours;
 mod device;
+mod draws;
 mod golden;
+mod pictures;
 mod policies;
 mod samples;
+mod twins;
 mod warps;

@@ -1,8 +1,56 @@
 //! `lighting`: AlexNet's noise along the principal components of natural colours.
 
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::noise::normal;
+use crate::op::settings::check_number;
+use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
-use super::noise::normal;
+/// Adds AlexNet's noise along the principal components of natural colours.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lighting {
+    /// Deviation of the three normal factors, 0 to 100. Default 0.1.
+    pub std: f64,
+}
+
+impl Default for Lighting {
+    fn default() -> Self {
+        Self { std: 0.1 }
+    }
+}
+
+impl Operator for Lighting {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::Table])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let Params { shift } = Params::draw(self.std, draw.rng());
+        draw.table(|channel, byte| (f64::from(byte) + shift[channel] + 0.5) as u8);
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_number("std", self.std, 0.0, 100.0)
+    }
+
+    fn is_random(&self) -> bool {
+        self.std > 0.0
+    }
+}
+
+impl BuiltIn for Lighting {
+    const NAME: &'static str = "lighting";
+
+    fn examples() -> Vec<Self> {
+        [0.0, 0.1, 2.0].map(|std| Self { std }).to_vec()
+    }
+}
 
 /// Parameters of one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,9 +81,4 @@ impl Params {
     pub fn draw(std: f64, rng: &mut SampleRng) -> Self {
         Self::new(std::array::from_fn(|_| std * f64::from(normal(rng.bits()))))
     }
-}
-
-/// `byte + shift[channel]`, rounded and cut to 0..=255.
-pub fn byte(params: &Params, channel: usize, byte: u8) -> u8 {
-    (f64::from(byte) + params.shift[channel] + 0.5) as u8
 }
