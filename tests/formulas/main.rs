@@ -2,6 +2,7 @@
 
 mod device;
 mod golden;
+mod layouts;
 mod policies;
 mod samples;
 mod warps;
