@@ -1,9 +1,11 @@
 //! Sizes, windows (in pixels, half-open, `u32`), EXIF orientations, boxes, and coordinate transforms of a chain.
 
+mod plane;
 mod view;
 
 use std::fmt;
 
+pub use plane::Plane;
 #[doc(hidden)]
 pub use view::Axis;
 pub use view::{BoundingBox, View};

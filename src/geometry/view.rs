@@ -1,6 +1,6 @@
-//! Bounding boxes, and the coordinate transform of crops, flips and resizes.
+//! Bounding boxes, and the coordinate transform of a chain.
 
-use super::{Orientation, Roi, Size};
+use super::{Orientation, Plane, Roi, Size};
 
 /// Box by its edges in pixels: the pixel `(x, y)` covers `x .. x + 1` and `y .. y + 1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -111,16 +111,31 @@ impl Axis {
 /// * Coordinates are edges, not centres: the centre of the first pixel is 0.5. A decoder's reduction (`prescale`) does not change
 ///   coordinates.
 /// * A crop, even one that reaches outside, limits the visible part, which no later operator enlarges.
+/// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of the chain, and another one
+///   begins. Boxes are clipped before each warp, and become the smallest upright boxes after it, as in torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// Transform of columns.
+    /// Parts of the chain that a warp ends, from the first on.
+    warped: [Option<Warped>; View::MOST_WARPS],
+    /// Transform of columns, after the last warp.
     pub x: Axis,
-    /// Transform of rows.
+    /// Transform of rows, after the last warp.
     pub y: Axis,
     /// Size of the result.
     pub size: Size,
-    /// Visible part of the image, in pixels of the result; the rest is fill.
+    /// Visible part of the image, in pixels of the result; the rest is fill. After a warp, the smallest box around that part.
     pub visible: BoundingBox,
+}
+
+/// Part of a chain that a warp ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Warped {
+    x: Axis,
+    y: Axis,
+    visible: BoundingBox,
+    /// Transform of the warp, and its inverse.
+    forward: Plane,
+    back: Plane,
 }
 
 impl Default for View {
@@ -130,8 +145,12 @@ impl Default for View {
 }
 
 impl View {
+    /// Most warps of a chain. Of those after them, the view has only the size.
+    pub const MOST_WARPS: usize = 4;
+
     /// View of an empty image.
     pub const NOTHING: Self = Self {
+        warped: [None; Self::MOST_WARPS],
         x: Axis::IDENTITY,
         y: Axis::IDENTITY,
         size: Size::new(0, 0),
@@ -142,6 +161,44 @@ impl View {
     pub fn new(size: Size) -> Self {
         let visible = BoundingBox::new(0.0, 0.0, size.width.into(), size.height.into());
         Self { size, visible, ..Self::NOTHING }
+    }
+
+    /// Warps the image: `back` transforms positions of the result, which has `size`, to those of the input. If that has no
+    /// inverse, nothing is visible afterwards.
+    pub fn warp(&mut self, back: Plane, size: Size) {
+        let whole = Self::new(size);
+        let Self { x, y, visible, .. } = *self;
+        self.size = size;
+        let place = self.warped.iter_mut().find(|it| it.is_none());
+        if let (Some(place), Some(forward)) = (place, back.inverse()) {
+            *place = Some(Warped { x, y, visible, forward, back });
+            (self.x, self.y) = (Axis::IDENTITY, Axis::IDENTITY);
+            let seen = forward.bounding_box(&visible).unwrap_or_default();
+            self.visible = seen.intersection(&whole.visible);
+        } else {
+            self.visible = BoundingBox::default();
+        }
+    }
+
+    /// Whether there is no warp, so that [`x`](Self::x) and [`y`](Self::y) are the whole transform.
+    pub fn is_axis_aligned(&self) -> bool {
+        self.warped[0].is_none()
+    }
+
+    /// Position in the upright image of a position of the result. `None` if it is not visible.
+    pub fn back(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+        let seen = |of: &BoundingBox, x: f64, y: f64| {
+            of.left <= x && x < of.right && of.top <= y && y < of.bottom
+        };
+        if !seen(&self.visible, x, y) {
+            return None;
+        }
+        let (mut x, mut y) = (self.x.back(x), self.y.back(y));
+        for part in self.warped.iter().rev().flatten() {
+            (x, y) = part.back.point(x, y).filter(|&(x, y)| seen(&part.visible, x, y))?;
+            (x, y) = (part.x.back(x), part.y.back(y));
+        }
+        Some((x, y))
     }
 
     /// Crops a window of `size` at `(x, y)`, which may start and end outside of the image.
@@ -185,15 +242,33 @@ impl View {
         }
     }
 
-    /// Transforms a point of the upright image.
+    /// Transforms a point of the upright image. A point that a perspective moves to infinity or behind it becomes NaN.
     pub fn point(&self, x: f64, y: f64) -> (f64, f64) {
+        let (mut x, mut y) = (x, y);
+        for part in self.warped.iter().flatten() {
+            let moved = part.forward.point(part.x.at(x), part.y.at(y));
+            (x, y) = moved.unwrap_or((f64::NAN, f64::NAN));
+        }
         (self.x.at(x), self.y.at(y))
     }
 
-    /// Transforms a box of the upright image, including its invisible part.
+    /// Transforms a box of the upright image, including the part that is invisible in the result. Parts that are invisible
+    /// before a warp are removed.
     pub fn bounding_box(&self, of: &BoundingBox) -> BoundingBox {
-        BoundingBox::around(self.point(of.left, of.top), self.point(of.right, of.bottom))
+        let mut of = *of;
+        for part in self.warped.iter().flatten() {
+            let seen = boxed(part.x, part.y, &of).intersection(&part.visible);
+            of = match seen.area() > 0.0 {
+                true => part.forward.bounding_box(&seen).unwrap_or_default(),
+                false => BoundingBox::default(),
+            };
+        }
+        boxed(self.x, self.y, &of)
     }
+}
+
+fn boxed(x: Axis, y: Axis, of: &BoundingBox) -> BoundingBox {
+    BoundingBox::around((x.at(of.left), y.at(of.top)), (x.at(of.right), y.at(of.bottom)))
 }
 
 impl Orientation {
@@ -241,6 +316,35 @@ mod tests {
         assert_eq!(view.visible, BoundingBox::new(30.0, 10.0, 40.0, 40.0));
         view.crop((500, 0), Size::new(10, 10));
         assert_eq!(view.visible.area(), 0.0);
+    }
+
+    #[test]
+    fn boxes_are_clipped_before_a_warp_and_upright_after_it() {
+        let mut view = View::new(Size::new(100, 50));
+        view.crop((10, 0), Size::new(50, 50));
+        // Rotated by 45 degrees around the centre, and enlarged by the square root of 2.
+        view.warp(Plane::affine([0.5, 0.5, 0.0, -0.5, 0.5, 25.0]), Size::new(50, 50));
+        view.resize(Roi::new(0, 0, 50, 50), Size::new(100, 100));
+        assert_eq!(view.point(35.0, 25.0), (50.0, 50.0));
+        assert_eq!(view.back(50.0, 50.0), Some((35.0, 25.0)));
+        let of = BoundingBox::new(30.0, 20.0, 10.0, 10.0);
+        assert_eq!(view.bounding_box(&of), BoundingBox::new(30.0, 30.0, 40.0, 40.0));
+        let cut = BoundingBox::new(0.0, 20.0, 20.0, 10.0);
+        let seen = BoundingBox::new(10.0, 20.0, 10.0, 10.0);
+        assert_eq!(view.bounding_box(&cut), view.bounding_box(&seen));
+        assert_eq!(view.bounding_box(&BoundingBox::new(0.0, 0.0, 9.0, 50.0)).area(), 0.0);
+        assert!(!view.is_axis_aligned());
+    }
+
+    #[test]
+    fn corners_that_a_warp_leaves_empty_are_invisible() {
+        let mut view = View::new(Size::new(50, 50));
+        view.warp(Plane::affine([1.0, 1.0, -25.0, -1.0, 1.0, 25.0]), Size::new(50, 50));
+        assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 50.0, 50.0));
+        assert_eq!(view.back(1.0, 1.0), None);
+        assert_eq!(view.back(25.0, 25.0), Some((25.0, 25.0)));
+        view.warp(Plane::affine([0.0; 6]), Size::new(9, 9));
+        assert_eq!((view.visible.area(), view.size), (0.0, Size::new(9, 9)));
     }
 
     #[test]
