@@ -26,7 +26,8 @@ impl Plane {
     /// Transform from the upright image to the stored one, of size `stored`.
     pub fn stored(orientation: Orientation, stored: Size) -> Self {
         let upright = orientation.upright_size(stored);
-        let axis = |mirror: bool, len: u32| if mirror { (-1.0, f64::from(len)) } else { (1.0, 0.0) };
+        let axis =
+            |mirror: bool, len: u32| if mirror { (-1.0, f64::from(len)) } else { (1.0, 0.0) };
         let (x, from_x) = axis(orientation.mirror_x, upright.width);
         let (y, from_y) = axis(orientation.mirror_y, upright.height);
         match orientation.transpose {

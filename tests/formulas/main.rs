@@ -1,5 +1,6 @@
 //! Formulas of operators against the libraries that define them.
 
+mod boxes;
 mod device;
 mod golden;
 mod layouts;
