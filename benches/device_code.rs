@@ -12,7 +12,7 @@ use device_samples::DeviceSamples;
 use feedwater::geometry::Size;
 use feedwater::gpu::Device;
 use feedwater::gpu::kernel::{LaunchGoal, compile};
-use feedwater::op::{AnyOperator, CenterCrop, Flip, Normalize, RandomResizedCrop, Resize};
+use feedwater::op::{CenterCrop, Flip, Normalize, Operator, RandomResizedCrop, Resize};
 use feedwater::tensor::{DType, Layout};
 use simulated::device_code::executes_device_code;
 use simulated::{exclusive, runtime};
@@ -25,26 +25,26 @@ const ARCHITECTURES: [u32; 3] = [80, 90, 100];
 
 struct Job {
     name: &'static str,
-    chain: Vec<Arc<dyn AnyOperator>>,
+    chain: Vec<Arc<dyn Operator>>,
     size: Size,
     output: (DType, Layout),
 }
 
 fn jobs() -> Vec<Job> {
     let flip = Flip { horizontal: 0.5, vertical: 0.0 };
-    let training: Vec<Arc<dyn AnyOperator>> = vec![
+    let training: Vec<Arc<dyn Operator>> = vec![
         Arc::new(RandomResizedCrop::to(224, 224)),
         Arc::new(flip),
         Arc::new(Normalize::IMAGENET),
     ];
-    let bytes: Vec<Arc<dyn AnyOperator>> =
+    let bytes: Vec<Arc<dyn Operator>> =
         vec![Arc::new(RandomResizedCrop::to(224, 224)), Arc::new(flip)];
-    let evaluation: Vec<Arc<dyn AnyOperator>> = vec![
+    let evaluation: Vec<Arc<dyn Operator>> = vec![
         Arc::new(Resize::shorter(256)),
         Arc::new(CenterCrop::to(224, 224)),
         Arc::new(Normalize::IMAGENET),
     ];
-    let pointwise: Vec<Arc<dyn AnyOperator>> =
+    let pointwise: Vec<Arc<dyn Operator>> =
         vec![Arc::new(CenterCrop::to(224, 224)), Arc::new(Normalize::IMAGENET)];
     let (usual, large) = (Size::new(500, 375), Size::new(2048, 1536));
     let job = |name, chain: &Vec<_>, size, dtype, layout| Job {

@@ -23,16 +23,18 @@ use feedwater::image::{HostImage, PixelType};
 use feedwater::op::custom::Wanted;
 use feedwater::op::kernel_text::{FloatsParams, KernelText, Leaf, RoiParams};
 use feedwater::op::kernel_text::{kernel_text, write_sample};
+use feedwater::op::kind::table;
 use feedwater::op::resample::{self, Filter, Resampler};
-use feedwater::op::{self, AnyOperator, Flip, Normalize, RandomResizedCrop, normalize};
-use feedwater::output::Tail;
-use feedwater::random::{SampleKey, SampleRng};
-use feedwater::tensor::{DType, Layout};
+use feedwater::op::{self, Actions, Flip, Normalize, Operator, RandomResizedCrop};
+use feedwater::output::{RowPlace, Tail};
+use feedwater::random::SampleKey;
+use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::HostTransform;
 
 const IMAGE: Size = Size::new(500, 375);
 
 /// Input of an operator: bytes, or floats if it supports only those.
-fn input(op: &Arc<dyn AnyOperator>) -> HostImage {
+fn input(op: &Arc<dyn Operator>) -> HostImage {
     match op.pixels(PixelType::U8) {
         Ok(_) => HostImage::U8(image(IMAGE)),
         Err(_) => HostImage::new(PixelType::F32, IMAGE.window()),
@@ -43,22 +45,20 @@ fn operators(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("operator");
     for (example, op) in op::examples().iter().enumerate() {
         let src = input(op);
-        let mut rng = SampleRng::new(SampleKey::default(), 0);
-        let (size, mut params) = op.prepare(IMAGE, &mut rng);
-        let mut table = Vec::new();
-        let wanted = Wanted { input: IMAGE, reduction: 1, output: size.window() };
-        op.demand(&mut params, wanted, &mut table);
-        let pixels = op.pixels(src.pixels()).expect("the input was chosen for it");
-        let mut out = HostImage::new(pixels, size.window());
+        let actions = Actions::of([&**op], SampleKey::default(), IMAGE);
+        let size = actions.list.last().map_or(IMAGE, |last| last.whole);
+        let (dtype, layout) = (DType::F32, Layout::Nchw);
+        let shape = TensorShape { batch: 1, width: 1, height: 1, dtype, layout };
+        let mut transform = HostTransform::of_shape(shape);
         let name = |path: &str| {
             format!("op={}/device=cpu/size={IMAGE}/example={example}/path={path}", op.name())
         };
         group.throughput(Throughput::Elements(size.pixels()));
         group.bench_function(name("reference"), |bencher| {
-            bencher.iter(|| op.reference(&params, &table, black_box(&src), &mut out));
+            bencher.iter(|| actions.reference(black_box(&src)));
         });
-        group.bench_function(name("apply"), |bencher| {
-            bencher.iter(|| op.apply(&params, &table, black_box(&src), &mut out));
+        group.bench_function(name("transform"), |bencher| {
+            bencher.iter(|| transform.run_operator(&actions, 0, black_box(&src)).unwrap());
         });
     }
 }
@@ -99,15 +99,13 @@ struct Launch {
 }
 
 impl Launch {
-    fn new(device: &Arc<Device>, op: &Arc<dyn AnyOperator>) -> feedwater::Result<Self> {
+    fn new(device: &Arc<Device>, op: &Arc<dyn Operator>) -> feedwater::Result<Self> {
         let leaf = if op.pixels(PixelType::U8).is_ok() { Leaf::Roi } else { Leaf::Floats };
         let dtype =
             if op.pixels(PixelType::U8) == Ok(PixelType::U8) { DType::U8 } else { DType::F32 };
-        let text = kernel_text(leaf, &[&**op], dtype, Layout::Nchw);
-        let (size, mut params) = op.prepare(IMAGE, &mut SampleRng::new(SampleKey::default(), 0));
-        let mut table = Vec::new();
-        let wanted = Wanted { input: IMAGE, reduction: 1, output: size.window() };
-        op.demand(&mut params, wanted, &mut table);
+        let actions = Actions::of([&**op], SampleKey::default(), IMAGE);
+        let size = actions.list.last().map_or(IMAGE, |last| last.whole);
+        let text = kernel_text(leaf, &actions.kinds(), dtype, Layout::Nchw);
 
         let image = match leaf {
             Leaf::Roi => HostImage::U8(image(IMAGE)),
@@ -117,7 +115,7 @@ impl Launch {
         let tables = (SAMPLES * text.sample_bytes).next_multiple_of(8);
         let rows = [
             ("pixels", image.bytes_on_device()),
-            ("samples", tables + size_of_val(&table[..])),
+            ("samples", tables + size_of_val(&actions.table[..])),
             ("out", SAMPLES * out_bytes),
         ];
         let mut footprint = Footprint::default();
@@ -136,7 +134,7 @@ impl Launch {
 
         let stream = Stream::new(device)?;
         image.write_for_device(pixels.bytes()?);
-        op.set_table(&mut params, samples.device().address() + tables as u64);
+        let table_address = samples.device().address() + tables as u64;
         let (address, window) = (pixels.device().address(), IMAGE.window());
         let upright = Orientation::UPRIGHT;
         let bytes = RoiParams::new(address, window.pitch_bytes(), window, IMAGE, upright);
@@ -146,10 +144,10 @@ impl Launch {
             Leaf::Floats => bytemuck::bytes_of(&floats),
         };
         let block = samples.bytes()?;
-        block[tables..].copy_from_slice(bytemuck::cast_slice(&table));
+        block[tables..].copy_from_slice(bytemuck::cast_slice(&actions.table));
         for (place, sample) in block[..tables].chunks_exact_mut(text.sample_bytes).enumerate() {
             let out = out.address() + (place * out_bytes) as u64;
-            write_sample(sample, out, leaf, [&params]);
+            write_sample(sample, out, leaf, actions.params(0, table_address));
         }
         pixels.upload(&stream, 0..rows[0].1)?;
         samples.upload(&stream, 0..rows[1].1)?;
@@ -196,7 +194,7 @@ fn training_on_gpu(_: &mut Criterion) {
     }
 }
 
-fn training_chain() -> [Arc<dyn AnyOperator>; 3] {
+fn training_chain() -> [Arc<dyn Operator>; 3] {
     let flip = Flip { horizontal: 0.5, vertical: 0.0 };
     [Arc::new(RandomResizedCrop::to(224, 224)), Arc::new(flip), Arc::new(Normalize::IMAGENET)]
 }
@@ -206,8 +204,8 @@ const TRAINING_OUTPUT: (DType, Layout) = (DType::F16, Layout::Nchw);
 
 fn training_text() -> KernelText {
     let chain = training_chain();
-    let operators = chain.each_ref().map(|op| &**op);
-    kernel_text(Leaf::Roi, &operators, TRAINING_OUTPUT.0, TRAINING_OUTPUT.1)
+    let kinds: Vec<_> = chain.iter().flat_map(|op| op.kinds().list().to_vec()).collect();
+    kernel_text(Leaf::Roi, &kinds, TRAINING_OUTPUT.0, TRAINING_OUTPUT.1)
 }
 
 /// Time to compile and load the kernel, and to load it from the cache.
@@ -340,8 +338,8 @@ fn resampling(criterion: &mut Criterion) {
             let wanted = Wanted { input: size, reduction: 1, output: to.window() };
             let demanded = resample::fill_table(&mut params, wanted, filter, &mut table);
 
-            let Normalize { mean, std } = Normalize::IMAGENET;
-            let tail = Tail::new(Some(&normalize::Params { mean, std }), DType::F32, Layout::Nchw);
+            let values = table::of(|channel, byte| Normalize::IMAGENET.value(channel, byte));
+            let tail = Tail::new(Some(&values), DType::F32, Layout::Nchw);
             let mut line = vec![0; 3 * 224];
             let mut tensor = vec![0f32; 3 * 224 * 224];
             let mut resampler = Resampler::default();
@@ -358,7 +356,13 @@ fn resampling(criterion: &mut Criterion) {
                                 resampler.output_row(y, &mut line);
                                 if stored {
                                     let out = bytemuck::cast_slice_mut(&mut tensor);
-                                    tail.store_row(&line, y, (224, 224), false, out);
+                                    let y = y as usize;
+                                    let (width, height, mirrored) = (224, 224, false);
+                                    tail.store_bytes(
+                                        &line,
+                                        RowPlace { width, height, y, mirrored },
+                                        out,
+                                    );
                                 }
                                 black_box(&line);
                             }

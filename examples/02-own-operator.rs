@@ -1,12 +1,14 @@
-//! A custom operator: its settings, its reference in Rust and its CUDA text. It is fused with the built-in operators into one
-//! kernel, and tested bit for bit with the same harness.
+//! Operators of your own. The first one is of a known kind, a look-up table: it is composed with its neighbours and runs in the
+//! same kernel as the built-in operators, without CUDA text. The second one computes pixels from any pixels of its input, in Rust
+//! and in CUDA text. Both are tested bit for bit with the same harness as the built-in operators.
 //!
 //! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example 02-own-operator`.
 
 use bytemuck::{Pod, Zeroable};
-use feedwater::Size;
 use feedwater::loader::Loader;
-use feedwater::op::custom::{Cuda, FieldError, HostImage, PixelType, SampleRng};
+use feedwater::op::custom::{
+    Cuda, Draw, FieldError, HostImage, ImageFormula, Kind, Kinds, PixelType,
+};
 use feedwater::op::{self, Chain, Operator};
 use feedwater::source::Directory;
 
@@ -19,38 +21,19 @@ struct Posterize {
     probability: f64,
 }
 
-/// Parameters of one sample: plain bytes, the same on CPU and GPU, with a size that is a multiple of 8.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct PosterizeParams {
-    mask: i32,
-    unused: i32,
-}
-
 impl Operator for Posterize {
-    const NAME: &'static str = "posterize";
-    type Params = PosterizeParams;
-    // `at(x, y)` of the image that leaves, from `src.at(x, y)` of the image that enters.
-    const CUDA: Option<Cuda> = Some(Cuda::new(
-        "Posterize",
-        "
-struct PosterizeParams {
-    int mask, unused;
-};
-
-template <class Src> struct Posterize {
-    typedef Bytes Pixel;
-    Src src;
-    PosterizeParams p;
-    __device__ unsigned char kept(unsigned char byte) const { return (unsigned char)(byte & p.mask); }
-    __device__ Pixel at(int x, int y) const {
-        const Bytes pixel = src.at(x, y);
-        const Bytes out = {kept(pixel.r), kept(pixel.g), kept(pixel.b)};
-        return out;
+    fn name(&self) -> &'static str {
+        "my_posterize"
     }
-};
-",
-    ));
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::Table])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let bits = if draw.rng().chance(self.probability) { self.bits } else { 8 };
+        draw.table(|_channel, byte| byte & (0xff << (8 - bits)) as u8);
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         if !(1..=8).contains(&self.bits) {
@@ -62,27 +45,91 @@ template <class Src> struct Posterize {
         }
         Ok(())
     }
+}
 
-    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        match input {
-            PixelType::U8 => Ok(PixelType::U8),
-            PixelType::F32 => Err("posterize works on bytes: put it before normalize".into()),
+/// Draws a frame of one colour around the image.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// Width in pixels.
+    width: u32,
+    /// Red, green and blue.
+    colour: [u8; 3],
+}
+
+/// Parameters of one sample: plain bytes, the same on CPU and GPU, with a size that is a multiple of 8.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct FrameParams {
+    width: i32,
+    height: i32,
+    frame: i32,
+    colour: [u8; 3],
+    unused: u8,
+}
+
+impl FrameParams {
+    fn covers(&self, x: u32, y: u32) -> bool {
+        let inside = |at: u32, len: i32| (self.frame..len - self.frame).contains(&(at as i32));
+        !inside(x, self.width) || !inside(y, self.height)
+    }
+}
+
+impl Operator for Frame {
+    fn name(&self) -> &'static str {
+        "frame"
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::image::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let size = draw.size();
+        let (width, height) = (size.width as i32, size.height as i32);
+        let (frame, colour) = (self.width as i32, self.colour);
+        draw.image::<Self>(&FrameParams { width, height, frame, colour, unused: 0 }, size);
+    }
+}
+
+impl ImageFormula for Frame {
+    type Params = FrameParams;
+    // `at(x, y)` of the image that leaves, from `src.at(x, y)` of the image that enters.
+    const CUDA: Option<Cuda> = Some(Cuda::new(
+        "Frame",
+        "
+struct FrameParams {
+    int width, height, frame;
+    unsigned char colour[3], unused;
+};
+
+template <class Src> struct Frame {
+    typedef Bytes Pixel;
+    Src src;
+    FrameParams p;
+    __device__ Pixel at(int x, int y) const {
+        if (x < p.frame || y < p.frame || x >= p.width - p.frame || y >= p.height - p.frame) {
+            const Bytes colour = {p.colour[0], p.colour[1], p.colour[2]};
+            return colour;
         }
+        return src.at(x, y);
+    }
+};
+",
+    ));
+
+    fn pixels(input: PixelType) -> Option<PixelType> {
+        (input == PixelType::U8).then_some(PixelType::U8)
     }
 
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, PosterizeParams) {
-        let bits = if rng.chance(self.probability) { self.bits } else { 8 };
-        (input, PosterizeParams { mask: 0xff & (0xff << (8 - bits)), unused: 0 })
-    }
-
-    fn reference(params: &PosterizeParams, _: &[i32], src: &HostImage, out: &mut HostImage) {
+    fn reference(params: &FrameParams, src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
             unreachable!("pixels() takes bytes only");
         };
         let window = out.window();
         for y in window.y..window.bottom() {
             for x in window.x..window.right() {
-                out.set_pixel(x, y, src.pixel(x, y).map(|byte| byte & params.mask as u8));
+                let pixel = if params.covers(x, y) { params.colour } else { src.pixel(x, y) };
+                out.set_pixel(x, y, pixel);
             }
         }
     }
@@ -93,6 +140,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let chain = Chain::new()
         .then(op::RandomResizedCrop::to(224, 224))
         .then(Posterize { bits: 3, probability: 0.5 })
+        .then(Frame { width: 4, colour: [255, 0, 0] })
         .then(op::Normalize::IMAGENET);
     let mut loader = Loader::builder(Directory::open(directory)?, chain).batch(8).build()?;
     println!("{}", loader.plan());
@@ -104,8 +152,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[cfg(test)]
 mod tests {
-    use feedwater::Roi;
-    use feedwater::op::custom::Image;
     use feedwater::testing::{Parity, check_operator};
 
     use super::*;
@@ -116,24 +162,20 @@ mod tests {
             let report = check_operator(Posterize { bits, probability }).unwrap();
             assert_eq!(report.no_host_kernel, None);
         }
+        for width in [0, 3, 1000] {
+            let report = check_operator(Frame { width, colour: [9, 200, 1] }).unwrap();
+            assert_eq!(report.no_host_kernel, None);
+        }
     }
 
     #[test]
-    fn it_fuses_with_the_built_in_operators() {
+    fn they_follow_and_precede_the_built_in_operators() {
         let chain = Parity::new(op::RandomResizedCrop::to(20, 16))
             .then(Posterize { bits: 3, probability: 0.5 })
+            .then(Frame { width: 2, colour: [255, 0, 0] })
             .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
             .then(op::Normalize::IMAGENET);
         println!("{}", chain.run().unwrap());
-    }
-
-    #[test]
-    fn the_upper_bits_are_kept() {
-        let src = HostImage::U8(Image::from_data(Roi::new(0, 0, 1, 1), vec![255, 128, 31]));
-        let mut out = HostImage::new(PixelType::U8, Roi::new(0, 0, 1, 1));
-        let params = PosterizeParams { mask: 0b1110_0000, unused: 0 };
-        <Posterize as Operator>::reference(&params, &[], &src, &mut out);
-        assert_eq!(out, HostImage::U8(Image::from_data(Roi::new(0, 0, 1, 1), vec![224, 128, 0])));
     }
 
     #[test]

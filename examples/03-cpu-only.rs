@@ -3,45 +3,58 @@
 //!
 //! `cargo run --release --example 03-cpu-only -- DIRECTORY`
 
-use feedwater::Size;
+use feedwater::geometry::Roi;
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::op::custom::{HostImage, PixelType, SampleRng};
+use feedwater::op::custom::{Draw, HostImage, ImageFormula, Kind, Kinds, PixelType, Wanted};
 use feedwater::op::{self, Chain, Operator, Placement};
 use feedwater::plan::{Last, OnError};
 use feedwater::source::Directory;
 
-/// Inverts bytes from a threshold on: Pillow's `ImageOps.solarize`. Without `CUDA` text an operator runs on the CPU, and so do
-/// decoding and all operators before it.
+/// Shows the upper left pixel of each block of pixels. Without `CUDA` text an operator runs on the CPU, and so do decoding and all
+/// operators before it.
 #[derive(Clone, Copy, Debug)]
-struct Solarize {
-    threshold: u8,
+struct Pixelate {
+    /// Width and height of a block, in pixels.
+    block: u32,
 }
 
-impl Operator for Solarize {
-    const NAME: &'static str = "solarize";
-    // The threshold; a multiple of 8 bytes.
+impl Operator for Pixelate {
+    fn name(&self) -> &'static str {
+        "pixelate"
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::image::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.image::<Self>(&self.block.into(), draw.size());
+    }
+}
+
+impl ImageFormula for Pixelate {
+    // The block's size; a multiple of 8 bytes.
     type Params = u64;
 
-    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        match input {
-            PixelType::U8 => Ok(PixelType::U8),
-            PixelType::F32 => Err("solarize works on bytes: put it before normalize".into()),
-        }
+    fn pixels(input: PixelType) -> Option<PixelType> {
+        (input == PixelType::U8).then_some(PixelType::U8)
     }
 
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, u64) {
-        (input, self.threshold.into())
+    fn demand(&mut block: &mut u64, wanted: Wanted) -> Roi {
+        let first = |at: u32| at - at % block as u32;
+        let (x, y) = (first(wanted.output.x), first(wanted.output.y));
+        Roi::new(x, y, wanted.output.right() - x, wanted.output.bottom() - y)
     }
 
-    fn reference(threshold: &u64, _: &[i32], src: &HostImage, out: &mut HostImage) {
+    fn reference(&block: &u64, src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
             unreachable!("pixels() takes bytes only");
         };
-        let solarized = |byte| if u64::from(byte) < *threshold { byte } else { 255 - byte };
+        let first = |at: u32| at - at % block as u32;
         let window = out.window();
         for y in window.y..window.bottom() {
             for x in window.x..window.right() {
-                out.set_pixel(x, y, src.pixel(x, y).map(solarized));
+                out.set_pixel(x, y, src.pixel(first(x), first(y)));
             }
         }
     }
@@ -54,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let chain = Chain::new()
         .then_on(Placement::Cpu, op::Resize::shorter(256))
         .then_on(Placement::Cpu, op::CenterCrop::to(224, 224))
-        .then_on(Placement::Cpu, Solarize { threshold: 192 })
+        .then_on(Placement::Cpu, Pixelate { block: 8 })
         .then_on(Placement::Cpu, op::Normalize::IMAGENET);
     let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Cpu)

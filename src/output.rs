@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::normalize;
+use crate::op::kind::table::{self, Floats};
 use crate::tensor::{CHANNELS, DType, Layout};
 
 /// Checks that pixels of this type can be stored as elements of `dtype`. The error says what to do instead.
@@ -61,108 +61,123 @@ fn each<T: Copy + Default, E: Pod>(
     }
 }
 
-/// Fused end of a chain of bytes: mirroring, `normalize` and the conversion, with lookup tables, row by row. The bits
-/// equal those of the operators and [`store`].
+/// Conversion of rows to elements of the tensor, mirrored on the way. For bytes it is a table, which also holds a chain's
+/// last tables. The bits equal those of the actions and [`store`].
 #[derive(Clone, Debug)]
 pub struct Tail {
-    tables: Tables,
+    elements: Elements,
+    dtype: DType,
     layout: Layout,
 }
 
 /// Converted values of each byte of each channel.
 #[derive(Clone, Debug)]
-enum Tables {
+enum Elements {
     Bytes,
     Halves(Box<[[u16; 256]; CHANNELS]>),
-    Floats(Box<[[f32; 256]; CHANNELS]>),
-}
-
-impl Tail {
-    /// Creates the tables for `normalize` with these parameters, or without it.
-    pub fn new(normalize: Option<&normalize::Params>, dtype: DType, layout: Layout) -> Self {
-        let floats = || match normalize {
-            Some(params) => params.tables(),
-            None => [std::array::from_fn(|byte| byte as f32); CHANNELS],
-        };
-        let halves = |convert: fn(f32) -> u16| {
-            Tables::Halves(Box::new(floats().map(|table| table.map(convert))))
-        };
-        let tables = match dtype {
-            DType::U8 if normalize.is_some() => unreachable!("check() refuses floats as bytes"),
-            DType::U8 => Tables::Bytes,
-            DType::F16 => halves(|value| f16::from_f32(value).to_bits()),
-            DType::BF16 => halves(|value| bf16::from_f32(value).to_bits()),
-            DType::F32 => Tables::Floats(Box::new(floats())),
-        };
-        Self { tables, layout }
-    }
-
-    /// Memory held, in bytes.
-    pub fn bytes(&self) -> usize {
-        match &self.tables {
-            Tables::Bytes => 0,
-            Tables::Halves(tables) => size_of_val(&**tables),
-            Tables::Floats(tables) => size_of_val(&**tables),
-        }
-    }
-
-    /// Stores row `y` of a sample of `width` x `height`. `row` is its RGB, still unmirrored; `out` is the sample's
-    /// whole tensor, aligned for its element type.
-    pub fn store_row(
-        &self,
-        row: &[u8],
-        y: u32,
-        (width, height): (u32, u32),
-        mirror_x: bool,
-        out: &mut [u8],
-    ) {
-        let place =
-            Place { width: width as usize, height: height as usize, y: y as usize, mirror_x };
-        let pixels = row.as_chunks().0;
-        assert_eq!(pixels.len(), place.width, "pixels of a row");
-        match &self.tables {
-            Tables::Bytes => place.store(self.layout, pixels, out, |_, byte| byte),
-            Tables::Halves(tables) => {
-                let out: &mut [u16] = bytemuck::cast_slice_mut(out);
-                place.store(self.layout, pixels, out, |c, byte| tables[c][usize::from(byte)]);
-            }
-            Tables::Floats(tables) => {
-                let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-                place.store(self.layout, pixels, out, |c, byte| tables[c][usize::from(byte)]);
-            }
-        }
-    }
+    Floats(Box<Floats>),
 }
 
 /// Position of a row in a sample's tensor.
-#[derive(Clone, Copy)]
-struct Place {
-    width: usize,
-    height: usize,
-    y: usize,
-    mirror_x: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct RowPlace {
+    /// Columns of the tensor.
+    pub width: usize,
+    /// Rows of the tensor.
+    pub height: usize,
+    /// Row of the tensor.
+    pub y: usize,
+    /// Whether the row's pixels are stored in reverse order.
+    pub mirrored: bool,
 }
 
-impl Place {
+impl Tail {
+    /// Conversion after a table of floats, or of the bytes themselves.
+    pub fn new(values: Option<&Floats>, dtype: DType, layout: Layout) -> Self {
+        let floats = || values.copied().unwrap_or_else(|| table::of(|_, byte| f32::from(byte)));
+        let halves = |convert: fn(f32) -> u16| {
+            Elements::Halves(Box::new(floats().map(|table| table.map(convert))))
+        };
+        let elements = match dtype {
+            DType::U8 if values.is_some() => unreachable!("check() refuses floats as bytes"),
+            DType::U8 => Elements::Bytes,
+            DType::F16 => halves(half_bits),
+            DType::BF16 => halves(brain_bits),
+            DType::F32 => Elements::Floats(Box::new(floats())),
+        };
+        Self { elements, dtype, layout }
+    }
+
+    /// Conversion of floats only.
+    pub fn of_floats(dtype: DType, layout: Layout) -> Self {
+        Self { elements: Elements::Bytes, dtype, layout }
+    }
+
+    /// Stores a row of red, green and blue bytes. `out` is the sample's whole tensor, aligned for its element type.
+    pub fn store_bytes(&self, row: &[u8], place: RowPlace, out: &mut [u8]) {
+        let pixels = row.as_chunks().0;
+        match &self.elements {
+            Elements::Bytes => place.store(self.layout, pixels, out, |_, byte| byte),
+            Elements::Halves(tables) => {
+                let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+                let of = |c: usize, byte: u8| tables[c][usize::from(byte)];
+                place.store(self.layout, pixels, out, of);
+            }
+            Elements::Floats(tables) => {
+                let out: &mut [f32] = bytemuck::cast_slice_mut(out);
+                let of = |c: usize, byte: u8| tables[c][usize::from(byte)];
+                place.store(self.layout, pixels, out, of);
+            }
+        }
+    }
+
+    /// Stores a row of red, green and blue floats.
+    pub fn store_floats(&self, row: &[f32], place: RowPlace, out: &mut [u8]) {
+        let pixels = row.as_chunks().0;
+        match self.dtype {
+            DType::U8 => unreachable!("check() refuses floats as bytes"),
+            DType::F16 | DType::BF16 => {
+                let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
+                let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+                place.store(self.layout, pixels, out, |_, value| convert(value));
+            }
+            DType::F32 => {
+                let out: &mut [f32] = bytemuck::cast_slice_mut(out);
+                place.store(self.layout, pixels, out, |_, value| value);
+            }
+        }
+    }
+}
+
+fn half_bits(value: f32) -> u16 {
+    f16::from_f32(value).to_bits()
+}
+
+fn brain_bits(value: f32) -> u16 {
+    bf16::from_f32(value).to_bits()
+}
+
+impl RowPlace {
     #[inline(always)]
-    fn store<E>(
+    fn store<T: Copy, E>(
         self,
         layout: Layout,
-        pixels: &[[u8; CHANNELS]],
+        pixels: &[[T; CHANNELS]],
         out: &mut [E],
-        element: impl Fn(usize, u8) -> E,
+        element: impl Fn(usize, T) -> E,
     ) {
         assert_eq!(out.len(), CHANNELS * self.width * self.height, "elements of a sample");
+        assert_eq!(pixels.len(), self.width, "pixels of a row");
         match layout {
             Layout::Nchw => {
                 let start = self.y * self.width;
                 for (channel, plane) in out.chunks_exact_mut(self.width * self.height).enumerate() {
                     let line = plane[start..start + self.width].iter_mut();
                     let values = pixels.iter().map(|pixel| pixel[channel]);
-                    if self.mirror_x {
-                        line.rev().zip(values).for_each(|(e, byte)| *e = element(channel, byte));
+                    if self.mirrored {
+                        line.rev().zip(values).for_each(|(e, it)| *e = element(channel, it));
                     } else {
-                        line.zip(values).for_each(|(e, byte)| *e = element(channel, byte));
+                        line.zip(values).for_each(|(e, it)| *e = element(channel, it));
                     }
                 }
             }
@@ -170,10 +185,10 @@ impl Place {
                 let start = CHANNELS * self.y * self.width;
                 let line = &mut out[start..start + CHANNELS * self.width];
                 let line = line.as_chunks_mut::<CHANNELS>().0.iter_mut();
-                let store = |(e, pixel): (&mut [E; CHANNELS], &[u8; CHANNELS])| {
+                let store = |(e, pixel): (&mut [E; CHANNELS], &[T; CHANNELS])| {
                     *e = [0, 1, 2].map(|channel| element(channel, pixel[channel]));
                 };
-                if self.mirror_x {
+                if self.mirrored {
                     line.rev().zip(pixels).for_each(store);
                 } else {
                     line.zip(pixels).for_each(store);
@@ -187,8 +202,7 @@ impl Place {
 mod tests {
     use super::*;
     use crate::geometry::{Roi, Size};
-    use crate::op::{AnyOperator, Flip, Normalize};
-    use crate::random::{SampleKey, SampleRng};
+    use crate::op::kind::flip;
 
     #[test]
     fn nchw_stores_planes_and_nhwc_interleaved_pixels() {
@@ -219,49 +233,47 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_equals_flip_normalize_and_store() {
+    fn rows_are_stored_like_images() {
         let size = Size::new(37, 5);
-        let data = (0..3 * size.pixels()).map(|at| (at * 89 % 256) as u8).collect();
-        let image = Image::from_data(size.window(), data);
-        let rng = &mut SampleRng::new(SampleKey::default(), 0);
-        for (mirror_x, dtype, layout) in [false, true].into_iter().flat_map(|mirror_x| {
+        let data: Vec<u8> = (0..3 * size.pixels()).map(|at| (at * 89 % 256) as u8).collect();
+        let values = table::of(|channel, byte| f32::from(byte) / 7.0 - channel as f32);
+        let floats = data.iter().enumerate().map(|(at, &byte)| values[at % 3][usize::from(byte)]);
+        let floats = HostImage::F32(Image::from_data(size.window(), floats.collect()));
+        let bytes = HostImage::U8(Image::from_data(size.window(), data));
+        for (mirrored, dtype, layout) in [false, true].into_iter().flat_map(|mirrored| {
             DType::ALL
                 .into_iter()
-                .flat_map(move |dtype| Layout::ALL.map(move |layout| (mirror_x, dtype, layout)))
+                .flat_map(move |dtype| Layout::ALL.map(move |layout| (mirrored, dtype, layout)))
         }) {
-            let flip = Flip { horizontal: mirror_x.into(), vertical: 0.0 };
-            let (_, flip_params) = AnyOperator::prepare(&flip, size, rng);
-            let mut flipped = HostImage::new(PixelType::U8, size.window());
-            AnyOperator::reference(
-                &flip,
-                &flip_params,
-                &[],
-                &HostImage::U8(image.clone()),
-                &mut flipped,
-            );
-            for op in [None, Some(Normalize::IMAGENET)] {
-                if op.is_some() && dtype == DType::U8 {
-                    continue;
-                }
-                let mut expected = vec![0u32; 3 * 37 * 5];
-                let len = 3 * 37 * 5 * dtype.bytes();
-                let expected = &mut bytemuck::cast_slice_mut::<_, u8>(&mut expected)[..len];
-                if let Some(op) = op {
-                    let (_, params) = AnyOperator::prepare(&op, size, rng);
-                    let mut floats = HostImage::new(PixelType::F32, size.window());
-                    AnyOperator::reference(&op, &params, &[], &flipped, &mut floats);
-                    store(&floats, dtype, layout, expected);
-                } else {
-                    store(&flipped, dtype, layout, expected);
-                }
-                let params = op.map(|op| normalize::Params { mean: op.mean, std: op.std });
-                let tail = Tail::new(params.as_ref(), dtype, layout);
-                let mut out = vec![0u32; 3 * 37 * 5];
-                let out = &mut bytemuck::cast_slice_mut::<_, u8>(&mut out)[..len];
-                for y in 0..5 {
-                    tail.store_row(image.row(y), y, (37, 5), mirror_x, out);
-                }
-                assert_eq!(out, expected, "{dtype} {layout} mirrored {mirror_x} {op:?}");
+            let elements = 3 * size.pixels() as usize;
+            let filled = |fill: &dyn Fn(&mut [u8])| {
+                let mut out = vec![0u32; elements];
+                fill(&mut bytemuck::cast_slice_mut(&mut out)[..elements * dtype.bytes()]);
+                out
+            };
+            let expected = |image: &HostImage| {
+                let mut mirror = HostImage::new(image.pixels(), size.window());
+                flip::reference(&flip::Params::new(size, mirrored, false), image, &mut mirror);
+                filled(&|out| store(&mirror, dtype, layout, out))
+            };
+            let rows = |image: &HostImage, tail: &Tail| {
+                filled(&|out| {
+                    for y in 0..5 {
+                        let place = RowPlace { width: 37, height: 5, y: y as usize, mirrored };
+                        match image {
+                            HostImage::U8(image) => tail.store_bytes(image.row(y), place, out),
+                            HostImage::F32(image) => tail.store_floats(image.row(y), place, out),
+                        }
+                    }
+                })
+            };
+            let case = format!("{dtype} {layout} mirrored {mirrored}");
+            let plain = Tail::new(None, dtype, layout);
+            assert_eq!(rows(&bytes, &plain), expected(&bytes), "{case}");
+            if dtype != DType::U8 {
+                let tail = Tail::new(Some(&values), dtype, layout);
+                assert_eq!(rows(&bytes, &tail), expected(&floats), "{case}");
+                assert_eq!(rows(&floats, &tail), expected(&floats), "{case}");
             }
         }
     }

@@ -136,11 +136,11 @@ impl Scratch {
         let header = plan.header(bytes)?;
         let decode = self.decoder.memory(&header, bytes, bytes.len() as u64);
         // The file is in the caller's memory.
-        let need = plan.sample_memory(&header, 0, decode);
+        let need = plan.sample_memory(&header, 0, decode, &mut self.sample);
         room.beyond(header.size, &need)?;
         let Self { sample, decoder, transform } = self;
         plan.sample(NO_DRAWS, &header, sample)?;
-        let windows = plan.windows_of(sample);
+        let windows = sample.windows;
         let drawn = SampleMemory { windows, ..SampleMemory::default() };
         room.beyond(header.size, &need.max(&drawn))?;
         transform.run(PlannedImage { bytes, header: &header, plan, sample }, decoder, out)
@@ -148,10 +148,10 @@ impl Scratch {
 
     /// Frees the buffers of a large image.
     fn trim(&mut self) {
-        let table = self.sample.table.capacity() * size_of::<i32>();
+        let table = self.sample.table_bytes() as usize;
         let held = table + self.decoder.capacity_bytes() + self.transform.capacity_bytes();
         if held > KEPT_BYTES {
-            self.sample.table = Vec::new();
+            self.sample.actions.release();
             self.decoder.release();
             self.transform.release();
         }

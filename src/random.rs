@@ -197,7 +197,9 @@ fn mix(mut value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+/// Philox4x32-10: four words of random bits for a counter and a key.
+#[inline(always)]
+pub(crate) fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for round in 0..10 {
         if round > 0 {
             key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];

@@ -15,7 +15,7 @@ use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::image::{Image, PixelType};
 use feedwater::op::custom::Wanted;
 use feedwater::op::resample::{self, Filter};
-use feedwater::op::{self, AnyOperator, CenterCrop, Flip, Normalize, RandomCrop};
+use feedwater::op::{self, CenterCrop, Flip, Normalize, Operator, RandomCrop};
 use feedwater::op::{RandomResizedCrop, Resize};
 use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
@@ -24,7 +24,7 @@ use feedwater::testing::{Case, Kernels, extreme_images, random_image};
 use simulated::device_code::executes_device_code;
 use simulated::{exclusive, runtime};
 
-type Operators = Vec<Arc<dyn AnyOperator>>;
+type Operators = Vec<Arc<dyn Operator>>;
 
 /// Image sizes: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
@@ -49,7 +49,7 @@ fn check(case: Case<'_>) {
     case.check().unwrap_or_else(|error| panic!("{error}"));
 }
 
-fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Case<'a> {
+fn case<'a>(operators: &'a [Arc<dyn Operator>], stored: &'a Image<u8>) -> Case<'a> {
     Case {
         operators,
         on_host: 0,
@@ -63,8 +63,8 @@ fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Cas
     }
 }
 
-fn last_pixels(operators: &[Arc<dyn AnyOperator>]) -> PixelType {
-    let pixels = |before, op: &Arc<dyn AnyOperator>| op.pixels(before).expect("a valid chain");
+fn last_pixels(operators: &[Arc<dyn Operator>]) -> PixelType {
+    let pixels = |before, op: &Arc<dyn Operator>| op.pixels(before).expect("a valid chain");
     operators.iter().fold(PixelType::U8, pixels)
 }
 
@@ -250,7 +250,7 @@ fn training_in_its_real_size() {
 fn tiles_may_be_cropped_padded_and_mirrored() {
     let (width, height) = (29, 23);
     let image = random_image(Size::new(width, height), 14);
-    let crops: [Arc<dyn AnyOperator>; 6] = [
+    let crops: [Arc<dyn Operator>; 6] = [
         Arc::new(op::Crop { x: 0, y: 0, width: 9, height: 30 }),
         Arc::new(op::Crop { x: 13, y: 11, width: 9, height: 9 }),
         Arc::new(op::Crop { x: 2, y: 50, width: 30, height: 9 }),
@@ -264,7 +264,7 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
     ];
     for (place, crop) in crops.iter().enumerate() {
         for (horizontal, vertical) in [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
-            let flip: Arc<dyn AnyOperator> = Arc::new(Flip { horizontal, vertical });
+            let flip: Arc<dyn Operator> = Arc::new(Flip { horizontal, vertical });
             let chain: Operators = vec![
                 Arc::new(Resize::to(21, 19)),
                 flip.clone(),

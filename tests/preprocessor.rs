@@ -13,11 +13,10 @@ use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
-use feedwater::image::HostImage;
 use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::op::custom::{Draw, Kinds};
 use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Operator, RandomCrop, Resize};
 use feedwater::plan::{OnError, Settings, ShardFrom};
-use feedwater::random::SampleRng;
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 use feedwater::{Preprocessor, PreprocessorBuilder};
@@ -204,14 +203,19 @@ fn a_buffer_of_another_length_panics() {
 struct Drawing;
 
 impl Operator for Drawing {
-    const NAME: &'static str = "drawing";
-    type Params = u64;
-
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, u64) {
-        (input, if input.width > input.height { rng.bits().into() } else { 0 })
+    fn name(&self) -> &'static str {
+        "drawing"
     }
 
-    fn reference(_: &u64, _: &[i32], _: &HostImage, _: &mut HostImage) {}
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        if draw.size().width > draw.size().height {
+            draw.rng().bits();
+        }
+    }
 }
 
 #[test]

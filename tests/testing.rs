@@ -5,22 +5,22 @@ mod words;
 
 use feedwater::geometry::{Roi, Size};
 use feedwater::image::{HostImage, PixelType};
-use feedwater::op::custom::{Bounds, Cuda, FastPath, FieldError, Spatial, Trace, Wanted};
-use feedwater::op::{Fusion, Normalize, Operator, Resize};
-use feedwater::random::SampleRng;
+use feedwater::op::custom::{Cuda, Draw, FieldError, ImageFormula, Kind, Kinds, Wanted};
+use feedwater::op::{Normalize, Operator};
 use feedwater::testing::{Form, Parity, ParityError, check_operator};
 use words::has_words;
 
 /// Errors of [`Dimmed`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(u64)]
 enum DataError {
     Nothing,
     /// The fast path has another blue value at the pixel (2, 3).
     FastPath,
-    /// The fast path starts at the corner of its window, not of the image.
+    /// The fast path is wrong for pixels that the reference never saw.
     Corner,
-    /// The fusion claims to mirror.
-    Fusion,
+    /// The operator draws a table, which it does not declare.
+    Kinds,
     /// The demand is one column too wide.
     Demand,
     /// The stated size differs from the actual one.
@@ -44,15 +44,19 @@ fn each(src: &HostImage, out: &mut HostImage, value: impl Fn(u32, u32, [u8; 3]) 
 }
 
 impl Operator for Dimmed {
-    const NAME: &'static str = "dimmed";
-    type Params = ();
-
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, ()) {
-        (input, ())
+    fn name(&self) -> &'static str {
+        "dimmed"
     }
 
-    fn reference(_: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
-        each(src, out, |_, _, pixel| pixel.map(|byte| byte / 2));
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::image::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        match self.0 {
+            DataError::Kinds => draw.table(|_, byte| byte / 2),
+            fault => draw.image::<Self>(&(fault as u64), draw.size()),
+        }
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -62,60 +66,40 @@ impl Operator for Dimmed {
         }
     }
 
-    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        match input {
-            PixelType::U8 => Ok(input),
-            PixelType::F32 => Err("dimmed works on bytes".into()),
-        }
-    }
-
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
         match self.0 {
             DataError::Size => Some(Size::new(7, 7)),
             _ => input,
         }
     }
-
-    fn spatial(&self) -> Option<&dyn Spatial<()>> {
-        (self.0 == DataError::Demand).then_some(self)
-    }
-
-    fn fast_path(&self) -> Option<&dyn FastPath<()>> {
-        Some(self)
-    }
 }
 
-impl Spatial<()> for Dimmed {
-    fn demand(&self, _: &mut (), wanted: Wanted, _: &mut Vec<i32>) -> Roi {
-        Roi { width: wanted.output.width + 1, ..wanted.output }
+impl ImageFormula for Dimmed {
+    type Params = u64;
+
+    fn reference(_: &u64, src: &HostImage, out: &mut HostImage) {
+        each(src, out, |_, _, pixel| pixel.map(|byte| byte / 2));
     }
 
-    fn trace(&self, _: &(), _: &mut Trace) {}
-
-    fn table_len(&self, _: Bounds) -> usize {
-        0
-    }
-}
-
-impl FastPath<()> for Dimmed {
-    fn apply(&self, _: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
-        let corner = (src.window().x, src.window().y);
+    fn apply(fault: &u64, src: &HostImage, out: &mut HostImage) {
         each(src, out, |x, y, pixel| {
             let mut dimmed = pixel.map(|byte| byte / 2);
-            match self.0 {
-                DataError::FastPath if (x, y) == (2, 3) => dimmed[2] += 1,
-                DataError::Corner if (x, y) == (1, 0) && corner == (0, 0) => dimmed[0] += 1,
+            match (x, y) {
+                (2, 3) if *fault == DataError::FastPath as u64 => dimmed[2] += 1,
+                (1, 0) if *fault == DataError::Corner as u64 => dimmed[0] += 1,
                 _ => {}
             }
             dimmed
         });
     }
 
-    fn fusion(&self, _: &()) -> Fusion {
-        match self.0 {
-            DataError::Fusion => Fusion::Flip { horizontal: true, vertical: false },
-            _ => Fusion::None,
-        }
+    fn pixels(input: PixelType) -> Option<PixelType> {
+        (input == PixelType::U8).then_some(input)
+    }
+
+    fn demand(fault: &mut u64, wanted: Wanted) -> Roi {
+        let wider = u32::from(*fault == DataError::Demand as u64);
+        Roi { width: wanted.output.width + wider, ..wanted.output }
     }
 }
 
@@ -147,11 +131,10 @@ fn the_first_value_that_differs_is_named() {
 fn errors_of_each_form_are_detected() {
     let found = difference(check_operator(Dimmed(DataError::Corner)));
     assert_eq!((found.x, found.y, found.channel), (1, 0, 0));
-    let found = difference(Parity::new(Resize::to(9, 8)).then(Dimmed(DataError::Fusion)).run());
-    assert_eq!(found.form, Form::Rows);
     for (fault, values) in [
-        (DataError::Demand, &["Dimmed(Demand)", "2x1+0+0", "1x1"][..]),
-        (DataError::Size, &["Dimmed(Size)", "fixed_output", "7x7", "prepare", "1x1"]),
+        (DataError::Demand, &["2x1+0+0", "1x1"][..]),
+        (DataError::Size, &["Dimmed(Size)", "fixed_output", "7x7", "draw", "1x1"]),
+        (DataError::Kinds, &["Dimmed(Kinds)", "Image", "draw", "Table"]),
         // The message is that of the operator.
         (DataError::Setting, &["dimmed.factor", "must be 2"]),
     ] {
@@ -162,7 +145,7 @@ fn errors_of_each_form_are_detected() {
     }
     let error =
         Parity::new(Normalize::IMAGENET).then(Dimmed(DataError::Nothing)).run().unwrap_err();
-    assert!(error.to_string().starts_with("dimmed works on bytes"), "{error}");
+    assert!(has_words(&error.to_string(), &["dimmed", "bytes", "normalize"]), "{error}");
 }
 
 /// Inverts the image. Its CUDA text is correct if `RIGHT`, and otherwise wrong for white.
@@ -198,23 +181,29 @@ template <class Src> struct Inverted {
 ";
 
 impl<const RIGHT: bool> Operator for Inverted<RIGHT> {
-    const NAME: &'static str = "inverted";
+    fn name(&self) -> &'static str {
+        "inverted"
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::image::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.image::<Self>(&0, draw.size());
+    }
+}
+
+impl<const RIGHT: bool> ImageFormula for Inverted<RIGHT> {
     type Params = u64;
     const CUDA: Option<Cuda> = Some(Cuda::new("Inverted", if RIGHT { INVERTED } else { WRONG }));
 
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, u64) {
-        (input, 0)
-    }
-
-    fn reference(_: &u64, _: &[i32], src: &HostImage, out: &mut HostImage) {
+    fn reference(_: &u64, src: &HostImage, out: &mut HostImage) {
         each(src, out, |_, _, pixel| pixel.map(|byte| 255 - byte));
     }
 
-    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        match input {
-            PixelType::U8 => Ok(input),
-            PixelType::F32 => Err("inverted works on bytes".into()),
-        }
+    fn pixels(input: PixelType) -> Option<PixelType> {
+        (input == PixelType::U8).then_some(input)
     }
 }
 
@@ -237,7 +226,20 @@ fn errors_of_the_cuda_text_are_detected() {
 struct Unfinished;
 
 impl Operator for Unfinished {
-    const NAME: &'static str = "unfinished";
+    fn name(&self) -> &'static str {
+        "unfinished"
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::image::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.image::<Self>(&0, draw.size());
+    }
+}
+
+impl ImageFormula for Unfinished {
     type Params = u64;
     const CUDA: Option<Cuda> = Some(Cuda::new(
         "Unfinished",
@@ -249,11 +251,7 @@ impl Operator for Unfinished {
 };",
     ));
 
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, u64) {
-        (input, 0)
-    }
-
-    fn reference(_: &u64, _: &[i32], src: &HostImage, out: &mut HostImage) {
+    fn reference(_: &u64, src: &HostImage, out: &mut HostImage) {
         each(src, out, |_, _, pixel| pixel);
     }
 }

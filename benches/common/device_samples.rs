@@ -10,10 +10,10 @@ use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stream, Upload,
 };
 use feedwater::image::{HostImage, Image};
-use feedwater::op::AnyOperator;
-use feedwater::op::custom::Wanted;
+use feedwater::op::custom::Trace;
 use feedwater::op::kernel_text::{Leaf, RoiParams, kernel_text, write_sample};
-use feedwater::random::{SampleKey, SampleRng};
+use feedwater::op::{Actions, Operator};
+use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout, TensorShape};
 
 /// Samples that differ in their random choices only.
@@ -44,33 +44,24 @@ impl DeviceSamples {
     /// Prepares `count` samples of upright images of one size, and compiles the kernel of the chain.
     pub fn new(
         device: &Arc<Device>,
-        chain: &[Arc<dyn AnyOperator>],
+        chain: &[Arc<dyn Operator>],
         (dtype, layout): (DType, Layout),
         size: Size,
         count: usize,
     ) -> feedwater::Result<Self> {
         const ALIGN: usize = 256;
-        let operators: Vec<&dyn AnyOperator> = chain.iter().map(|op| &**op).collect();
-        let text = kernel_text(Leaf::Roi, &operators, dtype, layout);
+        let kinds: Vec<_> = chain.iter().flat_map(|op| op.kinds().list().to_vec()).collect();
+        let text = kernel_text(Leaf::Roi, &kinds, dtype, layout);
         let (mut plans, mut tables, mut pixel_bytes, mut read) = (Vec::new(), Vec::new(), 0, 0);
         let mut output = size;
         for index in 0..count {
             let key = SampleKey { seed: 1, epoch: 0, index: index as u64 };
-            let (mut input, mut params, mut sizes) = (size, Vec::new(), Vec::new());
-            for (place, op) in chain.iter().enumerate() {
-                sizes.push(input);
-                let (output, prepared) = op.prepare(input, &mut SampleRng::new(key, place as u16));
-                params.push((prepared, 0));
-                input = output;
-            }
-            output = input;
-            let mut window = input.window();
-            for (place, op) in chain.iter().enumerate().rev() {
-                params[place].1 = tables.len();
-                let wanted = Wanted { input: sizes[place], reduction: 1, output: window };
-                window = op.demand(&mut params[place].0, wanted, &mut tables);
-            }
-            plans.push((params, window, pixel_bytes));
+            let mut actions = Actions::default();
+            let operators = chain.iter().map(|op| &**op);
+            output = actions.draw(operators, key, size, &mut Trace::new(size));
+            let window = actions.demand(1, output.window());
+            plans.push((actions, window, pixel_bytes, tables.len()));
+            tables.extend_from_slice(&plans[index].0.table);
             read += 3 * window.size().pixels() as usize;
             pixel_bytes += window.pitched_bytes().next_multiple_of(ALIGN);
         }
@@ -102,18 +93,15 @@ impl DeviceSamples {
         let block = samples.bytes()?;
         block[described..].copy_from_slice(bytemuck::cast_slice(&tables));
         for (place, sample) in block[..described].chunks_exact_mut(text.sample_bytes).enumerate() {
-            let (params, window, offset) = &mut plans[place];
-            for (op, (params, table)) in chain.iter().zip(params.iter_mut()) {
-                op.set_table(params, table_address + 4 * *table as u64);
-            }
+            let (actions, window, offset, table) = &plans[place];
             let decoded = Image::from_data(*window, image(window.size()).data().to_vec());
             HostImage::U8(decoded).write_for_device(upload.bytes()?);
             upload.copy(&stream, 0..window.pitched_bytes(), &pixels, *offset)?;
             let (address, pitch) = (pixels.address() + *offset as u64, window.pitch_bytes());
             let leaf = RoiParams::new(address, pitch, *window, size, Orientation::UPRIGHT);
             let to = out.address() + (place * out_bytes) as u64;
-            let params: Vec<_> = params.iter().map(|it| it.0).collect();
-            write_sample(sample, to, bytemuck::bytes_of(&leaf), &params);
+            let params = actions.params(0, table_address + 4 * *table as u64);
+            write_sample(sample, to, bytemuck::bytes_of(&leaf), params);
         }
         samples.upload(&stream, 0..rows[1].1)?;
         stream.synchronize()?;

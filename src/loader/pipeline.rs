@@ -107,14 +107,15 @@ impl SamplePipeline {
         let larger = || {
             decoder.release();
             transform.release();
-            sample.table = Vec::new();
+            sample.actions.release();
             room.take_all()?;
             Ok(most)
         };
         let (header, found) = reader.find(key, page, share, larger)?;
         let kept = match found {
             Found::Kept(bytes) => {
-                self.need = self.plan.sample_memory(&header, 0, Default::default());
+                self.need =
+                    self.plan.sample_memory(&header, 0, Default::default(), &mut self.sample);
                 return Ok((header, Content::Kept(bytes)));
             }
             Found::File { kept } => kept,
@@ -124,7 +125,7 @@ impl SamplePipeline {
         let file = page.host_bytes();
         let decode = self.decoder.memory(&header, bytes, len);
         // Page-locked memory is not part of the worker's budget.
-        self.need = self.plan.sample_memory(&header, len.min(file), decode);
+        self.need = self.plan.sample_memory(&header, len.min(file), decode, &mut self.sample);
         let (mut whole, must) = self.reader.decodes_whole(key, &header);
         if whole {
             match self.admit(&header, file) {
@@ -170,7 +171,7 @@ impl SamplePipeline {
         }
         page.release();
         self.release();
-        self.sample.table = Vec::new();
+        self.sample.actions.release();
         self.room.give_back();
     }
 
@@ -197,12 +198,9 @@ impl SamplePipeline {
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
         let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
-        if self.sample.table.capacity() < entries {
-            self.sample.table = Vec::new();
-            self.sample.table.reserve_exact(entries);
-        }
+        self.sample.actions.reserve(entries);
         self.plan.sample(key, header, &mut self.sample)?;
-        let windows = self.plan.windows_of(&self.sample);
+        let windows = self.sample.windows;
         let drawn = SampleMemory { windows, ..SampleMemory::default() };
         self.need = self.need.max(&drawn);
         let Size { width, height } = header.size;

@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::image::HostImage;
-use crate::random::SampleRng;
 
 use super::settings::check_side;
-use super::{Cuda, Examples, FastPath, FieldError, Operator, Spatial, crop};
+use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Crops a centred window: torchvision's `CenterCrop`.
 ///
@@ -38,18 +36,18 @@ fn first(side: u32, wanted: u32) -> i64 {
 }
 
 impl Operator for CenterCrop {
-    const NAME: &'static str = "center_crop";
-    type Params = crop::Params;
-    const CUDA: Option<Cuda> = Some(crop::CUDA);
-
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, crop::Params) {
-        let size = Size::new(self.width, self.height);
-        let at = (first(input.width, self.width), first(input.height, self.height));
-        (size, crop::Params::new(at, size, input, [0.0; 3]))
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        crop::reference(params, src, out);
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::Crop])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let (input, size) = (draw.size(), Size::new(self.width, self.height));
+        let at = (first(input.width, self.width), first(input.height, self.height));
+        draw.crop(at, size, [0.0; 3]);
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -60,17 +58,11 @@ impl Operator for CenterCrop {
     fn fixed_output(&self, _: Option<Size>) -> Option<Size> {
         Some(Size::new(self.width, self.height))
     }
-
-    fn spatial(&self) -> Option<&dyn Spatial<crop::Params>> {
-        Some(&crop::Cut)
-    }
-
-    fn fast_path(&self) -> Option<&dyn FastPath<crop::Params>> {
-        Some(&crop::Cut)
-    }
 }
 
-impl Examples for CenterCrop {
+impl BuiltIn for CenterCrop {
+    const NAME: &'static str = "center_crop";
+
     fn examples() -> Vec<Self> {
         [(8, 8), (9, 5), (31, 4), (64, 64)].map(|(width, height)| Self { width, height }).to_vec()
     }

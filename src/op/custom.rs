@@ -4,12 +4,14 @@
 
 use crate::geometry::{Roi, Size};
 
-pub use super::abilities::{Cuda, FastPath, Spatial};
+pub use super::cuda::Cuda;
+pub use super::draw::Draw;
+pub use super::kind::{ImageFormula, Kind, Kinds};
 pub use crate::geometry::{BoundingBox, Orientation, View};
 pub use crate::image::{HostImage, Image, PixelType};
 pub use crate::random::SampleRng;
 
-/// Maximum size of an operator's parameters, in bytes.
+/// Maximum size of an action's parameters, in bytes.
 pub const MAX_PARAMS_BYTES: usize = 96;
 
 /// Invalid operator setting: the field's name (such as `std[1]`) and the problem.
@@ -29,13 +31,13 @@ impl FieldError {
     }
 }
 
-/// The output window that [`Spatial::demand`] is called for.
+/// The output window that [`ImageFormula::demand`] is called for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Size of the whole input, after the decoder's reduction if there was one.
     pub input: Size,
-    /// Factor (1, 2, 4 or 8) by which the decoder reduced both sides after [`Operator::prepare`](super::Operator::prepare) saw the full size.
-    /// More than 1 only for the first operator of a chain, and only if that operator resamples.
+    /// Factor (1, 2, 4 or 8) by which the decoder reduced both sides after [`Operator::draw`](super::Operator::draw) saw the full size.
+    /// More than 1 only for the first action of a sample, and only if that resamples.
     pub reduction: u32,
     /// Window of the output.
     pub output: Roi,

@@ -15,7 +15,7 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::image::PixelType;
 use crate::tensor::{DType, Layout};
 
-use super::{AnyOperator, Cuda, ParamBytes, Tiling};
+use super::{Cuda, Kind, ParamBytes, Tiling};
 
 /// Innermost image of a kernel's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,7 +112,7 @@ pub struct KernelText {
     /// covers `width` x `height` x `count`. The blocks of the kernel `tiled(const Sample* samples, int count, int
     /// width, int height, int shared_bytes)` divide the tensor among themselves.
     pub source: String,
-    /// Type of the chain, element type and layout: `Normalize<Flip<Resample<Roi>>> f16 nchw`.
+    /// Type of the chain, element type and layout: `FloatTable<Flip<Resample<Roi>>> f16 nchw`.
     pub name: String,
     /// Size of one sample's parameters, in bytes: what [`write_sample`] writes.
     pub sample_bytes: usize,
@@ -130,23 +130,18 @@ impl KernelText {
 /// SHA-256 of the texts in `kernels/` that this crate was built with, in hex.
 pub const KERNELS_HASH: &str = env!("FEEDWATER_KERNELS_HASH");
 
-/// Text of the kernel that evaluates `operators` in order over a leaf and stores the tensor.
-pub fn kernel_text(
-    leaf: Leaf,
-    operators: &[&dyn AnyOperator],
-    dtype: DType,
-    layout: Layout,
-) -> KernelText {
-    let forms: Vec<Cuda> = operators
+/// Text of the kernel that evaluates actions of these kinds in order over a leaf and stores the tensor.
+pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> KernelText {
+    let forms: Vec<Cuda> = kinds
         .iter()
-        .map(|op| op.cuda().expect("a plan places operators without CUDA text on the CPU"))
+        .map(|kind| kind.cuda().expect("a plan places operators without CUDA text on the CPU"))
         .collect();
     let chain = forms
         .iter()
         .fold(leaf.cuda_type().to_string(), |src, form| format!("{}<{src}>", form.type_name));
     let sample_bytes = size_of::<u64>()
         + leaf.params_bytes()
-        + operators.iter().map(|op| op.params_bytes()).sum::<usize>();
+        + kinds.iter().map(|kind| kind.params_bytes()).sum::<usize>();
 
     let mut source = String::new();
     let mut add = |file: &str, text: &str| {
@@ -177,12 +172,12 @@ pub fn kernel_text(
 }
 
 /// Writes one sample's parameters in the kernel's layout: the tensor address, the leaf's parameters ([`RoiParams`] or
-/// [`FloatsParams`]) and the operators' parameters in order. `buffer` must be [`KernelText::sample_bytes`] long.
-pub fn write_sample<'a>(
+/// [`FloatsParams`]) and the actions' parameters in order. `buffer` must be [`KernelText::sample_bytes`] long.
+pub fn write_sample(
     buffer: &mut [u8],
     out_address: u64,
     leaf: &[u8],
-    params: impl IntoIterator<Item = &'a ParamBytes>,
+    params: impl IntoIterator<Item = ParamBytes>,
 ) {
     let (address, mut rest) = buffer.split_at_mut(size_of::<u64>());
     address.copy_from_slice(&out_address.to_ne_bytes());
@@ -221,34 +216,24 @@ const fn order_type(layout: Layout) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{CenterCrop, Flip, Normalize, RandomCrop, RandomResizedCrop};
 
     #[test]
     fn types_nest_in_order_and_each_text_occurs_once() {
-        let crop = CenterCrop::to(8, 8);
-        let chain: [&dyn AnyOperator; 5] = [
-            &RandomResizedCrop::to(9, 9),
-            &crop,
-            &Flip::default(),
-            &RandomCrop::to(4, 4),
-            &Normalize::IMAGENET,
-        ];
-        let text = kernel_text(Leaf::Roi, &chain, DType::F16, Layout::Nhwc);
-        assert_eq!(text.name, "Normalize<Crop<Flip<Crop<Resample<Roi>>>>> f16 nhwc");
+        let kinds = [Kind::Resample, Kind::Crop, Kind::Flip, Kind::Crop, Kind::FloatTable];
+        let text = kernel_text(Leaf::Roi, &kinds, DType::F16, Layout::Nhwc);
+        assert_eq!(text.name, "FloatTable<Crop<Flip<Crop<Resample<Roi>>>>> f16 nhwc");
         assert_eq!(text.source.matches("struct CropParams").count(), 1);
         assert_eq!(text.source.matches("#line 1 \"crop.cu\"").count(), 1);
     }
 
     #[test]
-    fn the_tiled_kernel_needs_a_resampling_operator_and_only_followers_after_it() {
-        let (resize, crop, flip) =
-            (RandomResizedCrop::to(9, 9), CenterCrop::to(8, 8), Flip::default());
-        let entry = |chain: &[&dyn AnyOperator]| {
-            kernel_text(Leaf::Roi, chain, DType::F16, Layout::Nchw).entry()
-        };
-        assert_eq!(entry(&[&crop, &resize, &flip, &crop, &Normalize::IMAGENET]), "tiled");
-        assert_eq!(entry(&[&resize, &resize]), "tiled");
-        assert_eq!(entry(&[&crop, &flip, &Normalize::IMAGENET]), "fused");
+    fn the_tiled_kernel_needs_a_resampling_and_only_followers_after_it() {
+        use Kind::{Crop, Flip, FloatTable, Resample};
+        let entry =
+            |kinds: &[Kind]| kernel_text(Leaf::Roi, kinds, DType::F16, Layout::Nchw).entry();
+        assert_eq!(entry(&[Crop, Resample, Flip, Crop, FloatTable]), "tiled");
+        assert_eq!(entry(&[Resample, Resample]), "tiled");
+        assert_eq!(entry(&[Crop, Flip, FloatTable]), "fused");
         assert_eq!(entry(&[]), "fused");
     }
 
@@ -257,7 +242,7 @@ mod tests {
         let mut buffer = [0; 8 + 24 + 8 + 8];
         let leaf = FloatsParams::new(2, 3, Roi::new(4, 5, 6, 7));
         let params = [ParamBytes::new(&8u64), ParamBytes::new(&9u64)];
-        write_sample(&mut buffer, 1, bytemuck::bytes_of(&leaf), &params);
+        write_sample(&mut buffer, 1, bytemuck::bytes_of(&leaf), params);
         assert_eq!(buffer[0], 1);
         assert_eq!(buffer[8..32], *bytemuck::bytes_of(&leaf));
         assert_eq!((buffer[32], buffer[40]), (8, 9));

@@ -1,40 +1,49 @@
 //! Operators: the steps between decoding and the tensor.
 //!
-//! **An image is a function `at(x, y)` that returns a pixel. An operator wraps an image and is itself an image.** On
-//! the GPU a chain is therefore a nested C++ type (`Normalize<Flip<Resize<Roi>>>`) that is evaluated once per output
-//! pixel. On the CPU the same operators run one after another on stored windows. Both read the same parameter bytes,
-//! which [`Operator::prepare`] and [`Spatial::demand`] compute on the host, and both produce the same bits.
+//! **An operator draws actions; an action is of one kind; kinds are executed by the frame.** For every sample an
+//! operator turns its settings and random numbers into actions ([`Operator::draw`]): crops, resamplings, look-up tables
+//! and so on ([`custom::Kind`]). The CPU transform and the kernels execute kinds and know no operators. Both use the
+//! same parameters, computed here on the host, and both produce the same bits.
 //!
-//! To add an operator, add a file here, a file of the same name in `kernels/` and one line in `operators!`.
+//! To add an operator, add a file here and one line in `operators!`. It needs code elsewhere only if it needs a new
+//! kind (`kind/`).
 
 use std::fmt;
 use std::sync::Arc;
 
-use bytemuck::Pod;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::geometry::Size;
-use crate::image::{HostImage, PixelType};
+use crate::image::PixelType;
 use crate::random::{SampleKey, SampleRng};
 
-pub(crate) use abilities::{Cuda, FastPath, Spatial};
-#[doc(hidden)]
-pub use abilities::{Fusion, Tiling};
 pub use chain::{Chain, Placement};
+pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
+pub use draw::Draw;
+pub use kind::{Kind, Kinds};
 pub use resample::Filter;
 
 #[doc(hidden)]
-pub use chain::{AnyOperator, ChainStep, ParamBytes};
+pub use action::{Action, ParamBytes, What};
+#[doc(hidden)]
+pub use actions::Actions;
+#[doc(hidden)]
+pub use chain::ChainStep;
 
-mod abilities;
+mod action;
+mod actions;
 mod chain;
+mod cuda;
 pub mod custom;
+mod draw;
 #[doc(hidden)]
 pub mod formula;
 #[doc(hidden)]
 pub mod kernel_text;
-mod params;
+#[doc(hidden)]
+pub mod kind;
 #[doc(hidden)]
 pub mod resample;
 mod settings;
@@ -50,25 +59,27 @@ macro_rules! operators {
 
         /// Names of the built-in operators, as in TOML.
         #[doc(hidden)]
-        pub const NAMES: &[&str] = &[$($type::NAME),+];
+        pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
 
         /// Reads the settings of the built-in operator `name`. Returns `None` if there is no such operator.
         #[doc(hidden)]
         pub fn read<'de, D: Deserializer<'de>>(
             name: &str,
             settings: D,
-        ) -> Option<Result<Arc<dyn AnyOperator>, D::Error>> {
+        ) -> Option<Result<Arc<dyn Operator>, D::Error>> {
             match name {
-                $($type::NAME => Some($type::deserialize(settings).map(|it| Arc::new(it) as _)),)+
+                $(<$type as BuiltIn>::NAME => {
+                    Some($type::deserialize(settings).map(|it| Arc::new(it) as _))
+                })+
                 _ => None,
             }
         }
 
         /// Examples of all built-in operators.
         #[doc(hidden)]
-        pub fn examples() -> Vec<Arc<dyn AnyOperator>> {
-            let mut all: Vec<Arc<dyn AnyOperator>> = Vec::new();
-            $(all.extend(<$type as Examples>::examples().into_iter().map(|it| Arc::new(it) as _));)+
+        pub fn examples() -> Vec<Arc<dyn Operator>> {
+            let mut all: Vec<Arc<dyn Operator>> = Vec::new();
+            $(all.extend(<$type as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));)+
             all
         }
     };
@@ -86,41 +97,31 @@ operators! {
 
 /// One step of a chain.
 ///
-/// The operators of a chain run in two passes per sample. The forward pass calls [`prepare`](Self::prepare), which
-/// draws random numbers and returns the output size. The backward pass calls [`Spatial::demand`], which returns the
-/// input window that a given output window needs. Only the window that the first operator needs is decoded, so crops
-/// become partial decodes.
+/// For every sample, [`draw`](Self::draw) turns settings and random numbers into actions. The frame then goes backwards
+/// over all actions and computes the window that each one needs of its input. Only the window that the first one needs
+/// is decoded, so crops become partial decodes.
 ///
-/// `NAME`, `Params`, `prepare` and `reference` are required. An operator that moves pixels also implements
-/// [`Spatial`]. An operator with a GPU implementation sets [`CUDA`](Self::CUDA). Any other operator runs on the CPU,
-/// and so do decoding and all operators before it.
-pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
+/// `name`, `kinds` and `draw` are required.
+pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// Name in TOML, error messages and reports.
-    const NAME: &'static str;
-    /// Parameters of one sample as plain bytes, identical on CPU and GPU. At most [`MAX_PARAMS_BYTES`] bytes, a
-    /// multiple of 8.
-    type Params: Pod;
-    /// CUDA implementation. `None`, the default, means that the operator runs only on the CPU.
-    const CUDA: Option<Cuda> = None;
+    fn name(&self) -> &'static str;
 
-    /// Draws the random numbers of one sample and computes its parameters. Returns the output size, which is never
-    /// empty, and the parameters.
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, Self::Params);
+    /// Kinds of the actions that [`draw`](Self::draw) draws. If one of them has no CUDA implementation, the operator,
+    /// decoding and all operators before it run on the CPU.
+    fn kinds(&self) -> Kinds;
 
-    /// Reference implementation: short and simple. The CUDA text and every fast path are compared with it.
-    ///
-    /// `out` has its pixel type and window set. `src` holds at least the window that `demand` returned. `table` holds
-    /// what [`Spatial::demand`] appended and is empty for operators without `Spatial`.
-    fn reference(params: &Self::Params, table: &[i32], src: &HostImage, out: &mut HostImage);
+    /// Draws the random numbers of one sample and adds its actions.
+    fn draw(&self, draw: &mut Draw<'_>);
 
     /// Validates the settings. The error names the field and the problem.
     fn check(&self) -> Result<(), FieldError> {
         Ok(())
     }
 
-    /// Output pixel type for an input pixel type. The error says what to do instead.
+    /// Output pixel type for an input pixel type. The error says what to do instead. The default follows from
+    /// [`kinds`](Self::kinds).
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        Ok(input)
+        pixels(self.name(), &self.kinds(), input)
     }
 
     /// Output size if it is the same for all samples. `input` is the input size if that is the same for all samples.
@@ -128,27 +129,48 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
         input
     }
 
-    /// Whether the output depends on the random numbers that [`prepare`](Self::prepare) draws.
-    /// [`Preprocessor`](crate::Preprocessor) refuses such operators. The default checks whether `prepare` draws a
-    /// number for a 500x375 image.
+    /// Largest output, in columns and in rows, for an input of this size. Default: [`fixed_output`](Self::fixed_output),
+    /// or else the size of the input.
+    fn largest_output(&self, input: Size) -> Size {
+        self.fixed_output(Some(input)).unwrap_or(input)
+    }
+
+    /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses such operators. The
+    /// default checks whether `draw` draws a number for a 500x375 image.
     fn is_random(&self) -> bool {
-        let mut rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
-        self.prepare(Size::new(500, 375), &mut rng);
-        rng.has_drawn()
+        let rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
+        let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
+        let mut draw = Draw { size, rng, actions, tables };
+        self.draw(&mut draw);
+        draw.rng.has_drawn()
     }
 
-    /// How the operator moves pixels. `None`, the default, means that each pixel keeps its position.
-    fn spatial(&self) -> Option<&dyn Spatial<Self::Params>> {
-        None
-    }
-
-    /// Faster CPU implementation. Default `None`: the CPU runs the reference.
-    fn fast_path(&self) -> Option<&dyn FastPath<Self::Params>> {
-        None
+    /// Maximum number of coefficients (of 32 bits) of the resamplings that [`draw`](Self::draw) adds, for inputs of at
+    /// most `bounds.pixels` pixels and at most `bounds.side` columns or rows. Default 0, for operators that do not
+    /// resample.
+    fn coefficients(&self, bounds: Bounds) -> usize {
+        let _ = bounds;
+        0
     }
 }
 
-/// Instances of a built-in operator for the parity tests, the self-test and the benches.
-trait Examples: Sized {
+/// A built-in operator.
+trait BuiltIn: Operator + Sized + DeserializeOwned {
+    /// [`Operator::name`].
+    const NAME: &'static str;
+
+    /// Instances for the parity tests, the self-test and the benches.
     fn examples() -> Vec<Self>;
+}
+
+/// Output pixel type of an operator with these kinds.
+fn pixels(name: &str, kinds: &Kinds, input: PixelType) -> Result<PixelType, String> {
+    kinds.pixels(input).ok_or_else(|| match input {
+        PixelType::F32 => {
+            format!("{name} needs bytes but its input is floats: put {name} before normalize")
+        }
+        PixelType::U8 => {
+            format!("{name} needs floats but its input is bytes: put {name} after normalize")
+        }
+    })
 }

@@ -2,13 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::geometry::Size;
-use crate::image::{HostImage, PixelType};
-use crate::random::SampleRng;
-use crate::tensor::CHANNELS;
+use crate::image::PixelType;
 
-pub use super::params::normalize::Params;
-use super::{Cuda, Examples, FastPath, FieldError, Fusion, Operator, Tiling};
+use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// `(value / 255 - mean) / std`, each step rounded to f32: torchvision's `ToTensor`, then `Normalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +25,11 @@ impl Normalize {
     /// ImageNet statistics used to train torchvision's models.
     pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
 
+    /// Normalized value of a byte of `channel`.
+    pub fn value(&self, channel: usize, byte: u8) -> f32 {
+        (f32::from(byte) / 255.0 - self.mean[channel]) / self.std[channel]
+    }
+
     /// The operator with mean and std divided by 255 if they look like values on a scale of 0 to 255.
     fn divided(&self) -> Self {
         let by_255 = |values: [f32; 3]| values.map(|value| value / 255.0);
@@ -43,27 +44,16 @@ impl Normalize {
 }
 
 impl Operator for Normalize {
-    const NAME: &'static str = "normalize";
-    type Params = Params;
-    const CUDA: Option<Cuda> = Some(
-        Cuda::new("Normalize", include_str!("../../kernels/normalize.cu")).tiled(Tiling::Follows),
-    );
-
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, Params) {
-        (input, Params { mean: self.mean, std: self.std })
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    fn reference(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
-            unreachable!("normalize maps bytes to floats");
-        };
-        let window = out.window();
-        for y in window.y..window.bottom() {
-            for x in window.x..window.right() {
-                let pixel = src.pixel(x, y);
-                out.set_pixel(x, y, [0, 1, 2].map(|c| params.value(c, pixel[c])));
-            }
-        }
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::FloatTable])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.float_table(|channel, byte| self.value(channel, byte));
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -106,34 +96,11 @@ impl Operator for Normalize {
             }
         }
     }
-
-    fn fast_path(&self) -> Option<&dyn FastPath<Params>> {
-        Some(self)
-    }
 }
 
-impl FastPath<Params> for Normalize {
-    fn apply(&self, params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
-            unreachable!("normalize maps bytes to floats");
-        };
-        let (tables, window) = (params.tables(), out.window());
-        let skipped = CHANNELS * (window.x - src.window().x) as usize;
-        for y in window.y..window.bottom() {
-            let bytes = src.row(y)[skipped..].as_chunks::<CHANNELS>().0;
-            let floats = out.row_mut(y).as_chunks_mut::<CHANNELS>().0;
-            for (float, byte) in floats.iter_mut().zip(bytes) {
-                *float = [0, 1, 2].map(|c| tables[c][usize::from(byte[c])]);
-            }
-        }
-    }
+impl BuiltIn for Normalize {
+    const NAME: &'static str = "normalize";
 
-    fn fusion(&self, params: &Params) -> Fusion {
-        Fusion::Normalize(*params)
-    }
-}
-
-impl Examples for Normalize {
     fn examples() -> Vec<Self> {
         vec![Self::IMAGENET, Self { mean: [0.5, 0.0, -1.0], std: [0.25, 1.0, 3.0] }]
     }

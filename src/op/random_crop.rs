@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::image::{HostImage, PixelType};
+use crate::image::PixelType;
 use crate::random::SampleRng;
 
 use super::settings::{check_side, one_or_each};
-use super::{Cuda, Examples, FastPath, FieldError, Operator, Spatial, crop};
+use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Crops a window at a random position of the padded image: torchvision's `RandomCrop`.
 ///
@@ -56,20 +56,20 @@ impl RandomCrop {
 }
 
 impl Operator for RandomCrop {
-    const NAME: &'static str = "random_crop";
-    type Params = crop::Params;
-    const CUDA: Option<Cuda> = Some(crop::CUDA);
-
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, crop::Params) {
-        let [left, top, right, bottom] = self.padding;
-        let y = self.place(input.height, [top, bottom], self.height, rng);
-        let x = self.place(input.width, [left, right], self.width, rng);
-        let size = Size::new(self.width, self.height);
-        (size, crop::Params::new((x, y), size, input, self.fill))
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        crop::reference(params, src, out);
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::Crop])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let input = draw.size();
+        let [left, top, right, bottom] = self.padding;
+        let y = self.place(input.height, [top, bottom], self.height, draw.rng());
+        let x = self.place(input.width, [left, right], self.width, draw.rng());
+        draw.crop((x, y), Size::new(self.width, self.height), self.fill);
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -109,17 +109,11 @@ impl Operator for RandomCrop {
         // Whether a number is drawn depends on the image.
         true
     }
-
-    fn spatial(&self) -> Option<&dyn Spatial<crop::Params>> {
-        Some(&crop::Cut)
-    }
-
-    fn fast_path(&self) -> Option<&dyn FastPath<crop::Params>> {
-        Some(&crop::Cut)
-    }
 }
 
-impl Examples for RandomCrop {
+impl BuiltIn for RandomCrop {
+    const NAME: &'static str = "random_crop";
+
     fn examples() -> Vec<Self> {
         let base = Self::to(12, 10);
         vec![

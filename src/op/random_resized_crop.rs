@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Roi, Size};
-use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 
 use super::resample::{self, Filter};
 use super::settings::{check_range, check_side};
-use super::{Bounds, Cuda, Examples, FastPath, FieldError, Operator, Spatial, Trace, Wanted};
+use super::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Crops a window of random area and aspect ratio and resizes it: torchvision's `RandomResizedCrop`.
 ///
@@ -54,7 +53,7 @@ impl RandomResizedCrop {
         Size::new(self.width, self.height)
     }
 
-    fn draw(&self, input: Size, rng: &mut SampleRng) -> Roi {
+    fn draw_box(&self, input: Size, rng: &mut SampleRng) -> Roi {
         let area = input.pixels() as f64;
         let [low, high] = self.ratio.map(libm::log);
         for _ in 0..Self::TRIES {
@@ -87,16 +86,17 @@ impl RandomResizedCrop {
 }
 
 impl Operator for RandomResizedCrop {
-    const NAME: &'static str = "random_resized_crop";
-    type Params = resample::Params;
-    const CUDA: Option<Cuda> = Some(resample::CUDA);
-
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, resample::Params) {
-        (self.output(), resample::Params::new(self.draw(input, rng), self.output()))
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    fn reference(params: &resample::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        resample::reference(params, table, src, out);
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::Resample])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let of = self.draw_box(draw.size(), draw.rng());
+        draw.resample(of, self.output(), self.filter);
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -111,35 +111,11 @@ impl Operator for RandomResizedCrop {
         Ok(())
     }
 
-    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        resample::pixels(Self::NAME, input)
-    }
-
     fn fixed_output(&self, _: Option<Size>) -> Option<Size> {
         Some(self.output())
     }
 
-    fn spatial(&self) -> Option<&dyn Spatial<resample::Params>> {
-        Some(self)
-    }
-
-    fn fast_path(&self) -> Option<&dyn FastPath<resample::Params>> {
-        Some(&resample::Fast)
-    }
-}
-
-impl Spatial<resample::Params> for RandomResizedCrop {
-    fn demand(&self, params: &mut resample::Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
-        resample::fill_table(params, wanted, self.filter, table)
-    }
-
-    fn trace(&self, params: &resample::Params, trace: &mut Trace) {
-        trace.crop(params.of());
-        trace.cropping = false;
-        trace.view.resize(params.of(), params.output());
-    }
-
-    fn table_len(&self, bounds: Bounds) -> usize {
+    fn coefficients(&self, bounds: Bounds) -> usize {
         // Any window within the ratios, rounded, of at most all pixels.
         let (pixels, side) = (bounds.pixels as f64, f64::from(bounds.side));
         let width = ((pixels * self.ratio[1]).sqrt() + 1.0).min(side);
@@ -148,13 +124,11 @@ impl Spatial<resample::Params> for RandomResizedCrop {
         let output = (u64::from(self.width), u64::from(self.height));
         resample::table_len(self.filter, output, bounds, [scale; 2])
     }
-
-    fn set_table(&self, params: &mut resample::Params, address: u64) {
-        params.table = address;
-    }
 }
 
-impl Examples for RandomResizedCrop {
+impl BuiltIn for RandomResizedCrop {
+    const NAME: &'static str = "random_resized_crop";
+
     fn examples() -> Vec<Self> {
         vec![
             Self::to(24, 16),
@@ -172,7 +146,7 @@ mod tests {
     fn windows(op: &RandomResizedCrop, input: Size) -> impl Iterator<Item = Roi> {
         (0..2000).map(move |index| {
             let key = SampleKey { seed: 5, epoch: 0, index };
-            op.draw(input, &mut SampleRng::new(key, 0))
+            op.draw_box(input, &mut SampleRng::new(key, 0))
         })
     }
 

@@ -2,13 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::geometry::{Roi, Size};
-use crate::image::{HostImage, PixelType};
-use crate::random::SampleRng;
+use crate::geometry::Size;
 
 use super::resample::{self, Filter};
 use super::settings::check_side;
-use super::{Bounds, Cuda, Examples, FastPath, FieldError, Operator, Spatial, Trace, Wanted};
+use super::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Resizes the whole image: torchvision's `Resize` on PIL images.
 ///
@@ -66,7 +64,8 @@ impl Resize {
         }
     }
 
-    fn output(&self, input: Size) -> Size {
+    /// Output size for an input size.
+    pub(crate) fn output(&self, input: Size) -> Size {
         let form = self.form().expect("check() refuses settings without a form");
         let (short, long) = (input.width.min(input.height), input.width.max(input.height));
         let (short, long) = match form {
@@ -85,17 +84,17 @@ fn scaled(pixels: u32, numerator: u32, denominator: u32) -> u32 {
 }
 
 impl Operator for Resize {
-    const NAME: &'static str = "resize";
-    type Params = resample::Params;
-    const CUDA: Option<Cuda> = Some(resample::CUDA);
-
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, resample::Params) {
-        let output = self.output(input);
-        (output, resample::Params::new(input.window(), output))
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
-    fn reference(params: &resample::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        resample::reference(params, table, src, out);
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::Resample])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let input = draw.size();
+        draw.resample(input.window(), self.output(input), self.filter);
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -123,10 +122,6 @@ impl Operator for Resize {
         Err(FieldError::new(field, problem))
     }
 
-    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        resample::pixels(Self::NAME, input)
-    }
-
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
         match (self.form(), input) {
             (Some(Form::Exact(size)), _) => Some(size),
@@ -134,26 +129,7 @@ impl Operator for Resize {
         }
     }
 
-    fn spatial(&self) -> Option<&dyn Spatial<resample::Params>> {
-        Some(self)
-    }
-
-    fn fast_path(&self) -> Option<&dyn FastPath<resample::Params>> {
-        Some(&resample::Fast)
-    }
-}
-
-impl Spatial<resample::Params> for Resize {
-    fn demand(&self, params: &mut resample::Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
-        resample::fill_table(params, wanted, self.filter, table)
-    }
-
-    fn trace(&self, params: &resample::Params, trace: &mut Trace) {
-        trace.cropping = false;
-        trace.view.resize(params.of(), params.output());
-    }
-
-    fn table_len(&self, bounds: Bounds) -> usize {
+    fn coefficients(&self, bounds: Bounds) -> usize {
         let side = u64::from(bounds.side);
         let inputs = resample::longest_inputs(bounds);
         let (output, scales) = match self.form() {
@@ -181,13 +157,11 @@ impl Spatial<resample::Params> for Resize {
         };
         resample::table_len(self.filter, output, bounds, scales)
     }
-
-    fn set_table(&self, params: &mut resample::Params, address: u64) {
-        params.table = address;
-    }
 }
 
-impl Examples for Resize {
+impl BuiltIn for Resize {
+    const NAME: &'static str = "resize";
+
     fn examples() -> Vec<Self> {
         let filters = [
             Filter::Nearest,

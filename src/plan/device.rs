@@ -306,8 +306,9 @@ impl DeviceSplit {
     fn new(plan: &Plan, first: usize) -> Self {
         let before = first.checked_sub(1).map_or(PixelType::U8, |last| plan.steps[last].pixels);
         let leaf = Leaf::of(before);
-        let operators: Vec<_> = plan.steps[first..].iter().map(|step| &*step.operator).collect();
-        let kernel = kernel_text(leaf, &operators, plan.shape.dtype, plan.shape.layout);
+        let kinds = plan.steps[first..].iter().flat_map(|step| step.kinds.list());
+        let kinds: Vec<_> = kinds.copied().collect();
+        let kernel = kernel_text(leaf, &kinds, plan.shape.dtype, plan.shape.layout);
         Self { first, leaf, kernel }
     }
 
@@ -367,7 +368,7 @@ fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
     let mut wanted: Option<Size> = Some(Size::new(plan.shape.width, plan.shape.height));
     let mut entries = 0usize;
     for step in plan.steps[first..].iter().rev() {
-        let len = step.operator.table_len(bounds(wanted));
+        let len = step.table_len(bounds(wanted));
         entries = entries.saturating_add(len);
         // A crop needs its own size of its input. A resampling operator may need all of it.
         wanted = match (len, step.operator.fixed_output(None)) {

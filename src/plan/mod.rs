@@ -13,7 +13,7 @@ use crate::error::{Asked, Error, Result};
 use crate::footprint::{Available, Footprint};
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{AnyOperator, Chain, ChainStep, Placement};
+use crate::op::{Chain, ChainStep, Kinds, Operator, Placement};
 use crate::tensor::{DType, TensorShape};
 
 mod available;
@@ -33,6 +33,7 @@ mod settings;
 mod shard;
 mod shard_from;
 mod shuffle;
+mod windows;
 
 pub use count::Count;
 pub use device_choice::DeviceChoice;
@@ -59,7 +60,7 @@ pub use need::{Looked, SampleMemory, SampleRoom};
 #[doc(hidden)]
 pub use offload::Offload;
 #[doc(hidden)]
-pub use sample::{SamplePlan, SampleStep};
+pub use sample::SamplePlan;
 #[doc(hidden)]
 pub use shard::{Environment, Shard};
 #[doc(hidden)]
@@ -187,7 +188,11 @@ pub struct Plan {
 #[doc(hidden)]
 pub struct PlannedStep {
     /// The operator.
-    pub operator: Arc<dyn AnyOperator>,
+    pub operator: Arc<dyn Operator>,
+    /// Kinds of its actions.
+    pub kinds: Kinds,
+    /// Whether its output depends on random numbers.
+    pub is_random: bool,
     /// Where it runs.
     pub place: Place,
     /// Pixel type of its output.
@@ -210,7 +215,8 @@ impl Plan {
                 .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
             pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
             size = operator.fixed_output(size);
-            steps.push(PlannedStep { operator, place, pixels });
+            let (kinds, is_random) = (operator.kinds(), operator.is_random());
+            steps.push(PlannedStep { operator, kinds, is_random, place, pixels });
         }
         let Some(size) = size else {
             return Err(Error::config(
@@ -366,20 +372,20 @@ fn place(
 
 /// Placement that a step asks for. An operator without CUDA text must be on the CPU.
 fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
-    match (step.operator.cuda(), step.placement) {
-        (None, Placement::Gpu) => {
+    match (step.operator.kinds().on_device(), step.placement) {
+        (false, Placement::Gpu) => {
             let name = step.operator.name();
             let problem = format!("is gpu, but {name} has no CUDA text; write cpu or auto");
             Err(Error::config(format!("{key}.placement"), problem))
         }
-        (None, Placement::Auto) => Ok(Placement::Cpu),
+        (false, Placement::Auto) => Ok(Placement::Cpu),
         (_, asked) => Ok(asked),
     }
 }
 
 /// Whether step `place`, with decoding as step 0, is an operator without CUDA text.
 fn is_cpu_only(chain: &Chain, place: usize) -> bool {
-    place > 0 && chain.steps()[place - 1].operator.cuda().is_none()
+    place > 0 && !chain.steps()[place - 1].operator.kinds().on_device()
 }
 
 /// Error for a placement on hardware that this machine lacks.
@@ -416,7 +422,7 @@ impl fmt::Display for Plan {
         for step in &self.steps {
             writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
         }
-        if let Some(last) = self.steps.iter().rposition(|step| step.operator.cuda().is_none()) {
+        if let Some(last) = self.steps.iter().rposition(|step| !step.kinds.on_device()) {
             let name = self.steps[last].operator.name();
             let before = "decoding and the operators before it are on the cpu with it";
             writeln!(f, "{:<8}{name} (chain[{last}]) has no CUDA text; {before}", "reason")?;

@@ -8,10 +8,10 @@ use crate::geometry::Size;
 use crate::header::{Format, Header};
 use crate::image::PixelType;
 use crate::op::resample::Resampler;
-use crate::op::{AnyOperator, Bounds, Fusion, Operator, Resize};
-use crate::random::{SampleKey, SampleRng};
+use crate::op::{Bounds, Kinds, Operator, Resize};
 use crate::tensor::CHANNELS;
 
+use super::windows::{Stage, Windows, bytes_of};
 use super::{Facts, Plan, SamplePlan};
 
 /// One in this many scanned samples may need more than a worker's share.
@@ -136,12 +136,13 @@ impl SampleRoom {
 }
 
 impl Plan {
-    /// Maximum memory that a sample with this header takes of its worker, for any random numbers.
+    /// Maximum memory that a sample with this header takes of its worker, for any random numbers. `scratch` is overwritten.
     pub fn sample_memory(
         &self,
         header: &Header,
         file_bytes: u64,
         decode: DecodeMemory,
+        scratch: &mut SamplePlan,
     ) -> SampleMemory {
         let mut need = SampleMemory { file: file_bytes, ..SampleMemory::of_decode(decode) };
         let turned = self.settings.decode.orientation && !header.orientation.is_upright();
@@ -158,7 +159,7 @@ impl Plan {
                 (size, turned) = (need.add_resized(size, shorter), false);
             }
         }
-        self.add_chain(size, turned, &mut need);
+        self.add_chain(size, turned, scratch, &mut need);
         need
     }
 
@@ -168,51 +169,55 @@ impl Plan {
     }
 
     /// Adds tables, rows and windows of the chain, for an upright image of this size.
-    fn add_chain(&self, image: Size, turned: bool, need: &mut SampleMemory) {
-        let mut steps = Vec::with_capacity(self.steps.len());
-        let mut size = image;
-        for (place, step) in self.steps.iter().enumerate() {
-            let (output, params) = step.operator.prepare(size, &mut first_draw(place as u16));
-            let fusion = step.operator.fusion(&params);
-            steps.push(Step { pixels: step.pixels, input: size, output, fusion });
-            size = output;
-        }
-        // Window of each operator's output that is needed, and therefore of its input.
-        let mut wanted = size;
-        for (step, planned) in steps.iter_mut().zip(&self.steps).rev() {
-            step.output = smaller(step.output, wanted);
-            need.add_resampling(&*planned.operator, step.input, step.output, |need| {
+    fn add_chain(
+        &self,
+        image: Size,
+        turned: bool,
+        SamplePlan { actions, stages, .. }: &mut SamplePlan,
+        need: &mut SampleMemory,
+    ) {
+        Stage::put_bounding(&self.steps, image, actions, stages);
+        // Window of each stage's output that is needed, and therefore of its input.
+        let mut wanted = stages.last().map_or(image, |last| last.output);
+        let (mut line, mut values) = (0, 0);
+        for (number, planned) in self.steps.iter().enumerate().rev() {
+            let output = wanted;
+            let mut input = wanted;
+            for stage in stages.iter_mut().filter(|it| it.operator == number).rev() {
+                input = stage.input;
+                stage.output = smaller(stage.output, wanted);
+                if stage.is_pointwise() {
+                    stage.input = smaller(stage.input, stage.output);
+                    line = line.max(stage.output.width);
+                    values = values.max(if stage.is_floats() { size_of::<f32>() } else { 0 });
+                }
+                wanted = stage.input;
+            }
+            let output = smaller(planned.operator.largest_output(input), output);
+            need.add_resampling((&*planned.operator, &planned.kinds), (input, output), |need| {
                 &mut need.tables
             });
-            wanted = match step.fusion {
-                Fusion::Crop { .. } | Fusion::Flip { .. } | Fusion::Normalize(_) => {
-                    smaller(step.input, step.output)
-                }
-                Fusion::Resample(_) | Fusion::None => step.input,
-            };
-            step.input = wanted;
         }
-        need.windows = self.windows(&steps, turned);
+        // A row of bytes and one of floats, between pointwise actions.
+        let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
+        need.rows = need.rows.saturating_add(line);
+        need.windows = self.windows(stages, wanted, turned);
     }
 
-    /// Size of the images between operators for a planned sample, in bytes.
-    pub fn windows_of(&self, sample: &SamplePlan) -> [u64; 4] {
-        let steps = self.steps.iter().zip(&sample.steps).map(|(planned, step)| Step {
-            pixels: planned.pixels,
-            input: step.input.size(),
-            output: step.output.size(),
-            fusion: planned.operator.fusion(&step.params),
-        });
-        let steps: Vec<Step> = steps.collect();
-        self.windows(&steps, !sample.orientation.is_upright())
+    /// Sets the sizes of the images between passes for a planned sample.
+    pub(super) fn set_windows(&self, sample: &mut SamplePlan) {
+        Stage::put(&self.steps, &sample.actions, &mut sample.stages);
+        let turned = !sample.orientation.is_upright();
+        sample.windows = self.windows(&sample.stages, sample.window.size(), turned);
     }
 
     /// Images of the whole chain on the CPU, and of every prefix of it that may run before a device's part.
-    fn windows(&self, steps: &[Step], turned: bool) -> [u64; 4] {
-        let whole = Windows::of(steps, turned, None);
+    fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 4] {
+        let whole = Windows::of(stages, decoded, turned, true);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {
-                let windows = Windows::of(steps, turned, Some(cut.first));
+                let before = stages.iter().take_while(|it| it.operator < cut.first).count();
+                let windows = Windows::of(&stages[..before], decoded, turned, false);
                 // Decoded pixels are transferred only if they fit into a page.
                 let most = if cut.first == 0 { device.pixels_bytes as u64 } else { u64::MAX };
                 windows.map(|bytes| bytes.min(most))
@@ -225,6 +230,7 @@ impl Plan {
     /// which samples are oversized does not either.
     pub(super) fn sample_room(&self, facts: &Facts) -> SampleRoom {
         let most_file = self.settings.limits.max_file_bytes;
+        let scratch = &mut SamplePlan::default();
         if facts.looked.is_empty() {
             let header = Header {
                 format: Format::Pixels,
@@ -233,10 +239,15 @@ impl Plan {
                 jpeg: None,
             };
             let largest = facts.largest_bytes.min(most_file);
-            let mut share = self.sample_memory(&header, largest, DecodeMemory::default());
+            let mut share = self.sample_memory(&header, largest, DecodeMemory::default(), scratch);
             if self.settings.cache.decoded.is_some() {
                 let file = Header { format: Format::Pnm, ..header };
-                share = share.max(&self.sample_memory(&file, largest, DecodeMemory::default()));
+                share = share.max(&self.sample_memory(
+                    &file,
+                    largest,
+                    DecodeMemory::default(),
+                    scratch,
+                ));
             }
             let large = if facts.samples > 0 { self.settings.limits.large_image_memory } else { 0 };
             return SampleRoom { share, large };
@@ -245,7 +256,9 @@ impl Plan {
         let mut needs: Vec<SampleMemory> = facts
             .looked
             .iter()
-            .map(|it| self.sample_memory(&it.header, it.file_bytes.min(most_file), it.decode))
+            .map(|it| {
+                self.sample_memory(&it.header, it.file_bytes.min(most_file), it.decode, scratch)
+            })
             .collect();
         needs.sort_by_key(SampleMemory::total);
         // The share must suffice for half of the set. Beyond that, samples over the limit do not raise it.
@@ -267,80 +280,6 @@ impl Plan {
     }
 }
 
-/// Inputs for computing the windows of a chain.
-struct Step {
-    pixels: PixelType,
-    /// Windows of input and output, or bounds on them.
-    input: Size,
-    output: Size,
-    fusion: Fusion,
-}
-
-/// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time
-/// (`transform/host.rs`).
-#[derive(Default)]
-struct Windows {
-    bytes: [[u64; 2]; 2],
-    at: (usize, usize),
-}
-
-impl Windows {
-    /// Bytes of each image for a chain. `prefix` is the number of operators that run, if not the whole tensor is
-    /// stored.
-    fn of(steps: &[Step], turned: bool, prefix: Option<usize>) -> [u64; 4] {
-        let last = prefix.unwrap_or(steps.len());
-        let crops = steps.iter().take_while(|it| matches!(it.fusion, Fusion::Crop { .. })).count();
-        let streams = crops < last && matches!(steps[crops].fusion, Fusion::Resample(_)) && !turned;
-        let mut this = Self::default();
-        let (first, begins) = match steps.first() {
-            _ if streams => (crops + 1, steps[crops].output),
-            Some(step) => (0, step.input),
-            None => return [0; 4],
-        };
-        if streams && prefix.is_none() && folds(&steps[first..]) {
-            return [0; 4];
-        }
-        this.bytes[0][0] = bytes_of(PixelType::U8, begins);
-        let mut is_bytes = true;
-        for place in first..last {
-            if prefix.is_none() && is_bytes && folds(&steps[place..]) {
-                break;
-            }
-            this.put(steps[place].pixels, steps[place].output);
-            is_bytes = steps[place].pixels == PixelType::U8;
-        }
-        let [[a, b], [c, d]] = this.bytes;
-        [a, b, c, d]
-    }
-
-    /// Next image: the other one of the same type, or the first one of the other type.
-    fn put(&mut self, pixels: PixelType, size: Size) {
-        let sort = usize::from(pixels == PixelType::F32);
-        self.at = (sort, if self.at.0 == sort { 1 - self.at.1 } else { 0 });
-        let bytes = &mut self.bytes[sort][self.at.1];
-        *bytes = (*bytes).max(bytes_of(pixels, size));
-    }
-}
-
-/// Whether storing the tensor also applies these operators.
-fn folds(steps: &[Step]) -> bool {
-    let mut normalized = false;
-    steps.iter().all(|step| match step.fusion {
-        Fusion::Flip { .. } | Fusion::Crop { .. } => true,
-        Fusion::Normalize(_) => !std::mem::replace(&mut normalized, true),
-        Fusion::Resample(_) | Fusion::None => false,
-    })
-}
-
-/// Size of a window, in bytes.
-fn bytes_of(pixels: PixelType, size: Size) -> u64 {
-    let value = match pixels {
-        PixelType::U8 => 1,
-        PixelType::F32 => size_of::<f32>() as u64,
-    };
-    size.pixels().saturating_mul(CHANNELS as u64 * value)
-}
-
 impl SampleMemory {
     /// Memory for decoding alone, without the file.
     pub fn of_decode(DecodeMemory { scratch, rows, library }: DecodeMemory) -> Self {
@@ -357,8 +296,9 @@ impl SampleMemory {
     /// Adds a whole image of this size and its resizing to a shorter side. Returns the new size.
     fn add_resized(&mut self, size: Size, shorter: u32) -> Size {
         let resize = Resize::shorter(shorter);
-        let (output, _) = Operator::prepare(&resize, size, &mut first_draw(0));
-        self.add_resampling(&resize, size, output, |need| &mut need.resize_tables);
+        let output = resize.output(size);
+        let kinds = resize.kinds();
+        self.add_resampling((&resize, &kinds), (size, output), |need| &mut need.resize_tables);
         self.whole = [output, size].map(|size| bytes_of(PixelType::U8, size));
         output
     }
@@ -367,9 +307,8 @@ impl SampleMemory {
     /// operators without tables.
     fn add_resampling(
         &mut self,
-        operator: &(impl AnyOperator + ?Sized),
-        input: Size,
-        output: Size,
+        (operator, kinds): (&dyn Operator, &Kinds),
+        (input, output): (Size, Size),
         tables: impl Fn(&mut Self) -> &mut u64,
     ) {
         // Larger tables fit nowhere, and products could overflow a `u64`.
@@ -377,7 +316,10 @@ impl SampleMemory {
         const MOST_COLUMNS: u32 = 1 << 24;
         let side = input.width.max(input.height).max(1);
         let bounds = Bounds { pixels: input.pixels(), side, wanted: Some(output) };
-        let entries = operator.table_len(bounds);
+        // Tables that do not depend on windows are kept twice.
+        let fixed = (2 * size_of::<i32>() * kinds.entries()) as u64;
+        *tables(self) = tables(self).saturating_add(fixed);
+        let entries = operator.coefficients(bounds);
         if entries == 0 {
             return;
         }
@@ -403,9 +345,4 @@ impl SampleMemory {
 
 fn smaller(a: Size, b: Size) -> Size {
     Size::new(a.width.min(b.width), a.height.min(b.height))
-}
-
-/// Random numbers for computing sizes, which do not depend on them.
-fn first_draw(place: u16) -> SampleRng {
-    SampleRng::new(SampleKey::default(), place)
 }

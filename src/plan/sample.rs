@@ -1,14 +1,13 @@
 //! The plan of one sample. All its random numbers and parameters are computed here and nowhere else.
 
-use std::ops::Range;
-
 use crate::error::{DataError, reserve};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::header::Header;
-use crate::op::{Bounds, Fusion, ParamBytes, Trace, Wanted};
-use crate::random::{SampleKey, SampleRng};
+use crate::op::{Actions, Bounds, Trace};
+use crate::random::SampleKey;
 
-use super::{Place, Plan};
+use super::windows::Stage;
+use super::{Place, Plan, PlannedStep};
 
 /// What is done to one sample, as numbers. Stored with a page and overwritten for each sample, so that nothing is
 /// allocated once the tables have reached their size.
@@ -26,31 +25,27 @@ pub struct SamplePlan {
     pub window: Roi,
     /// The same pixels in stored coordinates.
     pub stored_window: Roi,
-    /// One step for each operator of the chain.
-    pub steps: Vec<SampleStep>,
-    /// Coefficient tables of all operators, concatenated.
-    pub table: Vec<i32>,
+    /// Actions of all operators of the chain, with their tables.
+    pub actions: Actions,
+    /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats.
+    pub windows: [u64; 4],
+    /// What `windows` is computed from.
+    pub(super) stages: Vec<Stage>,
     /// Geometric record of the sample, for people and other tools.
     pub trace: Trace,
-}
-
-/// Effect of one operator on one sample.
-#[derive(Clone, Debug)]
-pub struct SampleStep {
-    /// Parameters of the operator. The address of its table is not set.
-    pub params: ParamBytes,
-    /// Range of the operator's part of the table.
-    pub table: Range<usize>,
-    /// Window of its input that it reads.
-    pub input: Roi,
-    /// Window of its output that is needed.
-    pub output: Roi,
 }
 
 impl SamplePlan {
     /// Memory that its tables hold, in bytes.
     pub fn table_bytes(&self) -> u64 {
-        (self.table.capacity() * size_of::<i32>()) as u64
+        self.actions.table_bytes()
+    }
+}
+
+impl PlannedStep {
+    /// Maximum number of entries (of 32 bits) of the tables of the operator's actions.
+    pub(super) fn table_len(&self, bounds: Bounds) -> usize {
+        self.operator.coefficients(bounds).saturating_add(self.kinds.entries())
     }
 }
 
@@ -70,40 +65,16 @@ impl Plan {
         };
         out.upright = out.orientation.upright_size(header.size);
         out.trace = Trace::new(out.upright);
-        out.steps.clear();
-        out.table.clear();
-
-        let mut size = out.upright;
-        for (place, step) in self.steps.iter().enumerate() {
-            let mut rng = SampleRng::new(key, place as u16);
-            let (output, params) = step.operator.prepare(size, &mut rng);
-            step.operator.trace(&params, &mut out.trace);
-            // Windows are not known yet. The whole input stands in for them until the backward pass.
-            let input = size.window();
-            out.steps.push(SampleStep { params, table: 0..0, input, output: output.window() });
-            size = output;
-        }
-
+        let operators = self.steps.iter().map(|step| &*step.operator);
+        let size = out.actions.draw(operators, key, out.upright, &mut out.trace);
         out.reduction = self.reduction(header, out);
         out.stored = header.size.reduced(out.reduction);
         // A growing vector allocates up to twice its length.
         let entries = self.table_len(out.upright).saturating_mul(2);
         let _tables = reserve::promise((entries as u64).saturating_mul(size_of::<i32>() as u64))?;
-        let mut window = size.window();
-        for place in (0..self.steps.len()).rev() {
-            let step = &mut out.steps[place];
-            let reduction = if place == 0 { out.reduction } else { 1 };
-            let input = step.input.size().reduced(reduction);
-            let start = out.table.len();
-            step.output = window;
-            let wanted = Wanted { input, reduction, output: window };
-            window = self.steps[place].operator.demand(&mut step.params, wanted, &mut out.table);
-            step.table = start..out.table.len();
-            step.input = window;
-            debug_assert!(input.window().contains(window) && !window.is_empty());
-        }
-        out.window = window;
-        out.stored_window = out.orientation.stored_window(out.stored, window);
+        out.window = out.actions.demand(out.reduction, size.window());
+        out.stored_window = out.orientation.stored_window(out.stored, out.window);
+        self.set_windows(out);
         Ok(())
     }
 
@@ -112,7 +83,7 @@ impl Plan {
         let wanted = Size::new(self.shape.width, self.shape.height);
         let side = image.width.max(image.height).max(1);
         let bounds = Bounds { pixels: image.pixels(), side, wanted: Some(wanted) };
-        let lens = self.steps.iter().map(|step| step.operator.table_len(bounds));
+        let lens = self.steps.iter().map(|step| step.table_len(bounds));
         lens.fold(0, usize::saturating_add)
     }
 
@@ -133,11 +104,10 @@ impl Plan {
             })
     }
 
-    /// Largest reduction that leaves at least the required size. 1 if the first operator does not resample.
+    /// Largest reduction that leaves at least the required size. 1 if the first action does not resample.
     fn reduction(&self, header: &Header, out: &SamplePlan) -> u32 {
         let prescale = self.settings.decode.prescale && self.reduces(header);
-        let (Some(step), true) = (self.steps.first(), prescale) else { return 1 };
-        let Fusion::Resample(params) = step.operator.fusion(&out.steps[0].params) else { return 1 };
+        let (Some(params), true) = (out.actions.first_resampling(), prescale) else { return 1 };
         let fits = |&by: &u32| {
             let by = by as i32;
             params.box_width / by >= params.out_width && params.box_height / by >= params.out_height

@@ -9,10 +9,10 @@ use crate::gpu::host_kernel::Tiles;
 use crate::header::{Header, PnmHead};
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, kernel_text, write_sample};
-use crate::op::{AnyOperator, Chain, ParamBytes, Placement, Wanted};
+use crate::op::{Action, Actions, Chain, Crop, Kind, Operator, ParamBytes, Placement, Trace, What};
 use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
-use crate::random::{SampleKey, SampleRng};
+use crate::random::SampleKey;
 use crate::tensor::{DType, Layout, TensorShape};
 use crate::transform::{HostTransform, PlannedImage};
 
@@ -24,7 +24,7 @@ use super::values::{Found, of_images, of_tensors};
 #[derive(Clone)]
 pub struct Case<'a> {
     /// Operators of the chain, in order.
-    pub operators: &'a [Arc<dyn AnyOperator>],
+    pub operators: &'a [Arc<dyn Operator>],
     /// Number of operators that run on the host before the kernel.
     pub on_host: usize,
     /// Stored image.
@@ -58,15 +58,6 @@ const PITCHED: u32 = 56 << 10;
 /// Number of values between the rows of an image in the other launches.
 const GAP: usize = 5;
 
-/// One operator's part of a sample.
-struct Step {
-    params: ParamBytes,
-    table: Vec<i32>,
-    /// Output window.
-    output: Roi,
-    pixels: PixelType,
-}
-
 impl Case<'_> {
     /// Compares all forms with the reference.
     ///
@@ -74,53 +65,70 @@ impl Case<'_> {
     ///
     /// The first difference, or the reason why a comparison is impossible.
     pub fn check(&self) -> Result<(), ParityError> {
-        let (first, steps) = self.plan()?;
-        let images = self.run(&steps, first)?;
+        let (first, actions) = self.plan()?;
+        let images = self.run(&actions, first)?;
         let last = images.last().expect("the image itself is there");
         let expected = self.store(last);
-        self.check_rows(&expected, last.window().size())?;
-        self.check_kernel(steps, &images, &expected)
+        self.check_rows(&actions, &images, &expected)?;
+        self.check_kernel(&actions, &images, &expected)
     }
 
-    /// Runs the forward and backward pass over the operators, as the plan does. Also returns the window to decode.
-    fn plan(&self) -> Result<(Roi, Vec<Step>), ParityError> {
+    /// Draws the actions and computes their windows, as the plan does. Also returns the window to decode.
+    fn plan(&self) -> Result<(Roi, Actions), ParityError> {
         let decoded = self.orientation.upright_size(self.stored.window().size());
         let full = Size::new(decoded.width * self.reduction, decoded.height * self.reduction);
-        let (mut size, mut pixels, mut sizes) = (full, PixelType::U8, vec![decoded]);
-        let mut steps = Vec::new();
+        let (mut size, mut pixels) = (full, PixelType::U8);
+        let mut actions = Actions::default();
         for (place, op) in self.operators.iter().enumerate() {
             op.check().map_err(|error| {
                 self.invalid(format!("{}.{}: {}", op.name(), error.field, error.problem))
             })?;
             pixels = op.pixels(pixels).map_err(|problem| self.invalid(problem))?;
-            let (output, params) = op.prepare(size, &mut SampleRng::new(self.key, place as u16));
+            let operators = self.operators[..=place].iter().map(|op| &**op);
+            let output = actions.draw(operators, self.key, full, &mut Trace::default());
             if let Some(fixed) = op.fixed_output(Some(size))
                 && fixed != output
             {
-                let problem =
-                    format!("fixed_output of {op:?} is {fixed}, and prepare gives {output}");
+                let problem = format!("fixed_output of {op:?} is {fixed}, and draw gives {output}");
                 return Err(self.invalid(problem));
             }
+            self.check_kinds(&**op, &actions.list[actions.end(place)..])?;
             size = output;
-            sizes.push(output);
-            steps.push(Step { params, table: Vec::new(), output: output.window(), pixels });
         }
-        let mut output = size.window();
-        for (place, op) in self.operators.iter().enumerate().rev() {
-            let reduction = if place == 0 { self.reduction } else { 1 };
-            let step = &mut steps[place];
-            step.output = output;
-            // An operator's table begins where it appends, whatever precedes it.
-            let wanted = Wanted { input: sizes[place], reduction, output };
-            let mut table = vec![i32::MIN; 5];
-            output = op.demand(&mut step.params, wanted, &mut table);
-            step.table = table.split_off(5);
-            if output.is_empty() || !sizes[place].window().contains(output) {
-                let size = sizes[place];
-                return Err(self.invalid(format!("{op:?} demands {output} of an image of {size}")));
+        let window = actions.demand(self.reduction, size.window());
+        for (place, action) in actions.list.iter().enumerate() {
+            let size = match place.checked_sub(1) {
+                Some(before) => actions.list[before].whole,
+                None => decoded,
+            };
+            if action.input.is_empty() || !size.window().contains(action.input) {
+                let (what, input) = (&action.what, action.input);
+                let problem = format!("{what:?} demands {input} of an image of {size}");
+                return Err(self.invalid(problem));
             }
         }
-        Ok((output, steps))
+        Ok((window, actions))
+    }
+
+    /// Checks that an operator drew what it declares.
+    fn check_kinds(&self, op: &dyn Operator, drawn: &[Action]) -> Result<(), ParityError> {
+        let kinds = op.kinds();
+        let same = |kind: &Kind, action: &Action| kind.is(action.what.kind());
+        let declared = match kinds.is_exact() {
+            true => {
+                kinds.list().len() == drawn.len()
+                    && kinds.list().iter().zip(drawn).all(|(kind, action)| same(kind, action))
+            }
+            false => {
+                drawn.len() <= kinds.most()
+                    && drawn.iter().all(|it| kinds.list().iter().any(|kind| same(kind, it)))
+            }
+        };
+        if declared {
+            return Ok(());
+        }
+        let drawn: Vec<_> = drawn.iter().map(|action| action.what.kind()).collect();
+        Err(self.invalid(format!("{op:?} declares {kinds:?}, and draw gives {drawn:?}")))
     }
 
     fn upright(&self) -> Image<u8> {
@@ -136,22 +144,18 @@ impl Case<'_> {
         upright
     }
 
-    /// Returns the image's window and the reference output of every operator. Compares the fast path with it, on
-    /// exactly that window and on a larger one.
-    fn run(&self, steps: &[Step], first: Roi) -> Result<Vec<HostImage>, ParityError> {
-        let upright = self.upright();
-        let mut images = vec![HostImage::U8(cut(&upright, first))];
-        let whole = HostImage::U8(upright);
-        for (place, (op, step)) in self.operators.iter().zip(steps).enumerate() {
+    /// Returns the image's window and the reference output of every action. Compares the faster forms of images with it.
+    fn run(&self, actions: &Actions, first: Roi) -> Result<Vec<HostImage>, ParityError> {
+        let mut images = vec![HostImage::U8(cut(&self.upright(), first))];
+        for (place, action) in actions.list.iter().enumerate() {
             let src = &images[place];
-            let mut out = HostImage::new(step.pixels, step.output);
-            op.reference(&step.params, &step.table, src, &mut out);
-            let mut fast = HostImage::new(step.pixels, step.output);
-            op.apply(&step.params, &step.table, src, &mut fast);
-            self.same(Form::FastPath, of_images(&out, &fast))?;
-            if place == 0 {
-                op.apply(&step.params, &step.table, &whole, &mut fast);
-                self.same(Form::WholeImage, of_images(&out, &fast))?;
+            let pixels = action.pixels(src.pixels());
+            let mut out = HostImage::new(pixels, action.output);
+            action.what.reference(actions.table_of(place), src, &mut out);
+            if let What::Image(form, params) = &action.what {
+                let mut fast = HostImage::new(pixels, action.output);
+                (form.apply)(params, src, &mut fast);
+                self.same(Form::FastPath, of_images(&out, &fast))?;
             }
             images.push(out);
         }
@@ -166,17 +170,25 @@ impl Case<'_> {
         out.to_vec()
     }
 
-    /// Compares a loader's CPU path on a file of pixels. Only if the image is stored upright and all images have the
-    /// same output size.
-    fn check_rows(&self, expected: &[u8], size: Size) -> Result<(), ParityError> {
-        let fixed = self.operators.iter().fold(None, |size, op| op.fixed_output(size));
-        if fixed != Some(size) || !self.orientation.is_upright() || self.reduction != 1 {
+    /// Compares a loader's CPU path on a file of pixels: the whole chain, and the operators before the kernel. Only
+    /// without reduction, because such files cannot be reduced.
+    fn check_rows(
+        &self,
+        actions: &Actions,
+        images: &[HostImage],
+        expected: &[u8],
+    ) -> Result<(), ParityError> {
+        if self.reduction != 1 {
             return Ok(());
         }
+        let size = images.last().map_or(Size::default(), |last| last.window().size());
+        // Batches need a fixed size.
+        let whole = Crop { x: 0, y: 0, width: size.width, height: size.height };
         let chain = self
             .operators
             .iter()
-            .fold(Chain::new(), |chain, op| chain.then_any(Placement::Cpu, op.clone()));
+            .fold(Chain::new(), |chain, op| chain.then_any(Placement::Cpu, op.clone()))
+            .then_on(Placement::Cpu, whole);
         let mut settings = Settings::default();
         (settings.output.dtype, settings.output.layout) = (self.dtype, self.layout);
         let device = DeviceFacts::None("the CPU is compared".into());
@@ -186,49 +198,54 @@ impl Case<'_> {
         let file = [head.bytes(), self.stored.data()].concat();
         let mut found = vec![0u32; expected.len().div_ceil(4)];
         let found = &mut bytemuck::cast_slice_mut::<_, u8>(&mut found)[..expected.len()];
+        let mut transform = HostTransform::new(&plan);
         let mut make = || {
-            let header = Header::parse(&file)?;
+            let mut header = Header::parse(&file)?;
+            header.orientation = self.orientation;
             let mut sample = SamplePlan::default();
             plan.sample(self.key, &header, &mut sample)?;
             let image =
                 PlannedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
-            HostTransform::new(&plan).run(image, &mut Decoders::new(), found)
+            transform.run(image, &mut Decoders::new(), found)?;
+            transform.run_prefix(image, &mut Decoders::new(), self.on_host)
         };
         make().map_err(|error| self.invalid(error.to_string()))?;
-        self.same(Form::Rows, of_tensors(self.shape(size), expected, found))
+        self.same(Form::Rows, of_tensors(self.shape(size), expected, found))?;
+        let prefix = &images[actions.end(self.on_host)];
+        self.same(Form::Rows, of_images(prefix, transform.image()))
     }
 
     fn check_kernel(
         &self,
-        mut steps: Vec<Step>,
+        actions: &Actions,
         images: &[HostImage],
         expected: &[u8],
     ) -> Result<(), ParityError> {
         let size = images.last().map_or(Size::default(), |last| last.window().size());
-        let image = &images[self.on_host];
-        let on_device: Vec<&dyn AnyOperator> =
-            self.operators[self.on_host..].iter().map(|op| &**op).collect();
-        if on_device.iter().any(|op| op.cuda().is_none()) {
+        let first = actions.end(self.on_host);
+        let image = &images[first];
+        let kinds: Vec<Kind> = actions.list[first..].iter().map(|it| it.what.kind()).collect();
+        if kinds.iter().any(|kind| kind.cuda().is_none()) {
             return Ok(());
         }
-        let text = kernel_text(Leaf::of(image.pixels()), &on_device, self.dtype, self.layout);
+        let text = kernel_text(Leaf::of(image.pixels()), &kinds, self.dtype, self.layout);
         let launches: &[Option<Tiles>] = if text.tiled { &LAUNCHES } else { &LAUNCHES[..1] };
         for tiles in launches {
             let Some(mut executor) = self.kernels.executor()? else { return Ok(()) };
-            for (op, step) in self.operators.iter().zip(&mut steps) {
-                if step.table.is_empty() {
-                    continue;
-                }
-                let table = executor.put(bytemuck::cast_slice(&step.table))?;
-                op.set_table(&mut step.params, table);
+            let mut params: Vec<ParamBytes> = Vec::new();
+            for place in first..actions.list.len() {
+                let table = actions.table_of(place);
+                let table = match table.is_empty() {
+                    true => 0,
+                    false => executor.put(bytemuck::cast_slice(table))?,
+                };
+                params.push(actions.list[place].what.params(table));
             }
-            let params: Vec<ParamBytes> =
-                steps[self.on_host..].iter().map(|step| step.params).collect();
             let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
             let leaf = self.leaf(&mut *executor, image, pitched)?;
             let describe = |out| {
                 let mut sample = vec![0; text.sample_bytes];
-                write_sample(&mut sample, out, &leaf, &params);
+                write_sample(&mut sample, out, &leaf, params.iter().copied());
                 sample
             };
             let bytes = self.shape(size).bytes();

@@ -7,7 +7,7 @@ use crate::geometry::Size;
 use crate::gpu::{self, Device};
 use crate::header::PnmHead;
 use crate::loader::{DeviceChoice, Loader, LoaderBuilder};
-use crate::op::{AnyOperator, Chain, Placement};
+use crate::op::{Chain, Operator, Placement};
 use crate::plan::Last;
 use crate::source::Memory;
 use crate::tensor::TensorShape;
@@ -21,7 +21,7 @@ const SIZES: [Size; 4] =
     [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(128, 96)];
 
 /// Compares the first GPU with the CPU. Returns the reason if there is no GPU.
-pub fn check(operators: &[Arc<dyn AnyOperator>], seed: u64) -> Result<Option<String>, ParityError> {
+pub fn check(operators: &[Arc<dyn Operator>], seed: u64) -> Result<Option<String>, ParityError> {
     let device = Device::open(0).and_then(|device| gpu::compiler(&device).map(|_| ()));
     if let Err(error) = device {
         return Ok(Some(error.to_string()));

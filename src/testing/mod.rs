@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::geometry::{Orientation, Size};
 use crate::gpu::host_kernel::HostCompiler;
 use crate::image::{Image, PixelType};
-use crate::op::{AnyOperator, CenterCrop, Flip, Normalize, Operator, RandomResizedCrop};
+use crate::op::{CenterCrop, Flip, Normalize, Operator, RandomResizedCrop};
 use crate::random::{SampleKey, SampleRng};
 use crate::tensor::{DType, Layout};
 
@@ -46,7 +46,7 @@ pub fn check_operator(operator: impl Operator) -> Result<ParityReport, ParityErr
 /// Builder of a comparison of operators.
 #[derive(Clone, Debug)]
 pub struct Parity {
-    operators: Vec<Arc<dyn AnyOperator>>,
+    operators: Vec<Arc<dyn Operator>>,
     samples: u64,
     seed: u64,
 }
@@ -100,7 +100,7 @@ impl Parity {
     ///
     /// The first [`Difference`], or the reason why a comparison is impossible.
     pub fn run(&self) -> Result<ParityReport, ParityError> {
-        let has_cuda = self.operators.iter().all(|op| op.cuda().is_some());
+        let has_cuda = self.operators.iter().all(|op| op.kinds().on_device());
         let compiler = match has_cuda {
             true => HostCompiler::temporary().and_then(HostCompiler::runs),
             false => Err(std::io::Error::other("an operator has no CUDA text")),
@@ -121,9 +121,9 @@ impl Parity {
 
     /// Chains to compare: the operators alone, after normalize if they do not accept bytes, and otherwise also between
     /// built-in ones.
-    fn chains(&self) -> Result<Vec<Vec<Arc<dyn AnyOperator>>>, ParityError> {
+    fn chains(&self) -> Result<Vec<Vec<Arc<dyn Operator>>>, ParityError> {
         let own = || self.operators.iter().cloned();
-        let normalize: Arc<dyn AnyOperator> = Arc::new(Normalize::IMAGENET);
+        let normalize: Arc<dyn Operator> = Arc::new(Normalize::IMAGENET);
         let takes_bytes = self.operators[0].pixels(PixelType::U8).is_ok();
         let alone: Vec<_> = match takes_bytes {
             true => own().collect(),
@@ -134,8 +134,8 @@ impl Parity {
         if !takes_bytes {
             return Ok(vec![alone]);
         }
-        let first: Arc<dyn AnyOperator> = Arc::new(RandomResizedCrop::to(32, 24));
-        let flip: Arc<dyn AnyOperator> = Arc::new(Flip { horizontal: 0.5, vertical: 0.5 });
+        let first: Arc<dyn Operator> = Arc::new(RandomResizedCrop::to(32, 24));
+        let flip: Arc<dyn Operator> = Arc::new(Flip { horizontal: 0.5, vertical: 0.5 });
         let mut between: Vec<_> = [first].into_iter().chain(own()).chain([flip]).collect();
         if pixels == PixelType::U8 {
             between.push(normalize);
@@ -143,11 +143,7 @@ impl Parity {
         Ok(vec![alone, batchable(&between)])
     }
 
-    fn check(
-        &self,
-        chain: &[Arc<dyn AnyOperator>],
-        kernels: Kernels<'_>,
-    ) -> Result<u64, ParityError> {
+    fn check(&self, chain: &[Arc<dyn Operator>], kernels: Kernels<'_>) -> Result<u64, ParityError> {
         let outputs = match pixels_after(PixelType::U8, chain) {
             Ok(PixelType::U8) => [(DType::U8, Layout::Nchw), (DType::F32, Layout::Nhwc)],
             _ => [(DType::F32, Layout::Nchw), (DType::F16, Layout::Nhwc)],
@@ -178,15 +174,12 @@ impl Parity {
 }
 
 /// Output pixel type of a chain.
-fn pixels_after(
-    before: PixelType,
-    operators: &[Arc<dyn AnyOperator>],
-) -> Result<PixelType, String> {
+fn pixels_after(before: PixelType, operators: &[Arc<dyn Operator>]) -> Result<PixelType, String> {
     operators.iter().try_fold(before, |pixels, op| op.pixels(pixels))
 }
 
 /// The operators, plus a crop if their output size is not fixed.
-fn batchable(operators: &[Arc<dyn AnyOperator>]) -> Vec<Arc<dyn AnyOperator>> {
+fn batchable(operators: &[Arc<dyn Operator>]) -> Vec<Arc<dyn Operator>> {
     let mut operators = operators.to_vec();
     if operators.iter().fold(None, |size, op| op.fixed_output(size)).is_none() {
         operators.push(Arc::new(CenterCrop::to(CROP.0, CROP.1)));

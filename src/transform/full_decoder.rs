@@ -6,8 +6,7 @@ use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::Image;
 use crate::op::resample::{self, Resampler};
-use crate::op::{Bounds, Operator, Resize, Spatial, Wanted};
-use crate::random::{SampleKey, SampleRng};
+use crate::op::{Bounds, Operator, Resize, Wanted};
 use crate::tensor::CHANNELS;
 
 use super::upright::Upright;
@@ -46,7 +45,7 @@ impl FullDecoder {
         match self.resize {
             Some((_, resize)) if self.resizes(header) => {
                 let upright = self.orientation(header).upright_size(header.size);
-                resize.prepare(upright, &mut SampleRng::new(SampleKey::default(), 0)).0
+                resize.output(upright)
             }
             _ => header.size,
         }
@@ -110,17 +109,17 @@ impl FullDecoder {
         decoder.decode(bytes, header, stored.window(), 1, &mut |rows| {
             turned.store(rows, &mut upright);
         })?;
-        let mut rng = SampleRng::new(SampleKey::default(), 0);
-        let (output, mut params) = resize.prepare(size, &mut rng);
+        let output = resize.output(size);
+        let mut params = resample::Params::new(size.window(), output);
         self.table.clear();
         let bounds = Bounds {
             pixels: size.pixels(),
             side: size.width.max(size.height),
             wanted: Some(output),
         };
-        reserve::reserve(&mut self.table, resize.table_len(bounds))?;
+        reserve::reserve(&mut self.table, resize.coefficients(bounds))?;
         let wanted = Wanted { input: size, reduction: 1, output: output.window() };
-        resize.demand(&mut params, wanted, &mut self.table);
+        resample::fill_table(&mut params, wanted, resize.filter, &mut self.table);
         self.resampler.begin(&params, &self.table, upright.window())?;
         reserve::resize(&mut self.line, CHANNELS * params.wanted().width as usize)?;
         let mut small = Image::from_data(output.window(), self.room(output)?);

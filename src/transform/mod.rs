@@ -2,6 +2,10 @@
 
 mod full_decoder;
 mod host;
+mod images;
+mod pass;
+mod resampling;
+mod run;
 mod upright;
 
 pub use full_decoder::FullDecoder;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use feedwater::error::{ConfigError, DataError, Error};
-use feedwater::geometry::Size;
 use feedwater::image::HostImage;
+use feedwater::op::custom::{Draw, ImageFormula, Kind, Kinds};
 use feedwater::op::{self, Chain, Operator};
-use feedwater::random::SampleRng;
 use feedwater::source::custom::Page;
 use feedwater::source::{FileList, Memory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
@@ -165,14 +164,23 @@ fn quoted(text: &str) -> Option<String> {
 pub struct Invert;
 
 impl Operator for Invert {
-    const NAME: &'static str = "invert";
-    type Params = ();
-
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, ()) {
-        (input, ())
+    fn name(&self) -> &'static str {
+        "invert"
     }
 
-    fn reference(_: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::image::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.image::<Self>(&(), draw.size());
+    }
+}
+
+impl ImageFormula for Invert {
+    type Params = ();
+
+    fn reference(_: &(), src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
             panic!("invert takes bytes")
         };

@@ -10,10 +10,11 @@ use feedwater::geometry::{Roi, Size};
 use feedwater::image::{HostImage, Image, PixelType};
 use feedwater::op::custom::Wanted;
 use feedwater::op::resample::{self, Filter};
-use feedwater::op::{AnyOperator, CenterCrop, Crop, Flip, Normalize, Resize};
+use feedwater::op::{Actions, CenterCrop, Crop, Flip, Normalize, Operator, Resize};
 use feedwater::output;
-use feedwater::random::{SampleKey, SampleRng};
-use feedwater::tensor::{DType, Layout};
+use feedwater::random::SampleKey;
+use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::HostTransform;
 
 /// Waves with noise, equal to `image` in tests/golden/ops.py.
 fn image(size: Size, seed: u64) -> HostImage {
@@ -65,25 +66,22 @@ fn bytes(image: &HostImage) -> &[u8] {
     }
 }
 
-/// Returns a chain's output for a whole image, from the reference and from the fast path.
-fn run(operators: &[Arc<dyn AnyOperator>], image: HostImage) -> [HostImage; 2] {
-    let (mut image, mut fast) = (image.clone(), image);
-    let mut rng = SampleRng::new(SampleKey::default(), 0);
-    for op in operators {
-        let input = image.window().size();
-        let (size, mut params) = op.prepare(input, &mut rng);
-        let mut table = Vec::new();
-        let wanted = Wanted { input, reduction: 1, output: size.window() };
-        op.demand(&mut params, wanted, &mut table);
-        let pixels = op.pixels(image.pixels()).unwrap();
-        let mut out = HostImage::new(pixels, size.window());
-        op.reference(&params, &table, &image, &mut out);
-        image = out;
-        let mut out = HostImage::new(pixels, size.window());
-        op.apply(&params, &table, &fast, &mut out);
-        fast = out;
+/// Shape of tensors, which are not stored here.
+const SHAPE: TensorShape =
+    TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
+
+/// Returns a chain's output for a whole image, from the reference and from the CPU transform.
+fn run(operators: &[Arc<dyn Operator>], image: HostImage) -> [HostImage; 2] {
+    let size = image.window().size();
+    let operators = operators.iter().map(|operator| &**operator);
+    let actions = Actions::of(operators, SampleKey::default(), size);
+    let mut transform = HostTransform::of_shape(SHAPE);
+    let mut fast = image.clone();
+    for operator in 0..actions.ends.len() {
+        transform.run_operator(&actions, operator, &fast).unwrap();
+        fast = transform.image().clone();
     }
-    [image, fast]
+    [actions.reference(&image), fast]
 }
 
 /// Resizes a window of an image, which may be downscaled already.
@@ -150,7 +148,7 @@ fn the_training_chain_equals_torchvision_on_given_crops() {
     for case in golden("training") {
         let source = image(size(&case["source"]), 3);
         let horizontal = if case["mirrored"] == true { 1.0 } else { 0.0 };
-        let rest: [Arc<dyn AnyOperator>; 2] =
+        let rest: [Arc<dyn Operator>; 2] =
             [Arc::new(Flip { horizontal, vertical: 0.0 }), Arc::new(Normalize::IMAGENET)];
         let to = Size::new(224, 224);
         for image in resample(&source, roi(&case["box"]), to, 1, Filter::Bilinear) {
@@ -163,7 +161,7 @@ fn the_training_chain_equals_torchvision_on_given_crops() {
 
 #[test]
 fn the_evaluation_chain_equals_torchvision() {
-    let chain: [Arc<dyn AnyOperator>; 3] = [
+    let chain: [Arc<dyn Operator>; 3] = [
         Arc::new(Resize::shorter(256)),
         Arc::new(CenterCrop::to(224, 224)),
         Arc::new(Normalize::IMAGENET),
@@ -179,7 +177,7 @@ fn the_evaluation_chain_equals_torchvision() {
 fn crops_equal_torchvision_on_pil_images() {
     for case in golden("crops") {
         let (width, height) = (number(&case["width"]), number(&case["height"]));
-        let op: Arc<dyn AnyOperator> = if case["op"] == "crop" {
+        let op: Arc<dyn Operator> = if case["op"] == "crop" {
             Arc::new(Crop { x: number(&case["x"]), y: number(&case["y"]), width, height })
         } else {
             Arc::new(CenterCrop { width, height })
@@ -197,7 +195,7 @@ fn sides_are_rounded_as_torchvision_does() {
             Some(pixels) => Resize::shorter(pixels as u32),
             None => Resize::longer(number(&case["longer"])),
         };
-        let given = AnyOperator::fixed_output(&op, Some(size(&case["source"])));
+        let given = Operator::fixed_output(&op, Some(size(&case["source"])));
         assert_eq!(given, Some(size(&case["size"])), "{case}");
     }
 }

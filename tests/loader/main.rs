@@ -11,12 +11,10 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use common::{evaluation, jpegs, memory, training};
 use feedwater::error::{DataError, Error, Reason};
-use feedwater::geometry::Size;
-use feedwater::image::HostImage;
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
+use feedwater::op::custom::{Draw, Kinds};
 use feedwater::op::{Chain, Operator};
 use feedwater::plan::{Last, OnError, Route};
-use feedwater::random::SampleRng;
 use feedwater::source::custom::Page;
 use feedwater::source::{Memory, Source};
 use policy::damaged_builder;
@@ -433,17 +431,19 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 const BUG: &str = "a bug in the operator";
 
 impl Operator for Broken {
-    const NAME: &'static str = "broken";
-    type Params = ();
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, ()) {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([])
+    }
+
+    fn draw(&self, _: &mut Draw<'_>) {
         // Plans ask for sizes too.
         let is_worker = std::thread::current().name().is_some_and(|it| it.starts_with("feedwater"));
         let calls = if is_worker { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
         assert!(calls < 5, "{BUG}");
-        (input, ())
-    }
-    fn reference(_: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
-        *out = src.clone();
     }
 }
 

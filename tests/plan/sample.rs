@@ -155,10 +155,10 @@ fn a_reused_sample_plan_equals_a_new_one() {
         let key = SampleKey { seed: 1, epoch: 0, index: index as u64 };
         plan.sample(key, &header, &mut reused).unwrap();
         let new = sample(&plan, &header, index as u64);
-        assert_eq!(reused.table, new.table);
+        assert_eq!(reused.actions.table, new.actions.table);
         assert_eq!((reused.stored_window, reused.trace), (new.stored_window, new.trace));
-        for (a, b) in reused.steps.iter().zip(&new.steps) {
-            assert_eq!(a.params.as_bytes(), b.params.as_bytes());
+        for (a, b) in reused.actions.list.iter().zip(&new.actions.list) {
+            assert_eq!(a.what.params(0).as_bytes(), b.what.params(0).as_bytes());
             assert_eq!((&a.table, a.input, a.output), (&b.table, b.input, b.output));
         }
     }

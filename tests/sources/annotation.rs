@@ -11,10 +11,10 @@ use feedwater::error::{Error, Reason};
 use feedwater::geometry::{BoundingBox, Orientation, Size, View};
 use feedwater::image::{HostImage, Image, PixelType};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
-use feedwater::op::custom::{Trace, Wanted};
-use feedwater::op::{self, AnyOperator, CenterCrop, Chain, Crop, Flip, Resize};
+use feedwater::op::custom::Trace;
+use feedwater::op::{self, Actions, CenterCrop, Chain, Crop, Flip, Operator, Resize};
 use feedwater::plan::{Last, OnError};
-use feedwater::random::{SampleKey, SampleRng};
+use feedwater::random::SampleKey;
 use feedwater::source::custom::Annotations;
 use feedwater::source::settings::CocoSettings;
 use feedwater::source::{Coco, Source};
@@ -78,14 +78,11 @@ fn masks_of_an_unmoved_image_equal_pycocotools() {
 }
 
 /// Returns the view after a chain of operators on an image of this size.
-fn view(size: Size, operators: &[Arc<dyn AnyOperator>]) -> View {
-    let (mut trace, mut size) = (Trace::new(size), size);
-    for (place, operator) in operators.iter().enumerate() {
-        let (output, params) = operator.prepare(size, &mut SampleRng::new(KEY, place as u16));
-        operator.trace(&params, &mut trace);
-        size = output;
-    }
-    assert_eq!(trace.view.size, size);
+fn view(size: Size, operators: &[Arc<dyn Operator>]) -> View {
+    let mut trace = Trace::new(size);
+    let operators = operators.iter().map(|operator| &**operator);
+    let output = Actions::default().draw(operators, KEY, size, &mut trace);
+    assert_eq!(trace.view.size, output);
     trace.view
 }
 
@@ -93,7 +90,7 @@ fn view(size: Size, operators: &[Arc<dyn AnyOperator>]) -> View {
 fn boxes_equal_torchvision() {
     let (mut kept, mut gone) = (0, 0);
     for case in read("boxes.json").as_array().unwrap() {
-        let steps = case["steps"].as_array().unwrap().iter().map(|step| -> Arc<dyn AnyOperator> {
+        let steps = case["steps"].as_array().unwrap().iter().map(|step| -> Arc<dyn Operator> {
             let number = |at: usize| step[at].as_u64().unwrap() as u32;
             match step[0].as_str().unwrap() {
                 "crop" => {
@@ -151,16 +148,11 @@ fn every_operator_reports_where_it_moves_pixels() {
         }
         for index in 0..4 {
             let key = SampleKey { index, ..KEY };
-            let (output, mut params) = operator.prepare(size, &mut SampleRng::new(key, 0));
-            let mut trace = Trace::new(size);
-            operator.trace(&params, &mut trace);
+            let (mut trace, mut actions) = (Trace::new(size), Actions::default());
+            let output = actions.draw([&*operator], key, size, &mut trace);
             let view = trace.view;
-            let mut table = Vec::new();
-            let wanted = Wanted { input: size, reduction: 1, output: output.window() };
-            operator.demand(&mut params, wanted, &mut table);
-            let mut out = HostImage::new(PixelType::U8, output.window());
-            operator.reference(&params, &table, &src, &mut out);
-            let HostImage::U8(out) = out else { panic!("expected bytes") };
+            actions.demand(1, output.window());
+            let HostImage::U8(out) = actions.reference(&src) else { panic!("expected bytes") };
             // A pixel of the image, and the blur of a filter at an edge.
             let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);
             for y in 0..output.height {

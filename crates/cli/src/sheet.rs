@@ -8,9 +8,11 @@ use feedwater::Result;
 use feedwater::file::AtomicFile;
 use feedwater::geometry::Size;
 use feedwater::loader::{Batch, Loader};
-use feedwater::op::{Fusion, normalize};
+use feedwater::op::custom::Trace;
+use feedwater::op::kind::table;
+use feedwater::op::{Actions, What};
 use feedwater::plan::Plan;
-use feedwater::random::{SampleKey, SampleRng};
+use feedwater::random::SampleKey;
 use feedwater::tensor::{CHANNELS, DType, Layout, TensorShape};
 use half::{bf16, f16};
 
@@ -40,13 +42,16 @@ const MIN_CHARACTERS: usize = 16;
 /// Height of a caption line with the space below it, in pixels at scale 1.
 const LINE: usize = font::ROWS + 2;
 
+/// Values of byte 0 and byte 255 of each channel.
+type Ends = [[f32; 2]; CHANNELS];
+
 /// Contact sheet: RGB images with captions on a dark background, in a grid as square as possible.
 ///
 /// Rows are drawn while they are written, so memory holds one row of pixels and the captions.
 pub struct Sheet<'a> {
     shape: TensorShape,
     data: &'a [u8],
-    normalize: Option<normalize::Params>,
+    normalize: Option<Ends>,
     captions: Vec<Caption>,
     columns: usize,
 }
@@ -62,7 +67,7 @@ impl<'a> Sheet<'a> {
     fn of(
         shape: TensorShape,
         data: &'a [u8],
-        normalize: Option<normalize::Params>,
+        normalize: Option<Ends>,
         captions: Vec<Caption>,
     ) -> Self {
         let count = captions.len();
@@ -167,7 +172,10 @@ impl<'a> Sheet<'a> {
         let value = element(self.shape.dtype, data, at);
         let level = match &self.normalize {
             None => value,
-            Some(it) => 255.0 * (value * it.std[channel] + it.mean[channel]),
+            Some(ends) => {
+                let [low, high] = ends[channel];
+                255.0 * (value - low) / (high - low)
+            }
         };
         // `as` clamps to 0..=255.
         (level + 0.5) as u8
@@ -179,16 +187,14 @@ pub fn on_host(batch: &Batch) -> Result<Cow<'_, [u8]>> {
     batch.host().map_or_else(|| batch.to_host().map(Cow::Owned), |data| Ok(Cow::Borrowed(data)))
 }
 
-/// Returns the mean and standard deviation of the chain's last `normalize`.
-fn normalization(plan: &Plan) -> Option<normalize::Params> {
-    // These parameters are the same for every size and sample.
-    plan.steps.iter().enumerate().rev().find_map(|(place, step)| {
-        let mut rng = SampleRng::new(SampleKey::default(), place as u16);
-        let (_, params) = step.operator.prepare(Size::new(1, 1), &mut rng);
-        match step.operator.fusion(&params) {
-            Fusion::Normalize(params) => Some(params),
-            _ => None,
-        }
+/// Returns the ends of the chain's last table from bytes to floats.
+fn normalization(plan: &Plan) -> Option<Ends> {
+    plan.steps.iter().rev().find_map(|step| {
+        let (mut actions, size) = (Actions::default(), Size::new(1, 1));
+        actions.draw([&*step.operator], SampleKey::default(), size, &mut Trace::new(size));
+        actions.demand(1, actions.list.last()?.output);
+        let place = actions.list.iter().rposition(|it| matches!(it.what, What::FloatTable))?;
+        Some(table::floats(actions.table_of(place)).map(|of| [of[0], of[255]]))
     })
 }
 

@@ -13,7 +13,6 @@ use crate::plan::{DevicePlan, DeviceSplit};
 use crate::ring::{Consumer, Using};
 
 use super::parts::Parts;
-use super::worker::device_tables;
 use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
 
 /// Puts the kernels, and the other work that fills batches, into the producer's stream.
@@ -223,14 +222,10 @@ impl Launcher {
         let bytes = block.bytes()?;
         let sample_bytes = kernel.sample_bytes;
         let tables = device.tables_of(*count);
-        let table = bytemuck::cast_slice(device_tables(&page.sample, first));
+        let actions = &page.sample.actions;
+        let table = bytemuck::cast_slice(actions.tables_from(first));
         bytes[tables..tables + table.len()].copy_from_slice(table);
-        let steps = self.parts.plan.steps.iter().zip(&mut page.sample.steps).skip(first);
-        for (step, sample) in steps {
-            let address = block_address + (tables + 4 * sample.table.start) as u64;
-            step.operator.set_table(&mut sample.params, address);
-        }
-        let params = page.sample.steps[first..].iter().map(|step| &step.params);
+        let params = actions.params(actions.end(first), block_address + tables as u64);
         write_sample(&mut bytes[*count * sample_bytes..][..sample_bytes], out, leaf, params);
         *count += 1;
         Ok(())

@@ -241,9 +241,9 @@ impl PageWorker {
         let Parts { plan, decoders, .. } = &self.parts;
         let sample = &self.pipeline.sample;
         let Some(device) = &plan.device else { return "there is no device" };
-        let tables = size_of_val(device_tables(sample, image.split.first));
+        let tables = size_of_val(sample.actions.tables_from(image.split.first));
         let waiting = plan.room.share.waiting_tables();
-        if tables > device.table_bytes || sample.table_bytes() > waiting {
+        if tables > device.table_bytes || sample.actions.table_bytes() > waiting {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";
@@ -360,10 +360,4 @@ fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> ImageWork {
         _ => (header.size.pixels(), bytes.len() as u64),
     };
     ImageWork { pixels, window_pixels, bytes }
-}
-
-/// The tables of the operators from index `first` on. Samples are planned backwards, so theirs come first.
-pub(super) fn device_tables(sample: &SamplePlan, first: usize) -> &[i32] {
-    let end = sample.steps.get(first).map_or(0, |first| first.table.end);
-    &sample.table[..end]
 }

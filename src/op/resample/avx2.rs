@@ -17,7 +17,7 @@ use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
 use super::ring::{ROWS_AT_ONCE, Ring};
-use crate::op::params::resample::{Axis, HALF, PRECISION_BITS};
+use crate::op::resample::params::{Axis, HALF, PRECISION_BITS};
 
 /// Bits in the lower half of a coefficient.
 const LOW_BITS: i32 = 11;

@@ -6,7 +6,7 @@
 use std::f64::consts::PI;
 use std::ops::Range;
 
-use crate::op::params::resample::{Filter, PRECISION_BITS};
+use crate::op::resample::params::{Filter, PRECISION_BITS};
 
 /// One axis of a resampling.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use crate::tensor::CHANNELS;
 use super::ring::{ROWS_AT_ONCE, Ring};
 #[cfg(target_arch = "x86_64")]
 use super::vnni::Width;
-use crate::op::params::resample::{Axis, HALF, PRECISION_BITS, Params};
+use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, Params};
 
 /// Instruction set for the sums, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
     use crate::geometry::Size;
     use crate::image::{HostImage, Image, PixelType};
-    use crate::op::{Bounds, Operator, RandomResizedCrop, Resize, Spatial, Wanted};
+    use crate::op::{Actions, Bounds, Operator, RandomResizedCrop, Resize, Trace, Wanted};
 
     const FILTERS: [Filter; 6] = [
         Filter::Nearest,
@@ -438,22 +438,18 @@ mod tests {
         }
     }
 
-    fn check_bounds<O: Operator<Params = Params> + Spatial<Params>>(
-        op: &O,
-        size: Size,
-        bounds: Bounds,
-    ) {
+    fn check_bounds(op: &dyn Operator, size: Size, bounds: Bounds) {
         let wanted = bounds.wanted.expect("the test wants a window");
-        let rng = &mut crate::random::SampleRng::new(Default::default(), 0);
-        let (out, mut params) = op.prepare(size, rng);
-        let mut table = Vec::new();
+        let mut actions = Actions::default();
+        let out = actions.draw([op], Default::default(), size, &mut Trace::new(size));
         let output = Roi::new(0, 0, out.width.min(wanted.width), out.height.min(wanted.height));
-        op.demand(&mut params, Wanted { input: size, reduction: 1, output }, &mut table);
-        let most = op.table_len(bounds);
+        actions.demand(1, output);
+        let (params, table) = (*actions.first_resampling().unwrap(), actions.table_of(0));
+        let most = op.coefficients(bounds);
         assert!(table.len() <= most, "{op:?} of {size}: {} over {most}", table.len());
 
         let mut resampler = Resampler::default();
-        resampler.begin(&params, &table, size.window()).unwrap();
+        resampler.begin(&params, table, size.window()).unwrap();
         let held = resampler.scratch_bytes();
         let most = Resampler::max_scratch_bytes(most, wanted, bounds.side);
         assert!(held <= most, "{op:?} of {size}: {held} bytes over {most}");

@@ -21,63 +21,97 @@
 //! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in Pillow's
 //! `resize(box=...)`, and the image consists of the whole pixels that the box touches.
 
+use std::ops::Range;
+
 use crate::geometry::Roi;
-use crate::image::{HostImage, Image, PixelType};
+use crate::image::{HostImage, Image};
 use crate::tensor::CHANNELS;
 
-use super::{Bounds, Cuda, FastPath, Fusion, Tiling, Wanted};
+use super::{Bounds, Cuda, Tiling, Wanted};
 
-pub use super::params::resample::{Axis, Filter, HALF, PRECISION_BITS, Params};
+pub use blur::Blur;
 pub use fast::Resampler;
+pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod blur;
 mod coefficients;
 mod fast;
+mod params;
 mod ring;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
-/// CUDA implementation of every resampling operator.
+/// CUDA implementation.
 pub(super) const CUDA: Cuda =
     Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
 
-/// Appends the table for the wanted window and writes its offsets into `params`. Returns the input window that the
-/// table reads.
+/// Where the coefficients of a resampling come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Weights {
+    /// A filter, at the scale of each axis.
+    Filter(Filter),
+    /// A blur, which keeps the size.
+    Blur(Blur),
+}
+
+impl Weights {
+    /// Appends the table for the wanted window and writes its offsets into `params`. Returns the input window that the
+    /// table reads.
+    pub fn fill_table(&self, params: &mut Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
+        let (start, out) = (table.len(), wanted.output);
+        (params.x, params.y) = (out.x as i32, out.y as i32);
+        (params.width, params.height) = (out.width as i32, out.height as i32);
+        params.h_bounds = (table.len() - start) as i32;
+        params.h_taps = self.append(params, wanted, 0, out.x..out.right(), table);
+        params.h_coefs = params.h_bounds + 2 * params.width;
+        params.v_bounds = (table.len() - start) as i32;
+        params.v_taps = self.append(params, wanted, 1, out.y..out.bottom(), table);
+        params.v_coefs = params.v_bounds + 2 * params.height;
+        let table = &table[start..];
+        let (x, y) = (params.columns(table).inputs(), params.rows(table).inputs());
+        Roi::new(x.start, y.start, x.end - x.start, y.end - y.start)
+    }
+
+    /// Appends an axis, 0 for columns and 1 for rows. Returns the number of coefficients per output.
+    fn append(
+        &self,
+        params: &Params,
+        wanted: Wanted,
+        axis: usize,
+        outputs: Range<u32>,
+        table: &mut Vec<i32>,
+    ) -> i32 {
+        let pick = |both: [u32; 2]| both[axis];
+        let input = pick([wanted.input.width, wanted.input.height]);
+        let of = params.of();
+        let taps = match self {
+            Weights::Blur(blur) => blur.append(axis, input, outputs, table),
+            Weights::Filter(filter) => {
+                let line = coefficients::Line {
+                    filter: *filter,
+                    reduction: wanted.reduction,
+                    input,
+                    box_first: pick([of.x, of.y]),
+                    box_len: pick([of.width, of.height]),
+                    output: pick([params.output().width, params.output().height]),
+                };
+                line.append(outputs, table)
+            }
+        };
+        taps as i32
+    }
+}
+
+/// [`Weights::fill_table`] for a filter.
 pub fn fill_table(
     params: &mut Params,
     wanted: Wanted,
     filter: Filter,
     table: &mut Vec<i32>,
 ) -> Roi {
-    let (start, out, input) = (table.len(), wanted.output, wanted.input);
-    let columns = coefficients::Line {
-        filter,
-        reduction: wanted.reduction,
-        input: input.width,
-        box_first: params.box_x as u32,
-        box_len: params.box_width as u32,
-        output: params.out_width as u32,
-    };
-    let rows = coefficients::Line {
-        input: input.height,
-        box_first: params.box_y as u32,
-        box_len: params.box_height as u32,
-        output: params.out_height as u32,
-        ..columns
-    };
-    (params.x, params.y) = (out.x as i32, out.y as i32);
-    (params.width, params.height) = (out.width as i32, out.height as i32);
-
-    params.h_bounds = (table.len() - start) as i32;
-    params.h_taps = columns.append(out.x..out.right(), table) as i32;
-    params.h_coefs = params.h_bounds + 2 * params.width;
-    params.v_bounds = (table.len() - start) as i32;
-    params.v_taps = rows.append(out.y..out.bottom(), table) as i32;
-    params.v_coefs = params.v_bounds + 2 * params.height;
-
-    let (x, y) = (params.columns(&table[start..]).inputs(), params.rows(&table[start..]).inputs());
-    Roi::new(x.start, y.start, x.end - x.start, y.end - y.start)
+    Weights::Filter(filter).fill_table(params, wanted, table)
 }
 
 /// Sizes of the images within `bounds` whose tables are longest: the widest and the highest.
@@ -105,16 +139,6 @@ pub(super) fn table_len(
         |outputs: u64, scale| outputs.saturating_mul(2 + coefficients::most_taps(filter, scale));
     let len = scales.map(|(x, y)| axis(columns, x).saturating_add(axis(rows, y)));
     usize::try_from(len[0].max(len[1])).unwrap_or(usize::MAX)
-}
-
-/// Output pixel type of a resampling operator.
-pub(super) fn pixels(name: &str, input: PixelType) -> Result<PixelType, String> {
-    match input {
-        PixelType::U8 => Ok(PixelType::U8),
-        PixelType::F32 => {
-            Err(format!("{name} needs bytes but its input is floats: put {name} before normalize"))
-        }
-    }
 }
 
 /// Reference implementation: a horizontal pass into bytes, then a vertical pass.
@@ -152,19 +176,6 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
         }
     }
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
-}
-
-/// CPU implementation shared by the resampling operators.
-pub(super) struct Fast;
-
-impl FastPath<Params> for Fast {
-    fn apply(&self, params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        apply(params, table, src, out);
-    }
-
-    fn fusion(&self, params: &Params) -> Fusion {
-        Fusion::Resample(*params)
-    }
 }
 
 /// Resamples with [`Resampler`].

@@ -128,16 +128,13 @@ impl<'a> Bench<'a> {
         let ((), took) = best(|| transform.run_prefix(encoded, decoder, 0))?;
         times.push((DECODE, took, sample.stored_window.size()));
         let mut images = vec![transform.image().clone()];
-        for (place, (op, step)) in self.plan.steps.iter().zip(&sample.steps).enumerate() {
+        for place in 0..self.plan.steps.len() {
             let image = &images[place];
-            let mut next = HostImage::new(op.pixels, step.output);
-            let table = &sample.table[step.table.clone()];
-            let ((), took) = best(|| {
-                op.operator.apply(&step.params, table, black_box(image), &mut next);
-                Ok(())
-            })?;
-            times.push((FIRST_OPERATOR + place, took, step.input.size()));
-            images.push(next);
+            let actions = &sample.actions;
+            let ((), took) = best(|| transform.run_operator(actions, place, black_box(image)))?;
+            times.push((FIRST_OPERATOR + place, took, image.window().size()));
+            let made = transform.image().clone();
+            images.push(made);
         }
         let image = &images[self.plan.steps.len()];
         let last = FIRST_OPERATOR + self.plan.steps.len();

@@ -16,8 +16,9 @@ use feedwater::gpu::{
 };
 use feedwater::image::{HostImage, PixelType};
 use feedwater::op::kernel_text::{Leaf, kernel_text, write_sample};
-use feedwater::op::{AnyOperator, Crop, ParamBytes, crop};
-use feedwater::plan::Plan;
+use feedwater::op::kind::crop;
+use feedwater::op::{self, Action, Kind};
+use feedwater::plan::{Plan, PlannedStep};
 use feedwater::tensor::{DType, Layout};
 use feedwater::{Error, Result};
 
@@ -94,8 +95,9 @@ struct Loaded {
 /// One sample of a launch.
 struct Piece<'m> {
     input: &'m HostImage,
-    /// Parameters of the operators, each with its position in the chain and the first entry of its table.
-    params: Vec<(ParamBytes, Option<(usize, usize)>)>,
+    actions: &'m [Action],
+    /// Crop to what a later operator needs.
+    on_top: Option<op::What>,
     table: &'m [i32],
     leaves: Size,
     expected: &'m [u8],
@@ -169,7 +171,7 @@ impl<'a> Kernels<'a> {
         let cut = match what {
             What::Operator(place) => {
                 let whole = |made: &Made| {
-                    let part = made.sample.steps[place].output;
+                    let part = made.images[place + 1].window();
                     (part.x, part.y) == (0, 0)
                 };
                 !group.iter().all(whole)
@@ -191,7 +193,7 @@ impl<'a> Kernels<'a> {
         for (piece, &at) in pieces.iter().zip(&memory.inputs) {
             upload(&mut self.staging, &self.stream, &on_device(piece.input), &input, at)?;
         }
-        let described = memory.describe(self.plan, &pieces, [&input, &output, &block]);
+        let described = memory.describe(&pieces, [&input, &output, &block]);
         upload(&mut self.staging, &self.stream, &described, &block, 0)?;
         // Initialize the output to bytes that differ from the expected ones.
         let nothing = pieces[0].expected.first().map_or(0, |byte| !byte);
@@ -246,19 +248,20 @@ impl<'a> Kernels<'a> {
     }
 
     fn load(&self, what: What, cut: bool) -> Result<Loaded> {
-        let operators: Vec<&dyn AnyOperator> =
-            self.plan.steps.iter().map(|step| &*step.operator).collect();
+        let steps = &self.plan.steps;
+        let kinds = |steps: &[PlannedStep]| -> Vec<Kind> {
+            steps.iter().flat_map(|step| step.kinds.list()).copied().collect()
+        };
         let pixels = |place: usize| match place {
             0 => PixelType::U8,
             _ => self.plan.steps[place - 1].pixels,
         };
-        let on_top = Crop { x: 0, y: 0, width: 1, height: 1 };
         let (dtype, layout) = (self.plan.shape.dtype, self.plan.shape.layout);
         let text = match what {
             What::Operator(place) => {
-                let mut alone = vec![operators[place]];
+                let mut alone = kinds(&steps[place..=place]);
                 if cut {
-                    alone.push(&on_top);
+                    alone.push(Kind::Crop);
                 }
                 let dtype = match pixels(place + 1) {
                     PixelType::U8 => DType::U8,
@@ -266,8 +269,8 @@ impl<'a> Kernels<'a> {
                 };
                 kernel_text(Leaf::of(pixels(place)), &alone, dtype, Layout::Nhwc)
             }
-            What::Output => kernel_text(Leaf::of(pixels(operators.len())), &[], dtype, layout),
-            What::Chain => kernel_text(Leaf::of(PixelType::U8), &operators, dtype, layout),
+            What::Output => kernel_text(Leaf::of(pixels(steps.len())), &[], dtype, layout),
+            What::Chain => kernel_text(Leaf::of(PixelType::U8), &kinds(steps), dtype, layout),
         };
         let kernel = Kernel::load(&self.device, &text.source, text.entry(), text.sample_bytes)?;
         Ok(Loaded { kernel, sample_bytes: text.sample_bytes })
@@ -275,26 +278,26 @@ impl<'a> Kernels<'a> {
 
     fn piece<'m>(&self, what: What, cut: bool, made: &'m Made) -> Piece<'m> {
         let Made { sample, images, tensor } = made;
-        let params = sample.steps.iter().enumerate();
-        let params = params.map(|(place, step)| (step.params, Some((place, step.table.start))));
+        let all = &sample.actions;
         let shape = &self.plan.shape;
         let whole = Size::new(shape.width, shape.height);
-        let (input, params, leaves, expected) = match what {
+        let mut on_top = None;
+        let (input, actions, leaves, expected) = match what {
             What::Operator(place) => {
-                let wanted = sample.steps[place].output;
-                let mut params: Vec<_> = params.skip(place).take(1).collect();
+                let wanted = images[place + 1].window();
+                let actions = &all.list[all.end(place)..all.end(place + 1)];
                 if cut {
                     let end = Size::new(wanted.right(), wanted.bottom());
                     let at = (wanted.x.into(), wanted.y.into());
-                    let on_top = crop::Params::new(at, wanted.size(), end, [0.0; 3]);
-                    params.push((ParamBytes::new(&on_top), None));
+                    let crop = crop::Params::new(at, wanted.size(), end, [0.0; 3]);
+                    on_top = Some(op::What::Crop(crop));
                 }
-                (&images[place], params, wanted.size(), values(&images[place + 1]))
+                (&images[place], actions, wanted.size(), values(&images[place + 1]))
             }
-            What::Output => (&images[images.len() - 1], Vec::new(), whole, &tensor[..]),
-            What::Chain => (&images[0], params.collect(), whole, &tensor[..]),
+            What::Output => (&images[images.len() - 1], &all.list[..0], whole, &tensor[..]),
+            What::Chain => (&images[0], &all.list[..], whole, &tensor[..]),
         };
-        Piece { input, params, table: &sample.table, leaves, expected }
+        Piece { input, actions, on_top, table: &all.table, leaves, expected }
     }
 }
 
@@ -355,28 +358,19 @@ impl Layouts {
     }
 
     /// Returns the parameter block: sample descriptors, then tables.
-    fn describe(
-        &self,
-        plan: &Plan,
-        pieces: &[Piece],
-        [input, output, block]: [&DeviceBuffer; 3],
-    ) -> Vec<u8> {
+    fn describe(&self, pieces: &[Piece], [input, output, block]: [&DeviceBuffer; 3]) -> Vec<u8> {
         let mut described = vec![0; self.block_bytes];
         for (number, piece) in pieces.iter().enumerate() {
             let table = self.tables[number];
-            let params = piece.params.iter().map(|(params, owner)| {
-                let mut params = *params;
-                if let Some((place, first)) = *owner {
-                    let address = block.address() + (table + size_of::<i32>() * first) as u64;
-                    plan.steps[place].operator.set_table(&mut params, address);
-                }
-                params
+            let params = piece.actions.iter().map(|action| {
+                let first = size_of::<i32>() * action.table.start;
+                action.what.params(block.address() + (table + first) as u64)
             });
-            let params: Vec<_> = params.collect();
+            let params = params.chain(piece.on_top.iter().map(|crop| crop.params(0)));
             let leaf = leaf(piece.input, input.address() + self.inputs[number] as u64);
             let out = output.address() + self.outputs[number] as u64;
             let sample = &mut described[number * self.sample_bytes..][..self.sample_bytes];
-            write_sample(sample, out, &leaf, &params);
+            write_sample(sample, out, &leaf, params);
             let entries = bytemuck::cast_slice(piece.table);
             described[table..][..entries.len()].copy_from_slice(entries);
         }

@@ -14,7 +14,6 @@ use feedwater::gpu::{
 };
 use feedwater::header::Header;
 use feedwater::image::HostImage;
-use feedwater::op::ParamBytes;
 use feedwater::op::kernel_text::{FloatsParams, RoiParams, write_sample};
 use feedwater::plan::{DevicePlan, Plan, SamplePlan};
 use feedwater::random::SampleKey;
@@ -95,7 +94,7 @@ impl<'a> Hand<'a> {
     /// Returns the parameter block: parameters, then tables.
     fn describe(
         &self,
-        sample: &mut SamplePlan,
+        sample: &SamplePlan,
         leaf: &[u8],
         tensor: &DeviceBuffer,
         block: &DeviceBuffer,
@@ -103,14 +102,11 @@ impl<'a> Hand<'a> {
         let sample_bytes = self.on_device.planned().kernel.sample_bytes;
         let tables = sample_bytes.next_multiple_of(8);
         let first = self.plan.cpu_steps();
-        for (step, planned) in self.plan.steps.iter().zip(&mut sample.steps).skip(first) {
-            let address = block.address() + (tables + 4 * planned.table.start) as u64;
-            step.operator.set_table(&mut planned.params, address);
-        }
-        let params: Vec<&ParamBytes> = sample.steps[first..].iter().map(|it| &it.params).collect();
+        let actions = &sample.actions;
+        let params = actions.params(actions.end(first), block.address() + tables as u64);
         let mut described = vec![0; tables];
         write_sample(&mut described[..sample_bytes], tensor.address(), leaf, params);
-        described.extend_from_slice(bytemuck::cast_slice(&sample.table));
+        described.extend_from_slice(bytemuck::cast_slice(&actions.table));
         described
     }
 

@@ -9,7 +9,7 @@ use std::thread;
 use feedwater::image::PixelType;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{
-    self, AnyOperator, CenterCrop, Chain, Flip, Normalize, Placement, RandomResizedCrop, Resize,
+    self, CenterCrop, Chain, Flip, Normalize, Operator, Placement, RandomResizedCrop, Resize,
 };
 use feedwater::output;
 use feedwater::plan::Last;
@@ -117,7 +117,7 @@ fn composed(seed: u64) -> Chain {
 }
 
 /// Creates a chain of these operators, with a final crop if they give samples different sizes.
-fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
+fn batchable(operators: Vec<Arc<dyn Operator>>) -> Chain {
     let size = operators.iter().fold(None, |size, operator| operator.fixed_output(size));
     let chain = operators
         .into_iter()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use feedwater::geometry::{Orientation, Size};
 use feedwater::image::{Image, PixelType};
-use feedwater::op::{AnyOperator, Normalize};
+use feedwater::op::{Normalize, Operator};
 use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout};
 use feedwater::testing::{Case, Kernels};
@@ -19,8 +19,7 @@ pub fn checks() -> Vec<Check> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for operator in feedwater::op::examples() {
         let name = operator.name();
-        let floats: Vec<Arc<dyn AnyOperator>> =
-            vec![Arc::new(Normalize::IMAGENET), operator.clone()];
+        let floats: Vec<Arc<dyn Operator>> = vec![Arc::new(Normalize::IMAGENET), operator.clone()];
         for chain in [vec![operator], floats] {
             let pixels = chain.iter().try_fold(PixelType::U8, |pixels, it| it.pixels(pixels));
             let Ok(pixels) = pixels else { continue };
@@ -46,7 +45,7 @@ const SIZES: [Size; 5] =
     [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(333, 2), Size::new(128, 96)];
 
 fn parity(
-    operators: &[Arc<dyn AnyOperator>],
+    operators: &[Arc<dyn Operator>],
     index: u64,
     size: Size,
     pixels: PixelType,

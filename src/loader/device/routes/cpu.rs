@@ -70,5 +70,6 @@ impl DeviceDecoder for Cpu {
 
 /// The window that operator `first` reads, in the image that the operators before it produce.
 fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
-    sample.steps.get(first).map_or(sample.window, |step| step.input)
+    let actions = &sample.actions;
+    actions.list.get(actions.end(first)).map_or(sample.window, |action| action.input)
 }

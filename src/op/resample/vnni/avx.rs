@@ -9,7 +9,7 @@ use bytemuck::{must_cast, must_cast_slice_mut};
 use crate::tensor::CHANNELS;
 
 use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
-use crate::op::params::resample::{HALF, PRECISION_BITS};
+use crate::op::resample::params::{HALF, PRECISION_BITS};
 use crate::op::resample::ring::ROWS_AT_ONCE;
 
 #[inline(always)]

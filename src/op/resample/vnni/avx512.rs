@@ -9,7 +9,7 @@ use bytemuck::{must_cast, must_cast_slice_mut};
 use crate::tensor::CHANNELS;
 
 use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
-use crate::op::params::resample::HALF;
+use crate::op::resample::params::HALF;
 use crate::op::resample::ring::ROWS_AT_ONCE;
 
 /// Permutation of two vectors of sums, whose lanes are one row's pixels: the upper halves, four rows side by side.

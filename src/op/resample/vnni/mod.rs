@@ -17,7 +17,7 @@ use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
 use super::ring::ROWS_AT_ONCE;
-use crate::op::params::resample::Axis;
+use crate::op::resample::params::Axis;
 
 pub(super) use data::{Passes, Width};
 

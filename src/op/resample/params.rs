@@ -116,7 +116,7 @@ impl Params {
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
     bounds: &'a [i32],
-    pub(in crate::op) coefs: &'a [i32],
+    pub(super) coefs: &'a [i32],
     taps: usize,
 }
 

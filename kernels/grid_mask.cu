@@ -1,0 +1,16 @@
+// Overwrites the squares of a rotated grid. Twin of src/op/formula/grid_mask.rs.
+struct GridMaskParams {
+    unsigned along, across;         // fractions of a tile in 32 bits
+    unsigned start[2];
+    unsigned long long limit;
+    unsigned char fill[3], padding[5];
+};
+
+struct GridMask {
+    static __device__ Bytes of(const GridMaskParams& p, int x, int y, Bytes pixel) {
+        const unsigned first = p.start[0] + (unsigned)x * p.along - (unsigned)y * p.across;
+        const unsigned second = p.start[1] + (unsigned)x * p.across + (unsigned)y * p.along;
+        const Bytes fill = {p.fill[0], p.fill[1], p.fill[2]};
+        return first < p.limit && second < p.limit ? fill : pixel;
+    }
+};

@@ -1,0 +1,13 @@
+// Blends each pixel with its gray. Twin of src/op/formula/saturation.rs.
+struct SaturationParams {
+    float factor;
+    unsigned padding;
+};
+
+struct Saturation {
+    static __device__ Bytes of(const SaturationParams& p, Bytes pixel) {
+        const unsigned char gray = luma(pixel);
+        const Bytes degenerate = {gray, gray, gray};
+        return blend(degenerate, pixel, p.factor);
+    }
+};

@@ -1,0 +1,17 @@
+// Blends the image with Pillow's SHARPEN filter. Twin of src/op/formula/sharpen.rs.
+struct SharpenParams {
+    float amount;
+    unsigned padding;
+};
+
+struct Sharpen {
+    // Filtered value of a channel whose neighbourhood has this sum.
+    static __device__ unsigned char sharp(int sum, unsigned char middle) { return clamped((34 * middle - 2 * sum + 8) >> 4); }
+    // The neighbourhood in row order. Pixels at the border of the image are unchanged.
+    static __device__ Bytes of(const SharpenParams& p, const Bytes (&around)[9]) {
+        int r = 0, g = 0, b = 0;
+        for (int i = 0; i < 9; ++i) r += around[i].r, g += around[i].g, b += around[i].b;
+        const Bytes middle = around[4], sharpened = {sharp(r, middle.r), sharp(g, middle.g), sharp(b, middle.b)};
+        return blend(middle, sharpened, p.amount);
+    }
+};

@@ -1,0 +1,17 @@
+// Blends the image with a smoothed one. Twin of src/op/formula/sharpness.rs.
+struct SharpnessParams {
+    float factor;
+    unsigned padding;
+};
+
+struct Sharpness {
+    // Smoothed value of a channel whose neighbourhood has this sum.
+    static __device__ unsigned char smooth(int sum, unsigned char middle) { return (unsigned char)((2 * (sum + 4 * middle) + 13) / 26); }
+    // The neighbourhood in row order. Pixels at the border of the image are unchanged.
+    static __device__ Bytes of(const SharpnessParams& p, const Bytes (&around)[9]) {
+        int r = 0, g = 0, b = 0;
+        for (int i = 0; i < 9; ++i) r += around[i].r, g += around[i].g, b += around[i].b;
+        const Bytes middle = around[4], smoothed = {smooth(r, middle.r), smooth(g, middle.g), smooth(b, middle.b)};
+        return blend(smoothed, middle, p.factor);
+    }
+};

@@ -1,0 +1,234 @@
+//! Actions: what operators do to one sample.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytemuck::Pod;
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, Image, PixelType};
+use crate::tensor::CHANNELS;
+
+use super::formula::warp::{self, Warp};
+use super::kind::{ImageForm, Kind, PixelForm, StatisticsForm, StencilForm, crop, flip, table};
+use super::resample::{self, Weights};
+use super::{MAX_PARAMS_BYTES, Trace, Wanted};
+
+/// One thing that is done to one sample's image.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// What is done.
+    pub what: What,
+    /// Range of its part of [`Actions::table`](super::Actions::table).
+    pub table: Range<usize>,
+    /// Size of its whole output.
+    pub whole: Size,
+    /// Window of its input that it reads.
+    pub input: Roi,
+    /// Window of its output that is needed.
+    pub output: Roi,
+}
+
+/// What an action does, with its parameters.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// [`Kind::Crop`].
+    Crop(crop::Params),
+    /// [`Kind::Flip`].
+    Flip(flip::Params),
+    /// [`Kind::Resample`].
+    Resample(resample::Params, Weights),
+    /// [`Kind::Table`].
+    Table,
+    /// [`Kind::FloatTable`].
+    FloatTable,
+    /// [`Kind::Pixel`].
+    Pixel(&'static PixelForm, ParamBytes),
+    /// [`Kind::Statistics`].
+    Statistics(&'static StatisticsForm, ParamBytes),
+    /// [`Kind::Stencil`], with the size of the image.
+    Stencil(&'static StencilForm, Size, ParamBytes),
+    /// [`Kind::Warp`], with the size of the input.
+    Warp(Warp, Size),
+    /// [`Kind::Image`].
+    Image(&'static ImageForm, ParamBytes),
+}
+
+impl What {
+    /// Kind of the action.
+    pub fn kind(&self) -> Kind {
+        match self {
+            What::Crop(_) => Kind::Crop,
+            What::Flip(_) => Kind::Flip,
+            What::Resample(..) => Kind::Resample,
+            What::Table => Kind::Table,
+            What::FloatTable => Kind::FloatTable,
+            What::Pixel(form, _) => Kind::Pixel(form),
+            What::Statistics(form, _) => Kind::Statistics(form),
+            What::Stencil(form, ..) => Kind::Stencil(form),
+            What::Warp(..) => Kind::Warp,
+            What::Image(form, _) => Kind::Image(form),
+        }
+    }
+
+    /// Returns the input window that an output window needs. Appends whatever depends on the window to `table`.
+    pub(super) fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
+        match self {
+            What::Crop(params) => params.demand(wanted.output),
+            What::Flip(params) => params.demand(wanted.output),
+            What::Resample(params, weights) => weights.fill_table(params, wanted, table),
+            What::Table | What::FloatTable | What::Pixel(..) => wanted.output,
+            What::Statistics(..) => wanted.input.window(),
+            What::Stencil(_, whole, _) => StencilForm::demand(wanted.output, *whole),
+            What::Warp(params, input) => warp::demand(params, &[], *input, wanted.output),
+            What::Image(form, params) => (form.demand)(params, wanted),
+        }
+    }
+
+    /// Records how the pixels move.
+    pub(super) fn trace(&self, trace: &mut Trace) {
+        match self {
+            What::Crop(params) => params.trace(trace),
+            What::Flip(params) => params.trace(trace),
+            What::Resample(params, _) => {
+                trace.crop(params.of());
+                trace.cropping = false;
+                trace.view.resize(params.of(), params.output());
+            }
+            What::Table
+            | What::FloatTable
+            | What::Pixel(..)
+            | What::Statistics(..)
+            | What::Stencil(..)
+            | What::Image(..) => {}
+            // Boxes do not follow warps yet: `View` knows only movements along the axes.
+            What::Warp(..) => trace.cropping = false,
+        }
+    }
+
+    /// Reference implementation. `out` has its pixel type and window set, `src` holds at least the action's input.
+    /// `table` is the action's part of the table.
+    pub fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        match self {
+            What::Crop(params) => crop::reference(params, src, out),
+            What::Flip(params) => flip::reference(params, src, out),
+            What::Resample(params, _) => resample::reference(params, table, src, out),
+            What::Table | What::FloatTable => table::reference(table, src, out),
+            What::Pixel(form, params) => form.reference(params, src, out),
+            What::Statistics(form, params) => form.reference(params, src, out),
+            What::Stencil(form, whole, params) => form.reference(params, *whole, src, out),
+            What::Warp(params, _) => read_through(params, src, out),
+            What::Image(form, params) => (form.reference)(params, src, out),
+        }
+    }
+
+    /// Computes row `y` of a stencil or a warp, from the column `x` on. `src` holds at least the action's input.
+    pub fn read_row(&self, src: &Image<u8>, (x, y): (u32, u32), out: &mut [[u8; CHANNELS]]) {
+        match self {
+            What::Stencil(form, whole, params) => form.row(params, src, (x, y), *whole, out),
+            What::Warp(params, _) => warp::row(params, &[], src, x, y, out),
+            _ => unreachable!("neither a stencil nor a warp"),
+        }
+    }
+
+    /// Parameters for a kernel. `table_address` is the address of the action's part of the table.
+    pub fn params(&self, table_address: u64) -> ParamBytes {
+        match self {
+            What::Crop(params) => ParamBytes::new(params),
+            What::Flip(params) => ParamBytes::new(params),
+            What::Resample(params, _) => {
+                ParamBytes::new(&resample::Params { table: table_address, ..*params })
+            }
+            What::Table | What::FloatTable => ParamBytes::new(&table_address),
+            What::Warp(params, _) => ParamBytes::new(params),
+            What::Pixel(_, params)
+            | What::Statistics(_, params)
+            | What::Stencil(_, _, params)
+            | What::Image(_, params) => *params,
+        }
+    }
+}
+
+impl Kind {
+    /// Size of an action's parameters for a kernel, in bytes.
+    pub fn params_bytes(self) -> usize {
+        match self {
+            Kind::Crop => size_of::<crop::Params>(),
+            Kind::Flip => size_of::<flip::Params>(),
+            Kind::Resample => size_of::<resample::Params>(),
+            Kind::Table | Kind::FloatTable => size_of::<u64>(),
+            Kind::Warp => size_of::<Warp>(),
+            Kind::Pixel(form) => form.params_bytes,
+            Kind::Statistics(form) => form.params_bytes,
+            Kind::Stencil(form) => form.params_bytes,
+            Kind::Image(form) => form.params_bytes,
+        }
+    }
+}
+
+impl Action {
+    /// An action on an image of this size, whose windows are not known yet: the whole image stands in for them.
+    pub(super) fn new(what: What, input: Size, output: Size) -> Self {
+        let (input, whole) = (input.window(), output);
+        Self { what, table: 0..0, whole, input, output: whole.window() }
+    }
+
+    /// Output pixel type for an input pixel type that the action accepts.
+    pub fn pixels(&self, input: PixelType) -> PixelType {
+        self.what.kind().pixels(input).unwrap_or(input)
+    }
+}
+
+/// Reference implementation of warps.
+fn read_through(params: &Warp, src: &HostImage, out: &mut HostImage) {
+    let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+        unreachable!("warps map bytes to bytes");
+    };
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        for x in window.x..window.right() {
+            let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
+            out.set_pixel(x, y, warp::pixel(params, &[], &read, x as i32, y as i32));
+        }
+    }
+}
+
+/// Parameters of an action, as bytes.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub struct ParamBytes {
+    bytes: [u8; MAX_PARAMS_BYTES],
+    len: usize,
+}
+
+impl ParamBytes {
+    /// The bytes of `params`.
+    pub fn new<P: Pod>(params: &P) -> Self {
+        const {
+            assert!(size_of::<P>() <= MAX_PARAMS_BYTES && size_of::<P>().is_multiple_of(8));
+            assert!(align_of::<P>() <= 16);
+        }
+        let mut bytes = [0; MAX_PARAMS_BYTES];
+        bytes[..size_of::<P>()].copy_from_slice(bytemuck::bytes_of(params));
+        Self { bytes, len: size_of::<P>() }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(super) fn get<P: Pod>(&self) -> &P {
+        bytemuck::from_bytes(self.as_bytes())
+    }
+
+    pub(super) fn get_mut<P: Pod>(&mut self) -> &mut P {
+        bytemuck::from_bytes_mut(&mut self.bytes[..self.len])
+    }
+}
+
+impl fmt::Debug for ParamBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ParamBytes({})", self.len)
+    }
+}

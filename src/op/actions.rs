@@ -1,0 +1,150 @@
+//! All actions of one sample: a forward pass over the operators for random numbers and sizes, then a backward pass for
+//! windows.
+
+use crate::geometry::{Roi, Size};
+use crate::image::HostImage;
+use crate::random::{SampleKey, SampleRng};
+
+use super::action::{Action, ParamBytes, What};
+use super::draw::Draw;
+use super::resample::Weights;
+use super::{Kind, Operator, Trace, Wanted};
+
+/// Actions of one sample. Overwritten for each sample, so that nothing is allocated once it has reached its size.
+#[derive(Clone, Debug, Default)]
+pub struct Actions {
+    /// Actions in order.
+    pub list: Vec<Action>,
+    /// Number of actions of the first operators: of one, of two, and so on.
+    pub ends: Vec<usize>,
+    /// Tables of all actions, the last action's first.
+    pub table: Vec<i32>,
+    /// Tables that do not depend on windows, the first action's first.
+    fixed: Vec<i32>,
+}
+
+impl Actions {
+    /// Actions of the operators for a whole output of an image of size `input`.
+    pub fn of<'a>(
+        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        key: SampleKey,
+        input: Size,
+    ) -> Self {
+        let mut actions = Self::default();
+        let output = actions.draw(operators, key, input, &mut Trace::new(input));
+        actions.demand(1, output.window());
+        actions
+    }
+
+    /// Draws the actions of the operators for an image of size `input`, and records in `trace` how the pixels move.
+    /// Returns the output size. Windows are those of whole images until [`demand`](Self::demand).
+    pub fn draw<'a>(
+        &mut self,
+        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        key: SampleKey,
+        input: Size,
+        trace: &mut Trace,
+    ) -> Size {
+        self.list.clear();
+        self.ends.clear();
+        self.table.clear();
+        self.fixed.clear();
+        let mut size = input;
+        for (place, operator) in operators.into_iter().enumerate() {
+            let first = self.list.len();
+            let rng = SampleRng::new(key, place as u16);
+            let (actions, tables) = (&mut self.list, &mut self.fixed);
+            let mut draw = Draw { size, rng, actions, tables };
+            operator.draw(&mut draw);
+            size = draw.size;
+            self.list[first..].iter().for_each(|action| action.what.trace(trace));
+            self.ends.push(self.list.len());
+        }
+        size
+    }
+
+    /// Computes the windows and tables for the output window `wanted`. The decoder reduces both sides of the image by
+    /// `reduction`; more than 1 only if the first action resamples. Returns the window of the image that is needed.
+    pub fn demand(&mut self, reduction: u32, wanted: Roi) -> Roi {
+        let mut window = wanted;
+        for (place, action) in self.list.iter_mut().enumerate().rev() {
+            let reduction = if place == 0 { reduction } else { 1 };
+            let input = action.input.size().reduced(reduction);
+            let start = self.table.len();
+            action.output = window;
+            let wanted = Wanted { input, reduction, output: window };
+            self.table.extend_from_slice(&self.fixed[action.table.clone()]);
+            window = action.what.demand(wanted, &mut self.table);
+            action.table = start..self.table.len();
+            action.input = window;
+            debug_assert!(input.window().contains(window) && !window.is_empty());
+        }
+        window
+    }
+
+    /// Number of actions of the first `operators` operators.
+    pub fn end(&self, operators: usize) -> usize {
+        operators.checked_sub(1).map_or(0, |last| self.ends[last])
+    }
+
+    /// Kinds of the actions.
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.list.iter().map(|action| action.what.kind()).collect()
+    }
+
+    /// Result of all actions for an image, by the reference implementations.
+    pub fn reference(&self, image: &HostImage) -> HostImage {
+        let mut image = image.clone();
+        for (place, action) in self.list.iter().enumerate() {
+            let mut out = HostImage::new(action.pixels(image.pixels()), action.output);
+            action.what.reference(self.table_of(place), &image, &mut out);
+            image = out;
+        }
+        image
+    }
+
+    /// Parameters for a kernel of the actions from index `first` on. The tables begin at `address`.
+    pub fn params(&self, first: usize, address: u64) -> impl Iterator<Item = ParamBytes> {
+        self.list[first..].iter().map(move |action| {
+            let table = size_of::<i32>() * action.table.start;
+            action.what.params(address + table as u64)
+        })
+    }
+
+    /// Part of the table of action number `place`.
+    pub fn table_of(&self, place: usize) -> &[i32] {
+        &self.table[self.list[place].table.clone()]
+    }
+
+    /// Tables of the operators from index `first` on.
+    pub fn tables_from(&self, first: usize) -> &[i32] {
+        let end = self.list.get(self.end(first)).map_or(0, |action| action.table.end);
+        &self.table[..end]
+    }
+
+    /// Resampling by the first action, if it resamples.
+    pub fn first_resampling(&self) -> Option<&super::resample::Params> {
+        match self.list.first()?.what {
+            What::Resample(ref params, Weights::Filter(_)) => Some(params),
+            _ => None,
+        }
+    }
+
+    /// Makes room for tables of `entries` entries in all.
+    pub fn reserve(&mut self, entries: usize) {
+        if self.table.capacity() < entries {
+            self.table = Vec::new();
+            self.table.reserve_exact(entries);
+        }
+    }
+
+    /// Frees the tables.
+    pub fn release(&mut self) {
+        (self.table, self.fixed) = (Vec::new(), Vec::new());
+    }
+
+    /// Memory that the tables hold, in bytes.
+    pub fn table_bytes(&self) -> u64 {
+        ((self.table.capacity() + self.fixed.capacity()) * size_of::<i32>()) as u64
+    }
+}

@@ -1,0 +1,117 @@
+//! Drawing: an operator turns its settings and random numbers into actions for one sample.
+
+use crate::geometry::{Roi, Size};
+use crate::random::SampleRng;
+use crate::tensor::CHANNELS;
+
+use super::action::{Action, ParamBytes, What};
+use super::formula::warp::Warp;
+use super::kind::{
+    ColourFormula, ImageForm, ImageFormula, PixelForm, PositionFormula, StatisticsForm,
+    StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
+};
+use super::resample::{self, Blur, Filter, Weights};
+
+/// Where an operator puts the actions of one sample, with the sample's random numbers.
+#[derive(Debug)]
+pub struct Draw<'a> {
+    pub(super) size: Size,
+    pub(super) rng: SampleRng,
+    pub(super) actions: &'a mut Vec<Action>,
+    /// Tables of the actions, in their order. An action's range counts from the start.
+    pub(super) tables: &'a mut Vec<i32>,
+}
+
+impl Draw<'_> {
+    /// Size of the image after the actions so far.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Random numbers of this operator for this sample.
+    pub fn rng(&mut self) -> &mut SampleRng {
+        &mut self.rng
+    }
+
+    /// Crops the window of `size` at `(x, y)`, which may extend outside of the image. Pixels outside are `fill`: red,
+    /// green and blue in the values of the input pixels.
+    pub fn crop(&mut self, position: (i64, i64), size: Size, fill: [f32; 3]) {
+        self.push(What::Crop(crop::Params::new(position, size, self.size, fill)), size);
+    }
+
+    /// Mirrors left to right, top to bottom, or both.
+    pub fn flip(&mut self, horizontal: bool, vertical: bool) {
+        self.push(What::Flip(flip::Params::new(self.size, horizontal, vertical)), self.size);
+    }
+
+    /// Resamples the box `of` of the image to an image of size `to`.
+    pub fn resample(&mut self, of: Roi, to: Size, filter: Filter) {
+        self.push(What::Resample(resample::Params::new(of, to), Weights::Filter(filter)), to);
+    }
+
+    /// Blurs each axis, with the image reflected at its borders.
+    pub(crate) fn blur(&mut self, blur: Blur) {
+        let params = resample::Params::new(self.size.window(), self.size);
+        self.push(What::Resample(params, Weights::Blur(blur)), self.size);
+    }
+
+    /// Reads each pixel of an image of size `to` at a position that a map gives.
+    pub(crate) fn warp(&mut self, warp: Warp, to: Size) {
+        self.push(What::Warp(warp, self.size), to);
+    }
+
+    /// Maps each byte of a channel to a byte.
+    pub fn table(&mut self, value: impl Fn(usize, u8) -> u8) {
+        self.push_table(What::Table, bytemuck::bytes_of(&table::of(value)));
+    }
+
+    /// Maps each byte of a channel to a float.
+    pub fn float_table(&mut self, value: impl Fn(usize, u8) -> f32) {
+        let values: [[f32; 256]; CHANNELS] = table::of(value);
+        self.push_table(What::FloatTable, bytemuck::bytes_of(&values));
+    }
+
+    /// Computes each pixel from its value by the formula `F`.
+    pub fn colour<F: ColourFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Pixel(PixelForm::colour::<F>(), params), self.size);
+    }
+
+    /// Computes each pixel from its value and position by the formula `F`.
+    pub fn position<F: PositionFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Pixel(PixelForm::position::<F>(), params), self.size);
+    }
+
+    /// Applies the table that the formula `F` makes from the histograms of the whole image.
+    pub fn statistics<F: StatisticsFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Statistics(StatisticsForm::of::<F>(), params), self.size);
+    }
+
+    /// Computes each pixel from its neighbourhood by the formula `F`.
+    pub fn stencil<F: StencilFormula>(&mut self, params: &F::Params) {
+        let params = ParamBytes::new(params);
+        self.push(What::Stencil(StencilForm::of::<F>(), self.size, params), self.size);
+    }
+
+    /// Computes an image of size `to` by the formula `F`.
+    pub fn image<F: ImageFormula>(&mut self, params: &F::Params, to: Size) {
+        self.push(What::Image(ImageForm::of::<F>(), ParamBytes::new(params)), to);
+    }
+
+    fn push_table(&mut self, what: What, values: &[u8]) {
+        let start = self.tables.len();
+        let entries = values.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes));
+        self.tables.extend(entries);
+        self.push(what, self.size);
+        if let Some(action) = self.actions.last_mut() {
+            action.table = start..self.tables.len();
+        }
+    }
+
+    fn push(&mut self, what: What, output: Size) {
+        self.actions.push(Action::new(what, self.size, output));
+        self.size = output;
+    }
+}

@@ -1,0 +1,100 @@
+//! `gaussian_blur`: weights of a Gaussian, for the resampler's two integer passes.
+
+use super::super::resample::PRECISION_BITS;
+
+/// Sum of the weights of an output.
+const ONE: i32 = 1 << PRECISION_BITS;
+
+/// Largest kernel, in pixels.
+pub const MAX_SIZE: u32 = 1023;
+
+/// Default deviation, in pixels, of torchvision's `gaussian_blur` for a kernel of `size` pixels.
+pub fn default_sigma(size: u32) -> f64 {
+    f64::from(size) * 0.15 + 0.35
+}
+
+/// Weights of a kernel of `size` pixels (odd, at most [`MAX_SIZE`]) with the deviation `sigma` in pixels (over 0), in
+/// units of 2^-22. They are symmetric and sum to 2^22.
+///
+/// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, as in torchvision's `gaussian_blur`
+/// (`functional/_misc.py`). torchvision adds up f32 products of both axes and rounds once. Here weights are integers,
+/// and the image is rounded to bytes after the columns and after the rows: the results differ by at most one level.
+pub fn weights(size: u32, sigma: f64) -> Vec<i32> {
+    let radius = (size / 2) as i32;
+    let power = |at: i32| {
+        let deviations = f64::from(at) / sigma;
+        libm::exp(-0.5 * deviations * deviations)
+    };
+    let sum: f64 = (-radius..=radius).map(power).sum();
+    let fixed = |at: i32| (power(at) / sum * f64::from(ONE) + 0.5) as i32;
+    let mut weights: Vec<i32> = (-radius..=radius).map(fixed).collect();
+    weights[radius as usize] += ONE - weights.iter().sum::<i32>();
+    weights
+}
+
+/// Writes the weights of output `index` on an axis of `len` pixels to `out`, which has as many entries as the kernel,
+/// zeros after the last. Returns the first input and the number of inputs.
+///
+/// The image is reflected at its first and its last pixel, as by torchvision's padding `reflect`: weights of reflected
+/// pixels are added to those of the pixels that they show. torchvision refuses kernels that reach over a whole image;
+/// here it is reflected again and again.
+pub fn output(index: u32, len: u32, weights: &[i32], out: &mut [i32]) -> (u32, u32) {
+    let radius = (weights.len() / 2) as i64;
+    let (index, len) = (i64::from(index), i64::from(len));
+    let first = (index - radius).max(0);
+    let last = (index + radius).min(len - 1);
+    out.fill(0);
+    for (&weight, at) in weights.iter().zip(index - radius..) {
+        out[(reflected(at, len) - first) as usize] += weight;
+    }
+    (first as u32, (last - first + 1) as u32)
+}
+
+/// Pixel of an axis of `len` pixels that its reflections show at `at`.
+fn reflected(at: i64, len: i64) -> i64 {
+    let period = (2 * (len - 1)).max(1);
+    let at = at.rem_euclid(period);
+    at.min(period - at).min(len - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_symmetric_and_sum_to_one() {
+        for size in [1, 3, 5, 23, 101, MAX_SIZE] {
+            for sigma in [1e-300, 0.01, 0.5, 1.0, 7.3, 1e6, default_sigma(size)] {
+                let weights = weights(size, sigma);
+                assert_eq!(weights.iter().sum::<i32>(), ONE, "{size} {sigma}");
+                assert!(weights.iter().all(|&it| it >= 0), "{size} {sigma}");
+                assert!(weights.iter().eq(weights.iter().rev()), "{size} {sigma}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_output_has_all_weight_inside_the_image_and_ranges_never_go_back() {
+        for size in [1, 3, 7, 23] {
+            let kernel = weights(size, 2.0);
+            for len in [1, 2, 3, 4, 7, 12, 30] {
+                let mut last = (0, 0);
+                for index in 0..len {
+                    let mut out = vec![-1; size as usize];
+                    let (first, count) = output(index, len, &kernel, &mut out);
+                    assert_eq!(out[..count as usize].iter().sum::<i32>(), ONE);
+                    assert!(out[count as usize..].iter().all(|&it| it == 0));
+                    assert!(first + count <= len && first >= last.0 && first + count >= last.1);
+                    last = (first, first + count);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pixels_outside_are_reflected_without_repeating_the_border() {
+        let shown: Vec<i64> = (-5..8).map(|at| reflected(at, 4)).collect();
+        assert_eq!(shown, [1, 2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1]);
+        assert_eq!(reflected(-3, 1), 0);
+    }
+}

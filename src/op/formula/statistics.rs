@@ -1,0 +1,44 @@
+//! Histograms of an image, from which the statistics operators make their tables.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::grayscale::luma;
+
+/// Number of pixels with each byte: in each channel, and in the image's gray version.
+///
+/// Twin: `struct Histograms { unsigned channel[3][256], gray[256]; }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Histograms {
+    /// Red, green and blue.
+    pub channel: [[u32; 256]; 3],
+    /// Gray as [`luma`] computes it.
+    pub gray: [u32; 256],
+}
+
+impl Histograms {
+    /// Histograms of no pixels.
+    pub const EMPTY: Self = Self { channel: [[0; 256]; 3], gray: [0; 256] };
+
+    /// Counts pixels.
+    pub fn add(&mut self, pixels: &[[u8; 3]]) {
+        for &pixel in pixels {
+            for (bins, byte) in self.channel.iter_mut().zip(pixel) {
+                bins[usize::from(byte)] += 1;
+            }
+            self.gray[usize::from(luma(pixel))] += 1;
+        }
+    }
+}
+
+/// Number of pixels of a histogram, and the sum of their bytes.
+pub(super) fn count_and_sum(bins: &[u32; 256]) -> (u64, u64) {
+    bins.iter().zip(0..).fold((0, 0), |(count, sum), (&pixels, byte)| {
+        (count + u64::from(pixels), sum + byte * u64::from(pixels))
+    })
+}
+
+/// The table that changes nothing.
+pub(super) fn identity() -> [u8; 256] {
+    std::array::from_fn(|byte| byte as u8)
+}

@@ -1,0 +1,160 @@
+//! Crops: a window of the image, which may extend outside of it.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, Image};
+use crate::op::{Cuda, Tiling, Trace};
+
+/// CUDA implementation.
+pub const CUDA: Cuda =
+    Cuda::new("Crop", include_str!("../../../kernels/crop.cu")).tiled(Tiling::Follows);
+
+/// Window of one sample.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    src_width: i32,
+    src_height: i32,
+    fill: [f32; 3],
+    unused: i32,
+}
+
+impl Params {
+    /// The window of `size` at `(x, y)` of an image. It may begin left of or above the image; `fill` is the red, green
+    /// and blue of pixels outside the image.
+    pub fn new((x, y): (i64, i64), size: Size, input: Size, fill: [f32; 3]) -> Self {
+        // Beyond these bounds there is only fill, so clamping the position to an i32 changes nothing.
+        let clamp = |at: i64| at.clamp(-(1 << 30), i64::from(i32::MAX)) as i32;
+        Self {
+            x: clamp(x),
+            y: clamp(y),
+            width: size.width as i32,
+            height: size.height as i32,
+            src_width: input.width as i32,
+            src_height: input.height as i32,
+            fill,
+            unused: 0,
+        }
+    }
+
+    /// Position of the window in the image.
+    pub fn position(&self) -> (i64, i64) {
+        (self.x.into(), self.y.into())
+    }
+
+    /// Width and height of the image that is cropped.
+    pub fn input(&self) -> (i64, i64) {
+        (self.src_width.into(), self.src_height.into())
+    }
+
+    /// Red, green and blue outside of the image.
+    pub fn fill(&self) -> [f32; 3] {
+        self.fill
+    }
+
+    /// Whether the window is inside the image, so that nothing is filled.
+    pub fn is_inside(&self) -> bool {
+        self.inside(self.whole()).is_some_and(|inside| inside.size() == self.whole().size())
+    }
+
+    /// Input window that the output window `wanted` needs, or a single pixel if there is only fill.
+    pub fn demand(&self, wanted: Roi) -> Roi {
+        self.inside(wanted).unwrap_or(Roi::new(0, 0, 1, 1))
+    }
+
+    /// Records the window. One inside the image keeps the trace exact; after any other, later crops no longer crop the
+    /// image itself.
+    pub fn trace(&self, trace: &mut Trace) {
+        if let Some(inside) = self.inside(self.whole()) {
+            trace.crop(inside);
+        }
+        trace.cropping &= self.is_inside();
+        trace.view.crop(self.position(), self.whole().size());
+    }
+
+    /// Part of the image inside the part `of` of the window. `None` if there is only fill.
+    fn inside(&self, of: Roi) -> Option<Roi> {
+        let axis = |at: i32, first: u32, len: u32, most: i32| {
+            let first = i64::from(at) + i64::from(first);
+            let end = (first + i64::from(len)).min(most.into());
+            let first = first.max(0);
+            (first < end).then(|| (first as u32, (end - first) as u32))
+        };
+        let (x, width) = axis(self.x, of.x, of.width, self.src_width)?;
+        let (y, height) = axis(self.y, of.y, of.height, self.src_height)?;
+        Some(Roi::new(x, y, width, height))
+    }
+
+    fn whole(&self) -> Roi {
+        Roi::new(0, 0, self.width as u32, self.height as u32)
+    }
+}
+
+/// Reference implementation.
+pub fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
+    match (src, out) {
+        (HostImage::U8(src), HostImage::U8(out)) => {
+            cut(params, src, out, params.fill.map(|value| value as u8));
+        }
+        (HostImage::F32(src), HostImage::F32(out)) => cut(params, src, out, params.fill),
+        _ => unreachable!("a crop preserves the pixel type"),
+    }
+}
+
+fn cut<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>, fill: [T; 3]) {
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        for x in window.x..window.right() {
+            let (sx, sy) = (params.x + x as i32, params.y + y as i32);
+            let inside =
+                (0..params.src_width).contains(&sx) && (0..params.src_height).contains(&sy);
+            out.set_pixel(x, y, if inside { src.pixel(sx as u32, sy as u32) } else { fill });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_part_inside_the_image_is_demanded() {
+        let demanded = |x, y| {
+            let params = Params::new((x, y), Size::new(10, 10), Size::new(8, 6), [0.0; 3]);
+            params.demand(params.whole())
+        };
+        assert_eq!(demanded(-4, 2), Roi::new(0, 2, 6, 4));
+        assert_eq!(demanded(7, -9), Roi::new(7, 0, 1, 1));
+        assert_eq!(
+            demanded(8, 0),
+            Roi::new(0, 0, 1, 1),
+            "a window of only fill still demands a pixel"
+        );
+        assert_eq!(demanded(-(1 << 40), 0), Roi::new(0, 0, 1, 1));
+    }
+
+    #[test]
+    fn a_window_is_inside_up_to_the_last_pixel() {
+        let inside =
+            |x| Params::new((x, 0), Size::new(4, 4), Size::new(8, 6), [0.0; 3]).is_inside();
+        assert_eq!([inside(-1), inside(0), inside(4), inside(5)], [false, true, true, false]);
+    }
+
+    #[test]
+    fn nested_crops_are_traced_to_the_image() {
+        let mut traced = Trace::new(Size::new(100, 100));
+        let outer = Params::new((10, 20), Size::new(50, 50), Size::new(100, 100), [0.0; 3]);
+        outer.trace(&mut traced);
+        let inner = Params::new((1, 2), Size::new(3, 4), Size::new(50, 50), [0.0; 3]);
+        inner.trace(&mut traced);
+        assert_eq!((traced.roi, traced.cropping), (Roi::new(11, 22, 3, 4), true));
+        let outside = Params::new((2, 2), Size::new(3, 4), Size::new(3, 4), [0.0; 3]);
+        outside.trace(&mut traced);
+        assert_eq!((traced.roi, traced.cropping), (Roi::new(13, 24, 1, 2), false));
+    }
+}

@@ -1,0 +1,44 @@
+//! Coefficients of blurs: the same weights for every output, with the image reflected at its borders.
+
+use std::ops::Range;
+
+use crate::geometry::Size;
+use crate::op::formula::gaussian_blur;
+
+/// A Gaussian blur of both axes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Blur {
+    /// Width and height of the kernel in pixels, both odd.
+    pub kernel: [u32; 2],
+    /// Standard deviation on each axis, in pixels.
+    pub sigma: [f64; 2],
+}
+
+impl Blur {
+    /// Maximum number of table entries for outputs of this size and kernels of at most `kernel` pixels.
+    pub fn table_len(kernel: [u32; 2], output: Size) -> usize {
+        let axis = |outputs: u32, taps: u32| outputs as usize * (2 + taps as usize);
+        axis(output.width, kernel[0]).saturating_add(axis(output.height, kernel[1]))
+    }
+
+    /// Appends bounds and coefficients of the outputs `wanted` on the axis `axis`, of `len` pixels. Returns the number
+    /// of coefficients per output.
+    pub(super) fn append(
+        &self,
+        axis: usize,
+        len: u32,
+        wanted: Range<u32>,
+        table: &mut Vec<i32>,
+    ) -> usize {
+        let weights = gaussian_blur::weights(self.kernel[axis], self.sigma[axis]);
+        let (outputs, taps, start) = (wanted.len(), weights.len(), table.len());
+        table.resize(start + outputs * (2 + taps), 0);
+        let (bounds, coefs) = table[start..].split_at_mut(2 * outputs);
+        let places = bounds.as_chunks_mut::<2>().0.iter_mut().zip(coefs.chunks_exact_mut(taps));
+        for (index, (bounds, coefs)) in wanted.zip(places) {
+            let (first, count) = gaussian_blur::output(index, len, &weights, coefs);
+            *bounds = [first as i32, count as i32];
+        }
+        taps
+    }
+}

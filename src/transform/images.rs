@@ -1,0 +1,96 @@
+//! Images between the passes of a transform.
+
+use crate::error::DataError;
+use crate::geometry::Roi;
+use crate::image::{HostImage, Image, PixelType};
+
+/// Images between passes, two of bytes and two of floats, so that a chain that changes the pixel type reuses the
+/// previous sample's memory. `plan/need.rs` counts them.
+pub struct Images {
+    bytes: [HostImage; 2],
+    floats: [HostImage; 2],
+    /// Current image.
+    at: (PixelType, usize),
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        let [bytes, floats] =
+            [PixelType::U8, PixelType::F32].map(|pixels| [0; 2].map(|_| empty(pixels)));
+        Self { bytes, floats, at: (PixelType::U8, 1) }
+    }
+}
+
+impl Images {
+    /// Begins a sample: the next image of bytes is the first one.
+    pub fn begin(&mut self) {
+        self.at = (PixelType::U8, 1);
+    }
+
+    /// Current image.
+    pub fn current(&self) -> &HostImage {
+        let (pixels, place) = self.at;
+        &self.of(pixels)[place]
+    }
+
+    /// Takes the current image out, to be [put back](Self::put_back).
+    pub fn take(&mut self) -> HostImage {
+        let (pixels, place) = self.at;
+        std::mem::replace(&mut self.of_mut(pixels)[place], empty(pixels))
+    }
+
+    /// Puts the current image back.
+    pub fn put_back(&mut self, image: HostImage) {
+        let (pixels, place) = self.at;
+        self.of_mut(pixels)[place] = image;
+    }
+
+    /// Takes the next image out, with this window and unspecified values: the other one of the same pixel type, or the
+    /// first one of the other type. It becomes the current image by [`advance`](Self::advance).
+    pub fn next(&mut self, pixels: PixelType, window: Roi) -> Result<HostImage, DataError> {
+        let place = self.place(pixels);
+        let mut image = std::mem::replace(&mut self.of_mut(pixels)[place], empty(pixels));
+        let reset = match &mut image {
+            HostImage::U8(image) => image.reset(window),
+            HostImage::F32(image) => image.reset(window),
+        };
+        reset.map(|()| image)
+    }
+
+    /// Makes an image from [`next`](Self::next) the current one.
+    pub fn advance(&mut self, image: HostImage) {
+        self.at = (image.pixels(), self.place(image.pixels()));
+        self.put_back(image);
+    }
+
+    /// Memory held, in bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.iter().chain(&self.floats).map(HostImage::capacity_bytes).sum()
+    }
+
+    fn place(&self, pixels: PixelType) -> usize {
+        if pixels == self.at.0 { 1 - self.at.1 } else { 0 }
+    }
+
+    fn of(&self, pixels: PixelType) -> &[HostImage; 2] {
+        match pixels {
+            PixelType::U8 => &self.bytes,
+            PixelType::F32 => &self.floats,
+        }
+    }
+
+    fn of_mut(&mut self, pixels: PixelType) -> &mut [HostImage; 2] {
+        match pixels {
+            PixelType::U8 => &mut self.bytes,
+            PixelType::F32 => &mut self.floats,
+        }
+    }
+}
+
+/// An image without pixels or memory.
+fn empty(pixels: PixelType) -> HostImage {
+    match pixels {
+        PixelType::U8 => HostImage::U8(Image::default()),
+        PixelType::F32 => HostImage::F32(Image::default()),
+    }
+}

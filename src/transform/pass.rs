@@ -1,0 +1,197 @@
+//! One pass over the rows of a source: pointwise actions, then a store.
+
+use std::ops::Range;
+
+use crate::error::DataError;
+use crate::geometry::Roi;
+use crate::image::{HostImage, Image, PixelType};
+use crate::op::kind::statistics::Made;
+use crate::op::kind::table::Floats;
+use crate::op::{Actions, What};
+use crate::output::{RowPlace, Tail};
+use crate::tensor::{CHANNELS, TensorShape};
+
+use super::images::Images;
+use super::run::{Pixels, Row, Run};
+
+/// Buffers of the passes of one thread.
+pub struct Passes {
+    shape: TensorShape,
+    run: Run,
+    /// Conversion of bytes, for the last table.
+    bytes: Option<(Option<Box<Floats>>, Tail)>,
+    /// Conversion of floats.
+    floats: Tail,
+}
+
+/// A pass.
+pub struct Pass<'a> {
+    run: &'a mut Run,
+    source: Roi,
+    sink: Sink<'a>,
+}
+
+enum Sink<'a> {
+    Tensor { tail: &'a Tail, shape: TensorShape, out: &'a mut [u8] },
+    Image(HostImage),
+}
+
+/// Rows that a pass reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Window of the rows.
+    pub window: Roi,
+    /// Pixel type of the rows.
+    pub pixels: PixelType,
+    /// Table of the first action, if that is of statistics.
+    pub made: Option<&'a Made>,
+}
+
+impl Passes {
+    pub fn new(shape: TensorShape) -> Self {
+        let floats = Tail::of_floats(shape.dtype, shape.layout);
+        Self { shape, run: Run::default(), bytes: None, floats }
+    }
+
+    /// Begins a pass with the pointwise actions `which`. It stores `out`, a sample's tensor, or an image if there is
+    /// none.
+    pub fn begin<'a>(
+        &'a mut self,
+        actions: &Actions,
+        which: Range<usize>,
+        source: Source<'_>,
+        out: Option<&'a mut [u8]>,
+        images: &mut Images,
+    ) -> Result<Pass<'a>, DataError> {
+        let Self { shape, run, bytes, floats } = self;
+        let Source { window, pixels, made } = source;
+        let is_floats = pixels == PixelType::F32;
+        run.begin(actions, which.clone(), window, is_floats, out.is_none(), made)?;
+        let sink = match out {
+            Some(out) => {
+                let tail = match run.gives_floats() {
+                    true => &*floats,
+                    false => tail_for(bytes, run.values(), *shape),
+                };
+                Sink::Tensor { tail, shape: *shape, out }
+            }
+            None => {
+                let pixels = if run.gives_floats() { PixelType::F32 } else { PixelType::U8 };
+                let last = which.last();
+                let window = last.map_or(window, |last| actions.list[last].output);
+                Sink::Image(images.next(pixels, window)?)
+            }
+        };
+        Ok(Pass { run, source: window, sink })
+    }
+
+    /// Memory held, in bytes, except for the tables of the last conversion.
+    pub fn capacity_bytes(&self) -> usize {
+        self.run.capacity_bytes()
+    }
+
+    /// Frees the memory of rows.
+    pub fn release(&mut self) {
+        self.run = Run::default();
+    }
+}
+
+impl Pass<'_> {
+    /// Takes row `y` of the source.
+    pub fn put(&mut self, y: u32, pixels: Pixels<'_>) {
+        if let Some(row) = self.run.row(y.into(), self.source.x, Some(pixels)) {
+            self.sink.store(&row);
+        }
+    }
+
+    /// Takes row `y` of a source of bytes.
+    pub fn put_bytes(&mut self, y: u32, row: &[u8]) {
+        self.put(y, Pixels::Bytes(row));
+    }
+
+    /// Ends the pass after the source's last row: stores the rows that the source does not have. Returns the image, if
+    /// one was stored.
+    pub fn end(mut self) -> Option<HostImage> {
+        let source = i64::from(self.source.y)..i64::from(self.source.bottom());
+        for y in self.run.needed_rows().filter(|y| !source.contains(y)) {
+            if let Some(row) = self.run.row(y, 0, None) {
+                self.sink.store(&row);
+            }
+        }
+        match self.sink {
+            Sink::Tensor { .. } => None,
+            Sink::Image(image) => Some(image),
+        }
+    }
+}
+
+impl Sink<'_> {
+    fn store(&mut self, row: &Row<'_>) {
+        match (self, row.pixels) {
+            (Sink::Tensor { tail, shape, out }, pixels) => {
+                let TensorShape { width, height, .. } = *shape;
+                let (width, height) = (width as usize, height as usize);
+                let place = RowPlace { width, height, y: row.y as usize, mirrored: row.mirrored };
+                match pixels {
+                    Pixels::Bytes(row) => tail.store_bytes(row, place, out),
+                    Pixels::Floats(row) => tail.store_floats(row, place, out),
+                }
+            }
+            (Sink::Image(HostImage::U8(image)), Pixels::Bytes(pixels)) => {
+                keep(image, row, pixels);
+            }
+            (Sink::Image(HostImage::F32(image)), Pixels::Floats(pixels)) => {
+                keep(image, row, pixels);
+            }
+            (Sink::Image(_), _) => unreachable!("the image has the pixel type of the rows"),
+        }
+    }
+}
+
+/// Index of the first action from `place` on, before `end`, that is not pointwise.
+pub fn pointwise_end(actions: &Actions, place: usize, end: usize) -> usize {
+    let pointwise = actions.list[place..end].iter().take_while(|it| it.what.kind().is_pointwise());
+    place + pointwise.count()
+}
+
+/// The resampling that begins at action `place`, if there is one: its index, and the columns and rows that crops before
+/// it cut off. Crops inside the image only say which pixels are needed.
+pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<(usize, (u32, u32))> {
+    let mut shift = (0, 0);
+    for (at, action) in actions.list[..end].iter().enumerate().skip(place) {
+        match &action.what {
+            What::Crop(crop) if crop.is_inside() => {
+                let (x, y) = crop.position();
+                shift = (shift.0 + x as u32, shift.1 + y as u32);
+            }
+            What::Resample(..) => return Some((at, shift)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Conversion after this table, rebuilt only if the table differs from the previous one.
+fn tail_for<'a>(
+    kept: &'a mut Option<(Option<Box<Floats>>, Tail)>,
+    values: Option<&Floats>,
+    TensorShape { dtype, layout, .. }: TensorShape,
+) -> &'a Tail {
+    let stale = kept.as_ref().is_none_or(|(of, _)| of.as_deref() != values);
+    if stale {
+        *kept = None;
+    }
+    let make = || (values.map(|it| Box::new(*it)), Tail::new(values, dtype, layout));
+    &kept.get_or_insert_with(make).1
+}
+
+fn keep<T: Copy + Default>(image: &mut Image<T>, row: &Row<'_>, pixels: &[T]) {
+    let out = image.row_mut(row.y);
+    if !row.mirrored {
+        return out.copy_from_slice(pixels);
+    }
+    let from = pixels.as_chunks::<CHANNELS>().0;
+    for (to, from) in out.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(from.iter().rev()) {
+        *to = *from;
+    }
+}

@@ -1,0 +1,404 @@
+//! Pointwise actions on rows: any number of them, one after another, on a row that stays in the cache.
+//!
+//! A source gives rows in its own order. Pointwise actions only crop and mirror, so the position of a source's pixel in
+//! the result is its position in the source, perhaps mirrored, plus an offset.
+
+use std::ops::Range;
+
+use crate::error::{DataError, reserve};
+use crate::geometry::Roi;
+use crate::op::kind::statistics::Made;
+use crate::op::kind::table::{self, Bytes, Floats};
+use crate::op::kind::{PixelForm, RowPosition};
+use crate::op::{Actions, ParamBytes, What};
+use crate::tensor::CHANNELS;
+
+/// Consecutive pointwise actions of a sample. Its memory is reused for the next one.
+#[derive(Default)]
+pub struct Run {
+    columns: Axis,
+    rows: Axis,
+    bytes: Vec<Stage>,
+    /// After the table of floats, or all stages if the source has floats.
+    floats: Vec<Stage>,
+    tables: Vec<Bytes>,
+    /// The table of floats, if there is one, with the table of bytes before it.
+    values: Option<Floats>,
+    line: Vec<u8>,
+    float_line: Vec<f32>,
+}
+
+/// One pass over a row.
+enum Stage {
+    /// Table with this index.
+    Table(usize),
+    /// A function of pixels, in rows whose first pixel is at column `x` and whose row 0 of the source is at row `y`.
+    Pixel { form: &'static PixelForm, params: ParamBytes, columns: (i32, i32), rows: (i32, i32) },
+    /// Fill everything outside of these columns of the line and rows of the source.
+    Fill { columns: Range<usize>, rows: Range<i64>, fill: [f32; CHANNELS] },
+}
+
+/// Positions along one axis.
+#[derive(Clone, Copy, Debug, Default)]
+struct Axis {
+    /// Position after the actions so far of the source's position 0.
+    offset: i64,
+    /// Whether positions are mirrored.
+    mirrored: bool,
+    /// First position of the source that the result needs, which may be outside of the source.
+    first: i64,
+    /// Number of positions.
+    len: usize,
+}
+
+/// A row of the result.
+pub struct Row<'a> {
+    /// Position of the row.
+    pub y: u32,
+    /// Whether the pixels are in reverse order.
+    pub mirrored: bool,
+    /// The pixels.
+    pub pixels: Pixels<'a>,
+}
+
+/// Pixels of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pixels<'a> {
+    /// Bytes of red, green and blue.
+    Bytes(&'a [u8]),
+    /// Floats of red, green and blue.
+    Floats(&'a [f32]),
+}
+
+impl Run {
+    /// Begins a run of the actions `which`, all pointwise, on the rows of a source of this pixel type with the window
+    /// `source`. If `to_floats`, rows are given as floats as soon as there is a table of floats; otherwise bytes are
+    /// given if nothing follows that table, which is then [`values`](Self::values). `made` is the table of the first
+    /// action if that is of statistics.
+    pub fn begin(
+        &mut self,
+        actions: &Actions,
+        which: Range<usize>,
+        source: Roi,
+        is_floats: bool,
+        to_floats: bool,
+        made: Option<&Made>,
+    ) -> Result<(), DataError> {
+        let last = which.clone().next_back();
+        let output = last.map_or(source, |last| actions.list[last].output);
+        let (mut columns, mut rows) = (Axis::default(), Axis::default());
+        for action in &actions.list[which.clone()] {
+            columns.pass(&action.what, true);
+            rows.pass(&action.what, false);
+        }
+        columns.begin(output.x, output.width);
+        rows.begin(output.y, output.height);
+        self.bytes.clear();
+        self.floats.clear();
+        self.tables.clear();
+        self.values = None;
+        self.compile(actions, which, is_floats, (columns, rows), made);
+        (self.columns, self.rows) = (columns, rows);
+        let values = CHANNELS * columns.len;
+        let as_floats =
+            is_floats || self.values.is_some() && (to_floats || !self.floats.is_empty());
+        let (x, y) = (i64::from(source.x), i64::from(source.y));
+        let covers = x <= columns.first
+            && columns.first + columns.len as i64 <= x + i64::from(source.width)
+            && y <= rows.first
+            && rows.first + rows.len as i64 <= y + i64::from(source.height);
+        // Rows that nothing changes are passed on as they are.
+        let passed_on = is_floats || self.bytes.is_empty() && covers;
+        reserve::renew(&mut self.line, if passed_on { 0 } else { values })?;
+        reserve::renew(&mut self.float_line, if as_floats { values } else { 0 })
+    }
+
+    /// Translates the actions into stages. The axes say what is needed of the source.
+    fn compile(
+        &mut self,
+        actions: &Actions,
+        which: Range<usize>,
+        mut is_floats: bool,
+        (columns, rows): (Axis, Axis),
+        made: Option<&Made>,
+    ) {
+        let mut across = Axis { offset: 0, mirrored: false, ..columns };
+        let mut down = Axis { offset: 0, mirrored: false, ..rows };
+        for place in which {
+            let what = &actions.list[place].what;
+            match what {
+                What::Crop(params) => {
+                    let (width, height) = params.input();
+                    let (x, y) = (across.source(0..width), down.source(0..height));
+                    let needed = columns.first..columns.first + columns.len as i64;
+                    let stage = Stage::Fill {
+                        columns: within(&x, &needed),
+                        rows: y.clone(),
+                        fill: params.fill(),
+                    };
+                    let all_rows = rows.first..rows.first + rows.len as i64;
+                    let fills = |has: &Range<i64>, needs: &Range<i64>| {
+                        has.start > needs.start || has.end < needs.end
+                    };
+                    if fills(&x, &needed) || fills(&y, &all_rows) {
+                        if is_floats { &mut self.floats } else { &mut self.bytes }.push(stage);
+                    }
+                }
+                What::Table => self.push_table(table::bytes(actions.table_of(place))),
+                What::FloatTable => {
+                    self.push_values(table::floats(actions.table_of(place)));
+                    is_floats = true;
+                }
+                What::Statistics(..) => match made {
+                    Some(Made::Bytes(table)) => self.push_table(table),
+                    Some(Made::Floats(table)) => {
+                        self.push_values(table);
+                        is_floats = true;
+                    }
+                    None => unreachable!("a run begins at statistics, with their table"),
+                },
+                What::Pixel(form, params) => {
+                    let columns = (across.here(columns.first), across.step());
+                    let rows = (down.here(0), down.step());
+                    let stage = Stage::Pixel { form, params: *params, columns, rows };
+                    if is_floats { &mut self.floats } else { &mut self.bytes }.push(stage);
+                }
+                What::Flip(_) => {}
+                What::Resample(..) | What::Stencil(..) | What::Warp(..) | What::Image(..) => {
+                    unreachable!("not pointwise")
+                }
+            }
+            across.pass(what, true);
+            down.pass(what, false);
+        }
+    }
+
+    /// Whether rows are given as floats.
+    pub fn gives_floats(&self) -> bool {
+        !self.float_line.is_empty()
+    }
+
+    /// Adds a table, composed with one directly before it.
+    fn push_table(&mut self, table: &Bytes) {
+        if let Some(Stage::Table(before)) = self.bytes.last() {
+            let before = &mut self.tables[*before];
+            *before = table::composed(before, table);
+        } else {
+            self.bytes.push(Stage::Table(self.tables.len()));
+            self.tables.push(*table);
+        }
+    }
+
+    /// Sets the table of floats, composed with a table directly before it.
+    fn push_values(&mut self, table: &Floats) {
+        self.values = Some(match self.bytes.pop_if(|it| matches!(it, Stage::Table(_))) {
+            Some(Stage::Table(before)) => table::composed(&self.tables[before], table),
+            _ => *table,
+        });
+    }
+
+    /// The table of floats that is left to apply to rows of bytes.
+    pub fn values(&self) -> Option<&Floats> {
+        self.values.as_ref().filter(|_| !self.gives_floats())
+    }
+
+    /// Rows of the source that the result needs. Some may be outside of the source.
+    pub fn needed_rows(&self) -> Range<i64> {
+        self.rows.first..self.rows.first + self.rows.len as i64
+    }
+
+    /// Result of row `y` of the source; `pixels` is that row, from the column `first` on. Without one, because the row is
+    /// outside of the source, all pixels are filled. `None` if the result does not need the row.
+    pub fn row<'a>(
+        &'a mut self,
+        y: i64,
+        first: u32,
+        pixels: Option<Pixels<'a>>,
+    ) -> Option<Row<'a>> {
+        if !self.needed_rows().contains(&y) {
+            return None;
+        }
+        let Self { columns, rows, bytes, floats, tables, values, line, float_line } = self;
+        let at = (columns.first, first.into());
+        let pixels = match pixels {
+            Some(Pixels::Floats(row)) => {
+                fit(float_line, row, at);
+                filled_floats(floats, y, float_line)
+            }
+            None if values.is_none() && !float_line.is_empty() => {
+                float_line.fill(0.0);
+                filled_floats(floats, y, float_line)
+            }
+            pixels => {
+                let whole = match pixels {
+                    Some(Pixels::Bytes(row)) if bytes.is_empty() => covered(row, at, columns.len),
+                    _ => None,
+                };
+                let row = match (whole, pixels) {
+                    (Some(row), _) => row,
+                    (None, Some(Pixels::Bytes(row))) => {
+                        fit(line, row, at);
+                        filled_bytes(bytes, tables, y, line)
+                    }
+                    (None, _) => {
+                        line.fill(0);
+                        filled_bytes(bytes, tables, y, line)
+                    }
+                };
+                match values {
+                    Some(values) if !float_line.is_empty() => {
+                        let to = float_line.as_chunks_mut::<CHANNELS>().0;
+                        for (to, from) in to.iter_mut().zip(row.as_chunks::<CHANNELS>().0) {
+                            *to = [0, 1, 2].map(|c| values[c][usize::from(from[c])]);
+                        }
+                        filled_floats(floats, y, float_line)
+                    }
+                    _ => Pixels::Bytes(row),
+                }
+            }
+        };
+        Some(Row { y: rows.result(y), mirrored: columns.mirrored, pixels })
+    }
+
+    /// Memory held, in bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        self.line.capacity() + self.float_line.capacity() * size_of::<f32>()
+    }
+}
+
+/// Applies the stages to a row of bytes.
+fn filled_bytes<'a>(stages: &[Stage], tables: &[Bytes], y: i64, line: &'a mut [u8]) -> &'a [u8] {
+    for stage in stages {
+        match stage {
+            Stage::Table(table) => {
+                let [r, g, b] = &tables[*table];
+                for pixel in line.as_chunks_mut::<CHANNELS>().0 {
+                    let [x, y, z] = pixel.map(usize::from);
+                    *pixel = [r[x], g[y], b[z]];
+                }
+            }
+            Stage::Pixel { form, params, columns, rows } => {
+                let Some(change) = form.bytes else { unreachable!("the form takes bytes") };
+                change(params, position(*columns, *rows, y), line.as_chunks_mut().0);
+            }
+            Stage::Fill { columns, rows, fill } => {
+                fill_outside(line, columns, rows.contains(&y), fill.map(|value| value as u8));
+            }
+        }
+    }
+    line
+}
+
+/// Applies the stages to a row of floats.
+fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a> {
+    for stage in stages {
+        match stage {
+            Stage::Table(_) => unreachable!("tables take bytes"),
+            Stage::Pixel { form, params, columns, rows } => {
+                let Some(change) = form.floats else { unreachable!("the form takes floats") };
+                change(params, position(*columns, *rows, y), line.as_chunks_mut().0);
+            }
+            Stage::Fill { columns, rows, fill } => {
+                fill_outside(line, columns, rows.contains(&y), *fill);
+            }
+        }
+    }
+    Pixels::Floats(line)
+}
+
+/// Position of row `y` of the source in an action's image, given the position of the line's first column and of row 0, each
+/// with the direction.
+fn position(columns: (i32, i32), rows: (i32, i32), y: i64) -> RowPosition {
+    let ((x, step), (first, down)) = (columns, rows);
+    RowPosition { x, step, y: first.wrapping_add(down.wrapping_mul(y as i32)) }
+}
+
+/// Fills the pixels outside of `inside`, or all of them in a row outside of the image.
+fn fill_outside<T: Copy>(line: &mut [T], inside: &Range<usize>, is_row: bool, fill: [T; CHANNELS]) {
+    let pixels = line.as_chunks_mut::<CHANNELS>().0;
+    if !is_row {
+        return pixels.fill(fill);
+    }
+    pixels[..inside.start].fill(fill);
+    pixels[inside.end..].fill(fill);
+}
+
+/// The `len` pixels of a row that a line needs, if the row has all of them. `at` has the line's first column, which may
+/// be negative, and the row's.
+fn covered(row: &[u8], (line_first, row_first): (i64, i64), len: usize) -> Option<&[u8]> {
+    let start = usize::try_from(line_first - row_first).ok()?;
+    row.get(CHANNELS * start..)?.get(..CHANNELS * len)
+}
+
+/// Copies the pixels of a row that a line needs. The others become 0.
+fn fit<T: Copy + Default>(line: &mut [T], row: &[T], (line_first, row_first): (i64, i64)) {
+    let (len, width) = ((line.len() / CHANNELS) as i64, (row.len() / CHANNELS) as i64);
+    let inside = within(&(row_first..row_first + width), &(line_first..line_first + len));
+    line[..CHANNELS * inside.start].fill(T::default());
+    line[CHANNELS * inside.end..].fill(T::default());
+    if !inside.is_empty() {
+        let from = (line_first + inside.start as i64 - row_first) as usize;
+        let to = &mut line[CHANNELS * inside.start..CHANNELS * inside.end];
+        to.copy_from_slice(&row[CHANNELS * from..][..to.len()]);
+    }
+}
+
+/// The part `has` of the range `needed`, counted from its start.
+fn within(has: &Range<i64>, needed: &Range<i64>) -> Range<usize> {
+    let place = |at: i64| (at.clamp(needed.start, needed.end) - needed.start) as usize;
+    place(has.start)..place(has.end).max(place(has.start))
+}
+
+impl Axis {
+    /// Passes an action: positions become those of its output.
+    fn pass(&mut self, what: &What, is_columns: bool) {
+        match what {
+            What::Crop(params) => {
+                let (x, y) = params.position();
+                self.offset -= if is_columns { x } else { y };
+            }
+            What::Flip(params) => {
+                let (width, height) = params.input();
+                let (mirrors, len) = match is_columns {
+                    true => (params.horizontal(), width),
+                    false => (params.vertical(), height),
+                };
+                if mirrors {
+                    self.offset = len - 1 - self.offset;
+                    self.mirrored = !self.mirrored;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets what is needed of the source for `len` positions of the result from `first` on.
+    fn begin(&mut self, first: u32, len: u32) {
+        let first = i64::from(first);
+        let needed = self.source(first..first + i64::from(len));
+        (self.first, self.len) = (needed.start, len as usize);
+    }
+
+    /// Range of the source's positions for a range of positions here.
+    fn source(&self, here: Range<i64>) -> Range<i64> {
+        match self.mirrored {
+            false => here.start - self.offset..here.end - self.offset,
+            true => self.offset - here.end + 1..self.offset - here.start + 1,
+        }
+    }
+
+    /// Position here of a position of the source.
+    fn here(&self, source: i64) -> i32 {
+        (if self.mirrored { self.offset - source } else { self.offset + source }) as i32
+    }
+
+    /// 1, or -1 if mirrored.
+    fn step(&self) -> i32 {
+        if self.mirrored { -1 } else { 1 }
+    }
+
+    /// Position here of a position of the source that is needed.
+    fn result(&self, source: i64) -> u32 {
+        (if self.mirrored { self.offset - source } else { self.offset + source }) as u32
+    }
+}
