@@ -22,6 +22,7 @@ pub use chain::{Chain, Placement};
 pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
+pub use formula::warp::Interpolation;
 pub use kind::{Kind, Kinds};
 pub use resample::Filter;
 
@@ -48,18 +49,25 @@ pub mod kind;
 pub mod resample;
 mod settings;
 
-/// List of the built-in operators. TOML names, parity tests, self-test and benches are derived from it.
+/// List of the built-in operators: those of this folder, then those of folders. TOML names, parity tests, self-test and
+/// benches are derived from it.
 macro_rules! operators {
-    ($($module:ident :: $type:ident),+ $(,)?) => {
+    ($($module:ident :: $type:ident),+ $(,)? $(; $folder:ident { $($file:ident :: $name:ident),+ $(,)? })*) => {
         $(
             #[doc(hidden)]
             pub mod $module;
             pub use $module::$type;
         )+
+        $(
+            #[doc(hidden)]
+            pub mod $folder;
+            $(pub use $folder::$file::$name;)+
+        )*
 
         /// Names of the built-in operators, as in TOML.
         #[doc(hidden)]
-        pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
+        pub const NAMES: &[&str] =
+            &[$(<$type as BuiltIn>::NAME,)+ $($(<$name as BuiltIn>::NAME,)+)*];
 
         /// Reads the settings of the built-in operator `name`. Returns `None` if there is no such operator.
         #[doc(hidden)]
@@ -71,6 +79,9 @@ macro_rules! operators {
                 $(<$type as BuiltIn>::NAME => {
                     Some($type::deserialize(settings).map(|it| Arc::new(it) as _))
                 })+
+                $($(<$name as BuiltIn>::NAME => {
+                    Some($name::deserialize(settings).map(|it| Arc::new(it) as _))
+                })+)*
                 _ => None,
             }
         }
@@ -80,6 +91,9 @@ macro_rules! operators {
         pub fn examples() -> Vec<Arc<dyn Operator>> {
             let mut all: Vec<Arc<dyn Operator>> = Vec::new();
             $(all.extend(<$type as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));)+
+            $($(
+                all.extend(<$name as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));
+            )+)*
             all
         }
     };
@@ -92,7 +106,28 @@ operators! {
     random_resized_crop::RandomResizedCrop,
     resize::Resize,
     flip::Flip,
-    normalize::Normalize,
+    normalize::Normalize;
+    geometry {
+        affine::Affine,
+        letterbox::Letterbox,
+        pad::Pad,
+        perspective::Perspective,
+        random_affine::RandomAffine,
+        random_perspective::RandomPerspective,
+        random_rotation::RandomRotation,
+        random_shortest_size::RandomShortestSize,
+        random_zoom_out::RandomZoomOut,
+        rotate::Rotate,
+        scale_jitter::ScaleJitter,
+        thumbnail::Thumbnail,
+    };
+    policy {
+        auto_augment::AutoAugment,
+        rand_augment::RandAugment,
+        three_augment::ThreeAugment,
+        timm_rand_augment::TimmRandAugment,
+        trivial_augment_wide::TrivialAugmentWide,
+    }
 }
 
 /// One step of a chain.

@@ -218,8 +218,10 @@ fn operations_and_magnitudes_are_drawn_as_often_as_by_the_libraries() {
                     drawn.for_each(|it| see(name(it)));
                 }
                 (text, None) => {
-                    let drawn = RandAugment::parse(text).unwrap().draw_operations(rng);
-                    for (place, operation) in drawn.into_iter().enumerate() {
+                    let policy = RandAugment::parse(text).unwrap();
+                    let mut taken = 0;
+                    for place in 0..policy.layers {
+                        let operation = policy.draw_operation(&mut taken, rng);
                         see(format!("{place} {operation:?}"));
                     }
                 }

@@ -181,9 +181,10 @@ impl Warp {
         }
     }
 
-    /// Whether every output pixel is an input pixel or the fill colour at whole positions: no resampling.
-    pub fn moves_whole_pixels(&self) -> bool {
-        self.kind() == Kind::Whole
+    /// Whether every output pixel is the input pixel at its place.
+    pub fn is_identity(&self) -> bool {
+        let integers = [0, 1, 2, 3, 4, 5].map(|number| self.integer(number));
+        self.kind() == Kind::Whole && integers == [1, 0, 0, 0, 1, 0]
     }
 
     fn new(kind: Kind, input: Size, interpolation: Interpolation, fill: [u8; 3]) -> Self {
