@@ -34,7 +34,13 @@ if [ -z "$nvrtc" ]; then
 fi
 echo "NVRTC: ${nvrtc#"$target"/}"
 cargo build --quiet -p feedwater-ptx
-export SIM_NVRTC=$nvrtc SIM_PTX=$target/debug/libfeedwater_ptx.so
+# A copy with another soname. The loader takes an NVRTC that the process has loaded already, and in some tests it must find the
+# simulated one.
+renamed=$target/device-code-nvrtc
+mkdir -p "$renamed"
+LC_ALL=C sed 's/libnvrtc\.so\./librenam.so./g' "$nvrtc" > "$renamed/libnvrtc.so"
+ln -sf "$(dirname "$nvrtc")"/libnvrtc-builtins.so.* "$renamed"
+export SIM_NVRTC=$renamed/libnvrtc.so SIM_PTX=$target/debug/libfeedwater_ptx.so
 # Kernels for the host are not in the way.
 export FEEDWATER_CACHE=$venv/cache
 if [ $# -gt 0 ]; then
