@@ -1,6 +1,6 @@
 //! Projective transforms of positions.
 
-use super::{BoundingBox, Orientation, Size};
+use super::{Axis, BoundingBox, Orientation, Size};
 
 /// Projective transform of positions, in coordinates of edges: the centre of the first pixel is 0.5.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,6 +89,14 @@ impl Plane {
             *place = value;
         }
         matrix.iter().all(|it| it.is_finite()).then_some(Self(matrix))
+    }
+
+    /// This transform, followed by one of each axis.
+    pub(super) fn then(&self, x: Axis, y: Axis) -> Self {
+        let [a, b, c, d, e, f, g, h, i] = self.0;
+        let column = |value: f64, divisor: f64| value * x.scale + divisor * x.offset;
+        let row = |value: f64, divisor: f64| value * y.scale + divisor * y.offset;
+        Self([column(a, g), column(b, h), column(c, i), row(d, g), row(e, h), row(f, i), g, h, i])
     }
 
     fn homogeneous(&self, x: f64, y: f64) -> [f64; 3] {

@@ -1,6 +1,7 @@
 //! Policies: operators that draw other operations.
 
-mod apply;
+#[doc(hidden)]
+pub mod apply;
 pub mod auto_augment;
 pub mod rand_augment;
 pub mod three_augment;
