@@ -64,7 +64,7 @@ impl Actions {
             let mut draw = Draw { size, sample: key, path, rng, actions, tables };
             operator.draw(&mut draw);
             size = draw.size;
-            self.list[first..].iter().for_each(|action| action.what.trace(trace));
+            self.list[first..].iter().for_each(|action| action.what.trace(action.whole, trace));
             self.ends.push(self.list.len());
         }
         size

@@ -23,6 +23,7 @@ pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
+pub use formula::warp::Interpolation;
 pub use kind::{Kind, Kinds};
 pub use resample::Filter;
 
@@ -56,7 +57,7 @@ mod settings;
 macro_rules! operators {
     (
         $($module:ident :: $type:ident),+;
-        $($folder:ident { $($inner:ident :: $inner_type:ident,)+ })*
+        $($folder:ident $([$shared:ident])? { $($inner:ident :: $inner_type:ident,)+ })*
     ) => {
         $(
             #[doc(hidden)]
@@ -66,6 +67,7 @@ macro_rules! operators {
         $(
             #[doc(hidden)]
             pub mod $folder {
+                $(pub mod $shared;)?
                 $(pub mod $inner;)+
             }
             $(pub use $folder::$inner::$inner_type;)+
@@ -144,6 +146,27 @@ operators! {
     noise {
         gaussian_noise::GaussianNoise,
         salt_and_pepper::SaltAndPepper,
+    }
+    geometry {
+        affine::Affine,
+        letterbox::Letterbox,
+        pad::Pad,
+        perspective::Perspective,
+        random_affine::RandomAffine,
+        random_perspective::RandomPerspective,
+        random_rotation::RandomRotation,
+        random_shortest_size::RandomShortestSize,
+        random_zoom_out::RandomZoomOut,
+        rotate::Rotate,
+        scale_jitter::ScaleJitter,
+        thumbnail::Thumbnail,
+    }
+    policy [apply] {
+        auto_augment::AutoAugment,
+        rand_augment::RandAugment,
+        three_augment::ThreeAugment,
+        timm_rand_augment::TimmRandAugment,
+        trivial_augment_wide::TrivialAugmentWide,
     }
 }
 
