@@ -7,7 +7,6 @@
 
 pub mod affine;
 pub mod blend;
-pub mod gaussian_blur;
 pub mod noise;
 pub mod perspective;
 pub mod policy;
