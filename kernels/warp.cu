@@ -5,10 +5,10 @@ enum WarpInterpolation { WARP_NEAREST, WARP_BILINEAR, WARP_BICUBIC };
 
 struct WarpParams {
     union {
-        double real[8];
-        int integer[16];
+        double real[9];
+        int integer[18];
+        const int* table[9];        // the last, of WARP_DISPLACED: pairs of displacements in 1/65536 pixel
     } data;
-    const int* table;               // of WARP_DISPLACED: pairs of displacements in 1/65536 pixel
     int width, height;              // of the input
     unsigned char fill[3];
     unsigned char kind;             // WarpKind
@@ -123,7 +123,7 @@ template <class Src> struct Warp {
     __device__ Bytes displaced(int x, int y) const {
         const int* of = p.data.integer;
         const long long pair = 2 * ((long long)(y - of[1]) * of[2] + (x - of[0]));
-        const int dx = p.table[pair], dy = p.table[pair + 1];
+        const int dx = p.data.table[8][pair], dy = p.data.table[8][pair + 1];
         if (p.interpolation == WARP_NEAREST) return nearest(x + rounded(dx), y + rounded(dy));
         x += dx >> 16;
         y += dy >> 16;

@@ -1,12 +1,17 @@
 //! Sizes, windows (in pixels, half-open, `u32`), EXIF orientations, boxes, and coordinate transforms of a chain.
 
+mod axis;
+mod bounding_box;
+mod plane;
 mod view;
 
 use std::fmt;
 
 #[doc(hidden)]
-pub use view::Axis;
-pub use view::{BoundingBox, View};
+pub use axis::Axis;
+pub use bounding_box::BoundingBox;
+pub use plane::Plane;
+pub use view::View;
 
 /// Width and height of an image in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

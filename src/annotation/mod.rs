@@ -204,12 +204,13 @@ impl Objects {
         let mut mask = vec![0; size.pixels() as usize];
         match self.list[number].outline.as_ref()? {
             Segmentation::Polygons(_) => {
-                let visible = self.way.view.visible;
+                let view = self.way.view;
                 for polygon in self.polygons(number)? {
+                    if polygon.as_flattened().iter().any(|position| position.is_nan()) {
+                        continue;
+                    }
                     polygon::fill(&polygon, size, |x, y| {
-                        if sees(visible.left, visible.right, x)
-                            && sees(visible.top, visible.bottom, y)
-                        {
+                        if view.back(f64::from(x) + 0.5, f64::from(y) + 0.5).is_some() {
                             mask[(y * size.width + x) as usize] = 1;
                         }
                     });
@@ -232,7 +233,10 @@ impl Deref for Objects {
 impl Way {
     /// Samples every pixel of the tensor from a mask of the annotated image.
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
-        let View { x, y, size, visible } = self.view;
+        if !self.view.is_axis_aligned() {
+            return self.fill_warped(runs, mask);
+        }
+        let View { x, y, size, visible, .. } = self.view;
         let upright = self.turn.upright_size(self.size);
         let line = |axis: Axis, len: u32, of: u32, first: f64, end: f64| {
             let position = |at: u32| {
@@ -255,6 +259,23 @@ impl Way {
             (0..rows.len()).for_each(|row| (0..columns.len()).for_each(|column| look(column, row)));
         } else {
             (0..columns.len()).for_each(|column| (0..rows.len()).for_each(|row| look(column, row)));
+        }
+    }
+
+    /// The same pixel by pixel, after a warp.
+    fn fill_warped(&self, runs: &RunLengths, mask: &mut [u8]) {
+        let upright = self.turn.upright_size(self.size);
+        let mut reader = runs.reader();
+        for (number, place) in (0..).zip(mask) {
+            let (x, y) = (number % self.view.size.width, number / self.view.size.width);
+            let Some((x, y)) = self.view.back(f64::from(x) + 0.5, f64::from(y) + 0.5) else {
+                continue;
+            };
+            // The visible part is within the image, up to rounding.
+            let inside = |at: f64, len: u32| (at.floor().max(0.0) as u32).min(len - 1);
+            let (x, y) = (inside(x, upright.width), inside(y, upright.height));
+            let (x, y) = self.turn.stored_position(self.size, x, y);
+            *place = reader.at(x, y).into();
         }
     }
 }

@@ -1,109 +1,6 @@
-//! Bounding boxes, and the coordinate transform of crops, flips and resizes.
+//! Transforms of coordinates by a chain.
 
-use super::{Orientation, Roi, Size};
-
-/// Box by its edges in pixels: the pixel `(x, y)` covers `x .. x + 1` and `y .. y + 1`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct BoundingBox {
-    /// Left edge.
-    pub left: f64,
-    /// Upper edge.
-    pub top: f64,
-    /// Right edge.
-    pub right: f64,
-    /// Lower edge.
-    pub bottom: f64,
-}
-
-impl BoundingBox {
-    /// Creates a box from its upper left corner `(x, y)` and its size, as in COCO.
-    pub fn new(x: f64, y: f64, width: f64, height: f64) -> Self {
-        Self { left: x, top: y, right: x + width, bottom: y + height }
-    }
-
-    /// Width; 0 if the edges are reversed.
-    pub fn width(&self) -> f64 {
-        (self.right - self.left).max(0.0)
-    }
-
-    /// Height; 0 if the edges are reversed.
-    pub fn height(&self) -> f64 {
-        (self.bottom - self.top).max(0.0)
-    }
-
-    /// Area.
-    pub fn area(&self) -> f64 {
-        self.width() * self.height()
-    }
-
-    /// Intersection of both boxes; its area is 0 if they are disjoint.
-    pub fn intersection(&self, other: &Self) -> Self {
-        let (left, top) = (self.left.max(other.left), self.top.max(other.top));
-        let right = self.right.min(other.right).max(left);
-        let bottom = self.bottom.min(other.bottom).max(top);
-        Self { left, top, right, bottom }
-    }
-
-    /// Coordinates relative to an image of this size: 0 to 1 inside.
-    pub fn normalised(&self, size: Size) -> Self {
-        let (width, height) = (f64::from(size.width), f64::from(size.height));
-        Self {
-            left: self.left / width,
-            top: self.top / height,
-            right: self.right / width,
-            bottom: self.bottom / height,
-        }
-    }
-
-    /// Left, upper, right and lower edge: torchvision's `XYXY`, DALI's `ltrb`.
-    pub fn xyxy(&self) -> [f32; 4] {
-        [self.left, self.top, self.right, self.bottom].map(|it| it as f32)
-    }
-
-    /// Left edge, upper edge, width and height: COCO's form, torchvision's `XYWH`.
-    pub fn xywh(&self) -> [f32; 4] {
-        [self.left, self.top, self.width(), self.height()].map(|it| it as f32)
-    }
-
-    /// Centre, width and height: torchvision's `CXCYWH`; if [`normalised`](Self::normalised), YOLO's and DETR's form.
-    pub fn cxcywh(&self) -> [f32; 4] {
-        let (x, y) = (f64::midpoint(self.left, self.right), f64::midpoint(self.top, self.bottom));
-        [x, y, self.width(), self.height()].map(|it| it as f32)
-    }
-
-    /// Smallest box around two points.
-    fn around((x0, y0): (f64, f64), (x1, y1): (f64, f64)) -> Self {
-        Self { left: x0.min(x1), top: y0.min(y1), right: x0.max(x1), bottom: y0.max(y1) }
-    }
-}
-
-/// One axis of a [`View`]: `position * scale + offset`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Axis {
-    /// Output pixels per input pixel; negative if the axis is mirrored.
-    pub scale: f64,
-    /// Output position of the image's edge 0.
-    pub offset: f64,
-}
-
-impl Axis {
-    /// Identity transform.
-    pub const IDENTITY: Self = Self { scale: 1.0, offset: 0.0 };
-
-    /// Output position of an image position.
-    pub fn at(self, position: f64) -> f64 {
-        position * self.scale + self.offset
-    }
-
-    /// Image position of an output position.
-    pub fn back(self, position: f64) -> f64 {
-        (position - self.offset) / self.scale
-    }
-
-    fn then(&mut self, scale: f64, offset: f64) {
-        *self = Self { scale: self.scale * scale, offset: self.offset * scale + offset };
-    }
-}
+use super::{Axis, BoundingBox, Orientation, Plane, Roi, Size};
 
 /// Transform from the upright image to the result of a chain.
 ///
@@ -111,16 +8,34 @@ impl Axis {
 /// * Coordinates are edges, not centres: the centre of the first pixel is 0.5. A decoder's reduction (`prescale`) does not change
 ///   coordinates.
 /// * A crop, even one that reaches outside, limits the visible part, which no later operator enlarges.
+/// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of the chain, and another one
+///   begins. Boxes are clipped before each warp, and become the smallest upright boxes after it, as in torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// Transform of columns.
+    /// Parts of the chain that a warp ends, from the first on.
+    warped: [Warped; View::MOST_WARPS],
+    warps: u32,
+    /// Transform of columns, after the last warp.
     pub x: Axis,
-    /// Transform of rows.
+    /// Transform of rows, after the last warp.
     pub y: Axis,
     /// Size of the result.
     pub size: Size,
-    /// Visible part of the image, in pixels of the result; the rest is fill.
+    /// Visible part of the image, in pixels of the result; the rest is fill. After a warp, the smallest box around that part.
     pub visible: BoundingBox,
+}
+
+/// Part of a chain that a warp ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Warped {
+    /// Transform from the end of the part to its begin, which has an inverse.
+    back: Plane,
+    /// What is visible before the warp, in positions of the begin.
+    visible: BoundingBox,
+}
+
+impl Warped {
+    const NOTHING: Self = Self { back: Plane::IDENTITY, visible: BoundingBox::NOTHING };
 }
 
 impl Default for View {
@@ -130,18 +45,65 @@ impl Default for View {
 }
 
 impl View {
+    /// Most warps of a chain. Of those after them, the view has only the size.
+    pub const MOST_WARPS: usize = 3;
+
     /// View of an empty image.
     pub const NOTHING: Self = Self {
+        warped: [Warped::NOTHING; Self::MOST_WARPS],
+        warps: 0,
         x: Axis::IDENTITY,
         y: Axis::IDENTITY,
         size: Size::new(0, 0),
-        visible: BoundingBox { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 },
+        visible: BoundingBox::NOTHING,
     };
 
     /// Identity view of an image of this size.
     pub fn new(size: Size) -> Self {
         let visible = BoundingBox::new(0.0, 0.0, size.width.into(), size.height.into());
         Self { size, visible, ..Self::NOTHING }
+    }
+
+    /// Warps the image: `back` transforms positions of the result, which has `size`, to those of the input. If that has no
+    /// inverse, nothing is visible afterwards.
+    pub fn warp(&mut self, back: Plane, size: Size) {
+        let whole = Self::new(size).visible;
+        self.size = size;
+        let place = self.warped.get_mut(self.warps as usize);
+        let (Some(place), Some(forward)) = (place, back.inverse()) else {
+            self.visible = BoundingBox::NOTHING;
+            return;
+        };
+        let (x, y) = (self.x.inverse(), self.y.inverse());
+        *place = Warped { back: back.then(x, y), visible: boxed(x, y, &self.visible) };
+        self.warps += 1;
+        (self.x, self.y) = (Axis::IDENTITY, Axis::IDENTITY);
+        let seen = forward.bounding_box(&self.visible).unwrap_or(BoundingBox::NOTHING);
+        self.visible = seen.intersection(&whole);
+    }
+
+    /// Whether there is no warp, so that [`x`](Self::x) and [`y`](Self::y) are the whole transform.
+    pub fn is_axis_aligned(&self) -> bool {
+        self.warps == 0
+    }
+
+    /// Position in the upright image of a position of the result. `None` if it is not visible.
+    pub fn back(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+        let seen = |of: &BoundingBox, x: f64, y: f64| {
+            of.left <= x && x < of.right && of.top <= y && y < of.bottom
+        };
+        if !seen(&self.visible, x, y) {
+            return None;
+        }
+        let (mut x, mut y) = (self.x.back(x), self.y.back(y));
+        for part in self.parts().iter().rev() {
+            (x, y) = part.back.point(x, y).filter(|&(x, y)| seen(&part.visible, x, y))?;
+        }
+        Some((x, y))
+    }
+
+    fn parts(&self) -> &[Warped] {
+        &self.warped[..self.warps as usize]
     }
 
     /// Crops a window of `size` at `(x, y)`, which may start and end outside of the image.
@@ -185,15 +147,32 @@ impl View {
         }
     }
 
-    /// Transforms a point of the upright image.
+    /// Transforms a point of the upright image. A point that a perspective moves to infinity or behind it becomes NaN.
     pub fn point(&self, x: f64, y: f64) -> (f64, f64) {
+        let (mut x, mut y) = (x, y);
+        for part in self.parts() {
+            let moved = part.back.inverse().and_then(|forward| forward.point(x, y));
+            (x, y) = moved.unwrap_or((f64::NAN, f64::NAN));
+        }
         (self.x.at(x), self.y.at(y))
     }
 
-    /// Transforms a box of the upright image, including its invisible part.
+    /// Transforms a box of the upright image, including the part that is invisible in the result. Parts that are invisible
+    /// before a warp are removed.
     pub fn bounding_box(&self, of: &BoundingBox) -> BoundingBox {
-        BoundingBox::around(self.point(of.left, of.top), self.point(of.right, of.bottom))
+        let mut of = *of;
+        for part in self.parts() {
+            let seen = of.intersection(&part.visible);
+            let seen =
+                part.back.inverse().filter(|_| seen.area() > 0.0).map(|it| it.bounding_box(&seen));
+            of = seen.flatten().unwrap_or(BoundingBox::NOTHING);
+        }
+        boxed(self.x, self.y, &of)
     }
+}
+
+fn boxed(x: Axis, y: Axis, of: &BoundingBox) -> BoundingBox {
+    BoundingBox::around((x.at(of.left), y.at(of.top)), (x.at(of.right), y.at(of.bottom)))
 }
 
 impl Orientation {
@@ -244,12 +223,32 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_a_box() {
-        let of = BoundingBox::new(10.0, 20.0, 30.0, 40.0);
-        assert_eq!(of.xyxy(), [10.0, 20.0, 40.0, 60.0]);
-        assert_eq!(of.xywh(), [10.0, 20.0, 30.0, 40.0]);
-        assert_eq!(of.cxcywh(), [25.0, 40.0, 30.0, 40.0]);
-        assert_eq!(of.normalised(Size::new(100, 80)).xyxy(), [0.1, 0.25, 0.4, 0.75]);
+    fn boxes_are_clipped_before_a_warp_and_upright_after_it() {
+        let mut view = View::new(Size::new(100, 50));
+        view.crop((10, 0), Size::new(50, 50));
+        // Rotated by 45 degrees around the centre, and enlarged by the square root of 2.
+        view.warp(Plane::affine([0.5, 0.5, 0.0, -0.5, 0.5, 25.0]), Size::new(50, 50));
+        view.resize(Roi::new(0, 0, 50, 50), Size::new(100, 100));
+        assert_eq!(view.point(35.0, 25.0), (50.0, 50.0));
+        assert_eq!(view.back(50.0, 50.0), Some((35.0, 25.0)));
+        let of = BoundingBox::new(30.0, 20.0, 10.0, 10.0);
+        assert_eq!(view.bounding_box(&of), BoundingBox::new(30.0, 30.0, 40.0, 40.0));
+        let cut = BoundingBox::new(0.0, 20.0, 20.0, 10.0);
+        let seen = BoundingBox::new(10.0, 20.0, 10.0, 10.0);
+        assert_eq!(view.bounding_box(&cut), view.bounding_box(&seen));
+        assert_eq!(view.bounding_box(&BoundingBox::new(0.0, 0.0, 9.0, 50.0)).area(), 0.0);
+        assert!(!view.is_axis_aligned());
+    }
+
+    #[test]
+    fn corners_that_a_warp_leaves_empty_are_invisible() {
+        let mut view = View::new(Size::new(50, 50));
+        view.warp(Plane::affine([1.0, 1.0, -25.0, -1.0, 1.0, 25.0]), Size::new(50, 50));
+        assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 50.0, 50.0));
+        assert_eq!(view.back(1.0, 1.0), None);
+        assert_eq!(view.back(25.0, 25.0), Some((25.0, 25.0)));
+        view.warp(Plane::affine([0.0; 6]), Size::new(9, 9));
+        assert_eq!((view.visible.area(), view.size), (0.0, Size::new(9, 9)));
     }
 
     #[test]

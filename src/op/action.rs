@@ -85,8 +85,8 @@ impl What {
         }
     }
 
-    /// Records how the pixels move.
-    pub(super) fn trace(&self, trace: &mut Trace) {
+    /// Records how the pixels move. `output` is the size of the whole output.
+    pub(super) fn trace(&self, output: Size, trace: &mut Trace) {
         match self {
             What::Crop(params) => params.trace(trace),
             What::Flip(params) => params.trace(trace),
@@ -101,8 +101,13 @@ impl What {
             | What::Statistics(..)
             | What::Stencil(..)
             | What::Image(..) => {}
-            // Boxes do not follow warps yet: `View` knows only movements along the axes.
-            What::Warp(..) => trace.cropping = false,
+            What::Warp(params, _) => {
+                trace.cropping = false;
+                // Boxes stay where they are when pixels are displaced one by one.
+                if let Some(back) = params.back() {
+                    trace.view.warp(back, output);
+                }
+            }
         }
     }
 

@@ -16,12 +16,14 @@ use serde::{Deserialize, Deserializer};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::random::{SampleKey, SampleRng};
+use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 pub use chain::{Chain, Placement};
+pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
+pub use formula::warp::Interpolation;
 pub use kind::{Kind, Kinds};
 pub use resample::Filter;
 
@@ -35,6 +37,8 @@ pub use chain::ChainStep;
 mod action;
 mod actions;
 mod chain;
+#[doc(hidden)]
+pub mod combine;
 mod cuda;
 pub mod custom;
 mod draw;
@@ -53,7 +57,7 @@ mod settings;
 macro_rules! operators {
     (
         $($module:ident :: $type:ident),+;
-        $($folder:ident { $($inner:ident :: $inner_type:ident,)+ })*
+        $($folder:ident $([$shared:ident])? { $($inner:ident :: $inner_type:ident,)+ })*
     ) => {
         $(
             #[doc(hidden)]
@@ -63,6 +67,7 @@ macro_rules! operators {
         $(
             #[doc(hidden)]
             pub mod $folder {
+                $(pub mod $shared;)?
                 $(pub mod $inner;)+
             }
             $(pub use $folder::$inner::$inner_type;)+
@@ -142,6 +147,27 @@ operators! {
         gaussian_noise::GaussianNoise,
         salt_and_pepper::SaltAndPepper,
     }
+    geometry {
+        affine::Affine,
+        letterbox::Letterbox,
+        pad::Pad,
+        perspective::Perspective,
+        random_affine::RandomAffine,
+        random_perspective::RandomPerspective,
+        random_rotation::RandomRotation,
+        random_shortest_size::RandomShortestSize,
+        random_zoom_out::RandomZoomOut,
+        rotate::Rotate,
+        scale_jitter::ScaleJitter,
+        thumbnail::Thumbnail,
+    }
+    policy [apply] {
+        auto_augment::AutoAugment,
+        rand_augment::RandAugment,
+        three_augment::ThreeAugment,
+        timm_rand_augment::TimmRandAugment,
+        trivial_augment_wide::TrivialAugmentWide,
+    }
 }
 
 /// One step of a chain.
@@ -187,9 +213,10 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses such operators. The
     /// default checks whether `draw` draws a number for a 500x375 image.
     fn is_random(&self) -> bool {
-        let rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
+        let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
+        let rng = SampleRng::of_operator(sample, path);
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
-        let mut draw = Draw { size, rng, actions, tables };
+        let mut draw = Draw { size, sample, path, rng, actions, tables };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }

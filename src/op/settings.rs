@@ -60,6 +60,29 @@ pub(super) fn check_pair(
     Err(FieldError::new(field, problem))
 }
 
+/// Reads a range `[low, high]`, or one number `n` for `[-n, n]`.
+pub(super) fn around_zero<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<[f64; 2], D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a number, or a list of two")]
+    enum Range {
+        Number(f64),
+        Pair([f64; 2]),
+    }
+    Ok(match Range::deserialize(deserializer)? {
+        Range::Number(number) => [-number, number],
+        Range::Pair(pair) => pair,
+    })
+}
+
+/// The same for a setting that may be left out.
+pub(super) fn around_zero_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<[f64; 2]>, D::Error> {
+    around_zero(deserializer).map(Some)
+}
+
 /// Reads one value for all of `N`, or `N` values.
 pub(super) fn one_or_each<'de, D, T, const N: usize>(deserializer: D) -> Result<[T; N], D::Error>
 where

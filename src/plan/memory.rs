@@ -10,7 +10,7 @@ use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 pub(super) const SOURCE: &str = "source";
 
 /// Maximum number of bytes that a slot holds for each sample besides the tensor.
-pub(crate) const RECORD_BYTES: u64 = 256;
+pub(crate) const RECORD_BYTES: u64 = 640;
 
 /// Code, stacks, allocator overhead, and what the decoders hold, in bytes: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use feedwater::geometry::Size;
+use feedwater::image::HostImage;
 use feedwater::op::formula::affine::Affine;
 use feedwater::op::formula::policy::timm::{self, Operations, RandAugment};
 use feedwater::op::formula::policy::{
     Drawn, Magnitudes, Operation, Step, aug_mix, auto_augment, rand_augment, three_augment,
     trivial_augment_wide,
 };
+use feedwater::op::policy::apply::{self, Warping};
+use feedwater::op::{Actions, Draw, Kinds, Operator};
 use feedwater::random::{SampleKey, SampleRng};
 
-use super::golden::{numbers, size};
+use super::golden::{digest, numbers, picture, size};
 use super::samples::{assert_same_counts, assert_same_quantiles};
 
 fn rows(table: &str) -> Vec<Value> {
@@ -134,15 +137,58 @@ fn steps_are_torchvisions() {
     }
 }
 
+fn timm_operation(row: &Value) -> timm::Operation {
+    let mut all = timm::PLAIN.iter().chain(timm::INCREASING).chain(timm::THREE_AUGMENT);
+    *all.find(|it| row["operation"] == format!("{it:?}")).unwrap()
+}
+
 #[test]
 fn steps_are_timms() {
-    let all = timm::PLAIN.iter().chain(timm::INCREASING).chain(timm::THREE_AUGMENT);
     for row in rows("timm_steps") {
-        let name = row["operation"].as_str().unwrap();
-        let operation = all.clone().find(|it| format!("{it:?}") == name).unwrap();
+        let operation = timm_operation(&row);
         let [magnitude] = numbers(&row["magnitude"]);
         let negated = row["negated"].as_bool().unwrap();
         check_step(&row, operation.step(magnitude, Size::new(97, 64), negated));
+    }
+}
+
+/// Draws a given step.
+#[derive(Clone, Copy, Debug)]
+struct Single(Step, Warping);
+
+impl Operator for Single {
+    fn name(&self) -> &'static str {
+        "single"
+    }
+
+    fn kinds(&self) -> Kinds {
+        apply::kinds(1)
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        apply::draw(draw, self.0, self.1);
+    }
+}
+
+#[test]
+fn pixels_of_steps_are_those_of_the_libraries() {
+    for row in rows("pixels") {
+        let source = HostImage::U8(picture(size(&row["source"]), 31));
+        let input = source.window().size();
+        let [magnitude] = numbers(&row["magnitude"]);
+        let step = match row["library"].as_str().unwrap() {
+            "torchvision" => operation(row["operation"].as_str().unwrap()).step(magnitude),
+            _ => {
+                let negated = row["negated"].as_bool().unwrap();
+                timm_operation(&row).step(magnitude, input, negated)
+            }
+        };
+        let interpolation = serde_json::from_value(row["filter"].clone()).unwrap();
+        let operator = Single(step, Warping { interpolation, fill: [9, 128, 255] });
+        let key = SampleKey { seed: 0, epoch: 0, index: 0 };
+        let actions = Actions::of([&operator as &dyn Operator], key, input);
+        let HostImage::U8(out) = actions.reference(&source) else { panic!("steps give bytes") };
+        assert_eq!(row["sha256"], digest(out.data()), "{row}");
     }
 }
 
@@ -218,8 +264,10 @@ fn operations_and_magnitudes_are_drawn_as_often_as_by_the_libraries() {
                     drawn.for_each(|it| see(name(it)));
                 }
                 (text, None) => {
-                    let drawn = RandAugment::parse(text).unwrap().draw_operations(rng);
-                    for (place, operation) in drawn.into_iter().enumerate() {
+                    let policy = RandAugment::parse(text).unwrap();
+                    let mut taken = 0;
+                    for place in 0..policy.layers {
+                        let operation = policy.draw_operation(&mut taken, rng);
                         see(format!("{place} {operation:?}"));
                     }
                 }

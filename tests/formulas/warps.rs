@@ -3,10 +3,12 @@
 use serde_json::Value;
 
 use feedwater::geometry::{Roi, Size};
-use feedwater::image::Image;
+use feedwater::image::{HostImage, Image};
 use feedwater::op::formula::affine::{self, Affine};
 use feedwater::op::formula::warp::{self, Interpolation, Warp};
 use feedwater::op::formula::{perspective, rotate};
+use feedwater::op::{self, Actions, Operator};
+use feedwater::random::SampleKey;
 
 use super::device;
 use super::golden::{digest, integers, numbers, picture, size};
@@ -56,6 +58,17 @@ fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
     out
 }
 
+/// The operator must give what its formula gives.
+#[track_caller]
+fn check_operator(row: &Value, operator: &dyn Operator, seed: u64) {
+    let source = HostImage::U8(picture(size(&row["source"]), seed));
+    assert_eq!(operator.check(), Ok(()), "{row}");
+    let key = SampleKey { seed: 0, epoch: 0, index: 0 };
+    let actions = Actions::of([operator], key, source.window().size());
+    let HostImage::U8(out) = actions.reference(&source) else { panic!("warps give bytes") };
+    assert_eq!(row["sha256"], digest(out.data()), "{operator:?} {row}");
+}
+
 #[track_caller]
 fn check(row: &Value, warp: &Warp, seed: u64, output: Size) {
     let out = run(warp, &picture(size(&row["source"]), seed), output);
@@ -94,6 +107,8 @@ fn rotations_are_torchvisions() {
             rotate::rotate(source, angle, expand, center, interpolation(&row), fill(&row));
         assert_eq!(output, size(&row["size"]), "{row}");
         check(&row, &warp, 13, output);
+        let (interpolation, fill) = (interpolation(&row), fill(&row));
+        check_operator(&row, &op::Rotate { angle, interpolation, expand, center, fill }, 13);
     }
 }
 
@@ -108,7 +123,11 @@ fn affine_transforms_are_torchvisions() {
             shear: numbers(&row["shear"]),
             center: row["center"].is_string().then(|| numbers(&row["center"])),
         };
-        check(&row, &affine.warp(source, interpolation(&row), [9, 8, 7]), 14, source);
+        let (interpolation, fill) = (interpolation(&row), [9, 8, 7]);
+        check(&row, &affine.warp(source, interpolation, fill), 14, source);
+        let Affine { angle, translate, scale, shear, center } = affine;
+        let operator = op::Affine { angle, translate, scale, shear, interpolation, center, fill };
+        check_operator(&row, &operator, 14);
     }
 }
 

@@ -7,11 +7,17 @@
 
 pub mod affine;
 pub mod blend;
+pub mod elastic;
+pub mod iou_crop;
+pub mod letterbox;
 pub mod noise;
+pub mod pad;
 pub mod perspective;
 pub mod policy;
+pub mod random_sizes;
 pub mod rotate;
 pub mod statistics;
+pub mod thumbnail;
 pub mod warp;
 
 pub use statistics::{Histograms, luma};

@@ -23,7 +23,7 @@
 
 use std::ops::Range;
 
-use crate::geometry::Roi;
+use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::tensor::CHANNELS;
 
@@ -124,6 +124,37 @@ pub(super) fn longest_inputs(bounds: Bounds) -> [(f64, f64); 2] {
     let long = u64::from(bounds.side).min(bounds.pixels).max(1);
     let short = (bounds.pixels / long).clamp(1, long);
     [(long as f64, short as f64), (short as f64, long as f64)]
+}
+
+/// Maximum number of table entries if an image is resized to within `most`, with its aspect ratio preserved up to
+/// rounding.
+pub(super) fn within_len(filter: Filter, most: Size, bounds: Bounds) -> usize {
+    between_len(filter, [most; 2], bounds)
+}
+
+/// The same if it is resized to within a size that is between `least` and `most`.
+pub(super) fn between_len(filter: Filter, [least, most]: [Size; 2], bounds: Bounds) -> usize {
+    // Sides are rounded or truncated to at least one pixel, so less than half is lost.
+    let scales = longest_inputs(bounds).map(|(width, height)| {
+        let scale = (width / f64::from(least.width)).max(height / f64::from(least.height));
+        (2.0 * scale, 2.0 * scale)
+    });
+    table_len(filter, (most.width.into(), most.height.into()), bounds, scales)
+}
+
+/// The same if the shorter side becomes at least `least` pixels, unless the longer one would have more than `longest`.
+pub(super) fn shortest_len(
+    filter: Filter,
+    least: u32,
+    most: Size,
+    longest: Option<u32>,
+    bounds: Bounds,
+) -> usize {
+    let (shorter, side) = ((bounds.pixels as f64).sqrt(), f64::from(bounds.side));
+    let by_shorter = shorter.min(side) / f64::from(least);
+    let by_longest = longest.map_or(0.0, |longest| side / f64::from(longest));
+    let scale = 2.0 * by_shorter.max(by_longest);
+    table_len(filter, (most.width.into(), most.height.into()), bounds, [(scale, scale); 2])
 }
 
 /// Maximum number of table entries for any of the given factors by which columns and rows shrink. `output` is the

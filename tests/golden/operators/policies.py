@@ -8,15 +8,16 @@ Tables come from the classes themselves. Steps are what the functions that chang
 """
 
 import collections
+import hashlib
 import random
 from unittest import mock
 
 import numpy as np
 import torch
-from golden import main
+from golden import main, picture
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from timm.data import auto_augment as timm
-from torchvision.transforms.v2 import AugMix, AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide
+from torchvision.transforms.v2 import AugMix, AutoAugment, AutoAugmentPolicy, InterpolationMode, RandAugment, TrivialAugmentWide
 from torchvision.transforms.v2 import functional as F
 
 SIZES = [(1, 1), (224, 224), (97, 640)]
@@ -136,6 +137,39 @@ def timm_steps():
                 }
 
 
+def pixels():
+    """Images of single steps."""
+    def row(library, operation, magnitude, negated, filter, size, result):
+        digest = hashlib.sha256(np.ascontiguousarray(np.asarray(result)).tobytes()).hexdigest()[:32]
+        return {
+            "library": library, "operation": operation, "magnitude": texts([magnitude]), "negated": negated, "filter": filter,
+            "source": size, "sha256": digest,
+        }
+
+    policy = AutoAugment()
+    for size in ((31, 22), (64, 48), (2, 9), (1, 1)):
+        image = picture(*size, 31)
+        for operation, (values, signed) in (AutoAugment._AUGMENTATION_SPACE | {"Identity": (lambda *_: None, False)}).items():
+            found = values(10, size[1], size[0])
+            for magnitude in [0.0] if found is None else [float(found[bin]) for bin in (0, 4, 9)]:
+                for sign in (1, -1) if signed else (1,):
+                    for filter in ("nearest", "bilinear"):
+                        result = policy._apply_image_or_video_transform(
+                            image, operation, magnitude * sign, InterpolationMode(filter), {Image.Image: [9, 128, 255]})
+                        yield row("torchvision", operation, magnitude * sign, False, filter, size, result)
+        for operation in timm.LEVEL_TO_ARG:
+            if operation in ("TranslateX", "TranslateY", "PosterizeOriginal", "GaussianBlurRand", "GaussianBlur"):
+                continue
+            for magnitude in (0.0, 4.5, 9.37):
+                for negated in (False, True):
+                    for filter in ("bilinear", "bicubic"):
+                        op = timm.AugmentOp(operation, prob=1.0, magnitude=magnitude, hparams={
+                            "img_mean": (9, 128, 255), "interpolation": getattr(Image.Resampling, filter.upper())})
+                        with mock.patch.object(timm.random, "random", lambda: 0.7 if negated else 0.2):
+                            result = op(image)
+                        yield row("timm", operation, magnitude, negated, filter, size, result)
+
+
 def timm_texts():
     """Settings of a text."""
     for text in ("rand", "rand-m9-mstd0.5-inc1", "rand-m9-n3-mstd0.5", "rand-mstd1-tweights", "rand-m7-mstd0.5-mmax20-p0.3", "rand-m15-n2-mmax15",
@@ -207,6 +241,6 @@ def distributions():
 
 if __name__ == "__main__":
     main("policies.json", lambda _: {
-        "magnitudes": magnitudes(), "pairs": pairs(), "steps": steps(), "timm_steps": timm_steps(), "timm_texts": timm_texts(),
+        "magnitudes": magnitudes(), "pairs": pairs(), "steps": steps(), "timm_steps": timm_steps(), "pixels": pixels(), "timm_texts": timm_texts(),
         "draws": draws(), "distributions": distributions(),
     })

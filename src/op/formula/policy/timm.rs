@@ -196,15 +196,31 @@ impl RandAugment {
         }
     }
 
-    /// Draws the operations of one image.
-    pub fn draw_operations(&self, rng: &mut SampleRng) -> Vec<Operation> {
+    /// Whether one of the operations blurs.
+    pub fn blurs(&self) -> bool {
         match self.operations {
-            Operations::Even(all) => {
-                (0..self.layers).map(|_| all[rng.below(all.len() as u64) as usize]).collect()
-            }
+            Operations::Even(all) => all.contains(&GaussianBlur),
+            Operations::Weighted(all) => all.iter().any(|it| it.0 == GaussianBlur),
+        }
+    }
+
+    /// Draws the next operation of an image. `taken` is 0 before the first one, and has a bit for each one that was drawn.
+    pub fn draw_operation(&self, taken: &mut u64, rng: &mut SampleRng) -> Operation {
+        match self.operations {
+            Operations::Even(all) => all[rng.below(all.len() as u64) as usize],
             Operations::Weighted(all) => {
-                let mut left = all.to_vec();
-                (0..self.layers).map(|_| left.remove(weighted(&left, rng)).0).collect()
+                let left =
+                    |taken: u64| all.iter().enumerate().filter(move |it| taken >> it.0 & 1 == 0);
+                let mut rest = rng.uniform() * left(*taken).map(|(_, it)| it.1).sum::<f64>();
+                let found = left(*taken).find(|(_, it)| {
+                    rest -= it.1;
+                    rest < 0.0
+                });
+                // Rounding may leave a rest; and a policy has no more layers than operations.
+                let (number, operation) =
+                    found.or_else(|| left(*taken).last()).unwrap_or((0, &all[0]));
+                *taken |= 1 << number;
+                operation.0
             }
         }
     }
@@ -221,15 +237,6 @@ impl RandAugment {
         };
         operation.step(magnitude.min(self.max).max(0.0), size, rng.chance(0.5))
     }
-}
-
-fn weighted(all: &[(Operation, f64)], rng: &mut SampleRng) -> usize {
-    let mut left = rng.uniform() * all.iter().map(|it| it.1).sum::<f64>();
-    let found = all.iter().position(|it| {
-        left -= it.1;
-        left < 0.0
-    });
-    found.unwrap_or(all.len() - 1)
 }
 
 impl Operation {

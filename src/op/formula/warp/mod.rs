@@ -17,7 +17,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::geometry::{Orientation, Size};
+use crate::geometry::{Orientation, Plane, Size};
 
 pub use demand::demand;
 pub use rows::row;
@@ -42,10 +42,9 @@ pub enum Interpolation {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Warp {
-    /// Coefficients of the map as f64, or 16 integers of 32 bits.
-    data: [u64; 8],
-    /// Address of the displacement table.
-    table: u64,
+    /// Coefficients of the map as f64. Maps in integers have six of 32 bits in their place, and [`Kind::Fixed`] has the
+    /// coefficients after those. Last, of [`Kind::Displaced`], the address of the table.
+    data: [u64; 9],
     /// Size of the input.
     width: i32,
     height: i32,
@@ -115,7 +114,9 @@ impl Warp {
         // A coefficient that does not fit an i32 is never added: there is one column or row.
         let fixed = |value: f64| (value * 65536.0 + 0.5).floor() as i64 as i32;
         let (x, y) = (c + a * 0.5 + b * 0.5, f + d * 0.5 + e * 0.5);
-        warp(Kind::Fixed).integers([a, b, x, d, e, y].map(fixed))
+        let mut warp = warp(Kind::Fixed).integers([a, b, x, d, e, y].map(fixed));
+        warp.data[3..].copy_from_slice(&matrix.map(f64::to_bits));
+        warp
     }
 
     /// Perspective map of Pillow's `Image.transform(output, PERSPECTIVE, c)`: the position in the input is
@@ -156,18 +157,39 @@ impl Warp {
 
     /// Sets the address of the displacement table.
     pub fn set_table(&mut self, address: u64) {
-        self.table = address;
+        self.data[8] = address;
     }
 
-    /// Whether every output pixel is an input pixel or the fill colour at whole positions: no resampling.
-    pub fn moves_whole_pixels(&self) -> bool {
-        self.kind() == Kind::Whole
+    /// Transform of positions of the result to those of the input, which boxes follow. `None` for displacements.
+    pub fn back(&self) -> Option<Plane> {
+        let real = |first: usize| [0, 1, 2, 3, 4, 5].map(|number| self.real(first + number));
+        match self.kind() {
+            Kind::Whole => {
+                let [a, b, c, d, e, f] =
+                    [0, 1, 2, 3, 4, 5].map(|number| f64::from(self.integer(number)));
+                // From centres of pixels to edges.
+                let edge = |a: f64, b: f64, c: f64| c + 0.5 - (a + b) * 0.5;
+                Some(Plane::affine([a, b, edge(a, b, c), d, e, edge(d, e, f)]))
+            }
+            Kind::Fixed => Some(Plane::affine(real(3))),
+            Kind::Summed | Kind::Affine => Some(Plane::affine(real(0))),
+            Kind::Perspective => {
+                let [a, b, c, d, e, f] = real(0);
+                Some(Plane::new([a, b, c, d, e, f, self.real(6), self.real(7), 1.0]))
+            }
+            Kind::Displaced => None,
+        }
+    }
+
+    /// Whether every output pixel is the input pixel at its place.
+    pub fn is_identity(&self) -> bool {
+        let integers = [0, 1, 2, 3, 4, 5].map(|number| self.integer(number));
+        self.kind() == Kind::Whole && integers == [1, 0, 0, 0, 1, 0]
     }
 
     fn new(kind: Kind, input: Size, interpolation: Interpolation, fill: [u8; 3]) -> Self {
         Self {
-            data: [0; 8],
-            table: 0,
+            data: [0; 9],
             width: input.width as i32,
             height: input.height as i32,
             fill,

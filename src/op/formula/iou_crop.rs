@@ -1,0 +1,95 @@
+//! `random_iou_crop`: torchvision's `RandomIoUCrop` of SSD (`torchvision/transforms/v2/_geometry.py`).
+
+use crate::geometry::{BoundingBox, Roi, Size};
+use crate::random::SampleRng;
+
+/// Settings of `RandomIoUCrop`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IouCrop {
+    /// Smallest and largest side of the crop, as a fraction of the side of the image. Default 0.3 to 1.
+    pub scale: [f64; 2],
+    /// Smallest and largest aspect ratio of the crop, width / height. Default 0.5 to 2.
+    pub aspect: [f64; 2],
+    /// Least intersection over union of the crop and one of the boxes, one of which is drawn evenly. 1 and more keep the image as
+    /// it is. Default 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
+    pub overlaps: Vec<f64>,
+    /// Crops that are tried for one overlap. Default 40.
+    pub trials: u32,
+}
+
+impl Default for IouCrop {
+    fn default() -> Self {
+        Self {
+            scale: [0.3, 1.0],
+            aspect: [0.5, 2.0],
+            overlaps: vec![0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0],
+            trials: 40,
+        }
+    }
+}
+
+impl IouCrop {
+    /// Overlaps that are drawn before the image is kept as it is. torchvision would go on for ever.
+    const ROUNDS: u32 = 100;
+
+    /// Draws a crop. `None` keeps the image as it is. Objects whose box is not in the crop by [`keeps`] are to be removed.
+    pub fn draw(&self, size: Size, boxes: &[BoundingBox], rng: &mut SampleRng) -> Option<Roi> {
+        for _ in 0..Self::ROUNDS {
+            let overlap = self.overlaps[rng.below(self.overlaps.len() as u64) as usize];
+            if overlap >= 1.0 || boxes.is_empty() {
+                return None;
+            }
+            for _ in 0..self.trials {
+                let sides = [rng.uniform() as f32, rng.uniform() as f32];
+                // torchvision draws the place only of a crop with an allowed aspect ratio.
+                let Some(sides) = self.sides(size, sides) else { continue };
+                let place = [rng.uniform() as f32, rng.uniform() as f32];
+                if let Some(crop) = placed(size, sides, place, boxes, overlap) {
+                    return Some(crop);
+                }
+            }
+        }
+        None
+    }
+
+    /// Width and height of a crop from numbers of 0 to 1, in f32 as in torchvision. `None` if the aspect ratio is not allowed.
+    pub fn sides(&self, size: Size, [x, y]: [f32; 2]) -> Option<[u32; 2]> {
+        let [low, high] = self.scale;
+        let side =
+            |len: u32, at: f32| (len as f32 * (at * (high - low) as f32 + low as f32)) as u32;
+        let (width, height) = (side(size.width, x), side(size.height, y));
+        let aspect = f64::from(width) / f64::from(height);
+        let [least, most] = self.aspect;
+        (width > 0 && height > 0 && least <= aspect && aspect <= most).then_some([width, height])
+    }
+}
+
+/// Crop of a size at a place from numbers of 0 to 1, if the centre of a box is in it and one of these boxes overlaps enough.
+pub fn placed(
+    size: Size,
+    [width, height]: [u32; 2],
+    [x, y]: [f32; 2],
+    boxes: &[BoundingBox],
+    overlap: f64,
+) -> Option<Roi> {
+    let left = ((size.width - width) as f32 * x) as u32;
+    let top = ((size.height - height) as f32 * y) as u32;
+    let crop = Roi::new(left, top, width, height);
+    let covered = BoundingBox::new(left.into(), top.into(), width.into(), height.into());
+    let mut best = None;
+    for of in boxes.iter().filter(|of| keeps(crop, of)) {
+        let common = of.intersection(&covered).area();
+        let iou = common / (of.area() + covered.area() - common);
+        best = Some(iou.max(best.unwrap_or(0.0)));
+    }
+    (best? >= overlap).then_some(crop)
+}
+
+/// Whether the centre of a box is in a crop, not on its edge.
+pub fn keeps(crop: Roi, of: &BoundingBox) -> bool {
+    let (x, y) = (0.5 * (of.left + of.right), 0.5 * (of.top + of.bottom));
+    f64::from(crop.x) < x
+        && x < crop.right().into()
+        && f64::from(crop.y) < y
+        && y < crop.bottom().into()
+}

@@ -1,0 +1,112 @@
+//! `pad`: torchvision's `pad` on PIL images, which is `ImageOps.expand` of Pillow for a constant and `numpy.pad` otherwise
+//! (`torchvision/transforms/_functional_pil.py`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::{Roi, Size};
+
+/// What is outside of the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PadMode {
+    /// The fill colour.
+    #[default]
+    Constant,
+    /// The pixel at the edge.
+    Edge,
+    /// The image mirrored at the centre of its edge pixels, again and again: `3 2 | 1 2 3 | 2 1`.
+    Reflect,
+    /// The image mirrored at its edges, again and again: `2 1 | 1 2 3 | 3 2`.
+    Symmetric,
+}
+
+/// Pixels that are added at each side. Negative numbers crop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "sides of the image")]
+pub struct Padding {
+    pub left: i32,
+    pub top: i32,
+    pub right: i32,
+    pub bottom: i32,
+}
+
+impl Padding {
+    /// Size of the padded image. `None` if nothing is left of it, or if a side is longer than an i32.
+    pub fn output(&self, input: Size) -> Option<Size> {
+        let side = |len: u32, before: i32, after: i32| {
+            let len = i64::from(len) + i64::from(before) + i64::from(after);
+            (1..=i64::from(i32::MAX)).contains(&len).then_some(len as u32)
+        };
+        let width = side(input.width, self.left, self.right)?;
+        Some(Size::new(width, side(input.height, self.top, self.bottom)?))
+    }
+
+    /// Window of an input of size `input` that the window `wanted` of the padded image reads; a single pixel if it reads none.
+    pub fn demand(&self, mode: PadMode, input: Size, wanted: Roi) -> Roi {
+        let (x, width) = self.columns(mode, input).demand(wanted.x, wanted.width);
+        let (y, height) = self.rows(mode, input).demand(wanted.y, wanted.height);
+        Roi::new(x, y, width, height)
+    }
+
+    /// Map of the columns of an input of size `input`.
+    pub fn columns(&self, mode: PadMode, input: Size) -> PaddedAxis {
+        PaddedAxis::new(mode, input.width, self.left, self.right)
+    }
+
+    /// Map of the rows of an input of size `input`.
+    pub fn rows(&self, mode: PadMode, input: Size) -> PaddedAxis {
+        PaddedAxis::new(mode, input.height, self.top, self.bottom)
+    }
+}
+
+/// Map of output columns or rows to those of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaddedAxis {
+    mode: PadMode,
+    /// First column or row of the input that is not cropped, and their number.
+    first: i64,
+    len: i64,
+    /// Position of output 0, counted from `first`.
+    start: i64,
+}
+
+impl PaddedAxis {
+    fn new(mode: PadMode, len: u32, before: i32, after: i32) -> Self {
+        let (before, after) = (i64::from(before), i64::from(after));
+        let (first, end) = ((-before).max(0), i64::from(len) - (-after).max(0));
+        Self { mode, first, len: (end - first).max(0), start: -before.max(0) }
+    }
+
+    /// Column or row of the input for one of the output. `None` is the fill colour.
+    #[inline(always)]
+    pub fn at(&self, output: u32) -> Option<u32> {
+        let (at, last) = (i64::from(output) + self.start, self.len - 1);
+        let inside = (0..self.len).contains(&at);
+        let at = match self.mode {
+            _ if inside => at,
+            _ if last < 0 => return None,
+            PadMode::Constant => return None,
+            PadMode::Edge => at.clamp(0, last),
+            PadMode::Reflect if last == 0 => 0,
+            PadMode::Reflect => {
+                let at = at.rem_euclid(2 * last);
+                at.min(2 * last - at)
+            }
+            PadMode::Symmetric => {
+                let at = at.rem_euclid(2 * self.len);
+                at.min(2 * self.len - 1 - at)
+            }
+        };
+        Some((self.first + at) as u32)
+    }
+
+    /// First input and number of inputs that `count` outputs from `first` on read; one if they read none.
+    fn demand(&self, first: u32, count: u32) -> (u32, u32) {
+        let inputs = (first..first + count).filter_map(|output| self.at(output));
+        let range = inputs.fold(None, |range, at| {
+            let (low, high) = range.unwrap_or((at, at));
+            Some((low.min(at), high.max(at)))
+        });
+        range.map_or((0, 1), |(low, high)| (low, high - low + 1))
+    }
+}

@@ -1,0 +1,86 @@
+//! What the steps of policies draw.
+
+use crate::geometry::Size;
+use crate::op::colour::{
+    autocontrast, brightness, contrast, equalize, grayscale, invert, posterize, saturation,
+    solarize,
+};
+use crate::op::filter::sharpness;
+use crate::op::formula::policy::Step;
+use crate::op::formula::rotate;
+use crate::op::formula::warp::Warp;
+use crate::op::resample::Blur;
+use crate::op::{
+    Autocontrast, Bounds, Contrast, Draw, Equalize, Grayscale, Interpolation, Kind, Kinds,
+    Saturation, Sharpness,
+};
+
+/// How a policy fills what its warps leave empty, and interpolates.
+#[derive(Clone, Copy, Debug)]
+pub struct Warping {
+    pub interpolation: Interpolation,
+    pub fill: [u8; 3],
+}
+
+/// Kinds of at most `most` steps.
+pub fn kinds(most: usize) -> Kinds {
+    let kinds = [
+        Kind::Warp,
+        Kind::Table,
+        Kind::Resample,
+        Kind::colour::<Saturation>(),
+        Kind::colour::<Grayscale>(),
+        Kind::statistics::<Contrast>(),
+        Kind::statistics::<Autocontrast>(),
+        Kind::statistics::<Equalize>(),
+        Kind::stencil::<Sharpness>(),
+    ];
+    Kinds::up_to(most, kinds)
+}
+
+/// Draws a step. One that changes nothing draws nothing.
+pub fn draw(draw: &mut Draw<'_>, step: Step, warping: Warping) {
+    let Warping { interpolation, fill } = warping;
+    let input = draw.size();
+    match step {
+        Step::Identity => {}
+        Step::Affine(affine) => warp(draw, affine.warp(input, interpolation, fill)),
+        Step::Matrix(matrix) => warp(draw, Warp::affine(input, input, matrix, interpolation, fill)),
+        Step::Rotate(angle) => {
+            warp(draw, rotate::rotate(input, angle, false, None, interpolation, fill).1);
+        }
+        Step::Brightness(factor) => brightness::draw(draw, factor),
+        Step::Saturation(factor) => saturation::draw(draw, factor),
+        Step::Contrast(factor) => contrast::draw(draw, factor),
+        Step::Sharpness(factor) => sharpness::draw(draw, factor),
+        Step::Posterize(bits) => posterize::draw(draw, bits),
+        Step::Solarize(threshold) => solarize::draw(draw, threshold),
+        Step::SolarizeAdd(added) => draw.table(|_, byte| match byte {
+            0..128 => (u32::from(byte) + added).min(255) as u8,
+            _ => byte,
+        }),
+        Step::AutoContrast => autocontrast::draw(draw),
+        Step::Equalize => equalize::draw(draw),
+        Step::Invert => invert::draw(draw),
+        Step::Grayscale => grayscale::draw(draw),
+        Step::GaussianBlur(radius) => {
+            draw.blur(Blur { kernel: [BLUR_KERNEL; 2], sigma: [radius; 2] });
+        }
+    }
+}
+
+/// Size of the kernel of blurs, in pixels: three deviations of the largest radius, 2 pixels, on each side.
+const BLUR_KERNEL: u32 = 13;
+
+/// Maximum number of coefficients of `steps` steps.
+pub fn coefficients(steps: usize, bounds: Bounds) -> usize {
+    let side = u64::from(bounds.side).min(bounds.pixels) as u32;
+    let output = Size::new(side, side);
+    steps.saturating_mul(Blur::table_len([BLUR_KERNEL; 2], output))
+}
+
+fn warp(draw: &mut Draw<'_>, warp: Warp) {
+    if !warp.is_identity() {
+        draw.warp(warp, draw.size());
+    }
+}

@@ -1,0 +1,101 @@
+//! `rand_augment`: several operations of the same strength.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::policy::rand_augment;
+use crate::op::settings::one_or_each;
+use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
+
+use super::apply::{self, Warping};
+
+/// Applies operations that are drawn from 14, each with the same strength: torchvision's `RandAugment`, whose operations,
+/// magnitudes and order of draws it has. Pixels are those of PIL images.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RandAugment {
+    /// Operations per image, 0 to 16. Default 2.
+    pub num_ops: u32,
+    /// Number of the magnitude, from 0 to below `num_magnitude_bins`. Default 9.
+    pub magnitude: u32,
+    /// Magnitudes per operation, 2 to 1000. Default 31.
+    pub num_magnitude_bins: u32,
+    /// Interpolation between pixels. Default nearest.
+    pub interpolation: Interpolation,
+    /// Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub fill: [u8; 3],
+}
+
+impl Default for RandAugment {
+    fn default() -> Self {
+        let interpolation = Interpolation::default();
+        Self { num_ops: 2, magnitude: 9, num_magnitude_bins: 31, interpolation, fill: [0; 3] }
+    }
+}
+
+/// Checks a whole number against `low..=high`.
+pub(super) fn check_count(field: &str, value: u32, low: u32, high: u32) -> Result<(), FieldError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(FieldError::new(field, format!("must be from {low} to {high}, is {value}")))
+}
+
+/// Maximum number of operations per image.
+pub(super) const MOST_OPS: u32 = 16;
+/// Maximum number of magnitudes per operation.
+pub(super) const MOST_BINS: u32 = 1000;
+
+impl Operator for RandAugment {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        apply::kinds(self.num_ops as usize)
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let Self { num_ops, magnitude, num_magnitude_bins, interpolation, fill } = *self;
+        let size = draw.size();
+        for _ in 0..num_ops {
+            let drawn = rand_augment::draw(magnitude, num_magnitude_bins, size, draw.rng());
+            apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
+        }
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_count("num_ops", self.num_ops, 0, MOST_OPS)?;
+        check_count("num_magnitude_bins", self.num_magnitude_bins, 2, MOST_BINS)?;
+        check_count("magnitude", self.magnitude, 0, self.num_magnitude_bins - 1)
+    }
+}
+
+impl BuiltIn for RandAugment {
+    const NAME: &'static str = "rand_augment";
+
+    fn examples() -> Vec<Self> {
+        let base = Self::default();
+        vec![
+            base,
+            Self { num_ops: 5, interpolation: Interpolation::Bilinear, fill: [9, 99, 199], ..base },
+            Self { magnitude: 30, ..base },
+            Self { num_ops: 0, ..base },
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_settings_are_refused() {
+        let field = |op: RandAugment| op.check().unwrap_err().field;
+        let base = RandAugment::default();
+        assert_eq!(base.check(), Ok(()));
+        assert_eq!(field(RandAugment { magnitude: 31, ..base }), "magnitude");
+        assert_eq!(field(RandAugment { num_magnitude_bins: 1, ..base }), "num_magnitude_bins");
+        assert_eq!(field(RandAugment { num_ops: 17, ..base }), "num_ops");
+    }
+}

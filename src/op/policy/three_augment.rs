@@ -1,0 +1,46 @@
+//! `three_augment`: gray, solarized or blurred.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::policy::three_augment;
+use crate::op::{Bounds, BuiltIn, Draw, Interpolation, Kinds, Operator};
+
+use super::apply::{self, Warping};
+
+/// Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels: 3-Augment of DeiT III
+/// (`augment.py` of facebookresearch/deit). Each is drawn as often. DeiT III continues with `color_jitter` of 0.3.
+///
+/// DeiT III blurs by Pillow's `ImageFilter.GaussianBlur`, which approximates a Gaussian by three box filters; here it is
+/// a Gaussian with the radius as its deviation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreeAugment {}
+
+impl Operator for ThreeAugment {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        apply::kinds(1)
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let step = three_augment::draw(draw.rng());
+        // None of the steps warps.
+        let warping = Warping { interpolation: Interpolation::Nearest, fill: [0; 3] };
+        apply::draw(draw, step, warping);
+    }
+
+    fn coefficients(&self, bounds: Bounds) -> usize {
+        apply::coefficients(1, bounds)
+    }
+}
+
+impl BuiltIn for ThreeAugment {
+    const NAME: &'static str = "three_augment";
+
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
+    }
+}

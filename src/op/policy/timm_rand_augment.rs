@@ -1,0 +1,121 @@
+//! `timm_rand_augment`: timm's policies by their text.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::policy::timm;
+use crate::op::settings::one_or_each;
+use crate::op::{Bounds, BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
+
+use super::apply::{self, Warping};
+use super::rand_augment::MOST_OPS;
+
+/// Applies operations by a text of timm 1.0, such as `rand-m9-mstd0.5-inc1`: `rand_augment_transform` of
+/// `timm/data/auto_augment.py`, whose operations, magnitudes and distributions it has.
+///
+/// Sections of the text: `m` magnitude (default 10), `n` operations per image (2), `p` probability of each (0.5), `mstd`
+/// standard deviation of the magnitude (0; above 100 it is uniform from 0 to `m`), `mmax` largest magnitude (10),
+/// `inc1` operations that become stronger with the magnitude, `tweights`, `t3a` and `t3aw` other sets of operations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimmRandAugment {
+    /// The text.
+    pub config: String,
+    /// Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpolation: Option<Interpolation>,
+    /// Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all.
+    /// Default 128.
+    #[serde(default = "gray", deserialize_with = "one_or_each")]
+    pub fill: [u8; 3],
+}
+
+fn gray() -> [u8; 3] {
+    [128; 3]
+}
+
+impl TimmRandAugment {
+    /// The policy of a text, with timm's defaults.
+    pub fn of(config: &str) -> Self {
+        Self { config: config.to_string(), interpolation: None, fill: gray() }
+    }
+
+    fn policy(&self) -> Result<timm::RandAugment, FieldError> {
+        let read = timm::RandAugment::parse(&self.config);
+        let wrong = |section: String| {
+            let problem =
+                format!("is {:?}: timm's RandAugment has no section {section:?}", self.config);
+            FieldError::new("config", problem)
+        };
+        read.map_err(wrong)
+    }
+}
+
+impl Operator for TimmRandAugment {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        apply::kinds(self.policy().map_or(0, |policy| policy.layers))
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let Ok(policy) = self.policy() else { return };
+        let (size, mut taken) = (draw.size(), 0);
+        for _ in 0..policy.layers {
+            let operation = policy.draw_operation(&mut taken, draw.rng());
+            let step = policy.draw(operation, size, draw.rng());
+            let interpolation = self.interpolation.unwrap_or_else(|| {
+                let bilinear = draw.rng().chance(0.5);
+                if bilinear { Interpolation::Bilinear } else { Interpolation::Bicubic }
+            });
+            apply::draw(draw, step, Warping { interpolation, fill: self.fill });
+        }
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        let policy = self.policy()?;
+        if policy.layers > MOST_OPS as usize {
+            let problem = format!(
+                "must have at most {MOST_OPS} operations per image, has n{}",
+                policy.layers
+            );
+            return Err(FieldError::new("config", problem));
+        }
+        Ok(())
+    }
+
+    fn coefficients(&self, bounds: Bounds) -> usize {
+        self.policy().map_or(0, |policy| match policy.blurs() {
+            true => apply::coefficients(policy.layers, bounds),
+            false => 0,
+        })
+    }
+}
+
+impl BuiltIn for TimmRandAugment {
+    const NAME: &'static str = "timm_rand_augment";
+
+    fn examples() -> Vec<Self> {
+        let fixed = Some(Interpolation::Bicubic);
+        vec![
+            Self::of("rand-m9-mstd0.5-inc1"),
+            Self { interpolation: fixed, fill: [1, 2, 3], ..Self::of("rand-m10-n4-p1") },
+            Self::of("rand-m8-n3-p1-mstd101-t3aw"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_section_is_named() {
+        let error = TimmRandAugment::of("rand-m9-q3").check().unwrap_err();
+        assert_eq!(error.field, "config");
+        assert!(error.problem.contains("\"q3\""), "{}", error.problem);
+        assert_eq!(TimmRandAugment::of("rand-n17").check().unwrap_err().field, "config");
+        assert_eq!(TimmRandAugment::of("rand-m9-mstd0.5-inc1").check(), Ok(()));
+    }
+}

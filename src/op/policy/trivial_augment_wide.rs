@@ -1,0 +1,61 @@
+//! `trivial_augment_wide`: one operation of any strength.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::policy::trivial_augment_wide;
+use crate::op::settings::one_or_each;
+use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
+
+use super::apply::{self, Warping};
+use super::rand_augment::{MOST_BINS, check_count};
+
+/// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's `TrivialAugmentWide`, whose
+/// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrivialAugmentWide {
+    /// Magnitudes per operation, 2 to 1000. Default 31.
+    pub num_magnitude_bins: u32,
+    /// Interpolation between pixels. Default nearest.
+    pub interpolation: Interpolation,
+    /// Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub fill: [u8; 3],
+}
+
+impl Default for TrivialAugmentWide {
+    fn default() -> Self {
+        let interpolation = Interpolation::default();
+        Self { num_magnitude_bins: 31, interpolation, fill: [0; 3] }
+    }
+}
+
+impl Operator for TrivialAugmentWide {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        apply::kinds(1)
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let Self { num_magnitude_bins, interpolation, fill } = *self;
+        let size = draw.size();
+        let drawn = trivial_augment_wide::draw(num_magnitude_bins, size, draw.rng());
+        apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_count("num_magnitude_bins", self.num_magnitude_bins, 2, MOST_BINS)
+    }
+}
+
+impl BuiltIn for TrivialAugmentWide {
+    const NAME: &'static str = "trivial_augment_wide";
+
+    fn examples() -> Vec<Self> {
+        let base = Self::default();
+        vec![base, Self { interpolation: Interpolation::Bilinear, fill: [9, 99, 199], ..base }]
+    }
+}
