@@ -14,6 +14,15 @@ struct Hue {
         const unsigned high = word == 4 ? 0x222aaaaau : word == 5 ? 0x23232222u : word == 6 ? 0x00022222u : 0;
         return (int)((low | high) >> (hue & 31) & 1);
     }
+    // Channel whose place on the circle of 510 parts is `at`, or 510 less.
+    static __device__ unsigned char channel(int max, int saturation, int at) {
+        at = at < 510 ? at : at - 510;
+        const int weight = lesser(greater(lesser(at, 340 - at), 0), 85);
+        const float level = (float)(max * (21675 - saturation * weight)) * (1.0f / 21675.0f);
+        // The addition rounds to a whole number.
+        const float rounds = 12582912.0f;
+        return (unsigned char)((level + rounds) - rounds);
+    }
     static __device__ Bytes of(const HueParams& p, Bytes pixel) {
         const int r = pixel.r, g = pixel.g, b = pixel.b;
         const int max = greater(greater(r, g), b), range = max - lesser(lesser(r, g), b);
@@ -22,18 +31,8 @@ struct Hue {
         const int floor = divide(numerator, denominator);
         const int less = floor * denominator == numerator ? rounded_down(floor) : 0;
         const int saturation = divide(255 * range, greater(max, 1));
-        const int hue = (floor - less + (int)p.shift) & 255;
-
-        const int sextant = 2 * hue / 85, part = 2 * hue - 85 * sextant;
-        const unsigned char value = (unsigned char)max;
-        const unsigned char low = (unsigned char)((2 * max * (255 - saturation) + 255) / 510);
-        const unsigned char falling = (unsigned char)((2 * max * (21675 - saturation * part) + 21675) / 43350);
-        const unsigned char rising = (unsigned char)((2 * max * (21675 - saturation * (85 - part)) + 21675) / 43350);
-        const Bytes out = {
-            sextant == 1 ? falling : sextant == 2 || sextant == 3 ? low : sextant == 4 ? rising : value,
-            sextant == 1 || sextant == 2 ? value : sextant == 3 ? falling : sextant == 4 || sextant == 5 ? low : rising,
-            sextant == 2 ? rising : sextant == 3 || sextant == 4 ? value : sextant == 5 ? falling : low,
-        };
+        const int hue = 2 * ((floor - less + (int)p.shift) & 255);
+        const Bytes out = {channel(max, saturation, hue + 425), channel(max, saturation, hue + 255), channel(max, saturation, hue + 85)};
         return out;
     }
 };

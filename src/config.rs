@@ -17,7 +17,7 @@ use toml::{Table, Value};
 
 use crate::error::{Error, Result};
 use crate::loader::LoaderBuilder;
-use crate::op::{self, Chain, Placement};
+use crate::op::{self, Chain, Operator, Placement};
 use crate::plan::Settings;
 use crate::source::{Source, SourceSettings};
 use crate::storage::{Storage, StorageSettings};
@@ -148,10 +148,13 @@ impl Pipeline {
         section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
         section(&mut text, "[storage]", &value("storage", &self.settings.storage)?);
         for (step, written) in self.chain.steps().iter().zip(&self.written) {
-            let placement = value("placement", &step.placement)?;
-            let name = step.operator.name();
-            let head = format!("[[chain]]\nop = \"{name}\"\nplacement = {placement}");
-            section(&mut text, &head, written);
+            let mut table = Table::new();
+            table.insert("op".into(), step.operator.name().into());
+            table.insert("placement".into(), value("placement", &step.placement)?);
+            table.extend(written.clone());
+            let chain = Table::from_iter([("chain".to_string(), Value::from(vec![table]))]);
+            text.push('\n');
+            text += &toml::to_string(&chain).expect("a TOML value serializes");
         }
         Ok(text)
     }
@@ -257,21 +260,7 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
             Some(value) => read(value).map_err(|it| it.at("placement").into_error(&key))?,
             None => Placement::Auto,
         };
-        let name: String = match table.remove("op") {
-            Some(value) => read(value).map_err(|it| it.at("op").into_error(&key))?,
-            None => {
-                let names = op::NAMES.join(", ");
-                let problem = format!("is missing; name an operator: {names}");
-                return Err(Error::config(format!("{key}.op"), problem));
-            }
-        };
-        let operator = read_with(Value::Table(table.clone()), |settings| {
-            op::read(&name, settings)
-                .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op")))
-        });
-        let operator = operator.map_err(|problem| {
-            problem.or_known(&["op", "placement"]).of_operator(&name).into_error(&key)
-        })?;
+        let operator = operator(&mut table, &key, &["op", "placement"])?;
         operator
             .check()
             .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
@@ -279,6 +268,54 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
         written.push(table);
     }
     Ok((chain, written))
+}
+
+/// Parses an operator with those inside of it. Removes its name from the table, which is at `key`; `known` are the keys
+/// beside its settings.
+fn operator(table: &mut Table, key: &str, known: &[&'static str]) -> Result<Arc<dyn Operator>> {
+    let name: String = match table.remove("op") {
+        Some(value) => read(value).map_err(|it| it.at("op").into_error(key))?,
+        None => {
+            let names = [op::NAMES, op::combine::NAMES].concat().join(", ");
+            let problem = format!("is missing; name an operator: {names}");
+            return Err(Error::config(format!("{key}.op"), problem));
+        }
+    };
+    let combines = op::combine::NAMES.contains(&name.as_str());
+    let inner = match combines {
+        true => inner(table.get("operators"), &format!("{key}.operators"))?,
+        false => Vec::new(),
+    };
+    let mut settings = table.clone();
+    if combines {
+        settings.remove("operators");
+    }
+    let operator = read_with(Value::Table(settings), |settings| match combines {
+        true => op::combine::read(&name, settings, inner).expect("it is in the list"),
+        false => op::read(&name, settings)
+            .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op"))),
+    });
+    let known = if combines { [known, &["operators"]].concat() } else { known.to_vec() };
+    operator.map_err(|problem| problem.or_known(&known).of_operator(&name).into_error(key))
+}
+
+/// Parses the operators inside of a combinator.
+fn inner(value: Option<&Value>, key: &str) -> Result<Vec<Arc<dyn Operator>>> {
+    let steps = match value {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(steps)) => steps,
+        Some(value) => return Err(wrong_type(key, "a list: [[chain.operators]]", value)),
+    };
+    let steps = steps.iter().enumerate().map(|(number, step)| {
+        let key = format!("{key}[{number}]");
+        let Value::Table(table) = step else { return Err(wrong_type(&key, "a table", step)) };
+        if table.contains_key("placement") {
+            let problem = "is set for a combinator as a whole: write it beside the combinator's op";
+            return Err(Error::config(format!("{key}.placement"), problem));
+        }
+        operator(&mut table.clone(), &key, &["op"])
+    });
+    steps.collect()
 }
 
 fn wrong_type(key: &str, wanted: &str, found: &Value) -> Error {

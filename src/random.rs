@@ -26,12 +26,12 @@ pub struct SampleRng {
 }
 
 impl SampleRng {
-    /// Creates the stream of operator number `operator` (its position in the chain, below 65536) for a sample.
-    pub fn new(sample: SampleKey, operator: u16) -> Self {
+    /// Creates stream number `number` of a sample.
+    pub fn new(sample: SampleKey, number: u16) -> Self {
         Self {
             key: [sample.seed as u32, (sample.seed >> 32) as u32],
             counter: [
-                u32::from(operator) << 16,
+                u32::from(number) << 16,
                 sample.epoch,
                 sample.index as u32,
                 (sample.index >> 32) as u32,
@@ -39,6 +39,11 @@ impl SampleRng {
             block: [0; 4],
             used: 4,
         }
+    }
+
+    /// Creates the stream of an operator for a sample.
+    pub fn of_operator(sample: SampleKey, path: OperatorPath) -> Self {
+        Self::new(SampleKey { seed: sample.seed ^ path.0, ..sample }, OPERATORS)
     }
 
     /// Returns 32 uniform bits.
@@ -83,8 +88,28 @@ impl SampleRng {
     }
 }
 
-/// Operator number for choosing the replacement of an unusable sample.
+/// Position of an operator in a chain: its name and how many of this name precede it, and the same for each operator that it is
+/// inside of. Inserting or removing another operator does not change it, and so not the operator's draws either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct OperatorPath(u64);
+
+impl OperatorPath {
+    /// Path of the chain itself.
+    pub const CHAIN: Self = Self(0x6665_6564);
+
+    /// Path of the operator `name` inside of this one. `before` counts the operators of that name before it.
+    pub fn child(self, name: &str, before: usize) -> Self {
+        let step = |hash: u64, byte: u8| mix(hash ^ u64::from(byte));
+        Self(mix(name.bytes().fold(mix(self.0), step) ^ (before as u64) << 8))
+    }
+}
+
+/// Number for choosing the replacement of an unusable sample.
 const REPLACEMENT: u16 = u16::MAX;
+
+/// Number of all operators, which differ by their key.
+const OPERATORS: u16 = u16::MAX - 1;
 
 /// Candidates to replace an unusable sample: all other samples, in an order keyed by (seed, epoch, index) of this sample.
 #[doc(hidden)]
@@ -275,6 +300,26 @@ mod tests {
         assert_ne!(base, first(SampleKey { epoch: 3, ..sample }, 0));
         assert_ne!(base, first(SampleKey { index: 4, ..sample }, 0));
         assert_ne!(base, first(sample, 1));
+    }
+
+    #[test]
+    fn operators_draw_by_name_and_place_in_the_tree() {
+        let sample = SampleKey { seed: 1, epoch: 2, index: 3 };
+        let chain = OperatorPath::CHAIN;
+        let apply = chain.child("random_apply", 0);
+        let paths = [
+            chain,
+            apply,
+            chain.child("flip", 0),
+            chain.child("flip", 1),
+            apply.child("flip", 0),
+            apply.child("flip", 1),
+            chain.child("random_apply", 1).child("flip", 0),
+            apply.child("flip", 0).child("flip", 0),
+        ];
+        let mut first = paths.map(|path| SampleRng::of_operator(sample, path).bits());
+        first.sort_unstable();
+        assert!(first.is_sorted_by(|a, b| a < b), "{first:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::geometry::{Roi, Size};
 use crate::image::HostImage;
-use crate::random::{SampleKey, SampleRng};
+use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 use super::action::{Action, ParamBytes, What};
 use super::draw::Draw;
@@ -21,6 +21,8 @@ pub struct Actions {
     pub table: Vec<i32>,
     /// Tables that do not depend on windows, the first action's first.
     fixed: Vec<i32>,
+    /// Names of the operators.
+    names: Vec<&'static str>,
 }
 
 impl Actions {
@@ -50,11 +52,16 @@ impl Actions {
         self.table.clear();
         self.fixed.clear();
         let mut size = input;
-        for (place, operator) in operators.into_iter().enumerate() {
+        self.names.clear();
+        for operator in operators {
             let first = self.list.len();
-            let rng = SampleRng::new(key, place as u16);
+            let name = operator.name();
+            let before = self.names.iter().filter(|it| **it == name).count();
+            self.names.push(name);
+            let path = OperatorPath::CHAIN.child(name, before);
+            let rng = SampleRng::of_operator(key, path);
             let (actions, tables) = (&mut self.list, &mut self.fixed);
-            let mut draw = Draw { size, rng, actions, tables };
+            let mut draw = Draw { size, sample: key, path, rng, actions, tables };
             operator.draw(&mut draw);
             size = draw.size;
             self.list[first..].iter().for_each(|action| action.what.trace(action.whole, trace));

@@ -1,9 +1,12 @@
 //! Drawing: an operator turns its settings and random numbers into actions for one sample.
 
+use std::sync::Arc;
+
 use crate::geometry::{Roi, Size};
-use crate::random::SampleRng;
+use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
+use super::Operator;
 use super::action::{Action, ParamBytes, What};
 use super::formula::warp::Warp;
 use super::kind::{
@@ -16,6 +19,8 @@ use super::resample::{self, Blur, Filter, Weights};
 #[derive(Debug)]
 pub struct Draw<'a> {
     pub(super) size: Size,
+    pub(super) sample: SampleKey,
+    pub(super) path: OperatorPath,
     pub(super) rng: SampleRng,
     pub(super) actions: &'a mut Vec<Action>,
     /// Tables of the actions, in their order. An action's range counts from the start.
@@ -98,6 +103,31 @@ impl Draw<'_> {
     /// Computes an image of size `to` by the formula `F`.
     pub fn image<F: ImageFormula>(&mut self, params: &F::Params, to: Size) {
         self.push(What::Image(ImageForm::of::<F>(), ParamBytes::new(params)), to);
+    }
+
+    /// Adds the actions of operators inside of this one, one after another, each with its own random numbers. `which` are
+    /// indices into `operators`.
+    pub fn inner(
+        &mut self,
+        operators: &[Arc<dyn Operator>],
+        which: impl IntoIterator<Item = usize>,
+    ) {
+        for place in which {
+            let operator = &operators[place];
+            let name = operator.name();
+            let before = operators[..place].iter().filter(|it| it.name() == name).count();
+            let path = self.path.child(name, before);
+            let mut draw = Draw {
+                size: self.size,
+                sample: self.sample,
+                path,
+                rng: SampleRng::of_operator(self.sample, path),
+                actions: &mut *self.actions,
+                tables: &mut *self.tables,
+            };
+            operator.draw(&mut draw);
+            self.size = draw.size;
+        }
     }
 
     fn push_table(&mut self, what: What, values: &[u8]) {

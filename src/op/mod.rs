@@ -16,9 +16,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::random::{SampleKey, SampleRng};
+use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 pub use chain::{Chain, Placement};
+pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
@@ -36,6 +37,8 @@ pub use chain::ChainStep;
 mod action;
 mod actions;
 mod chain;
+#[doc(hidden)]
+pub mod combine;
 mod cuda;
 pub mod custom;
 mod draw;
@@ -48,11 +51,16 @@ pub mod kind;
 #[doc(hidden)]
 pub mod resample;
 mod settings;
+#[doc(hidden)]
+pub mod steps;
 
-/// List of the built-in operators: those of this folder, then those of folders. TOML names, parity tests, self-test and
-/// benches are derived from it.
+/// List of the built-in operators: those of this folder, then those of each folder below. TOML names, parity tests,
+/// self-test and benches are derived from it.
 macro_rules! operators {
-    ($($module:ident :: $type:ident),+ $(,)? $(; $folder:ident { $($file:ident :: $name:ident),+ $(,)? })*) => {
+    (
+        $($module:ident :: $type:ident),+;
+        $($folder:ident { $($inner:ident :: $inner_type:ident,)+ })*
+    ) => {
         $(
             #[doc(hidden)]
             pub mod $module;
@@ -60,14 +68,18 @@ macro_rules! operators {
         )+
         $(
             #[doc(hidden)]
-            pub mod $folder;
-            $(pub use $folder::$file::$name;)+
+            pub mod $folder {
+                $(pub mod $inner;)+
+            }
+            $(pub use $folder::$inner::$inner_type;)+
         )*
 
+        operators!(@all $($type)+ $($($inner_type)+)*);
+    };
+    (@all $($type:ident)+) => {
         /// Names of the built-in operators, as in TOML.
         #[doc(hidden)]
-        pub const NAMES: &[&str] =
-            &[$(<$type as BuiltIn>::NAME,)+ $($(<$name as BuiltIn>::NAME,)+)*];
+        pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
 
         /// Reads the settings of the built-in operator `name`. Returns `None` if there is no such operator.
         #[doc(hidden)]
@@ -79,9 +91,6 @@ macro_rules! operators {
                 $(<$type as BuiltIn>::NAME => {
                     Some($type::deserialize(settings).map(|it| Arc::new(it) as _))
                 })+
-                $($(<$name as BuiltIn>::NAME => {
-                    Some($name::deserialize(settings).map(|it| Arc::new(it) as _))
-                })+)*
                 _ => None,
             }
         }
@@ -91,9 +100,6 @@ macro_rules! operators {
         pub fn examples() -> Vec<Arc<dyn Operator>> {
             let mut all: Vec<Arc<dyn Operator>> = Vec::new();
             $(all.extend(<$type as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));)+
-            $($(
-                all.extend(<$name as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));
-            )+)*
             all
         }
     };
@@ -107,6 +113,37 @@ operators! {
     resize::Resize,
     flip::Flip,
     normalize::Normalize;
+    colour {
+        autocontrast::Autocontrast,
+        brightness::Brightness,
+        channel_permutation::ChannelPermutation,
+        color_jitter::ColorJitter,
+        color_twist::ColorTwist,
+        contrast::Contrast,
+        equalize::Equalize,
+        gamma::Gamma,
+        grayscale::Grayscale,
+        hue::Hue,
+        invert::Invert,
+        lighting::Lighting,
+        normalize_image::NormalizeImage,
+        photometric_distort::PhotometricDistort,
+        posterize::Posterize,
+        random_grayscale::RandomGrayscale,
+        saturation::Saturation,
+        solarize::Solarize,
+        to_ycbcr::ToYcbcr,
+    }
+    erase {
+        cutout::Cutout,
+        grid_mask::GridMask,
+        random_erasing::RandomErasing,
+    }
+    filter {
+        gaussian_blur::GaussianBlur,
+        sharpen::Sharpen,
+        sharpness::Sharpness,
+    }
     geometry {
         affine::Affine,
         letterbox::Letterbox,
@@ -120,7 +157,11 @@ operators! {
         rotate::Rotate,
         scale_jitter::ScaleJitter,
         thumbnail::Thumbnail,
-    };
+    }
+    noise {
+        gaussian_noise::GaussianNoise,
+        salt_and_pepper::SaltAndPepper,
+    }
     policy {
         auto_augment::AutoAugment,
         rand_augment::RandAugment,
@@ -173,9 +214,10 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses such operators. The
     /// default checks whether `draw` draws a number for a 500x375 image.
     fn is_random(&self) -> bool {
-        let rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
+        let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
+        let rng = SampleRng::of_operator(sample, path);
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
-        let mut draw = Draw { size, rng, actions, tables };
+        let mut draw = Draw { size, sample, path, rng, actions, tables };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }

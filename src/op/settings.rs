@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::random::SampleRng;
+
 use super::FieldError;
 
 /// Maximum side length in a setting, in pixels.
@@ -29,6 +31,11 @@ pub(super) fn check_range(field: &str, [low, high]: [f64; 2]) -> Result<(), Fiel
     Err(FieldError::new(field, problem))
 }
 
+/// Draws a number from a range; none where both ends are equal.
+pub(super) fn drawn([low, high]: [f64; 2], rng: &mut SampleRng) -> f64 {
+    if low == high { low } else { rng.between(low, high) }
+}
+
 /// Checks a number against `low..=high`.
 pub(super) fn check_number(field: &str, value: f64, low: f64, high: f64) -> Result<(), FieldError> {
     if (low..=high).contains(&value) {
@@ -40,10 +47,11 @@ pub(super) fn check_number(field: &str, value: f64, low: f64, high: f64) -> Resu
 /// Checks a range `[first, last]` with `low <= first <= last <= high`.
 pub(super) fn check_pair(
     field: &str,
-    [first, last]: [f64; 2],
+    pair: [f64; 2],
     low: f64,
     high: f64,
 ) -> Result<(), FieldError> {
+    let [first, last] = pair;
     if low <= first && first <= last && last <= high {
         return Ok(());
     }

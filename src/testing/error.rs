@@ -9,11 +9,9 @@ use crate::geometry::Size;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
-    /// [`FastPath::apply`](crate::op::FastPath::apply) on the window that was demanded.
+    /// [`ImageFormula::apply`](crate::op::custom::ImageFormula::apply).
     FastPath,
-    /// [`FastPath::apply`](crate::op::FastPath::apply) on the whole image.
-    WholeImage,
-    /// CPU path of a loader, which fuses operators, and decodes, resamples and stores row by row.
+    /// CPU path of a loader, which decodes, resamples, computes and stores row by row.
     Rows,
     /// CUDA text compiled by a C++ compiler for the host, with one thread per pixel.
     HostKernel,
@@ -28,7 +26,6 @@ impl Form {
     pub const fn name(self) -> &'static str {
         match self {
             Form::FastPath => "the fast path",
-            Form::WholeImage => "the fast path on the whole image",
             Form::Rows => "the path of rows",
             Form::HostKernel => "the CUDA text, compiled for the host,",
             Form::HostTiles => "the CUDA text in tiles, compiled for the host,",

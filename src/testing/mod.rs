@@ -7,9 +7,10 @@
 //! println!("{report}");
 //! ```
 //!
-//! These are compared with [`Operator::reference`]: [`FastPath::apply`](crate::op::FastPath::apply), on the demanded
-//! window and on the whole image; the CPU path of a loader, row by row; and the CUDA text, compiled for the host by
-//! `$CXX` or `c++`, and on a GPU if there is one. Test images are random, extreme, odd and tiny.
+//! These are compared with the reference implementations of the operator's actions: faster forms
+//! ([`ImageFormula::apply`](crate::op::custom::ImageFormula::apply)); the CPU path of a loader, row by row; and the
+//! kernels, compiled for the host by `$CXX` or `c++`, and on a GPU if there is one. Test images are random, extreme, odd
+//! and tiny.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,9 +1,13 @@
-//! Formulas of operators against the libraries that define them.
+//! Formulas of operators: against the libraries that define them, and against their CUDA twins.
 
 mod boxes;
+mod colours;
 mod device;
+mod draws;
 mod golden;
 mod layouts;
+mod pictures;
 mod policies;
 mod samples;
+mod twins;
 mod warps;

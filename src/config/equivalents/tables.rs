@@ -193,9 +193,6 @@ pub const OPERATORS: &[Operator] = &[
             "RandomBBoxCrop",
             "ScaleJitter",
             "RandomShortestSize",
-            "RandomApply",
-            "RandomChoice",
-            "RandomOrder",
             "Lambda",
             "PythonFunction",
             "Permute",
@@ -204,6 +201,26 @@ pub const OPERATORS: &[Operator] = &[
         write: &[],
         note: "there is no such operator yet; apply it to the batch in the training loop, or write an operator in Rust \
                (examples/02-own-operator.rs)",
+    },
+    Operator {
+        names: &["RandomApply", "Sometimes"],
+        write: &[],
+        note: "write op = \"random_apply\", and its operators as [[chain.operators]]",
+    },
+    Operator {
+        names: &["RandomChoice", "OneOf"],
+        write: &[],
+        note: "write op = \"one_of\", and its operators as [[chain.operators]]",
+    },
+    Operator {
+        names: &["RandomOrder"],
+        write: &[],
+        note: "write op = \"random_order\", and its operators as [[chain.operators]]",
+    },
+    Operator {
+        names: &["SomeOf"],
+        write: &[],
+        note: "write op = \"some_of\" with count, and its operators as [[chain.operators]]",
     },
 ];
 

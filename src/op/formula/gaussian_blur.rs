@@ -1,6 +1,6 @@
 //! `gaussian_blur`: weights of a Gaussian, for the resampler's two integer passes.
 
-use super::super::resample::PRECISION_BITS;
+use crate::op::resample::PRECISION_BITS;
 
 /// Sum of the weights of an output.
 const ONE: i32 = 1 << PRECISION_BITS;

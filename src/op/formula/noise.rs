@@ -1,6 +1,11 @@
 //! Random numbers of a pixel, which depend on its position only.
 
-use crate::random::philox4x32_10;
+use crate::random::{SampleRng, philox4x32_10};
+
+/// Key of a sample's noise.
+pub fn key(rng: &mut SampleRng) -> [u32; 2] {
+    [rng.bits(), rng.bits()]
+}
 
 /// Four words of random bits for the pixel at (`x`, `y`) of the whole image: Philox4x32-10 with the sample's key.
 #[inline(always)]
@@ -83,7 +88,6 @@ const LN: [f32; 9] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SampleRng;
 
     /// Kolmogorov and Smirnov's distance of 200,000 numbers from the normal distribution.
     #[test]
@@ -133,7 +137,7 @@ mod tests {
     #[test]
     fn a_pixel_has_other_words_in_another_sample() {
         let mut rng = SampleRng::new(Default::default(), 0);
-        let keys = [[rng.bits(), rng.bits()], [rng.bits(), rng.bits()]];
+        let keys = [key(&mut rng), key(&mut rng)];
         assert_ne!(words(keys[0], 3, 4), words(keys[1], 3, 4));
         assert_ne!(words(keys[0], 3, 4), words(keys[0], 4, 3));
         assert_eq!(words(keys[0], 3, 4), words(keys[0], 3, 4));

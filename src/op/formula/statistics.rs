@@ -2,8 +2,6 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::grayscale::luma;
-
 /// Number of pixels with each byte: in each channel, and in the image's gray version.
 ///
 /// Twin: `struct Histograms { unsigned channel[3][256], gray[256]; }`.
@@ -31,14 +29,20 @@ impl Histograms {
     }
 }
 
+/// ITU-R 601-2 luma in 16 fraction bits, rounded half up: Pillow's `convert("L")` (`Convert.c`).
+#[inline(always)]
+pub fn luma([r, g, b]: [u8; 3]) -> u8 {
+    ((19595 * u32::from(r) + 38470 * u32::from(g) + 7471 * u32::from(b) + 0x8000) >> 16) as u8
+}
+
 /// Number of pixels of a histogram, and the sum of their bytes.
-pub(super) fn count_and_sum(bins: &[u32; 256]) -> (u64, u64) {
+pub(in crate::op) fn count_and_sum(bins: &[u32; 256]) -> (u64, u64) {
     bins.iter().zip(0..).fold((0, 0), |(count, sum), (&pixels, byte)| {
         (count + u64::from(pixels), sum + byte * u64::from(pixels))
     })
 }
 
 /// The table that changes nothing.
-pub(super) fn identity() -> [u8; 256] {
+pub(in crate::op) fn identity() -> [u8; 256] {
     std::array::from_fn(|byte| byte as u8)
 }

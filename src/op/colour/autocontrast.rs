@@ -1,0 +1,65 @@
+//! `autocontrast`: stretches each channel to 0..=255.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::Histograms;
+use crate::op::formula::statistics::identity;
+use crate::op::kind::StatisticsFormula;
+use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
+
+/// Stretches each channel to 0..=255, like torchvision's `autocontrast`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Autocontrast {}
+
+impl Operator for Autocontrast {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::statistics::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        self::draw(draw);
+    }
+}
+
+impl BuiltIn for Autocontrast {
+    const NAME: &'static str = "autocontrast";
+
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
+    }
+}
+
+impl StatisticsFormula for Autocontrast {
+    type Params = [u32; 2];
+    type Value = u8;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Autocontrast", include_str!("../../../kernels/autocontrast.cu")));
+
+    /// Maps the smallest byte of a channel to 0 and the largest to 255: torchvision's `autocontrast` on PIL images
+    /// (`ImageOps.autocontrast` without cutoff). A channel of one byte is unchanged.
+    fn table(_: &Self::Params, histograms: &Histograms) -> [[u8; 256]; 3] {
+        histograms.channel.map(|bins| table(&bins))
+    }
+}
+
+/// Adds the operator.
+pub(in crate::op) fn draw(draw: &mut Draw<'_>) {
+    draw.statistics::<Autocontrast>(&[0; 2]);
+}
+
+/// In f64 and truncated like Pillow's, whose rounding is visible where the exact value is an integer.
+fn table(bins: &[u32; 256]) -> [u8; 256] {
+    let low = bins.iter().position(|&pixels| pixels > 0).unwrap_or(255);
+    let high = bins.iter().rposition(|&pixels| pixels > 0).unwrap_or(0);
+    if high <= low {
+        return identity();
+    }
+    let scale = 255.0 / (high - low) as f64;
+    let offset = -(low as f64) * scale;
+    std::array::from_fn(|byte| (byte as f64 * scale + offset) as u8)
+}

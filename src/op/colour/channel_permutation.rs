@@ -1,0 +1,92 @@
+//! `channel_permutation`: exchanges channels.
+
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::op::kind::ColourFormula;
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
+use crate::random::SampleRng;
+
+/// Exchanges channels, like torchvision's `permute_channels` and `RandomChannelPermutation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChannelPermutation {
+    /// Channel of the input, 0 to 2, that each channel of the output copies. Default: one of the six orders, drawn per
+    /// sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<[u32; 3]>,
+}
+
+impl Operator for ChannelPermutation {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::colour::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let order = self.order.unwrap_or_else(|| drawn_order(draw.rng()));
+        self::draw(draw, order);
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        let Some(order) = self.order else { return Ok(()) };
+        if (0..3).all(|channel| order.contains(&channel)) {
+            return Ok(());
+        }
+        Err(FieldError::new("order", format!("must hold 0, 1 and 2 once each, is {order:?}")))
+    }
+}
+
+impl BuiltIn for ChannelPermutation {
+    const NAME: &'static str = "channel_permutation";
+
+    fn examples() -> Vec<Self> {
+        [None, Some([2, 1, 0]), Some([1, 2, 0])].map(|order| Self { order }).to_vec()
+    }
+}
+
+impl ColourFormula for ChannelPermutation {
+    type Params = Params;
+    const CUDA: Option<Cuda> = Some(Cuda::new(
+        "ChannelPermutation",
+        include_str!("../../../kernels/channel_permutation.cu"),
+    ));
+
+    /// torchvision's `permute_channels`.
+    #[inline(always)]
+    fn pixel(params: &Params, pixel: [u8; 3]) -> [u8; 3] {
+        params.order.map(|channel| pixel[channel as usize])
+    }
+}
+
+/// Adds a permutation: the channel of the input that each channel of the output copies.
+pub(in crate::op) fn draw(draw: &mut Draw<'_>, order: [u32; 3]) {
+    draw.colour::<ChannelPermutation>(&Params { order, padding: 0 });
+}
+
+/// One of the six orders, all equally likely, as torchvision's `RandomChannelPermutation` draws them.
+pub(super) fn drawn_order(rng: &mut SampleRng) -> [u32; 3] {
+    let mut order = [0, 1, 2];
+    shuffle(&mut order, rng);
+    order
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// Channel of the input, 0 to 2, that each channel of the output copies.
+    pub order: [u32; 3],
+    /// Always 0.
+    pub padding: u32,
+}
+
+/// Puts a list into random order (Fisher and Yates).
+pub(super) fn shuffle<T>(list: &mut [T], rng: &mut SampleRng) {
+    for last in (1..list.len()).rev() {
+        list.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+}

@@ -1,0 +1,68 @@
+//! `equalize`: makes the bytes of each channel equally frequent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::Histograms;
+use crate::op::formula::statistics::identity;
+use crate::op::kind::StatisticsFormula;
+use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
+
+/// Makes the bytes of each channel equally frequent, like torchvision's `equalize`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Equalize {}
+
+impl Operator for Equalize {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::statistics::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        self::draw(draw);
+    }
+}
+
+impl BuiltIn for Equalize {
+    const NAME: &'static str = "equalize";
+
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
+    }
+}
+
+impl StatisticsFormula for Equalize {
+    type Params = [u32; 2];
+    type Value = u8;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Equalize", include_str!("../../../kernels/equalize.cu")));
+
+    /// Maps a byte to the number of smaller bytes, in steps of (pixels - pixels of the largest byte) / 255: torchvision's
+    /// `equalize` on PIL images (`ImageOps.equalize`). A channel of one byte, or with a step of 0, is unchanged.
+    fn table(_: &Self::Params, histograms: &Histograms) -> [[u8; 256]; 3] {
+        histograms.channel.map(|bins| table(&bins))
+    }
+}
+
+/// Adds the operator.
+pub(in crate::op) fn draw(draw: &mut Draw<'_>) {
+    draw.statistics::<Equalize>(&[0; 2]);
+}
+
+fn table(bins: &[u32; 256]) -> [u8; 256] {
+    let count: u64 = bins.iter().map(|&pixels| u64::from(pixels)).sum();
+    let last = bins.iter().rev().find(|&&pixels| pixels > 0).map_or(0, |&pixels| u64::from(pixels));
+    let step = (count - last) / 255;
+    if step == 0 {
+        return identity();
+    }
+    let mut below = step / 2;
+    bins.map(|pixels| {
+        let level = below / step;
+        below += u64::from(pixels);
+        level.min(255) as u8
+    })
+}

@@ -1,0 +1,131 @@
+//! `hue`: turns the hue of each pixel.
+
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::op::kind::ColourFormula;
+use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
+
+/// Turns the hue of each pixel, like torchvision's `adjust_hue`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hue {
+    /// Part of the circle, -0.5 to 0.5. One number, or `[low, high]`, from which it is drawn uniformly.
+    #[serde(deserialize_with = "one_or_each")]
+    pub shift: [f64; 2],
+}
+
+impl Operator for Hue {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::colour::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let shift = drawn(self.shift, draw.rng());
+        self::draw(draw, shift);
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_pair("shift", self.shift, -0.5, 0.5)
+    }
+}
+
+impl BuiltIn for Hue {
+    const NAME: &'static str = "hue";
+
+    fn examples() -> Vec<Self> {
+        [[0.1; 2], [-0.5; 2], [-0.2, 0.3]].map(|shift| Self { shift }).to_vec()
+    }
+}
+
+impl ColourFormula for Hue {
+    type Params = Params;
+    const CUDA: Option<Cuda> = Some(Cuda::new("Hue", include_str!("../../../kernels/hue.cu")));
+
+    /// Converts to hue, saturation and value in bytes, adds to the hue and converts back: torchvision's `adjust_hue` on
+    /// PIL images (Pillow's `Convert.c`). A shift of 0 changes pixels too, by the rounding of both conversions.
+    ///
+    /// Without branches, where Pillow computes in f32 and f64:
+    ///
+    /// * hue = floor(255 n / (6 d)) for the hue n / (6 d) of the exact colour with d = max - min, less 1 where that is an
+    ///   integer in `ROUNDED_DOWN`; saturation s = floor(255 d / max).
+    /// * Back, a channel is max (1 - s w / (255 * 85)), rounded, which is never half-way between two integers. Its weight w
+    ///   is a trapezoid of the hue: 0 for a third of the circle, 85 for the opposite third.
+    #[inline(always)]
+    fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
+        let [r, g, b] = [i32::from(r), i32::from(g), i32::from(b)];
+        let max = r.max(g).max(b);
+        let range = max - r.min(g).min(b);
+
+        let turned = if r == max {
+            g - b
+        } else if g == max {
+            2 * range + b - r
+        } else {
+            4 * range + r - g
+        };
+        let numerator = 85 * (if turned < 0 { turned + 6 * range } else { turned });
+        let denominator = 2 * range.max(1);
+        let floor = divide(numerator, denominator);
+        let exact = i32::from(floor * denominator == numerator);
+        let rounded_down = (ROUNDED_DOWN[(floor >> 5) as usize & 7] >> (floor & 31)) as i32 & exact;
+        let saturation = divide(255 * range, max.max(1));
+        // In 510 parts of the circle.
+        let hue = 2 * ((floor - rounded_down + params.shift as i32) & 255);
+
+        [425, 255, 85].map(|offset| {
+            let at = if hue + offset < 510 { hue + offset } else { hue + offset - 510 };
+            let weight = at.min(340 - at).clamp(0, 85);
+            level(max * (21675 - saturation * weight))
+        })
+    }
+}
+
+/// Adds a turn of the hue, in circles.
+pub(in crate::op) fn draw(draw: &mut Draw<'_>, shift: f64) {
+    draw.colour::<Hue>(&Params::new(shift));
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// Added to the hue byte, modulo 256.
+    pub shift: u32,
+    /// Always 0.
+    pub padding: u32,
+}
+
+impl Params {
+    /// Parameters for a turn by `hue` of a full circle, -0.5 to 0.5. The byte is `hue * 255`, truncated towards 0, as
+    /// in torchvision.
+    pub fn new(hue: f64) -> Self {
+        Self { shift: u32::from((hue * 255.0) as i32 as u8), padding: 0 }
+    }
+}
+
+/// Hue bytes that Pillow's f32 arithmetic reaches from below where the exact value is this integer, so that
+/// truncation gives one less. One bit per byte.
+const ROUNDED_DOWN: [u32; 8] =
+    [0xffff_fffe, 0, 0x1100_0000, 0x0000_0111, 0x222a_aaaa, 0x2323_2222, 0x0002_2222, 0];
+
+/// Integer quotient of numbers below 2^18 and 2^9. The f32 quotient has the same integer part: it is exact or
+/// farther from an integer than its error.
+#[inline(always)]
+fn divide(numerator: i32, denominator: i32) -> i32 {
+    (numerator as f32 / denominator as f32) as i32
+}
+
+/// A 21675th, rounded, of a product of a byte with a number up to 21675. The f32 product with the reciprocal has
+/// the same nearest integer for all of them.
+#[inline(always)]
+fn level(product: i32) -> u8 {
+    // At this size f32 has no fraction bits: the addition rounds.
+    const ROUNDS: f32 = 12_582_912.0;
+    (product as f32 * (1.0 / 21675.0) + ROUNDS).to_bits() as u8
+}

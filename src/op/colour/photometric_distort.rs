@@ -1,0 +1,92 @@
+//! `photometric_distort`: SSD's random changes of colour.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::blend::MAX_FACTOR;
+use crate::op::settings::{check_number, check_pair};
+use crate::op::{BuiltIn, Draw, FieldError, Kinds, Operator};
+use crate::random::SampleRng;
+
+use super::channel_permutation::drawn_order;
+use super::color_jitter::Step;
+
+/// Changes brightness, contrast, saturation, hue and the order of channels, each with a probability, like torchvision's
+/// `RandomPhotometricDistort` (Liu et al., "SSD: Single shot multibox detector", 2016).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PhotometricDistort {
+    /// Range of the factor of brightness. Default `[0.875, 1.125]`.
+    pub brightness: [f64; 2],
+    /// Range of the factor of contrast. Default `[0.5, 1.5]`.
+    pub contrast: [f64; 2],
+    /// Range of the factor of saturation. Default `[0.5, 1.5]`.
+    pub saturation: [f64; 2],
+    /// Range of the turn of the hue in circles, -0.5 to 0.5. Default `[-0.05, 0.05]`.
+    pub hue: [f64; 2],
+    /// Probability of each change, 0 to 1. Default 0.5.
+    pub p: f64,
+}
+
+impl Default for PhotometricDistort {
+    fn default() -> Self {
+        Self {
+            brightness: [0.875, 1.125],
+            contrast: [0.5, 1.5],
+            saturation: [0.5, 1.5],
+            hue: [-0.05, 0.05],
+            p: 0.5,
+        }
+    }
+}
+
+impl PhotometricDistort {
+    /// Draws the steps of one sample in their order: brightness, contrast (or after hue, with equal probability),
+    /// saturation, hue, channels.
+    #[doc(hidden)]
+    pub fn steps(&self, rng: &mut SampleRng) -> [Option<Step>; 6] {
+        let mut factor = |[low, high]: [f64; 2]| rng.chance(self.p).then(|| rng.between(low, high));
+        let brightness = factor(self.brightness).map(Step::Brightness);
+        let contrast = factor(self.contrast).map(Step::Contrast);
+        let saturation = factor(self.saturation).map(Step::Saturation);
+        let hue = factor(self.hue).map(Step::Hue);
+        let is_early = rng.chance(0.5);
+        let channels = rng.chance(self.p).then(|| Step::Channels(drawn_order(rng)));
+        let (early, late) = if is_early { (contrast, None) } else { (None, contrast) };
+        [brightness, early, saturation, hue, late, channels]
+    }
+}
+
+impl Operator for PhotometricDistort {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::up_to(5, Step::kinds())
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let steps = self.steps(draw.rng());
+        steps.into_iter().flatten().for_each(|step| step.draw(draw));
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_pair("brightness", self.brightness, 0.0, MAX_FACTOR)?;
+        check_pair("contrast", self.contrast, 0.0, MAX_FACTOR)?;
+        check_pair("saturation", self.saturation, 0.0, MAX_FACTOR)?;
+        check_pair("hue", self.hue, -0.5, 0.5)?;
+        check_number("p", self.p, 0.0, 1.0)
+    }
+
+    fn is_random(&self) -> bool {
+        self.p > 0.0
+    }
+}
+
+impl BuiltIn for PhotometricDistort {
+    const NAME: &'static str = "photometric_distort";
+
+    fn examples() -> Vec<Self> {
+        [0.5, 1.0, 0.0].map(|p| Self { p, ..Self::default() }).to_vec()
+    }
+}

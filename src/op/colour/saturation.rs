@@ -1,0 +1,73 @@
+//! `saturation`: blends each pixel with its gray.
+
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::blend::{MAX_FACTOR, blend_pixel};
+use crate::op::formula::luma;
+use crate::op::kind::ColourFormula;
+use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
+
+/// Blends each pixel with its gray, like torchvision's `adjust_saturation`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Saturation {
+    /// 0 gives the gray image, 1 the image. One number, or `[low, high]`, from which it is drawn uniformly.
+    #[serde(deserialize_with = "one_or_each")]
+    pub factor: [f64; 2],
+}
+
+impl Operator for Saturation {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::colour::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let factor = drawn(self.factor, draw.rng());
+        self::draw(draw, factor);
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_pair("factor", self.factor, 0.0, MAX_FACTOR)
+    }
+}
+
+impl BuiltIn for Saturation {
+    const NAME: &'static str = "saturation";
+
+    fn examples() -> Vec<Self> {
+        [[1.3; 2], [0.0; 2], [0.6, 1.4]].map(|factor| Self { factor }).to_vec()
+    }
+}
+
+impl ColourFormula for Saturation {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Saturation", include_str!("../../../kernels/saturation.cu")));
+
+    /// Blends each channel with the pixel's luma: torchvision's `adjust_saturation` on PIL images (`ImageEnhance.Color`).
+    #[inline(always)]
+    fn pixel(params: &Params, pixel: [u8; 3]) -> [u8; 3] {
+        blend_pixel([luma(pixel); 3], pixel, params.factor)
+    }
+}
+
+/// Adds a saturation with this factor.
+pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
+    draw.colour::<Saturation>(&Params { factor: factor as f32, padding: 0 });
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// 0 gives the gray image, 1 the image.
+    pub factor: f32,
+    /// Always 0.
+    pub padding: u32,
+}

@@ -1,0 +1,175 @@
+//! Combinators: operators that run others, chosen for each sample.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::geometry::Size;
+use crate::image::PixelType;
+use crate::random::SampleRng;
+
+use super::{Bounds, FieldError, Kinds, Operator};
+
+pub use one_of::OneOf;
+pub use random_apply::RandomApply;
+pub use random_order::RandomOrder;
+pub use some_of::SomeOf;
+
+mod one_of;
+mod random_apply;
+mod random_order;
+mod some_of;
+
+/// Names of the combinators, as in TOML. Their operators are under the key `operators`.
+#[doc(hidden)]
+pub const NAMES: &[&str] = &[RandomApply::NAME, OneOf::NAME, SomeOf::NAME, RandomOrder::NAME];
+
+/// Operators inside of a combinator.
+type Inner = Vec<Arc<dyn Operator>>;
+
+/// Kinds of at most all operators together.
+fn kinds(operators: &Inner) -> Kinds {
+    let kinds: Vec<Kinds> = operators.iter().map(|it| it.kinds()).collect();
+    let most = kinds.iter().map(Kinds::most).sum();
+    Kinds::up_to(most, kinds.iter().flat_map(|it| it.list().to_vec()).collect::<Vec<_>>())
+}
+
+/// Maximum number of operators of a combinator.
+const MOST_OPERATORS: usize = 64;
+
+/// `some` different numbers below `count`, at most [`MOST_OPERATORS`], all choices and orders equally likely: the first
+/// steps of a Fisher-Yates shuffle.
+fn shuffled(count: usize, some: usize, rng: &mut SampleRng) -> impl Iterator<Item = usize> + use<> {
+    let mut order: [usize; MOST_OPERATORS] = std::array::from_fn(|place| place);
+    for place in 0..some.min(count) {
+        let other = place + rng.below((count - place) as u64) as usize;
+        order.swap(place, other);
+    }
+    order.into_iter().take(some)
+}
+
+/// Reads the settings of the combinator `name`, which has these operators. `None` if there is no such combinator.
+#[doc(hidden)]
+pub fn read<'de, D: Deserializer<'de>>(
+    name: &str,
+    settings: D,
+    operators: Vec<Arc<dyn Operator>>,
+) -> Option<Result<Arc<dyn Operator>, D::Error>> {
+    Some(match name {
+        RandomApply::NAME => read_as(settings, |Probability { probability }| {
+            operators.into_iter().fold(RandomApply::new(probability), RandomApply::then_any)
+        }),
+        OneOf::NAME => read_as(settings, |Weights { weights }| OneOf::weighted(weights, operators)),
+        SomeOf::NAME => read_as(settings, |Count { count }| {
+            operators.into_iter().fold(SomeOf::new(count), SomeOf::or_any)
+        }),
+        RandomOrder::NAME => read_as(settings, |Nothing {}| {
+            operators.into_iter().fold(RandomOrder::new(), RandomOrder::and_any)
+        }),
+        _ => return None,
+    })
+}
+
+fn read_as<'de, D: Deserializer<'de>, S: Deserialize<'de>, O: Operator>(
+    settings: D,
+    make: impl FnOnce(S) -> O,
+) -> Result<Arc<dyn Operator>, D::Error> {
+    S::deserialize(settings).map(|settings| Arc::new(make(settings)) as _)
+}
+
+/// Settings of [`RandomApply`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Probability {
+    #[serde(default = "half")]
+    probability: f64,
+}
+
+/// torchvision's default.
+fn half() -> f64 {
+    0.5
+}
+
+/// Settings of [`OneOf`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Weights {
+    #[serde(default)]
+    weights: Option<Vec<f64>>,
+}
+
+/// Settings of [`SomeOf`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Count {
+    count: usize,
+}
+
+/// Settings of [`RandomOrder`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Checks that there are operators, and their settings.
+fn check(operators: &Inner) -> Result<(), FieldError> {
+    if operators.is_empty() {
+        return Err(FieldError::new("operators", "is empty; list at least one operator"));
+    }
+    if operators.len() > MOST_OPERATORS {
+        let problem =
+            format!("has {} operators, at most {MOST_OPERATORS} are possible", operators.len());
+        return Err(FieldError::new("operators", problem));
+    }
+    for (place, operator) in operators.iter().enumerate() {
+        operator.check().map_err(|FieldError { field, problem }| {
+            FieldError::new(format!("operators[{place}].{field}"), problem)
+        })?;
+    }
+    Ok(())
+}
+
+/// Checks a probability.
+fn check_probability(field: &str, probability: f64) -> Result<(), FieldError> {
+    if (0.0..=1.0).contains(&probability) {
+        return Ok(());
+    }
+    let problem = format!("must be a probability from 0 to 1, is {probability}");
+    Err(FieldError::new(field, problem))
+}
+
+/// Pixel type after operators that not every sample passes, so each of them must keep it.
+fn kept_pixels(name: &str, operators: &Inner, input: PixelType) -> Result<PixelType, String> {
+    for (place, operator) in operators.iter().enumerate() {
+        if operator.pixels(input)? != input {
+            let inner = operator.name();
+            return Err(format!(
+                "operators[{place}], {inner}, changes bytes to floats, and not every sample passes it: put {inner} behind \
+                 {name}"
+            ));
+        }
+    }
+    Ok(input)
+}
+
+/// Output size of any of the operators, or of none of them.
+fn kept_output(operators: &Inner, input: Option<Size>) -> Option<Size> {
+    let keep = operators.iter().all(|it| it.fixed_output(input) == input);
+    input.filter(|_| keep)
+}
+
+/// Largest output of any of the operators in any order, each at most once.
+fn largest_output(operators: &Inner, input: Size) -> Size {
+    // Two rounds, so that an operator also sees what comes after it in the list.
+    let round = |size: Size| {
+        operators.iter().fold(size, |size, it| {
+            let output = it.largest_output(size);
+            Size::new(size.width.max(output.width), size.height.max(output.height))
+        })
+    };
+    round(round(input))
+}
+
+/// Coefficients of all operators together.
+fn coefficients(operators: &Inner, bounds: Bounds) -> usize {
+    operators.iter().map(|it| it.coefficients(bounds)).fold(0, usize::saturating_add)
+}

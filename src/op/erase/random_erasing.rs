@@ -1,0 +1,238 @@
+//! `random_erasing`: overwrites a rectangle with a colour or with noise.
+
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::Size;
+use crate::op::formula::noise::{key, normal, words};
+use crate::op::kind::PositionFormula;
+use crate::op::settings::{check_number, check_pair, one_or_each};
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
+use crate::random::SampleRng;
+
+/// Overwrites a random rectangle with a colour or with noise, like torchvision's and timm's `RandomErasing`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RandomErasing {
+    /// Probability that a sample is changed, 0 to 1. Default 0.5.
+    pub p: f64,
+    /// Smallest and largest share of the image's area, 0 to 1. Default `[0.02, 0.33]`.
+    pub scale: [f64; 2],
+    /// Smallest and largest height divided by width, 0.001 to 1000. Default `[0.3, 3.3]`.
+    pub ratio: [f64; 2],
+    /// New value: one number or one per channel, in bytes before `normalize`, else normalized. Default 0.
+    #[serde(deserialize_with = "one_or_each")]
+    pub value: [f64; 3],
+    /// Deviation of normal noise around the value, for each pixel and channel. Default 0: a colour. After `normalize`,
+    /// 1 is timm's mode `pixel`.
+    #[serde(deserialize_with = "one_or_each")]
+    pub std: [f64; 3],
+}
+
+impl Default for RandomErasing {
+    fn default() -> Self {
+        let Boxes { scale, ratio } = Boxes::default();
+        Self { p: 0.5, scale, ratio, value: [0.0; 3], std: [0.0; 3] }
+    }
+}
+
+impl Operator for RandomErasing {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::up_to(1, [Kind::position::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        if !draw.rng().chance(self.p) {
+            return;
+        }
+        let boxes = Boxes { scale: self.scale, ratio: self.ratio };
+        let size = draw.size();
+        let Some([x, y, width, height]) = boxes.draw(size, draw.rng()) else { return };
+        let key = key(draw.rng());
+        draw.position::<Self>(&Params {
+            x,
+            y,
+            right: x + width,
+            bottom: y + height,
+            mean: self.value.map(|value| value as f32),
+            std: self.std.map(|std| std as f32),
+            key,
+        });
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_number("p", self.p, 0.0, 1.0)?;
+        check_pair("scale", self.scale, 0.0, 1.0)?;
+        check_pair("ratio", self.ratio, 0.001, 1000.0)?;
+        for channel in 0..3 {
+            check_number(&format!("value[{channel}]"), self.value[channel], -1000.0, 1000.0)?;
+            check_number(&format!("std[{channel}]"), self.std[channel], 0.0, 1000.0)?;
+        }
+        Ok(())
+    }
+
+    fn is_random(&self) -> bool {
+        self.p > 0.0
+    }
+}
+
+impl BuiltIn for RandomErasing {
+    const NAME: &'static str = "random_erasing";
+
+    fn examples() -> Vec<Self> {
+        vec![
+            Self { p: 1.0, ..Self::default() },
+            Self { p: 1.0, value: [10.0, 100.0, 250.0], scale: [0.3, 0.6], ..Self::default() },
+            Self { p: 0.5, value: [128.0; 3], std: [64.0; 3], ..Self::default() },
+            Self { p: 0.0, ..Self::default() },
+        ]
+    }
+}
+
+impl PositionFormula for RandomErasing {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("RandomErasing", include_str!("../../../kernels/random_erasing.cu")));
+    const FLOATS: bool = true;
+
+    /// New value of a byte pixel: as for floats, cut to 0..=255 and truncated, as torchvision does for a value that
+    /// is a number.
+    #[inline(always)]
+    fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
+        if !is_inside(params, x, y) {
+            return pixel;
+        }
+        Self::floats(params, x, y, [0.0; 3]).map(|value| value as u8)
+    }
+
+    /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normal`]. With mean 0 and deviation
+    /// 1 it is timm's mode `pixel`, which erases normalized images (`timm/data/random_erasing.py`).
+    #[inline(always)]
+    fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
+        if !is_inside(params, x, y) {
+            return pixel;
+        }
+        if params.std == [0.0; 3] {
+            return params.mean;
+        }
+        let words = words(params.key, x, y);
+        std::array::from_fn(|channel| {
+            params.mean[channel] + params.std[channel] * normal(words[channel])
+        })
+    }
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// First column of the rectangle.
+    pub x: i32,
+    /// First row.
+    pub y: i32,
+    /// Column after the last; the rectangle may be empty.
+    pub right: i32,
+    /// Row after the last.
+    pub bottom: i32,
+    /// Mean of the new values, per channel.
+    pub mean: [f32; 3],
+    /// Deviation of the new values, per channel; 0 for a colour.
+    pub std: [f32; 3],
+    /// Key of the sample's noise.
+    pub key: [u32; 2],
+}
+
+/// Distribution of the rectangle. Defaults are torchvision's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Boxes {
+    /// Smallest and largest share of the image's area.
+    pub scale: [f64; 2],
+    /// Smallest and largest height divided by width.
+    pub ratio: [f64; 2],
+}
+
+impl Default for Boxes {
+    fn default() -> Self {
+        Self { scale: [0.02, 0.33], ratio: [0.3, 3.3] }
+    }
+}
+
+impl Boxes {
+    /// Draws a rectangle (x, y, width, height) like torchvision's `RandomErasing`: ten times an area, uniform, and a
+    /// ratio, uniform in its logarithm, until the rectangle is smaller than the image in both directions; then its
+    /// row and column, uniform. `None` if none of ten was.
+    pub fn draw(&self, image: Size, rng: &mut SampleRng) -> Option<[i32; 4]> {
+        let area = image.pixels() as f64;
+        let [low, high] = self.ratio.map(libm::log);
+        for _ in 0..10 {
+            let area = area * rng.between(self.scale[0], self.scale[1]);
+            let ratio = libm::exp(rng.between(low, high));
+            let height = (area * ratio).sqrt().round_ties_even() as u32;
+            let width = (area / ratio).sqrt().round_ties_even() as u32;
+            if height < image.height && width < image.width {
+                let y = rng.below(u64::from(image.height - height) + 1) as i32;
+                let x = rng.below(u64::from(image.width - width) + 1) as i32;
+                return Some([x, y, width as i32, height as i32]);
+            }
+        }
+        None
+    }
+}
+
+fn is_inside(params: &Params, x: i32, y: i32) -> bool {
+    (params.x..params.right).contains(&x) && (params.y..params.bottom).contains(&y)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SampleKey;
+
+    /// An image of one row or column has no rectangle that is smaller in both directions.
+    #[test]
+    fn a_rectangle_is_smaller_than_the_image_or_absent() {
+        for (width, height) in [(1, 1), (1, 500), (300, 1), (2, 2), (17, 9), (65_500, 3)] {
+            for index in 0..200 {
+                let mut rng = SampleRng::new(SampleKey { index, ..Default::default() }, 0);
+                let size = Size::new(width, height);
+                match Boxes::default().draw(size, &mut rng) {
+                    None => assert!(width.min(height) < 10),
+                    Some([x, y, w, h]) => {
+                        assert!(w < width as i32 && h < height as i32);
+                        assert!(
+                            x >= 0 && y >= 0 && x + w <= width as i32 && y + h <= height as i32
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_rectangle_changes() {
+        let params = Params {
+            x: 2,
+            y: 3,
+            right: 5,
+            bottom: 4,
+            mean: [1.0, 300.0, -4.0],
+            std: [0.0; 3],
+            key: [0; 2],
+        };
+        for (x, y) in [(1, 3), (5, 3), (2, 2), (4, 4)] {
+            assert_eq!(RandomErasing::bytes(&params, x, y, [7, 8, 9]), [7, 8, 9]);
+            assert_eq!(RandomErasing::floats(&params, x, y, [7.0; 3]), [7.0; 3]);
+        }
+        assert_eq!(RandomErasing::bytes(&params, 2, 3, [7, 8, 9]), [1, 255, 0]);
+        assert_eq!(RandomErasing::floats(&params, 4, 3, [7.0; 3]), [1.0, 300.0, -4.0]);
+        let noisy = Params { mean: [0.0; 3], std: [1.0; 3], ..params };
+        assert_ne!(
+            RandomErasing::floats(&noisy, 2, 3, [7.0; 3]),
+            RandomErasing::floats(&noisy, 3, 3, [7.0; 3])
+        );
+    }
+}

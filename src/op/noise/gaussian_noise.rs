@@ -1,0 +1,89 @@
+//! `gaussian_noise`: adds normal noise to each channel of each pixel.
+
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use crate::op::formula::noise::{key, normal, words};
+use crate::op::kind::PositionFormula;
+use crate::op::settings::check_number;
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
+
+/// Adds normal noise to each channel of each pixel, like torchvision's `GaussianNoise`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GaussianNoise {
+    /// Mean on a scale of 0 to 1, -1 to 1. Default 0.
+    pub mean: f64,
+    /// Deviation on a scale of 0 to 1, 0 to 10. Default 0.1.
+    pub sigma: f64,
+}
+
+impl Default for GaussianNoise {
+    fn default() -> Self {
+        Self { mean: 0.0, sigma: 0.1 }
+    }
+}
+
+impl Operator for GaussianNoise {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::position::<Self>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let key = key(draw.rng());
+        draw.position::<Self>(&Params::new(self.mean, self.sigma, key));
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_number("mean", self.mean, -1.0, 1.0)?;
+        check_number("sigma", self.sigma, 0.0, 10.0)
+    }
+}
+
+impl BuiltIn for GaussianNoise {
+    const NAME: &'static str = "gaussian_noise";
+
+    fn examples() -> Vec<Self> {
+        vec![Self::default(), Self { mean: 0.2, sigma: 1.0 }, Self { mean: -0.1, sigma: 0.0 }]
+    }
+}
+
+impl PositionFormula for GaussianNoise {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("GaussianNoise", include_str!("../../../kernels/gaussian_noise.cu")));
+
+    /// Adds `mean + sigma * n`, truncated towards 0, and cuts to 0..=255: torchvision's `gaussian_noise` on tensors of
+    /// bytes, with `n` from [`normal`]. torchvision refuses PIL images.
+    #[inline(always)]
+    fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
+        let words = words(params.key, x, y);
+        std::array::from_fn(|channel| {
+            let noise = params.mean + params.sigma * normal(words[channel]);
+            (i32::from(pixel[channel]) + noise as i32).clamp(0, 255) as u8
+        })
+    }
+}
+
+/// Parameters of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// Mean of the noise, in bytes.
+    pub mean: f32,
+    /// Deviation of the noise, in bytes, at most 2550.
+    pub sigma: f32,
+    /// Key of the sample's noise.
+    pub key: [u32; 2],
+}
+
+impl Params {
+    /// Parameters for a mean and a deviation on a scale of 0 to 1, as in torchvision.
+    pub fn new(mean: f64, sigma: f64, key: [u32; 2]) -> Self {
+        Self { mean: (mean * 255.0) as f32, sigma: (sigma * 255.0) as f32, key }
+    }
+}

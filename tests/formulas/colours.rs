@@ -1,0 +1,62 @@
+//! Results of torchvision v2 and Pillow, written by tests/golden/operators/colour.py.
+
+use feedwater::image::HostImage;
+use feedwater::op::formula::noise;
+
+use super::golden::{picture, size};
+use super::pictures::{Applied, bytes, colours, golden, pictures, short_digest};
+
+#[test]
+fn operators_give_the_bytes_of_torchvision_and_pillow() {
+    let pictures: Vec<HostImage> = pictures().into_iter().map(HostImage::U8).collect();
+    for case in golden("cases") {
+        let (name, params) = (case["operator"].as_str().unwrap(), &case["params"]);
+        let results = case["results"].as_array().unwrap();
+        assert_eq!(results.len(), pictures.len());
+        for (picture, result) in pictures.iter().zip(results) {
+            let applied = Applied::new(name, params, picture);
+            let size = picture.window().size();
+            let expected = result.as_str().unwrap();
+            for ours in [applied.reference(), applied.transformed()] {
+                assert_eq!(short_digest(&ours), expected, "{name} {params} {size:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_colour_has_the_bytes_of_torchvision_and_pillow() {
+    let colours = HostImage::U8(colours());
+    for case in golden("all_colours") {
+        let (name, params) = (case["operator"].as_str().unwrap(), &case["params"]);
+        let ours = Applied::new(name, params, &colours).transformed();
+        assert_eq!(short_digest(&ours), case["result"].as_str().unwrap(), "{name} {params}");
+    }
+}
+
+#[test]
+fn a_gaussian_blur_is_within_one_level_of_torchvision() {
+    for case in golden("blurs") {
+        let picture = HostImage::U8(picture(size(&case["size"]), 11));
+        let applied = Applied::new("gaussian_blur", &case["params"], &picture);
+        let digits = case["bytes"].as_str().unwrap();
+        let hex = digits.as_bytes().as_chunks::<2>().0;
+        for ours in [applied.reference(), applied.transformed()] {
+            assert_eq!(hex.len(), bytes(&ours).len());
+            for (ours, digits) in bytes(&ours).iter().zip(hex) {
+                let digits = std::str::from_utf8(digits).unwrap();
+                let theirs = u8::from_str_radix(digits, 16).unwrap();
+                assert!(ours.abs_diff(theirs) <= 1, "{} {}", case["size"], case["params"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn normal_numbers_are_quantiles() {
+    for case in golden("quantiles") {
+        let (k, normal) = (case["k"].as_u64().unwrap() as u32, case["normal"].as_f64().unwrap());
+        let ours = f64::from(noise::normal(k << 8));
+        assert!((ours - normal).abs() < 2e-6, "{k}: {ours} {normal}");
+    }
+}

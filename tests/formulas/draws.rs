@@ -1,0 +1,183 @@
+//! Distributions of drawn parameters against those that torchvision drew for tests/golden/operators/colour.py.
+
+use feedwater::geometry::Size;
+use feedwater::op::colour::color_jitter::Step;
+use feedwater::op::colour::lighting;
+use feedwater::op::erase::random_erasing::Boxes;
+use feedwater::op::kind::PositionFormula;
+use feedwater::op::noise::gaussian_noise;
+use feedwater::op::{ColorJitter, GaussianNoise, Operator, PhotometricDistort};
+use feedwater::random::{SampleKey, SampleRng};
+use serde_json::Value;
+
+use super::pictures::golden;
+
+const SAMPLES: u64 = 4000;
+
+fn drawn<T>(draw: impl Fn(&mut SampleRng) -> T) -> Vec<T> {
+    let key = |index| SampleKey { seed: 15, epoch: 0, index };
+    (0..SAMPLES).map(|index| draw(&mut SampleRng::new(key(index), 3))).collect()
+}
+
+fn stored(operator: &str) -> Value {
+    golden("draws").into_iter().find(|row| row["operator"] == operator).unwrap()
+}
+
+/// Kolmogorov and Smirnov's distance between our sample and the ranks of torchvision's, which hold every hundredth of
+/// it. One of a thousand pairs of samples of the same distribution is farther apart, beside the hundredth.
+fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, theirs: f64) {
+    ours.sort_by(f64::total_cmp);
+    let ranks: Vec<f64> = ranks.as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect();
+    assert_eq!(ranks.len(), 101);
+    let count = ours.len() as f64;
+    let limit = 1.95 * (1.0 / count + 1.0 / theirs).sqrt() + 0.01;
+    for (percent, &value) in ranks.iter().enumerate() {
+        // Equal values take a range of ranks.
+        let near = |it: f64| it + 1e-5 * it.abs();
+        let below = ours.partition_point(|&it| near(it) < value) as f64 / count;
+        let upto = ours.partition_point(|&it| it <= near(value)) as f64 / count;
+        let share = percent as f64 / 100.0;
+        let first = ranks.iter().position(|&it| it == value).unwrap() as f64 / 100.0;
+        let last = ranks.iter().rposition(|&it| it == value).unwrap() as f64 / 100.0;
+        assert!(below <= last + limit && upto >= first - limit, "{name} {share}: {below} {upto}");
+    }
+}
+
+/// Four standard deviations of a share.
+fn assert_share(name: &str, ours: usize, total: f64, share: f64) {
+    let expected = total * share;
+    let off = (ours as f64 - expected).abs();
+    assert!(off <= 4.0 * (expected * (1.0 - share)).sqrt(), "{name}: {ours} {expected}");
+}
+
+fn factors(steps: &[Step], of: impl Fn(&Step) -> Option<f64>) -> Vec<f64> {
+    steps.iter().filter_map(of).collect()
+}
+
+fn brightness(step: &Step) -> Option<f64> {
+    if let Step::Brightness(it) = step { Some(*it) } else { None }
+}
+
+fn contrast(step: &Step) -> Option<f64> {
+    if let Step::Contrast(it) = step { Some(*it) } else { None }
+}
+
+fn saturation(step: &Step) -> Option<f64> {
+    if let Step::Saturation(it) = step { Some(*it) } else { None }
+}
+
+fn hue(step: &Step) -> Option<f64> {
+    if let Step::Hue(it) = step { Some(*it) } else { None }
+}
+
+#[test]
+fn color_jitter_draws_like_torchvision() {
+    let settings = "brightness = 0.4\ncontrast = [0.5, 0.9]\nsaturation = 1.5\nhue = 0.1";
+    let jitter: ColorJitter = toml::from_str(settings).unwrap();
+    jitter.check().unwrap();
+    let stored = stored("color_jitter");
+    let drawn = drawn(|rng| jitter.steps(rng).map(Option::unwrap));
+    let steps = drawn.as_flattened();
+    let theirs = stored["samples"].as_f64().unwrap();
+    for (name, ours) in [
+        ("brightness", factors(steps, brightness)),
+        ("contrast", factors(steps, contrast)),
+        ("saturation", factors(steps, saturation)),
+        ("hue", factors(steps, hue)),
+    ] {
+        assert_eq!(ours.len(), SAMPLES as usize);
+        assert_same_distribution(name, ours, &stored[name], theirs);
+    }
+    let mut orders = std::collections::BTreeMap::new();
+    for steps in &drawn {
+        let order = steps.map(|step| match step {
+            Step::Brightness(_) => 0,
+            Step::Contrast(_) => 1,
+            Step::Saturation(_) => 2,
+            _ => 3,
+        });
+        *orders.entry(order).or_insert(0) += 1;
+    }
+    assert_eq!(orders.len(), 24);
+    assert_eq!(stored["orders"], 24);
+    orders.values().for_each(|&count| assert_share("order", count, SAMPLES as f64, 1.0 / 24.0));
+}
+
+#[test]
+fn settings_of_color_jitter_are_torchvisions() {
+    let read = |text: &str| toml::from_str::<ColorJitter>(text);
+    assert_eq!(read("").unwrap(), ColorJitter::default());
+    assert_eq!(read("brightness = 2").unwrap().brightness, Some([0.0, 3.0]));
+    assert_eq!(read("hue = 0.25").unwrap().hue, Some([-0.25, 0.25]));
+    // Nothing to change: not even converted to HSV and back.
+    assert_eq!(read("hue = 0").unwrap().hue, None);
+    assert_eq!(read("contrast = [1.0, 1.0]").unwrap().contrast, None);
+    for (text, field) in [
+        ("hue = 0.6", "hue"),
+        ("brightness = -0.1", "brightness"),
+        ("contrast = [0.9, 0.5]", "contrast"),
+        ("saturation = [nan, 1.0]", "saturation"),
+        ("brightness = inf", "brightness"),
+    ] {
+        assert_eq!(read(text).unwrap().check().unwrap_err().field, field, "{text}");
+    }
+    assert!(read("brightness = \"much\"").is_err());
+    assert!(read("bright = 1").is_err());
+}
+
+#[test]
+fn photometric_distort_draws_like_torchvision() {
+    let stored = stored("photometric_distort");
+    let drawn = drawn(|rng| PhotometricDistort::default().steps(rng));
+    let theirs = stored["samples"].as_f64().unwrap();
+    let steps: Vec<Step> = drawn.as_flattened().iter().flatten().copied().collect();
+    let channels = steps.iter().filter(|step| matches!(step, Step::Channels(_))).count();
+    for (name, ours) in [
+        ("brightness_factor", factors(&steps, brightness).len()),
+        ("contrast_factor", factors(&steps, contrast).len()),
+        ("saturation_factor", factors(&steps, saturation).len()),
+        ("hue_factor", factors(&steps, hue).len()),
+        ("channel_permutation", channels),
+    ] {
+        assert_share(name, ours, SAMPLES as f64, 0.5);
+        assert_share(name, stored["present"][name].as_u64().unwrap() as usize, theirs, 0.5);
+    }
+    let early = drawn.iter().filter(|steps| matches!(steps[1], Some(Step::Contrast(_)))).count();
+    assert_share("contrast before saturation", early, SAMPLES as f64, 0.25);
+    let saturation = factors(&steps, saturation);
+    assert_same_distribution("saturation", saturation, &stored["saturation"], theirs / 2.0);
+}
+
+#[test]
+fn random_erasing_draws_like_torchvision() {
+    let stored = stored("random_erasing");
+    let drawn = drawn(|rng| Boxes::default().draw(Size::new(200, 150), rng).unwrap());
+    for (name, at) in [("j", 0), ("i", 1), ("w", 2), ("h", 3)] {
+        let ours = drawn.iter().map(|it| f64::from(it[at])).collect();
+        assert_same_distribution(name, ours, &stored[name], stored["samples"].as_f64().unwrap());
+    }
+}
+
+#[test]
+fn gaussian_noise_is_distributed_like_torchvisions() {
+    let stored = stored("gaussian_noise");
+    let params = gaussian_noise::Params::new(0.1, 0.2, [5, 6]);
+    let levels = (0..90_000)
+        .flat_map(|at| GaussianNoise::bytes(&params, at % 300, at / 300, [100; 3]).map(f64::from));
+    let theirs = stored["samples"].as_f64().unwrap();
+    assert_same_distribution("level", levels.collect(), &stored["level"], theirs);
+}
+
+/// The covariance of the shifts is that of the eigenvectors and eigenvalues, times the variance.
+#[test]
+fn lighting_has_the_covariance_of_natural_colours() {
+    let drawn = drawn(|rng| lighting::Params::draw(0.1, rng).shift);
+    let covariance = |a: usize, b: usize| {
+        drawn.iter().map(|shift| shift[a] * shift[b]).sum::<f64>() / SAMPLES as f64
+    };
+    // 25.5^2 times the sum over components of eigenvector * eigenvector * eigenvalue^2.
+    for (a, b, expected) in [(0, 0, 10.0277), (0, 1, 10.1339), (1, 2, 10.4228), (2, 2, 10.5901)] {
+        let ours = covariance(a, b);
+        assert!((ours - expected).abs() < 0.1 * expected, "{a} {b}: {ours} {expected}");
+    }
+}
