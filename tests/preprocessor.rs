@@ -11,7 +11,6 @@ use common::{evaluation, jpeg, jpegs, png, progressive, refused};
 use feedwater::config::Pipeline;
 use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
-use feedwater::geometry::Size;
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::custom::{Draw, Kinds};

@@ -51,15 +51,13 @@ pub mod kind;
 #[doc(hidden)]
 pub mod resample;
 mod settings;
-#[doc(hidden)]
-pub mod steps;
 
 /// List of the built-in operators: those of this folder, then those of each folder below. TOML names, parity tests,
 /// self-test and benches are derived from it.
 macro_rules! operators {
     (
         $($module:ident :: $type:ident),+;
-        $($folder:ident { $($inner:ident :: $inner_type:ident,)+ })*
+        $($folder:ident $([$shared:ident])? { $($inner:ident :: $inner_type:ident,)+ })*
     ) => {
         $(
             #[doc(hidden)]
@@ -69,6 +67,7 @@ macro_rules! operators {
         $(
             #[doc(hidden)]
             pub mod $folder {
+                $(pub mod $shared;)?
                 $(pub mod $inner;)+
             }
             $(pub use $folder::$inner::$inner_type;)+
@@ -144,6 +143,10 @@ operators! {
         sharpen::Sharpen,
         sharpness::Sharpness,
     }
+    noise {
+        gaussian_noise::GaussianNoise,
+        salt_and_pepper::SaltAndPepper,
+    }
     geometry {
         affine::Affine,
         letterbox::Letterbox,
@@ -158,11 +161,7 @@ operators! {
         scale_jitter::ScaleJitter,
         thumbnail::Thumbnail,
     }
-    noise {
-        gaussian_noise::GaussianNoise,
-        salt_and_pepper::SaltAndPepper,
-    }
-    policy {
+    policy [apply] {
         auto_augment::AutoAugment,
         rand_augment::RandAugment,
         three_augment::ThreeAugment,

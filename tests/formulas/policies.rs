@@ -12,7 +12,7 @@ use feedwater::op::formula::policy::{
     Drawn, Magnitudes, Operation, Step, aug_mix, auto_augment, rand_augment, three_augment,
     trivial_augment_wide,
 };
-use feedwater::op::steps::{self, Warping};
+use feedwater::op::policy::apply::{self, Warping};
 use feedwater::op::{Actions, Draw, Kinds, Operator};
 use feedwater::random::{SampleKey, SampleRng};
 
@@ -162,11 +162,11 @@ impl Operator for Single {
     }
 
     fn kinds(&self) -> Kinds {
-        steps::kinds(1)
+        apply::kinds(1)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        steps::draw(draw, self.0, self.1);
+        apply::draw(draw, self.0, self.1);
     }
 }
 

@@ -95,9 +95,20 @@ impl Kind {
             Kind::Resample => Some(super::resample::CUDA),
             Kind::Table => Some(table::CUDA),
             Kind::FloatTable => Some(table::FLOAT_CUDA),
-            // Only `kernel_text` is missing: it nests types that read single pixels.
             Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp => None,
             Kind::Image(form) => form.cuda,
+        }
+    }
+
+    /// CUDA function of a formula, and whether it takes the position. No kernel calls these functions yet, so that
+    /// [`cuda`](Self::cuda) is `None` for their kinds.
+    #[doc(hidden)]
+    pub fn function(self) -> Option<(Cuda, bool)> {
+        match self {
+            Kind::Pixel(form) => form.cuda.map(|cuda| (cuda, form.takes_position)),
+            Kind::Statistics(form) => form.cuda.map(|cuda| (cuda, false)),
+            Kind::Stencil(form) => form.cuda.map(|cuda| (cuda, false)),
+            _ => None,
         }
     }
 

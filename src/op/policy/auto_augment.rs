@@ -6,7 +6,7 @@ use crate::op::formula::policy::{Operation, auto_augment};
 use crate::op::settings::one_or_each;
 use crate::op::{BuiltIn, Draw, Interpolation, Kinds, Operator};
 
-use crate::op::steps::{self, Warping};
+use super::apply::{self, Warping};
 
 /// Applies one of 25 pairs of operations, each with its own probability and strength: torchvision's `AutoAugment`, whose
 /// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
@@ -41,7 +41,7 @@ impl Operator for AutoAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        steps::kinds(2)
+        apply::kinds(2)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
@@ -54,7 +54,7 @@ impl Operator for AutoAugment {
         let size = draw.size();
         let drawn: [(Operation, f64); 2] = auto_augment::draw(pairs, size, draw.rng());
         for (operation, magnitude) in drawn {
-            steps::draw(draw, operation.step(magnitude), Warping { interpolation, fill });
+            apply::draw(draw, operation.step(magnitude), Warping { interpolation, fill });
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::op::formula::policy::rand_augment;
 use crate::op::settings::one_or_each;
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
-use crate::op::steps::{self, Warping};
+use super::apply::{self, Warping};
 
 /// Applies operations that are drawn from 14, each with the same strength: torchvision's `RandAugment`, whose operations,
 /// magnitudes and order of draws it has. Pixels are those of PIL images.
@@ -52,7 +52,7 @@ impl Operator for RandAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        steps::kinds(self.num_ops as usize)
+        apply::kinds(self.num_ops as usize)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
@@ -60,7 +60,7 @@ impl Operator for RandAugment {
         let size = draw.size();
         for _ in 0..num_ops {
             let drawn = rand_augment::draw(magnitude, num_magnitude_bins, size, draw.rng());
-            steps::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
+            apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
         }
     }
 

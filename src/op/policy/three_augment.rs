@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::op::formula::policy::three_augment;
 use crate::op::{Bounds, BuiltIn, Draw, Interpolation, Kinds, Operator};
 
-use crate::op::steps::{self, Warping};
+use super::apply::{self, Warping};
 
 /// Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels: 3-Augment of DeiT III
 /// (`augment.py` of facebookresearch/deit). Each is drawn as often. DeiT III continues with `color_jitter` of 0.3.
@@ -22,18 +22,18 @@ impl Operator for ThreeAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        steps::kinds(1)
+        apply::kinds(1)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let step = three_augment::draw(draw.rng());
         // None of the steps warps.
         let warping = Warping { interpolation: Interpolation::Nearest, fill: [0; 3] };
-        steps::draw(draw, step, warping);
+        apply::draw(draw, step, warping);
     }
 
     fn coefficients(&self, bounds: Bounds) -> usize {
-        steps::coefficients(1, bounds)
+        apply::coefficients(1, bounds)
     }
 }
 

@@ -6,8 +6,8 @@ use crate::op::formula::policy::timm;
 use crate::op::settings::one_or_each;
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
+use super::apply::{self, Warping};
 use super::rand_augment::MOST_OPS;
-use crate::op::steps::{self, Warping};
 
 /// Applies operations by a text of timm 1.0, such as `rand-m9-mstd0.5-inc1`: `rand_augment_transform` of
 /// `timm/data/auto_augment.py`, whose operations, magnitudes and distributions it has.
@@ -56,7 +56,7 @@ impl Operator for TimmRandAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        steps::kinds(self.policy().map_or(0, |policy| policy.layers))
+        apply::kinds(self.policy().map_or(0, |policy| policy.layers))
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
@@ -69,7 +69,7 @@ impl Operator for TimmRandAugment {
                 let bilinear = draw.rng().chance(0.5);
                 if bilinear { Interpolation::Bilinear } else { Interpolation::Bicubic }
             });
-            steps::draw(draw, step, Warping { interpolation, fill: self.fill });
+            apply::draw(draw, step, Warping { interpolation, fill: self.fill });
         }
     }
 
@@ -87,7 +87,7 @@ impl Operator for TimmRandAugment {
 
     fn coefficients(&self, bounds: Bounds) -> usize {
         self.policy().map_or(0, |policy| match policy.blurs() {
-            true => steps::coefficients(policy.layers, bounds),
+            true => apply::coefficients(policy.layers, bounds),
             false => 0,
         })
     }

@@ -6,8 +6,8 @@ use crate::op::formula::policy::trivial_augment_wide;
 use crate::op::settings::one_or_each;
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
+use super::apply::{self, Warping};
 use super::rand_augment::{MOST_BINS, check_count};
-use crate::op::steps::{self, Warping};
 
 /// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's `TrivialAugmentWide`, whose
 /// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
@@ -36,14 +36,14 @@ impl Operator for TrivialAugmentWide {
     }
 
     fn kinds(&self) -> Kinds {
-        steps::kinds(1)
+        apply::kinds(1)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let Self { num_magnitude_bins, interpolation, fill } = *self;
         let size = draw.size();
         let drawn = trivial_augment_wide::draw(num_magnitude_bins, size, draw.rng());
-        steps::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
+        apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
     }
 
     fn check(&self) -> Result<(), FieldError> {

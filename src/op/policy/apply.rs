@@ -1,26 +1,24 @@
-//! Steps of policies as actions.
+//! What the steps of policies draw.
 
-use super::colour::{
-    autocontrast::{self, Autocontrast},
-    brightness,
-    contrast::{self, Contrast},
-    equalize::{self, Equalize},
-    grayscale::{self, Grayscale},
-    invert, posterize,
-    saturation::{self, Saturation},
+use crate::geometry::Size;
+use crate::op::colour::{
+    autocontrast, brightness, contrast, equalize, grayscale, invert, posterize, saturation,
     solarize,
 };
-use super::filter::sharpness::{self, Sharpness};
-use super::formula::{policy::Step, rotate, warp::Warp};
-use super::resample::Blur;
-use super::{Bounds, Draw, Interpolation, Kind, Kinds};
+use crate::op::filter::sharpness;
+use crate::op::formula::policy::Step;
+use crate::op::formula::rotate;
+use crate::op::formula::warp::Warp;
+use crate::op::resample::Blur;
+use crate::op::{
+    Autocontrast, Bounds, Contrast, Draw, Equalize, Grayscale, Interpolation, Kind, Kinds,
+    Saturation, Sharpness,
+};
 
-/// How a policy interpolates, and the red, green and blue of what becomes empty.
+/// How a policy fills what its warps leave empty, and interpolates.
 #[derive(Clone, Copy, Debug)]
 pub struct Warping {
-    /// Interpolation between pixels.
     pub interpolation: Interpolation,
-    /// Red, green and blue.
     pub fill: [u8; 3],
 }
 
@@ -74,10 +72,10 @@ pub fn draw(draw: &mut Draw<'_>, step: Step, warping: Warping) {
 /// Size of the kernel of blurs, in pixels: three deviations of the largest radius, 2 pixels, on each side.
 const BLUR_KERNEL: u32 = 13;
 
-/// Maximum number of coefficients of `steps` steps that blur.
+/// Maximum number of coefficients of `steps` steps.
 pub fn coefficients(steps: usize, bounds: Bounds) -> usize {
     let side = u64::from(bounds.side).min(bounds.pixels) as u32;
-    let output = crate::geometry::Size::new(side, side);
+    let output = Size::new(side, side);
     steps.saturating_mul(Blur::table_len([BLUR_KERNEL; 2], output))
 }
 
