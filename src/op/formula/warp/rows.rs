@@ -197,7 +197,8 @@ impl Neighbours for Bilinear {
     #[inline(always)]
     fn value(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
         let row = |from: usize| {
-            let (a, b) = (four(bytes, from), four(bytes, from + 3));
+            let row = &bytes[from..from + 7];
+            let (a, b) = (four(row, 0), four(row, 3));
             lanes(|lane| lerp(a[lane], b[lane], dx))
         };
         let (upper, lower) = (row(from), row(from + pitch));
@@ -212,8 +213,8 @@ impl Neighbours for Bicubic {
     #[inline(always)]
     fn value(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
         let row = |from: usize| {
-            let (a, b) = (four(bytes, from - 3), four(bytes, from));
-            let (c, d) = (four(bytes, from + 3), four(bytes, from + 6));
+            let row = &bytes[from - 3..from + 10];
+            let (a, b, c, d) = (four(row, 0), four(row, 3), four(row, 6), four(row, 9));
             lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dx))
         };
         let (a, b) = (row(from - pitch), row(from));
