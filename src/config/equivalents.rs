@@ -4,6 +4,7 @@
 
 use super::nearest::nearest;
 use crate::op::NAMES;
+use crate::op::combine::NAMES as COMBINATORS;
 use tables::{CHOICES, KEYS, Key, OPERATORS, Operator};
 
 mod tables;
@@ -19,6 +20,10 @@ pub fn operator(name: &str) -> Option<String> {
     };
     if let Some(operator) = named(&wanted) {
         return Some(operator.words());
+    }
+    let own = NAMES.iter().chain(COMBINATORS).find(|it| plain(it) == wanted);
+    if let Some(own) = own {
+        return Some(format!("did you mean {own}?"));
     }
     if nearest(name, NAMES).is_some() {
         return None;

@@ -197,8 +197,9 @@ impl SamplePipeline {
         let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
+        let fixed = self.plan.fixed_entries();
         let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
-        self.sample.actions.reserve(entries);
+        self.sample.actions.reserve(entries.saturating_sub(fixed), fixed);
         self.plan.sample(key, header, &mut self.sample)?;
         let windows = self.sample.windows;
         let drawn = SampleMemory { windows, ..SampleMemory::default() };

@@ -1,9 +1,6 @@
 //! Actions: what operators do to one sample.
 
-use std::fmt;
 use std::ops::Range;
-
-use bytemuck::Pod;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
@@ -12,7 +9,7 @@ use crate::tensor::CHANNELS;
 use super::formula::warp::{self, Warp};
 use super::kind::{ImageForm, Kind, PixelForm, StatisticsForm, StencilForm, crop, flip, table};
 use super::resample::{self, Weights};
-use super::{MAX_PARAMS_BYTES, Trace, Wanted};
+use super::{ParamBytes, Trace, Wanted};
 
 /// One thing that is done to one sample's image.
 #[derive(Clone, Debug)]
@@ -195,45 +192,5 @@ fn read_through(params: &Warp, src: &HostImage, out: &mut HostImage) {
             let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
             out.set_pixel(x, y, warp::pixel(params, &[], &read, x as i32, y as i32));
         }
-    }
-}
-
-/// Parameters of an action, as bytes.
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-pub struct ParamBytes {
-    bytes: [u8; MAX_PARAMS_BYTES],
-    len: usize,
-}
-
-impl ParamBytes {
-    /// The bytes of `params`.
-    pub fn new<P: Pod>(params: &P) -> Self {
-        const {
-            assert!(size_of::<P>() <= MAX_PARAMS_BYTES && size_of::<P>().is_multiple_of(8));
-            assert!(align_of::<P>() <= 16);
-        }
-        let mut bytes = [0; MAX_PARAMS_BYTES];
-        bytes[..size_of::<P>()].copy_from_slice(bytemuck::bytes_of(params));
-        Self { bytes, len: size_of::<P>() }
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    pub(super) fn get<P: Pod>(&self) -> &P {
-        bytemuck::from_bytes(self.as_bytes())
-    }
-
-    pub(super) fn get_mut<P: Pod>(&mut self) -> &mut P {
-        bytemuck::from_bytes_mut(&mut self.bytes[..self.len])
-    }
-}
-
-impl fmt::Debug for ParamBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ParamBytes({})", self.len)
     }
 }

@@ -5,10 +5,10 @@ use crate::geometry::{Roi, Size};
 use crate::image::HostImage;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
-use super::action::{Action, ParamBytes, What};
+use super::action::{Action, What};
 use super::draw::Draw;
 use super::resample::Weights;
-use super::{Kind, Operator, Trace, Wanted};
+use super::{Kind, Operator, ParamBytes, Trace, Wanted};
 
 /// Actions of one sample. Overwritten for each sample, so that nothing is allocated once it has reached its size.
 #[derive(Clone, Debug, Default)]
@@ -137,11 +137,13 @@ impl Actions {
         }
     }
 
-    /// Makes room for tables of `entries` entries in all.
-    pub fn reserve(&mut self, entries: usize) {
-        if self.table.capacity() < entries {
-            self.table = Vec::new();
-            self.table.reserve_exact(entries);
+    /// Makes room for tables of `entries` entries in all, `fixed` of which do not depend on windows.
+    pub fn reserve(&mut self, entries: usize, fixed: usize) {
+        for (table, entries) in [(&mut self.table, entries), (&mut self.fixed, fixed)] {
+            if table.capacity() < entries {
+                *table = Vec::new();
+                table.reserve_exact(entries);
+            }
         }
     }
 

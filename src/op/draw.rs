@@ -6,14 +6,14 @@ use crate::geometry::{Roi, Size};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
-use super::Operator;
-use super::action::{Action, ParamBytes, What};
+use super::action::{Action, What};
 use super::formula::warp::Warp;
 use super::kind::{
     ColourFormula, ImageForm, ImageFormula, PixelForm, PositionFormula, StatisticsForm,
     StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
 };
 use super::resample::{self, Blur, Filter, Weights};
+use super::{Operator, ParamBytes};
 
 /// Where an operator puts the actions of one sample, with the sample's random numbers.
 #[derive(Debug)]

@@ -28,11 +28,13 @@ pub use kind::{Kind, Kinds};
 pub use resample::Filter;
 
 #[doc(hidden)]
-pub use action::{Action, ParamBytes, What};
+pub use action::{Action, What};
 #[doc(hidden)]
 pub use actions::Actions;
 #[doc(hidden)]
 pub use chain::ChainStep;
+#[doc(hidden)]
+pub use params::ParamBytes;
 
 mod action;
 mod actions;
@@ -48,6 +50,7 @@ pub mod formula;
 pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;
+mod params;
 #[doc(hidden)]
 pub mod resample;
 mod settings;

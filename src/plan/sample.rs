@@ -78,6 +78,11 @@ impl Plan {
         Ok(())
     }
 
+    /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.
+    pub fn fixed_entries(&self) -> usize {
+        self.steps.iter().map(|step| step.kinds.entries()).sum()
+    }
+
     /// Maximum number of entries of all coefficient tables for an image of this size.
     pub(super) fn table_len(&self, image: Size) -> usize {
         let wanted = Size::new(self.shape.width, self.shape.height);

@@ -13,7 +13,7 @@ use crate::header::Header;
 use crate::image::{HostImage, PixelType};
 use crate::op::{Actions, What};
 use crate::plan::{Plan, SamplePlan};
-use crate::tensor::TensorShape;
+use crate::tensor::{CHANNELS, TensorShape};
 
 use super::images::Images;
 use super::pass::{Passes, Source, pointwise_end, resampling_at};
@@ -285,10 +285,14 @@ impl HostTransform {
                     resampling.begin(params, actions.table_of(at), actions.list[at].input)?;
                 }
                 match (resample, what) {
-                    (Some((_, (_, cut))), _) => {
-                        for y in window.y..window.bottom() {
+                    (Some((at, (left, top))), _) => {
+                        // The image may be larger than what is resampled.
+                        let input = actions.list[at].input;
+                        let first = CHANNELS * (input.x + left - window.x) as usize;
+                        let len = CHANNELS * input.width as usize;
+                        for y in input.y..input.bottom() {
                             let put = |y, row: &[u8]| pass.put_bytes(y, row);
-                            resampling.push(y - cut, image.row(y), put);
+                            resampling.push(y, &image.row(y + top)[first..][..len], put);
                         }
                     }
                     (_, Some(what @ (What::Stencil(..) | What::Warp(..)))) => {
