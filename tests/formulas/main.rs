@@ -9,5 +9,6 @@ mod layouts;
 mod pictures;
 mod policies;
 mod samples;
+mod settings;
 mod twins;
 mod warps;

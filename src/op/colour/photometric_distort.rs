@@ -24,7 +24,7 @@ pub struct PhotometricDistort {
     /// Range of the turn of the hue in circles, -0.5 to 0.5. Default `[-0.05, 0.05]`.
     pub hue: [f64; 2],
     /// Probability of each change, 0 to 1. Default 0.5.
-    pub p: f64,
+    pub probability: f64,
 }
 
 impl Default for PhotometricDistort {
@@ -34,7 +34,7 @@ impl Default for PhotometricDistort {
             contrast: [0.5, 1.5],
             saturation: [0.5, 1.5],
             hue: [-0.05, 0.05],
-            p: 0.5,
+            probability: 0.5,
         }
     }
 }
@@ -44,13 +44,14 @@ impl PhotometricDistort {
     /// saturation, hue, channels.
     #[doc(hidden)]
     pub fn steps(&self, rng: &mut SampleRng) -> [Option<Step>; 6] {
-        let mut factor = |[low, high]: [f64; 2]| rng.chance(self.p).then(|| rng.between(low, high));
+        let mut factor =
+            |[low, high]: [f64; 2]| rng.chance(self.probability).then(|| rng.between(low, high));
         let brightness = factor(self.brightness).map(Step::Brightness);
         let contrast = factor(self.contrast).map(Step::Contrast);
         let saturation = factor(self.saturation).map(Step::Saturation);
         let hue = factor(self.hue).map(Step::Hue);
         let is_early = rng.chance(0.5);
-        let channels = rng.chance(self.p).then(|| Step::Channels(drawn_order(rng)));
+        let channels = rng.chance(self.probability).then(|| Step::Channels(drawn_order(rng)));
         let (early, late) = if is_early { (contrast, None) } else { (None, contrast) };
         [brightness, early, saturation, hue, late, channels]
     }
@@ -75,11 +76,11 @@ impl Operator for PhotometricDistort {
         check_pair("contrast", self.contrast, 0.0, MAX_FACTOR)?;
         check_pair("saturation", self.saturation, 0.0, MAX_FACTOR)?;
         check_pair("hue", self.hue, -0.5, 0.5)?;
-        check_number("p", self.p, 0.0, 1.0)
+        check_number("probability", self.probability, 0.0, 1.0)
     }
 
     fn is_random(&self) -> bool {
-        self.p > 0.0
+        self.probability > 0.0
     }
 }
 
@@ -87,6 +88,6 @@ impl BuiltIn for PhotometricDistort {
     const NAME: &'static str = "photometric_distort";
 
     fn examples() -> Vec<Self> {
-        [0.5, 1.0, 0.0].map(|p| Self { p, ..Self::default() }).to_vec()
+        [0.5, 1.0, 0.0].map(|probability| Self { probability, ..Self::default() }).to_vec()
     }
 }

@@ -12,12 +12,12 @@ use super::grayscale::{self, Grayscale};
 #[serde(deny_unknown_fields, default)]
 pub struct RandomGrayscale {
     /// Probability, 0 to 1. Default 0.1.
-    pub p: f64,
+    pub probability: f64,
 }
 
 impl Default for RandomGrayscale {
     fn default() -> Self {
-        Self { p: 0.1 }
+        Self { probability: 0.1 }
     }
 }
 
@@ -31,17 +31,17 @@ impl Operator for RandomGrayscale {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        if draw.rng().chance(self.p) {
+        if draw.rng().chance(self.probability) {
             grayscale::draw(draw);
         }
     }
 
     fn check(&self) -> Result<(), FieldError> {
-        check_number("p", self.p, 0.0, 1.0)
+        check_number("probability", self.probability, 0.0, 1.0)
     }
 
     fn is_random(&self) -> bool {
-        self.p > 0.0 && self.p < 1.0
+        self.probability > 0.0 && self.probability < 1.0
     }
 }
 
@@ -49,6 +49,6 @@ impl BuiltIn for RandomGrayscale {
     const NAME: &'static str = "random_grayscale";
 
     fn examples() -> Vec<Self> {
-        [0.0, 0.5, 1.0].map(|p| Self { p }).to_vec()
+        [0.0, 0.5, 1.0].map(|probability| Self { probability }).to_vec()
     }
 }

@@ -15,7 +15,7 @@ use crate::random::SampleRng;
 #[serde(deny_unknown_fields, default)]
 pub struct RandomErasing {
     /// Probability that a sample is changed, 0 to 1. Default 0.5.
-    pub p: f64,
+    pub probability: f64,
     /// Smallest and largest share of the image's area, 0 to 1. Default `[0.02, 0.33]`.
     pub scale: [f64; 2],
     /// Smallest and largest height divided by width, 0.001 to 1000. Default `[0.3, 3.3]`.
@@ -32,7 +32,7 @@ pub struct RandomErasing {
 impl Default for RandomErasing {
     fn default() -> Self {
         let Boxes { scale, ratio } = Boxes::default();
-        Self { p: 0.5, scale, ratio, value: [0.0; 3], std: [0.0; 3] }
+        Self { probability: 0.5, scale, ratio, value: [0.0; 3], std: [0.0; 3] }
     }
 }
 
@@ -46,7 +46,7 @@ impl Operator for RandomErasing {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        if !draw.rng().chance(self.p) {
+        if !draw.rng().chance(self.probability) {
             return;
         }
         let boxes = Boxes { scale: self.scale, ratio: self.ratio };
@@ -65,7 +65,7 @@ impl Operator for RandomErasing {
     }
 
     fn check(&self) -> Result<(), FieldError> {
-        check_number("p", self.p, 0.0, 1.0)?;
+        check_number("probability", self.probability, 0.0, 1.0)?;
         check_pair("scale", self.scale, 0.0, 1.0)?;
         check_pair("ratio", self.ratio, 0.001, 1000.0)?;
         for channel in 0..3 {
@@ -76,7 +76,7 @@ impl Operator for RandomErasing {
     }
 
     fn is_random(&self) -> bool {
-        self.p > 0.0
+        self.probability > 0.0
     }
 }
 
@@ -85,10 +85,15 @@ impl BuiltIn for RandomErasing {
 
     fn examples() -> Vec<Self> {
         vec![
-            Self { p: 1.0, ..Self::default() },
-            Self { p: 1.0, value: [10.0, 100.0, 250.0], scale: [0.3, 0.6], ..Self::default() },
-            Self { p: 0.5, value: [128.0; 3], std: [64.0; 3], ..Self::default() },
-            Self { p: 0.0, ..Self::default() },
+            Self { probability: 1.0, ..Self::default() },
+            Self {
+                probability: 1.0,
+                value: [10.0, 100.0, 250.0],
+                scale: [0.3, 0.6],
+                ..Self::default()
+            },
+            Self { probability: 0.5, value: [128.0; 3], std: [64.0; 3], ..Self::default() },
+            Self { probability: 0.0, ..Self::default() },
         ]
     }
 }

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::formula::gaussian_blur::MAX_SIZE;
-use crate::op::resample::Blur;
+use crate::op::resample::{Blur, MAX_BLUR};
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -41,8 +40,8 @@ impl Operator for GaussianBlur {
 
     fn check(&self) -> Result<(), FieldError> {
         for size in self.kernel_size {
-            if size % 2 == 0 || size > MAX_SIZE {
-                let problem = format!("must be an odd number from 1 to {MAX_SIZE}, is {size}");
+            if size % 2 == 0 || size > MAX_BLUR {
+                let problem = format!("must be an odd number from 1 to {MAX_BLUR}, is {size}");
                 return Err(FieldError::new("kernel_size", problem));
             }
         }

@@ -9,7 +9,6 @@ pub mod affine;
 pub mod blend;
 pub mod box_blur;
 pub mod elastic;
-pub mod gaussian_blur;
 pub mod iou_crop;
 pub mod letterbox;
 pub mod noise;
@@ -31,18 +30,15 @@ pub fn map_row(pixels: &mut [[u8; 3]], of: impl Fn([u8; 3]) -> [u8; 3]) {
     const LEN: usize = 64;
     let (blocks, rest) = pixels.as_chunks_mut::<LEN>();
     for block in blocks {
-        let mut planes = [[0u8; LEN]; 3];
-        for (at, pixel) in block.iter().enumerate() {
-            for (plane, &byte) in planes.iter_mut().zip(pixel) {
-                plane[at] = byte;
-            }
+        let [mut r, mut g, mut b] = [[0; LEN]; 3];
+        for at in 0..LEN {
+            [r[at], g[at], b[at]] = block[at];
         }
-        let [r, g, b] = &mut planes;
         for at in 0..LEN {
             [r[at], g[at], b[at]] = of([r[at], g[at], b[at]]);
         }
-        for (at, pixel) in block.iter_mut().enumerate() {
-            *pixel = [r[at], g[at], b[at]];
+        for at in 0..LEN {
+            block[at] = [r[at], g[at], b[at]];
         }
     }
     for pixel in rest {

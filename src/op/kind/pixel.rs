@@ -5,6 +5,7 @@ use std::any::TypeId;
 use bytemuck::Pod;
 
 use crate::image::{HostImage, Image, PixelType};
+use crate::op::formula::map_row;
 use crate::op::{Cuda, ParamBytes};
 
 /// A function of a pixel's red, green and blue.
@@ -92,7 +93,7 @@ impl PixelForm {
                 takes_position: false,
                 bytes: Some(|params, _, row| {
                     let params = params.get();
-                    row.iter_mut().for_each(|pixel| *pixel = F::pixel(params, *pixel));
+                    map_row(row, |pixel| F::pixel(params, pixel));
                 }),
                 floats: None,
             }

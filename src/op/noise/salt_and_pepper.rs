@@ -13,7 +13,7 @@ use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 #[serde(deny_unknown_fields, default)]
 pub struct SaltAndPepper {
     /// Probability that a pixel changes, 0 to 1. Default 0.05.
-    pub prob: f64,
+    pub probability: f64,
     /// Probability that a changed pixel is white, 0 to 1. Default 0.5.
     pub salt_vs_pepper: f64,
     /// Whether channels change independently. Default: pixels change as a whole.
@@ -22,7 +22,7 @@ pub struct SaltAndPepper {
 
 impl Default for SaltAndPepper {
     fn default() -> Self {
-        Self { prob: 0.05, salt_vs_pepper: 0.5, per_channel: false }
+        Self { probability: 0.05, salt_vs_pepper: 0.5, per_channel: false }
     }
 }
 
@@ -37,11 +37,16 @@ impl Operator for SaltAndPepper {
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let key = key(draw.rng());
-        draw.position::<Self>(&Params::new(self.prob, self.salt_vs_pepper, self.per_channel, key));
+        draw.position::<Self>(&Params::new(
+            self.probability,
+            self.salt_vs_pepper,
+            self.per_channel,
+            key,
+        ));
     }
 
     fn check(&self) -> Result<(), FieldError> {
-        check_number("prob", self.prob, 0.0, 1.0)?;
+        check_number("probability", self.probability, 0.0, 1.0)?;
         check_number("salt_vs_pepper", self.salt_vs_pepper, 0.0, 1.0)
     }
 }
@@ -52,9 +57,9 @@ impl BuiltIn for SaltAndPepper {
     fn examples() -> Vec<Self> {
         vec![
             Self::default(),
-            Self { prob: 0.5, salt_vs_pepper: 0.1, per_channel: true },
-            Self { prob: 1.0, ..Self::default() },
-            Self { prob: 0.0, ..Self::default() },
+            Self { probability: 0.5, salt_vs_pepper: 0.1, per_channel: true },
+            Self { probability: 1.0, ..Self::default() },
+            Self { probability: 0.0, ..Self::default() },
         ]
     }
 }
@@ -64,7 +69,7 @@ impl PositionFormula for SaltAndPepper {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("SaltAndPepper", include_str!("../../../kernels/salt_and_pepper.cu")));
 
-    /// 255 with the probability `prob * salt_vs_pepper`, 0 with `prob * (1 - salt_vs_pepper)`, else the byte: DALI's
+    /// 255 with the probability `probability * salt_vs_pepper`, 0 with `probability * (1 - salt_vs_pepper)`, else the byte: DALI's
     /// `noise.salt_and_pepper`.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {

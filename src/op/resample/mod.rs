@@ -31,6 +31,7 @@ use super::{Bounds, Cuda, Tiling, Wanted};
 
 pub use blur::Blur;
 pub use fast::Resampler;
+pub use gaussian::MAX_BLUR;
 pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
 
 #[cfg(target_arch = "x86_64")]
@@ -38,6 +39,7 @@ mod avx2;
 mod blur;
 mod coefficients;
 mod fast;
+mod gaussian;
 mod params;
 mod ring;
 #[cfg(target_arch = "x86_64")]

@@ -1,35 +1,30 @@
-//! `gaussian_blur`: weights of a Gaussian, for the resampler's two integer passes.
+//! Weights of Gaussian blurs, for two integer passes.
 
-use crate::op::resample::PRECISION_BITS;
+use super::PRECISION_BITS;
 
 /// Sum of the weights of an output.
 const ONE: i32 = 1 << PRECISION_BITS;
 
 /// Largest kernel, in pixels.
-pub const MAX_SIZE: u32 = 1023;
+pub const MAX_BLUR: u32 = 1023;
 
-/// Default deviation, in pixels, of torchvision's `gaussian_blur` for a kernel of `size` pixels.
-pub fn default_sigma(size: u32) -> f64 {
-    f64::from(size) * 0.15 + 0.35
-}
-
-/// Weights of a kernel of `size` pixels (odd, at most [`MAX_SIZE`]) with the deviation `sigma` in pixels (over 0), in
-/// units of 2^-22. They are symmetric and sum to 2^22.
+/// Writes the weights of a kernel with an odd number of pixels, at most [`MAX_BLUR`], and the deviation `sigma` in pixels
+/// (over 0), in units of 2^-22. They are symmetric and sum to 2^22.
 ///
 /// The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, as in torchvision's `gaussian_blur`
 /// (`functional/_misc.py`). torchvision adds up f32 products of both axes and rounds once. Here weights are integers,
 /// and the image is rounded to bytes after the columns and after the rows: the results differ by at most one level.
-pub fn weights(size: u32, sigma: f64) -> Vec<i32> {
-    let radius = (size / 2) as i32;
+pub fn put_weights(sigma: f64, weights: &mut [i32]) {
+    let radius = (weights.len() / 2) as i32;
     let power = |at: i32| {
         let deviations = f64::from(at) / sigma;
         libm::exp(-0.5 * deviations * deviations)
     };
     let sum: f64 = (-radius..=radius).map(power).sum();
-    let fixed = |at: i32| (power(at) / sum * f64::from(ONE) + 0.5) as i32;
-    let mut weights: Vec<i32> = (-radius..=radius).map(fixed).collect();
+    for (weight, at) in weights.iter_mut().zip(-radius..) {
+        *weight = (power(at) / sum * f64::from(ONE) + 0.5) as i32;
+    }
     weights[radius as usize] += ONE - weights.iter().sum::<i32>();
-    weights
 }
 
 /// Writes the weights of output `index` on an axis of `len` pixels to `out`, which has as many entries as the kernel,
@@ -63,9 +58,10 @@ mod tests {
 
     #[test]
     fn weights_are_symmetric_and_sum_to_one() {
-        for size in [1, 3, 5, 23, 101, MAX_SIZE] {
-            for sigma in [1e-300, 0.01, 0.5, 1.0, 7.3, 1e6, default_sigma(size)] {
-                let weights = weights(size, sigma);
+        for size in [1, 3, 5, 23, 101, MAX_BLUR] {
+            for sigma in [1e-300, 0.01, 0.5, 1.0, 7.3, 1e6] {
+                let mut weights = vec![0; size as usize];
+                put_weights(sigma, &mut weights);
                 assert_eq!(weights.iter().sum::<i32>(), ONE, "{size} {sigma}");
                 assert!(weights.iter().all(|&it| it >= 0), "{size} {sigma}");
                 assert!(weights.iter().eq(weights.iter().rev()), "{size} {sigma}");
@@ -76,7 +72,8 @@ mod tests {
     #[test]
     fn every_output_has_all_weight_inside_the_image_and_ranges_never_go_back() {
         for size in [1, 3, 7, 23] {
-            let kernel = weights(size, 2.0);
+            let mut kernel = vec![0; size as usize];
+            put_weights(2.0, &mut kernel);
             for len in [1, 2, 3, 4, 7, 12, 30] {
                 let mut last = (0, 0);
                 for index in 0..len {
