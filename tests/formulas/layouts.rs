@@ -6,6 +6,7 @@ use serde_json::Value;
 use feedwater::geometry::{BoundingBox, Roi, Size};
 use feedwater::image::{HostImage, Image};
 use feedwater::op::formula::affine::Ranges;
+use feedwater::op::formula::box_blur::BoxBlur;
 use feedwater::op::formula::iou_crop::{self, IouCrop};
 use feedwater::op::formula::letterbox::Letterbox;
 use feedwater::op::formula::pad::{PadMode, Padding};
@@ -178,6 +179,33 @@ fn pictures_of_operators_are_those_of_the_libraries() {
         assert_eq!(out.window().size(), size(&row["size"]), "{row}");
         assert_eq!(row["sha256"], digest(out.data()), "{row}");
         assert_eq!(operator.fixed_output(Some(input)), Some(out.window().size()), "{row}");
+    }
+}
+
+#[test]
+fn box_blurs_are_pillows() {
+    for row in rows("blurs") {
+        let source = picture(size(&row["source"]), 24);
+        let blur = BoxBlur::gaussian(numbers::<1>(&row["radius"])[0] as f32);
+        let Roi { width, height, .. } = source.window();
+        let (width, height) = (width as usize, height as usize);
+        let mut pixels: Vec<[u8; 3]> = source.data().as_chunks().0.to_vec();
+        let blurred = |pixels: &[[u8; 3]], width: usize| {
+            let mut lines = pixels.to_vec();
+            for _ in 0..BoxBlur::PASSES {
+                let before = lines.clone();
+                let rows = before.chunks(width).zip(lines.chunks_mut(width));
+                rows.for_each(|(line, out)| blur.pass(line, out));
+            }
+            lines
+        };
+        let transposed = |pixels: &[[u8; 3]], width: usize, height: usize| -> Vec<[u8; 3]> {
+            (0..width * height).map(|at| pixels[at % height * width + at / height]).collect()
+        };
+        pixels = blurred(&pixels, width);
+        pixels = blurred(&transposed(&pixels, width, height), height);
+        pixels = transposed(&pixels, height, width);
+        assert_eq!(row["sha256"], digest(pixels.as_flattened()), "{row}");
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod affine;
 pub mod blend;
+pub mod box_blur;
 pub mod elastic;
 pub mod iou_crop;
 pub mod letterbox;

@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 import torch
 from golden import main, picture
-from PIL import Image
+from PIL import Image, ImageFilter
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
@@ -201,6 +201,13 @@ def pictures():
             yield row("shortest_size", v2.RandomShortestSize([13], 20)(image))
 
 
+def blurs():
+    for size in ((1, 1), (1, 9), (11, 1), (31, 22), (64, 48)):
+        for radius in (0.1, 0.3, 0.5, 0.977, 1.0, 1.37, 1.99, 2.0, 7.5):
+            result = picture(*size, 24).filter(ImageFilter.GaussianBlur(radius))
+            yield {"source": size, "radius": texts([radius]), "sha256": digest(result)}
+
+
 def distributions():
     """Quantiles of numbers that are drawn for an image of 64x48."""
     torch.manual_seed(4)
@@ -249,5 +256,5 @@ def distributions():
 if __name__ == "__main__":
     main("layouts.json", lambda _: {
         "pads": pads(), "letterboxes": letterboxes(), "thumbnails": thumbnails(), "random_sizes": random_sizes(),
-        "iou_crops": iou_crops(), "elastics": elastics(), "pictures": pictures(), "distributions": distributions(),
+        "iou_crops": iou_crops(), "elastics": elastics(), "pictures": pictures(), "blurs": blurs(), "distributions": distributions(),
     })

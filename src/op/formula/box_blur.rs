@@ -1,0 +1,54 @@
+//! Pillow's `ImageFilter.GaussianBlur` (`src/libImaging/BoxBlur.c`): three passes of a box filter along rows, then three along
+//! columns, each rounded to bytes. Pixels beyond an edge are those of the edge.
+
+/// One pass of a box filter, whose outermost two pixels count in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoxBlur {
+    /// Whole pixels on each side.
+    pub radius: u32,
+    /// Weight of each whole pixel, in units of 2^-24.
+    pub weight: u32,
+    /// Weight of each of the outermost pixels.
+    pub far: u32,
+}
+
+impl BoxBlur {
+    /// Passes along each axis.
+    pub const PASSES: usize = 3;
+
+    /// Filter whose three passes approximate a Gaussian of this standard deviation in pixels, over 0. Computed in f32 as in
+    /// Pillow.
+    pub fn gaussian(deviation: f32) -> Self {
+        let variance = deviation * deviation / Self::PASSES as f32;
+        let length = (12.0 * f64::from(variance) + 1.0).sqrt() as f32;
+        let whole = ((f64::from(length) - 1.0) / 2.0).floor() as f32;
+        let part = (2.0 * whole + 1.0) * (whole * (whole + 1.0) - 3.0 * variance)
+            / (6.0 * (variance - (whole + 1.0) * (whole + 1.0)));
+        let half = whole + part;
+        let radius = half as u32;
+        let weight = ((1 << 24) as f32 / (half * 2.0 + 1.0)) as u32;
+        let far = (1u32 << 24).wrapping_sub((radius * 2 + 1).wrapping_mul(weight)) / 2;
+        Self { radius, weight, far }
+    }
+
+    /// Filters a line of pixels. Both have the same length, at least 1.
+    pub fn pass(&self, line: &[[u8; 3]], out: &mut [[u8; 3]]) {
+        let (radius, last) = (self.radius as isize, line.len() as isize - 1);
+        let at = |place: isize| line[place.clamp(0, last) as usize].map(u32::from);
+        let mut sums = [0u32; 3];
+        for place in -radius - 1..radius {
+            let pixel = at(place);
+            (0..3).for_each(|channel| sums[channel] += pixel[channel]);
+        }
+        for (place, out) in (0..).zip(out) {
+            let (first, next) = (at(place - radius - 1), at(place + radius));
+            let beyond = at(place + radius + 1);
+            for channel in 0..3 {
+                sums[channel] = sums[channel] + next[channel] - first[channel];
+                let far = (first[channel] + beyond[channel]).wrapping_mul(self.far);
+                let sum = sums[channel].wrapping_mul(self.weight).wrapping_add(far);
+                out[channel] = (sum.wrapping_add(1 << 23) >> 24) as u8;
+            }
+        }
+    }
+}
