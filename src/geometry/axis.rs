@@ -1,6 +1,6 @@
 //! Transforms of columns or of rows.
 
-/// One axis of a [`View`]: `position * scale + offset`.
+/// One axis of a [`View`](super::View): `position * scale + offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
     /// Output pixels per input pixel; negative if the axis is mirrored.

@@ -4,13 +4,14 @@
 use serde_json::Value;
 
 use feedwater::geometry::{BoundingBox, Roi, Size};
-use feedwater::image::Image;
+use feedwater::image::{HostImage, Image};
 use feedwater::op::formula::affine::Ranges;
 use feedwater::op::formula::iou_crop::{self, IouCrop};
 use feedwater::op::formula::letterbox::Letterbox;
 use feedwater::op::formula::pad::{PadMode, Padding};
 use feedwater::op::formula::warp::{self, Interpolation, Warp};
 use feedwater::op::formula::{elastic, perspective, random_sizes, rotate, thumbnail};
+use feedwater::op::{self, Actions, Filter, Operator};
 use feedwater::random::{SampleKey, SampleRng};
 
 use super::device;
@@ -147,6 +148,36 @@ fn crops_by_overlap_are_torchvisions() {
             let kept: Vec<bool> = boxes.iter().map(|of| iou_crop::keeps(crop, of)).collect();
             assert_eq!(row["kept"], serde_json::json!(kept), "{row}");
         }
+    }
+}
+
+#[test]
+fn pictures_of_operators_are_those_of_the_libraries() {
+    for row in rows("pictures") {
+        let source = HostImage::U8(picture(size(&row["source"]), 23));
+        let filter = Filter::Bilinear;
+        let operator: Box<dyn Operator> = match row["name"].as_str().unwrap() {
+            "thumbnail" => Box::new(op::Thumbnail::within(20, 13)),
+            "letterbox" => Box::new(op::Letterbox::to(36, 40)),
+            "pad" => Box::new(op::Pad { padding: [3, 0, 5, 7], fill: [9.0, 8.0, 7.0] }),
+            "perspective" => Box::new(op::Perspective {
+                start: None,
+                end: [[3, 1], [19, 2], [20, 17], [1, 18]],
+                interpolation: Interpolation::Bilinear,
+                fill: [5, 6, 7],
+            }),
+            _ => {
+                Box::new(op::RandomShortestSize { min_size: vec![13], max_size: Some(20), filter })
+            }
+        };
+        let input = source.window().size();
+        let key = SampleKey { seed: 0, epoch: 0, index: 0 };
+        let HostImage::U8(out) = Actions::of([&*operator], key, input).reference(&source) else {
+            panic!("these operators give bytes");
+        };
+        assert_eq!(out.window().size(), size(&row["size"]), "{row}");
+        assert_eq!(row["sha256"], digest(out.data()), "{row}");
+        assert_eq!(operator.fixed_output(Some(input)), Some(out.window().size()), "{row}");
     }
 }
 

@@ -47,7 +47,7 @@ fn kernel(radius: usize, sigma: f64) -> Vec<f32> {
 }
 
 /// Blurs rows, then columns. Outside, the field is mirrored at the centres of its edge pixels.
-fn blur(field: &mut Vec<f32>, size: Size, [along_rows, along_columns]: [Vec<f32>; 2]) {
+fn blur(field: &mut [f32], size: Size, [along_rows, along_columns]: [Vec<f32>; 2]) {
     let (width, radius) = (size.width as usize, along_rows.len() / 2);
     let around = radius as i32;
     let padding = Padding { left: around, right: around, top: around, bottom: around };

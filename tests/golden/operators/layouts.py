@@ -182,6 +182,25 @@ def elastics():
         }
 
 
+def pictures():
+    """Images of whole operators."""
+    for size in ((31, 22), (22, 31), (64, 48), (1, 9)):
+        image = picture(*size, 23)
+        row = lambda name, result: {"name": name, "source": size, "size": result.size, "sha256": digest(result)}
+        thumbnail = image.copy()
+        thumbnail.thumbnail((20, 13), reducing_gap=None)
+        yield row("thumbnail", thumbnail)
+        box = letterbox_class()((40, 36)).get_params({"img": np.asarray(image)})
+        resized = image.resize(box["new_unpad"], Image.BILINEAR)
+        padding = [int(box[side]) for side in ("left", "top", "right", "bottom")]
+        yield row("letterbox", F.pad(resized, padding, fill=114))
+        yield row("pad", F.pad(image, [3, 0, 5, 7], fill=[9, 8, 7]))
+        start = [[0, 0], [size[0] - 1, 0], [size[0] - 1, size[1] - 1], [0, size[1] - 1]]
+        if min(size) > 1:
+            yield row("perspective", F.perspective(image, start, [[3, 1], [19, 2], [20, 17], [1, 18]], fill=[5, 6, 7]))
+            yield row("shortest_size", v2.RandomShortestSize([13], 20)(image))
+
+
 def distributions():
     """Quantiles of numbers that are drawn for an image of 64x48."""
     torch.manual_seed(4)
@@ -230,5 +249,5 @@ def distributions():
 if __name__ == "__main__":
     main("layouts.json", lambda _: {
         "pads": pads(), "letterboxes": letterboxes(), "thumbnails": thumbnails(), "random_sizes": random_sizes(),
-        "iou_crops": iou_crops(), "elastics": elastics(), "distributions": distributions(),
+        "iou_crops": iou_crops(), "elastics": elastics(), "pictures": pictures(), "distributions": distributions(),
     })

@@ -20,7 +20,7 @@ from torchvision.transforms.v2 import functional as F
 from torchvision.transforms.functional import _get_perspective_coeffs
 
 FILTERS = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
-SIZES = [(1, 1), (1, 9), (11, 1), (2, 3), (13, 17), (31, 22), (64, 48)]
+SIZES = [(1, 1), (1, 9), (11, 1), (2, 3), (31, 22), (64, 48)]
 
 
 def digest(image):
@@ -39,7 +39,7 @@ def matrices(rng, width, height):
         [1, 0, 0, -0.25, 1, 0], [0, 0, 0.5, 0, 0, 0.5], [1, 0, 1e6, 0, 1, 0], [1, 0.5, 40000, 0, 1, 0],
         [1500.5, 800.25, -33000, 0.5, 1, 0], [1e-9, 1e-9, 1, 1e-9, -1e-9, 1],
     ]
-    for _ in range(6):
+    for _ in range(4):
         angle = rng.uniform(0, 7)
         scale = rng.choice([1, 0.5, 1.5, 4])
         a, b = np.cos(angle) * scale, np.sin(angle) * scale
@@ -90,12 +90,14 @@ def rotations(seed):
     rng = random.Random(f"rotate {seed}")
     for width, height in SIZES + [(40, 40)]:
         image = picture(width, height, 13)
-        angles = [0, 90, 180, 270, -90, 360, 450, 30, -45, 60, 179.5] + [rng.uniform(-180, 180) for _ in range(5)]
+        angles = [0, 90, 180, 270, -90, 360, 450, 30, -45, 60, 179.5] + [rng.uniform(-180, 180) for _ in range(3)]
         for number, angle in enumerate(angles):
             center = None if number % 3 else (rng.uniform(-5, width + 5), rng.uniform(0, height))
             for expand in (False, True):
                 for name in FILTERS if number > 6 else ["bilinear"]:
                     for center in [None] if number % 4 else [None, center]:
+                        if min(width, height) < 2 and name == "bicubic":
+                            continue
                         fill = (7, 130, 255) if number % 2 else (0, 0, 0)
                         result = F.rotate(
                             image, angle, InterpolationMode(name), expand=expand, center=center, fill=fill)
@@ -110,7 +112,7 @@ def affines(seed):
     rng = random.Random(f"tv affine {seed}")
     for width, height in SIZES:
         image = picture(width, height, 14)
-        for number in range(12):
+        for number in range(9):
             angle = rng.uniform(-180, 180) if number % 3 else 0.0
             translate = [rng.randint(-width, width), rng.randint(-height, height)] if number % 2 else [0, 0]
             scale = rng.uniform(0.5, 2) if number % 4 else 1.0

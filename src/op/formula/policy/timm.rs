@@ -218,7 +218,7 @@ impl RandAugment {
                 });
                 // Rounding may leave a rest; and a policy has no more layers than operations.
                 let (number, operation) =
-                    found.or_else(|| left(*taken).last()).unwrap_or((0, &all[0]));
+                    found.or_else(|| left(*taken).next_back()).unwrap_or((0, &all[0]));
                 *taken |= 1 << number;
                 operation.0
             }

@@ -1,21 +1,25 @@
-//! Fast row form of a warp: the part of a row whose neighbours are all inside needs no tests, and the part outside no arithmetic.
+//! Fast row form of a warp: no tests where all neighbours are inside, and no arithmetic in the parts outside if positions are
+//! integers. Three channels and a fourth, unused one are computed side by side, in f64 as in the reference.
 
 use crate::geometry::Roi;
 use crate::image::Image;
 
-use super::{Interpolation, Kind, Warp, cubic, lerp, pixel};
+use super::{Interpolation, Kind, Warp, cubic, interpolated, lerp, pixel};
 
 /// Writes output pixels `(x, y)`, `(x + 1, y)`, … to `out`. `src` holds at least what [`demand`](super::demand()) returned.
 /// Equal to [`pixel`] bit for bit.
 pub fn row(warp: &Warp, table: &[i32], src: &Image<u8>, x: u32, y: u32, out: &mut [[u8; 3]]) {
     let (x, y) = (x as i32, y as i32);
-    match (warp.kind(), warp.interpolation()) {
-        (Kind::Whole, _) => whole(warp, src, x, y, out),
-        (Kind::Fixed, _) => fixed(warp, src, x, y, out),
-        (Kind::Summed, _) => summed(warp, src, x, y, out),
-        (Kind::Affine, Interpolation::Bilinear) => affine::<Bilinear>(warp, src, x, y, out),
-        (Kind::Affine, _) => affine::<Bicubic>(warp, src, x, y, out),
-        (Kind::Perspective | Kind::Displaced, _) => each(warp, table, src, x, y, out),
+    match warp.kind() {
+        Kind::Whole => whole(warp, src, x, y, out),
+        Kind::Fixed => fixed(warp, src, x, y, out),
+        Kind::Summed => summed(warp, src, x, y, out),
+        Kind::Affine => real(warp, src, (x, y), out, |above, _| above),
+        Kind::Perspective => {
+            let divided = |(x, y): (f64, f64), below: f64| (x / below, y / below);
+            real(warp, src, (x, y), out, divided);
+        }
+        Kind::Displaced => each(warp, table, src, x, y, out),
     }
 }
 
@@ -107,31 +111,98 @@ fn summed(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
     }
 }
 
+/// Positions in f64. `position` is given the numerators and the divisor.
+#[inline(always)]
+fn real(
+    warp: &Warp,
+    src: &Image<u8>,
+    place: (i32, i32),
+    out: &mut [[u8; 3]],
+    position: impl Fn((f64, f64), f64) -> (f64, f64),
+) {
+    match warp.interpolation() {
+        Interpolation::Nearest => interpolate::<Nearest>(warp, src, place, out, position),
+        Interpolation::Bilinear => interpolate::<Bilinear>(warp, src, place, out, position),
+        Interpolation::Bicubic => interpolate::<Bicubic>(warp, src, place, out, position),
+    }
+}
+
+#[inline(always)]
+fn interpolate<N: Neighbours>(
+    warp: &Warp,
+    src: &Image<u8>,
+    (x, y): (i32, i32),
+    out: &mut [[u8; 3]],
+    position: impl Fn((f64, f64), f64) -> (f64, f64),
+) {
+    let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| warp.real(number));
+    let row = f64::from(y) + 0.5;
+    let (b, e, h) = (b * row, e * row, h * row);
+    // Positions whose neighbours are all inside, and whose last pixel has a byte after it.
+    let (first, before) = (f64::from(N::BEFORE), f64::from(N::AFTER));
+    let (low, high_x) = (first + N::FROM_CENTRE, f64::from(warp.width) - before + N::FROM_CENTRE);
+    let high_y = f64::from(warp.height) - before + N::FROM_CENTRE;
+    let pixels = Pixels::of(src);
+    let (bytes, pitch) = (src.data(), 3 * pixels.window.width as usize);
+    let read = |x: i32, y: i32| pixels.at(x, y);
+    for (place, x) in out.iter_mut().zip(x..) {
+        let column = f64::from(x) + 0.5;
+        let below = g * column + h + 1.0;
+        let (at_x, at_y) = position((a * column + b + c, d * column + e + f), below);
+        if at_x >= low && at_x < high_x && at_y >= low && at_y < high_y {
+            let (at_x, at_y) = (at_x - N::FROM_CENTRE, at_y - N::FROM_CENTRE);
+            let (left, top) = (at_x as i32, at_y as i32);
+            let at = (at_x - f64::from(left), at_y - f64::from(top));
+            let from = 3 * pixels.index(left, top);
+            if from + N::AFTER as usize * (pitch + 3) + 4 <= bytes.len() {
+                *place = N::value(bytes, from, pitch, at);
+                continue;
+            }
+        }
+        *place = interpolated(warp, &read, at_x, at_y);
+    }
+}
+
 /// Interpolation where all neighbours are inside.
 trait Neighbours {
     /// Pixels that are read before and after the position, on each axis.
     const BEFORE: i32;
     const AFTER: i32;
+    /// What is subtracted from a position before it is split into a whole number and a rest.
+    const FROM_CENTRE: f64 = 0.5;
 
-    /// Value from the pixel at `index` and its neighbours, in rows of `columns` pixels; `at` is the position from its centre.
-    fn value(pixels: &[[u8; 3]], index: usize, columns: usize, at: (f64, f64)) -> [u8; 3];
+    /// Value from the pixel at byte `from` and its neighbours, in rows of `pitch` bytes; `at` is the rest of the position.
+    fn value(bytes: &[u8], from: usize, pitch: usize, at: (f64, f64)) -> [u8; 3];
 }
 
+struct Nearest;
 struct Bilinear;
 struct Bicubic;
+
+impl Neighbours for Nearest {
+    const BEFORE: i32 = 0;
+    const AFTER: i32 = 0;
+    const FROM_CENTRE: f64 = 0.0;
+
+    #[inline(always)]
+    fn value(bytes: &[u8], from: usize, _: usize, _: (f64, f64)) -> [u8; 3] {
+        [bytes[from], bytes[from + 1], bytes[from + 2]]
+    }
+}
 
 impl Neighbours for Bilinear {
     const BEFORE: i32 = 0;
     const AFTER: i32 = 1;
 
     #[inline(always)]
-    fn value(pixels: &[[u8; 3]], index: usize, columns: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
-        let upper = &pixels[index..][..2];
-        let lower = &pixels[index + columns..][..2];
-        [0, 1, 2].map(|channel| {
-            let row = |of: &[[u8; 3]]| lerp(of[0][channel].into(), of[1][channel].into(), dx);
-            lerp(row(upper), row(lower), dy) as u8
-        })
+    fn value(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
+        let row = |from: usize| {
+            let row = &bytes[from..from + 7];
+            let (a, b) = (four(row, 0), four(row, 3));
+            lanes(|lane| lerp(a[lane], b[lane], dx))
+        };
+        let (upper, lower) = (row(from), row(from + pitch));
+        truncated(lanes(|lane| lerp(upper[lane], lower[lane], dy)))
     }
 }
 
@@ -140,48 +211,34 @@ impl Neighbours for Bicubic {
     const AFTER: i32 = 2;
 
     #[inline(always)]
-    fn value(pixels: &[[u8; 3]], index: usize, columns: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
-        let rows = [0, 1, 2, 3].map(|row| &pixels[index - 1 + columns * row - columns..][..4]);
-        [0, 1, 2].map(|channel| {
-            let row = |of: &[[u8; 3]]| cubic([0, 1, 2, 3].map(|at| f64::from(of[at][channel])), dx);
-            cubic(rows.map(row), dy) as u8
-        })
+    fn value(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
+        let row = |from: usize| {
+            let row = &bytes[from - 3..from + 10];
+            let (a, b, c, d) = (four(row, 0), four(row, 3), four(row, 6), four(row, 9));
+            lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dx))
+        };
+        let (a, b) = (row(from - pitch), row(from));
+        let (c, d) = (row(from + pitch), row(from + 2 * pitch));
+        truncated(lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dy)))
     }
 }
 
-fn affine<N: Neighbours>(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
-    let a = |number| warp.real(number);
-    // With coefficients of usual size, rounding moves a position by less than the margin.
-    const MARGIN: f64 = 1e-6;
-    if [0, 1, 3, 4].iter().any(|&it| a(it).abs() > 1e3) || a(2).abs() > 1e7 || a(5).abs() > 1e7 {
-        return each(warp, &[], src, x, y, out);
-    }
-    let middle =
-        |len: i32| (f64::from(N::BEFORE) + 0.5 + MARGIN, f64::from(len - N::AFTER) + 0.5 - MARGIN);
-    let around = |len: i32| (-MARGIN, f64::from(len) + MARGIN);
-    let (start, len) = (warp.real_position(x, y), out.len());
-    let range = |(low_x, high_x): (f64, f64), (low_y, high_y): (f64, f64)| {
-        let (first, end) = between((start.0, a(0)), (low_x, high_x), len);
-        let (from, to) = between((start.1, a(3)), (low_y, high_y), len);
-        (first.max(from), end.min(to))
-    };
-    let outer = fill_outside(warp, range(around(warp.width), around(warp.height)), out);
-    let (first, end) = range(middle(warp.width), middle(warp.height));
-    let (first, end) = if first < end { (first, end) } else { (outer.1, outer.1) };
-    let pixels = Pixels::of(src);
-    let read = |x: i32, y: i32| pixels.at(x, y);
-    for at in (outer.0..first.min(outer.1)).chain(end..outer.1) {
-        out[at] = pixel(warp, &[], &read, x + at as i32, y);
-    }
-    let (columns, row) = (pixels.window.width as usize, f64::from(y) + 0.5);
-    let (by_x, by_y) = (a(1) * row, a(4) * row);
-    for (place, x) in out[first..end].iter_mut().zip(x + first as i32..) {
-        let column = f64::from(x) + 0.5;
-        let (at_x, at_y) = (a(0) * column + by_x + a(2) - 0.5, a(3) * column + by_y + a(5) - 0.5);
-        let (left, top) = (at_x as i32, at_y as i32);
-        let at = (at_x - f64::from(left), at_y - f64::from(top));
-        *place = N::value(pixels.pixels, pixels.index(left, top), columns, at);
-    }
+/// A pixel, and one byte after it.
+#[inline(always)]
+fn four(bytes: &[u8], from: usize) -> [f64; 4] {
+    let four: [u8; 4] = bytes[from..from + 4].try_into().unwrap_or_default();
+    lanes(|lane| f64::from(i32::from(four[lane])))
+}
+
+#[inline(always)]
+fn lanes<T>(value: impl Fn(usize) -> T) -> [T; 4] {
+    [value(0), value(1), value(2), value(3)]
+}
+
+#[inline(always)]
+fn truncated(values: [f64; 4]) -> [u8; 3] {
+    let byte = |lane: usize| values[lane].clamp(0.0, 255.0) as i32 as u8;
+    [byte(0), byte(1), byte(2)]
 }
 
 /// Range of `0..len` for which `start + step * number` is in `0..below`.
@@ -199,19 +256,6 @@ fn inside((start, step): (i64, i64), below: i64, len: usize) -> (usize, usize) {
 fn narrow(range: &mut (usize, usize), line: (i64, i64), below: i64, len: usize) {
     let (first, end) = inside(line, below, len);
     *range = (range.0.max(first), range.1.min(end));
-}
-
-/// Range of `0..len` for which `start + step * number` is in `low..high`, up to rounding.
-fn between((start, step): (f64, f64), (low, high): (f64, f64), len: usize) -> (usize, usize) {
-    if low >= high {
-        return (0, 0);
-    }
-    if step == 0.0 {
-        return if low <= start && start < high { (0, len) } else { (0, 0) };
-    }
-    let (a, b) = ((low - start) / step, (high - start) / step);
-    let clamped = |value: f64| value.ceil().clamp(0.0, len as f64) as usize;
-    (clamped(a.min(b)), clamped(a.max(b)))
 }
 
 /// Writes the fill colour outside of a range; returns the range, `first <= end`.
