@@ -1,4 +1,4 @@
-// Brightness, contrast, saturation and hue as one linear map. Twin of src/op/formula/color_twist.rs.
+// Brightness, contrast, saturation and hue as one linear map. Twin of src/op/colour/color_twist.rs.
 struct ColorTwistParams {
     float matrix[3][3];
     float offset;

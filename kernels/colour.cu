@@ -1,4 +1,4 @@
-// Shared by the operators on colours. Twins of src/op/formula/blend.rs, grayscale.rs and noise.rs.
+// Shared by the operators on colours. Twins of src/op/formula/blend.rs, statistics.rs and noise.rs.
 
 #ifndef __CUDACC__
 #define sqrt __builtin_sqrt

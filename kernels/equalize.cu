@@ -1,4 +1,4 @@
-// Makes the bytes of each channel equally frequent. Twin of src/op/formula/equalize.rs.
+// Makes the bytes of each channel equally frequent. Twin of src/op/colour/equalize.rs.
 struct EqualizeParams {
     unsigned padding[2];
 };

@@ -1,4 +1,4 @@
-// Adds normal noise. Twin of src/op/formula/gaussian_noise.rs.
+// Adds normal noise. Twin of src/op/noise/gaussian_noise.rs.
 struct GaussianNoiseParams {
     float mean, sigma;          // in bytes
     unsigned key[2];

@@ -1,4 +1,4 @@
-// Overwrites the squares of a rotated grid. Twin of src/op/formula/grid_mask.rs.
+// Overwrites the squares of a rotated grid. Twin of src/op/erase/grid_mask.rs.
 struct GridMaskParams {
     unsigned along, across;         // fractions of a tile in 32 bits
     unsigned start[2];

@@ -1,4 +1,4 @@
-// Turns the hue of each pixel. Twin of src/op/formula/hue.rs, which derives the integers.
+// Turns the hue of each pixel. Twin of src/op/colour/hue.rs, which derives the integers.
 struct HueParams {
     unsigned shift;
     unsigned padding;

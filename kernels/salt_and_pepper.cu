@@ -1,4 +1,4 @@
-// Turns single pixels white or black. Twin of src/op/formula/salt_and_pepper.rs.
+// Turns single pixels white or black. Twin of src/op/noise/salt_and_pepper.rs.
 struct SaltAndPepperParams {
     unsigned long long salt, noise;     // words below are white; others below are black
     unsigned key[2];
@@ -12,8 +12,9 @@ struct SaltAndPepper {
     }
     static __device__ Bytes of(const SaltAndPepperParams& p, int x, int y, Bytes pixel) {
         const Words w = Words::of(p.key, x, y);
-        const unsigned each = p.per_channel;
-        const Bytes out = {noisy(p, w.word[0], pixel.r), noisy(p, w.word[each], pixel.g), noisy(p, w.word[2 * each], pixel.b)};
+        const bool each = p.per_channel == 1;
+        const unsigned g = each ? w.word[1] : w.word[0], b = each ? w.word[2] : w.word[0];
+        const Bytes out = {noisy(p, w.word[0], pixel.r), noisy(p, g, pixel.g), noisy(p, b, pixel.b)};
         return out;
     }
 };

@@ -1,4 +1,4 @@
-// Blends the image with Pillow's SHARPEN filter. Twin of src/op/formula/sharpen.rs.
+// Blends the image with Pillow's SHARPEN filter. Twin of src/op/filter/sharpen.rs.
 struct SharpenParams {
     float amount;
     unsigned padding;

@@ -1,4 +1,4 @@
-// Blends the image with a smoothed one. Twin of src/op/formula/sharpness.rs.
+// Blends the image with a smoothed one. Twin of src/op/filter/sharpness.rs.
 struct SharpnessParams {
     float factor;
     unsigned padding;
