@@ -4,7 +4,7 @@
 //! (`-ffp-contract=off`), where `fused__host` and `tiled__host` run the threads one after another.
 //!
 //! Every chain has the kernel `fused`, with one thread per pixel. It is short and serves as the reference on the GPU.
-//! If the operators allow it ([`Tiling`]), the text also has the kernel `tiled`, with one block per tile, and that
+//! If the operators allow it (`Tiling`), the text also has the kernel `tiled`, with one block per tile, and that
 //! kernel is launched.
 
 use std::fmt::Write;

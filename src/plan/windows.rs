@@ -49,7 +49,8 @@ impl Stage {
         stages: &mut Vec<Self>,
     ) {
         stages.clear();
-        let mut size = image;
+        // Without samples no size is known, and operators expect a pixel.
+        let mut size = Size::new(image.width.max(1), image.height.max(1));
         for (operator, step) in steps.iter().enumerate() {
             let output = step.operator.largest_output(size);
             if step.kinds.is_exact() {

@@ -42,7 +42,7 @@ fn a_plan_prints_places_operators_output_and_every_row() {
         ("cpu", "Flip"),
         ("gpu", "Normalize"),
         ("gpu", "output 64x3x6x8 f32 nchw"),
-        ("kernel", "Normalize<Roi> f32 nchw"),
+        ("kernel", "FloatTable<Roi> f32 nchw"),
     ] {
         let line = lines.next().unwrap();
         assert!(line.starts_with(&format!("{place:<8}{what}")), "{line}");

@@ -21,6 +21,9 @@ pub trait StencilFormula: 'static {
     fn pixel(params: &Self::Params, around: &[[u8; 3]; 9]) -> [u8; 3];
 }
 
+/// Pixels of a row.
+type Row = [[u8; 3]];
+
 /// A [`StencilFormula`] as data.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -30,7 +33,7 @@ pub struct StencilForm {
     pub(super) cuda: Option<Cuda>,
     pub(crate) params_bytes: usize,
     /// Computes the inner pixels of a row from three rows, which begin one pixel before it.
-    row: fn(&ParamBytes, [&[[u8; 3]]; 3], &mut [[u8; 3]]),
+    row: fn(&ParamBytes, [&Row; 3], &mut Row),
 }
 
 impl StencilForm {

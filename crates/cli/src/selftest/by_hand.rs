@@ -83,7 +83,7 @@ impl<'a> Hand<'a> {
         self.upload("pixels", &on_device(transform.image()), &pixels)?;
         let tensor = self.memory.buffer("tensor", plan.shape.sample_bytes())?;
         let block = self.memory.buffer("parameters", PARAMETERS)?;
-        let described = self.describe(&mut sample, &leaf, &tensor, &block);
+        let described = self.describe(&sample, &leaf, &tensor, &block);
         self.upload("parameters", &described, &block)?;
         self.kernel.launch(&self.stream, &block, 0, 1, plan.shape.width, plan.shape.height)?;
         let mut made = vec![0; tensor.len()];
