@@ -351,9 +351,9 @@ fn place(
             Placement::Auto => Place::Gpu,
             Placement::Gpu if before_cpu => {
                 let (cpu_key, cpu_name, _) = &asked[last_cpu.expect("before_cpu says there is one")];
-                let way_out = match last_cpu.is_some_and(|last| is_cpu_only(chain, last)) {
-                    true => format!("{cpu_name} has no CUDA text: put {name} on cpu"),
-                    false => format!("put {cpu_name} on gpu or {name} on cpu"),
+                let way_out = match last_cpu.and_then(|last| cpu_only(chain, last)) {
+                    Some(why) => format!("{cpu_name} {why}: put {name} on cpu"),
+                    None => format!("put {cpu_name} on gpu or {name} on cpu"),
                 };
                 let problem = format!(
                     "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the gpu once: {way_out}"
@@ -372,20 +372,20 @@ fn place(
 
 /// Placement that a step asks for. An operator without CUDA text must be on the CPU.
 fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
-    match (step.operator.kinds().on_device(), step.placement) {
-        (false, Placement::Gpu) => {
+    match (step.operator.kinds().not_on_device(), step.placement) {
+        (Some(why), Placement::Gpu) => {
             let name = step.operator.name();
-            let problem = format!("is gpu, but {name} has no CUDA text; write cpu or auto");
+            let problem = format!("is gpu, but {name} {why}; write cpu or auto");
             Err(Error::config(format!("{key}.placement"), problem))
         }
-        (false, Placement::Auto) => Ok(Placement::Cpu),
+        (Some(_), Placement::Auto) => Ok(Placement::Cpu),
         (_, asked) => Ok(asked),
     }
 }
 
-/// Whether step `place`, with decoding as step 0, is an operator without CUDA text.
-fn is_cpu_only(chain: &Chain, place: usize) -> bool {
-    place > 0 && !chain.steps()[place - 1].operator.kinds().on_device()
+/// Why step `place`, with decoding as step 0, is an operator that no kernel executes. `None` if it is none.
+fn cpu_only(chain: &Chain, place: usize) -> Option<&'static str> {
+    chain.steps()[place.checked_sub(1)?].operator.kinds().not_on_device()
 }
 
 /// Error for a placement on hardware that this machine lacks.
@@ -422,10 +422,13 @@ impl fmt::Display for Plan {
         for step in &self.steps {
             writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
         }
-        if let Some(last) = self.steps.iter().rposition(|step| !step.kinds.on_device()) {
+        let mut steps = self.steps.iter().enumerate().rev();
+        let reason =
+            |(number, step): (usize, &PlannedStep)| Some((number, step.kinds.not_on_device()?));
+        if let Some((last, why)) = steps.find_map(reason) {
             let name = self.steps[last].operator.name();
             let before = "decoding and the operators before it are on the cpu with it";
-            writeln!(f, "{:<8}{name} (chain[{last}]) has no CUDA text; {before}", "reason")?;
+            writeln!(f, "{:<8}{name} (chain[{last}]) {why}; {before}", "reason")?;
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;

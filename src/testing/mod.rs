@@ -101,10 +101,12 @@ impl Parity {
     ///
     /// The first [`Difference`], or the reason why a comparison is impossible.
     pub fn run(&self) -> Result<ParityReport, ParityError> {
-        let has_cuda = self.operators.iter().all(|op| op.kinds().on_device());
+        let has_cuda = self.operators.iter().all(|op| op.kinds().not_on_device().is_none());
         let compiler = match has_cuda {
             true => HostCompiler::temporary().and_then(HostCompiler::runs),
-            false => Err(std::io::Error::other("an operator has no CUDA text")),
+            false => Err(std::io::Error::other(
+                "an operator has no CUDA text, or draws other actions for other samples",
+            )),
         };
         let no_host_kernel = compiler.as_ref().err().map(ToString::to_string);
         let compiler = compiler.ok();

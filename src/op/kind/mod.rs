@@ -173,9 +173,14 @@ impl Kinds {
         self.most.unwrap_or(self.kinds.len())
     }
 
-    /// Whether all kinds have a CUDA implementation.
-    pub fn on_device(&self) -> bool {
-        self.kinds.iter().all(|kind| kind.cuda().is_some())
+    /// Why a kernel cannot execute these actions. `None` if it can.
+    pub fn not_on_device(&self) -> Option<&'static str> {
+        if self.kinds.iter().any(|kind| kind.cuda().is_none()) {
+            return Some("has no CUDA text");
+        }
+        // A kernel is compiled for a fixed order of actions.
+        (!self.is_exact())
+            .then_some("draws other actions for other samples, which no kernel does yet")
     }
 
     /// Whether all kinds are [pointwise](Kind::is_pointwise).

@@ -119,7 +119,7 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let text = r#"#!/bin/sh
 for file; do
     case "$file" in
-        *.cpp) sed -i 's/- p.mean\[channel\]/+ p.mean[channel]/' "$file" ;;
+        *.cpp) sed -i 's/p.table\[pixel.r\]/p.table[255 - pixel.r]/' "$file" ;;
     esac
 done
 exec c++ "$@"
@@ -146,7 +146,7 @@ exec c++ "$@"
     assert_eq!(failed[0].0, "gpu/operator/normalize");
     // The element type and layout, then the first byte that differs and its sample.
     let (_, difference) = failed[0].2.split_once(" f32 nchw").unwrap();
-    assert!(has_words(difference, &["byte 0", "sample 0"]), "{failed:?}");
+    assert!(has_words(difference, &["byte 3", "sample 0"]), "{failed:?}");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn selftest_requires_a_gpu_only_with_the_option() {
 #[test]
 fn plan_shows_the_gpu_of_another_machine() {
     let dir = workplace(TRAINING);
-    const KERNEL: &str = "Normalize<Flip<Resample<Roi>>> f32 nchw";
+    const KERNEL: &str = "FloatTable<Flip<Resample<Roi>>> f32 nchw";
     let args = ["plan", "pipeline.toml", "--device", "gpu"];
     let (text, _) = without_gpu(dir.path(), &args, 0);
     assert!(text.contains(&format!("kernel  {KERNEL}")), "{text}");
@@ -316,7 +316,7 @@ fn plan_shows_the_gpu_of_another_machine() {
     for device in ["auto", "cpu"] {
         let args = ["plan", "pipeline.toml", "--cuda", "--device", device];
         let (text, _) = without_gpu(dir.path(), &args, 0);
-        for part in ["struct Flip", "typedef Normalize<Flip<Resample<Roi>>> Pixels;", "__global__"]
+        for part in ["struct Flip", "typedef FloatTable<Flip<Resample<Roi>>> Pixels;", "__global__"]
         {
             assert!(text.contains(part), "{part}");
         }
