@@ -106,6 +106,7 @@ impl Engine {
             memory,
             stream,
             kernels,
+            scratch,
             slots,
             pages,
             blocks,
@@ -150,7 +151,7 @@ impl Engine {
         }
         drop((producer, gatherers));
         let name = "feedwater-launch";
-        let launcher = Launcher::new(parts_of(name), stream, kernels, blocks)?;
+        let launcher = Launcher::new(parts_of(name), stream, kernels, scratch, blocks)?;
         let uploads = Closing(uploads);
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);

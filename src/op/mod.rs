@@ -43,6 +43,8 @@ mod chain;
 pub mod combine;
 mod cuda;
 pub mod custom;
+#[doc(hidden)]
+pub mod device_chain;
 mod draw;
 #[doc(hidden)]
 pub mod formula;
@@ -51,6 +53,8 @@ pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;
 mod params;
+#[doc(hidden)]
+pub mod program;
 #[doc(hidden)]
 pub mod resample;
 mod settings;

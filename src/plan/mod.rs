@@ -433,7 +433,9 @@ impl fmt::Display for Plan {
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
         if let Some(device) = &self.device {
-            writeln!(f, "{:<8}{}", "kernel", device.planned().kernel.name)?;
+            for name in device.planned().chain.names() {
+                writeln!(f, "{:<8}{name}", "kernel")?;
+            }
         }
         if let [others @ .., planned] = &self.offloads[..]
             && !others.is_empty()

@@ -9,6 +9,7 @@ mod architectures;
 mod devices;
 mod hardware;
 mod launches;
+mod programs;
 mod routes;
 
 #[path = "../common/mod.rs"]
