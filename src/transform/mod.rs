@@ -1,5 +1,7 @@
 //! Execution of a plan on the CPU, and decoding of whole images for caches and packing.
 
+#[doc(hidden)]
+pub mod blend;
 mod full_decoder;
 mod host;
 mod images;
