@@ -17,8 +17,6 @@ use super::slot::{BatchInfo, BatchSlot};
 pub struct Pair {
     outcome: PairOutcome,
     blends: Blends,
-    /// Number of finished samples.
-    finished: u8,
 }
 
 /// Whether the samples of a pair were mixed.
@@ -35,8 +33,7 @@ pub enum PairOutcome {
 }
 
 impl Pair {
-    pub(super) const UNFINISHED: Self =
-        Self { outcome: PairOutcome::Alone, blends: Blends::NONE, finished: 0 };
+    pub(super) const UNFINISHED: Self = Self { outcome: PairOutcome::Alone, blends: Blends::NONE };
 
     /// Whether the samples were mixed.
     pub fn outcome(&self) -> PairOutcome {
@@ -86,9 +83,9 @@ impl Pairs {
         let info = slot.info_mut();
         let first = place & !1;
         let members = (info.records.len() - first).min(2);
-        let pair = &mut info.pairs[place / 2];
-        pair.finished += 1;
-        if usize::from(pair.finished) < members {
+        let finished = &mut info.finished[place / 2];
+        *finished += 1;
+        if *finished < members as u8 {
             return None;
         }
         let (rows, outcome, blends) = self.draw(stage, info, first, extent);

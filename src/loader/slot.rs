@@ -19,6 +19,8 @@ pub(super) struct BatchInfo {
     pub labels: Vec<i64>,
     /// The pairs of samples at the places 2k and 2k + 1; empty without a batch stage.
     pub pairs: Vec<Pair>,
+    /// Number of finished samples of each pair.
+    pub finished: Vec<u8>,
     pub errors: Vec<SampleError>,
 }
 
@@ -36,7 +38,8 @@ const _: () = assert!(
     (size_of::<SampleRecord>() + size_of::<i64>() + size_of::<Option<BytesMut>>()) as u64
         <= RECORD_BYTES
 );
-const _: () = assert!((size_of::<Pair>() + 2 * size_of::<Option<BytesMut>>()) as u64 <= PAIR_BYTES);
+const _: () =
+    assert!((size_of::<Pair>() + 1 + 2 * size_of::<Option<BytesMut>>()) as u64 <= PAIR_BYTES);
 
 impl BatchInfo {
     /// Allocates memory for batches of at most `samples` samples, which form pairs if there is a batch stage.
@@ -46,6 +49,7 @@ impl BatchInfo {
         reserve::reserve(&mut info.records, samples)
             .and_then(|()| reserve::reserve(&mut info.labels, samples))
             .and_then(|()| reserve::reserve(&mut info.pairs, pairs))
+            .and_then(|()| reserve::reserve(&mut info.finished, pairs))
             .map_err(|_| no_slot((samples as u64).saturating_mul(RECORD_BYTES)))?;
         Ok(info)
     }
@@ -58,8 +62,11 @@ impl BatchInfo {
         self.records.resize(len, SampleRecord::SUBSTITUTED);
         self.labels.clear();
         self.labels.resize(len, -1);
+        let pairs = if paired { len.div_ceil(2) } else { 0 };
         self.pairs.clear();
-        self.pairs.resize(if paired { len.div_ceil(2) } else { 0 }, Pair::UNFINISHED);
+        self.pairs.resize(pairs, Pair::UNFINISHED);
+        self.finished.clear();
+        self.finished.resize(pairs, 0);
         self.errors.clear();
     }
 }

@@ -78,6 +78,11 @@ impl Chain {
         &self.batch
     }
 
+    /// The same chain without a batch stage.
+    pub(crate) fn without_batch_operators(self) -> Self {
+        Self { batch: Vec::new(), ..self }
+    }
+
     /// Steps of the chain, in order.
     pub fn steps(&self) -> &[ChainStep] {
         &self.steps
