@@ -86,6 +86,17 @@ impl Batch {
         }
     }
 
+    /// [`soft_targets`](Self::soft_targets) for changes in place.
+    pub fn soft_targets_mut(&mut self) -> Option<&mut [f32]> {
+        let len = self.len() * self.classes;
+        match &mut self.slot {
+            BatchMemory::Host(slot) if len > 0 => {
+                Some(&mut bytemuck::cast_slice_mut(slot.targets_mut())[..len])
+            }
+            _ => None,
+        }
+    }
+
     /// Address of the soft targets, if there are any and the batch is in device memory: f32, `[samples, classes]`,
     /// row-major. They are filled and may be used when the tensor is: see [`device_ptr`](Self::device_ptr).
     pub fn soft_targets_ptr(&self) -> Option<u64> {

@@ -71,6 +71,11 @@ impl HostSlot {
     pub fn targets(&self) -> &[u8] {
         &self.targets.whole
     }
+
+    /// All soft targets for writing; empty while they are being filled.
+    pub fn targets_mut(&mut self) -> &mut [u8] {
+        &mut self.targets.whole
+    }
 }
 
 impl Split {
@@ -206,11 +211,14 @@ impl Worker {
             let done = self.fill(job);
             self.meter.sample_ends(begin);
             let made = self.meter.begin(Stage::HandOver);
-            if let Some(mut pair) = feed.complete(done) {
+            let pair = feed.complete(done);
+            self.meter.add(Stage::HandOver, made, 0);
+            if let Some(mut pair) = pair {
+                let begin = self.meter.begin(Stage::Transform);
                 self.mix(&mut pair);
+                self.meter.add(Stage::Transform, begin, 0);
                 feed.complete_pair(pair);
             }
-            self.meter.add(Stage::HandOver, made, 0);
         }
         gate.close();
     }
