@@ -172,6 +172,21 @@ impl HostKernel {
     /// Launches the kernel for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block`
     /// threads. Like any launch it is only as safe as the kernel's text and the addresses in the parameters.
     pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
+        self.launch_named("fused", samples, count, size, block);
+    }
+
+    /// Launches the kernel `name` like [`launch`](Self::launch).
+    ///
+    /// # Panics
+    /// If the text has no such kernel.
+    pub fn launch_named(
+        &self,
+        name: &str,
+        samples: &[u8],
+        count: usize,
+        size: Size,
+        block: (u32, u32),
+    ) {
         let mut pointer = samples.as_ptr();
         let (mut count, mut width, mut height) =
             (count as i32, size.width as i32, size.height as i32);
@@ -181,8 +196,8 @@ impl HostKernel {
             (&raw mut width).cast(),
             (&raw mut height).cast(),
         ];
-        // SAFETY: the entry's signature is the one above; kernels/fused.cu declares it.
-        let launch = unsafe { self.library.get::<Launch>(b"fused__host\0") };
+        // SAFETY: the entry's signature is the one above; kernels/fused.cu and kernels/mix.cu declare it.
+        let launch = unsafe { self.library.get::<Launch>(format!("{name}__host\0").as_bytes()) };
         let launch = launch.expect("a compiled kernel has the entry");
         let (gx, gy) = (size.width.div_ceil(block.0), size.height.div_ceil(block.1));
         // SAFETY: the four arguments have the kernel's types; the text and its parameters are the caller's, as on a device.

@@ -5,9 +5,11 @@ mod errors;
 mod formulas;
 mod order;
 mod settings;
+mod twins;
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "shared with tests/formulas")]
 #[path = "../formulas/golden.rs"]
 mod golden;
 
