@@ -12,8 +12,7 @@ use crate::tensor::TensorShape;
 use super::Loader;
 use super::device::DeviceSlot;
 use super::host::HostSlot;
-use super::pair::Pair;
-use super::record::{Outcome, SampleRecord};
+use super::record::{Outcome, Pair, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot};
 
 /// One batch, ready for the model. Dropping it returns its slot to the loader.

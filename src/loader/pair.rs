@@ -1,50 +1,16 @@
-//! Pairs of samples, for the batch stage.
+//! Work of the batch stage: pairs of samples.
 
 use std::sync::Arc;
 
 use crate::geometry::Size;
+use crate::op::Blends;
 use crate::op::batch::{TargetRow, plain_row, target_rows};
-use crate::op::{Blend, Blends};
 use crate::plan::{BatchStage, Plan};
 use crate::random::SampleKey;
 
 use super::order::Extent;
-use super::record::{Outcome, SampleRecord};
+use super::record::{Outcome, Pair, PairOutcome, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot};
-
-/// What the batch stage did to the two samples at the places 2k and 2k + 1 of a batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
-    outcome: PairOutcome,
-    blends: Blends,
-}
-
-/// Whether the samples of a pair were mixed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PairOutcome {
-    /// The batch operators drew at least one blend.
-    Mixed,
-    /// The batch operators drew nothing.
-    Unmixed,
-    /// There is only one sample to mix, or none: the other one is missing at the end of the epoch, only pads the last
-    /// batch, or was replaced with zeros.
-    Alone,
-}
-
-impl Pair {
-    pub(super) const UNFINISHED: Self = Self { outcome: PairOutcome::Alone, blends: Blends::NONE };
-
-    /// Whether the samples were mixed.
-    pub fn outcome(&self) -> PairOutcome {
-        self.outcome
-    }
-
-    /// The blends that replaced both samples, in order.
-    pub fn blends(&self) -> &[Blend] {
-        &self.blends
-    }
-}
 
 /// Work of the batch stage on a pair whose samples are finished.
 #[must_use = "the batch is published when the pair is returned by `Feed::complete_pair`"]
@@ -89,8 +55,7 @@ impl Pairs {
             return None;
         }
         let (rows, outcome, blends) = self.draw(stage, info, first, extent);
-        let pair = &mut info.pairs[place / 2];
-        (pair.outcome, pair.blends) = (outcome, blends);
+        info.pairs[place / 2] = Pair { outcome, blends };
         let second = (members == 2).then(|| slot.take_cell(first + 1));
         let cells = [Some(slot.take_cell(first)), second];
         Some(PairJob { batch, place: first, cells, rows, blends })

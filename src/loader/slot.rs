@@ -7,8 +7,7 @@ use crate::footprint;
 use crate::plan::{PAIR_BYTES, RECORD_BYTES};
 use crate::ring::Slot;
 
-use super::pair::Pair;
-use super::record::SampleRecord;
+use super::record::{Pair, SampleRecord};
 
 /// Data of a slot besides its tensor; the memory is reused.
 #[derive(Debug, Default)]
