@@ -173,9 +173,24 @@ impl HostKernel {
     /// Launches the kernel for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block`
     /// threads. Like any launch it is only as safe as the kernel's text and the addresses in the parameters.
     pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
+        self.launch_named("fused", samples, count, size, block);
+    }
+
+    /// Launches the kernel `name` like [`launch`](Self::launch).
+    ///
+    /// # Panics
+    /// If the text has no such kernel.
+    pub fn launch_named(
+        &self,
+        name: &str,
+        samples: &[u8],
+        count: usize,
+        size: Size,
+        block: (u32, u32),
+    ) {
         let (gx, gy) = (size.width.div_ceil(block.0), size.height.div_ceil(block.1));
         let grid = [gx, gy, count as u32];
-        self.run(b"fused__host\0", (samples, count), size, 0, grid, block);
+        self.run(name, (samples, count), size, 0, grid, block);
     }
 
     /// Launches the tiled kernel.
@@ -185,7 +200,7 @@ impl HostKernel {
     pub fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
         let Tiles { columns, rows, threads, shared_bytes } = tiles;
         let grid = [columns, rows, count as u32];
-        self.run(b"tiled__host\0", (samples, count), size, shared_bytes, grid, (threads, 1));
+        self.run("tiled", (samples, count), size, shared_bytes, grid, (threads, 1));
     }
 
     /// Launches the program kernel, with this many threads per block.
@@ -193,12 +208,12 @@ impl HostKernel {
     /// # Panics
     /// If the text has no such kernel.
     pub fn launch_program(&self, samples: &[u8], count: usize, size: Size, threads: u32) {
-        self.run(b"program__host\0", (samples, count), size, 0, [count as u32, 1, 1], (threads, 1));
+        self.run("program", (samples, count), size, 0, [count as u32, 1, 1], (threads, 1));
     }
 
     fn run(
         &self,
-        entry: &[u8],
+        name: &str,
         (samples, count): (&[u8], usize),
         size: Size,
         shared_bytes: u32,
@@ -217,7 +232,7 @@ impl HostKernel {
             (&raw mut shared_bytes).cast(),
         ];
         // SAFETY: the entry's signature is the one above; the files in kernels/ declare it.
-        let launch = unsafe { self.library.get::<Launch>(entry) };
+        let launch = unsafe { self.library.get::<Launch>(format!("{name}__host\0").as_bytes()) };
         let launch = launch.expect("a compiled kernel has the entry");
         // SAFETY: the arguments have the kernel's types; the text and its parameters are the caller's, as on a device.
         unsafe { launch(params.as_mut_ptr(), gx, gy, gz, bx, by, 1) };

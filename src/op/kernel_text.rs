@@ -231,7 +231,7 @@ fn is_tiled(forms: &[Cuda]) -> bool {
     last.is_some_and(|last| forms[last + 1..].iter().all(|form| form.tiling == Tiling::Follows))
 }
 
-pub(super) const fn out_type(dtype: DType) -> &'static str {
+pub(crate) const fn out_type(dtype: DType) -> &'static str {
     match dtype {
         DType::U8 => "U8",
         DType::F16 => "F16",
@@ -240,7 +240,7 @@ pub(super) const fn out_type(dtype: DType) -> &'static str {
     }
 }
 
-pub(super) const fn order_type(layout: Layout) -> &'static str {
+pub(crate) const fn order_type(layout: Layout) -> &'static str {
     match layout {
         Layout::Nchw => "Nchw",
         Layout::Nhwc => "Nhwc",

@@ -18,6 +18,7 @@ use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
+pub use batch::{BatchOperator, Blend, Blends, CutMix, Mixup, MixupOrCutMix, PairDraw};
 pub use chain::{Chain, Placement};
 pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
@@ -38,6 +39,8 @@ pub use params::ParamBytes;
 
 mod action;
 mod actions;
+#[doc(hidden)]
+pub mod batch;
 mod chain;
 #[doc(hidden)]
 pub mod combine;

@@ -12,6 +12,7 @@ use std::fmt;
 use crate::footprint::{Footprint, Memory};
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
+use crate::op::batch::PairParams;
 use crate::op::device_chain::{DeviceChain, Sample};
 use crate::op::kernel_text::Leaf;
 use crate::op::{Actions, Bounds};
@@ -93,6 +94,10 @@ pub mod rows {
     pub const LAUNCHES: &str = "launch parameters";
     /// Images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
+    /// Soft targets of batches.
+    pub const TARGETS: &str = "soft targets";
+    /// Parameters of a launch of the batch stage.
+    pub const PAIRS: &str = "pair parameters";
 
     /// Row of the decoder's own buffers for a route. The route `cpu` has none.
     pub const fn nvjpeg(route: Route) -> &'static str {
@@ -292,6 +297,11 @@ impl DevicePlan {
         self.passes_of(sample) + self.most(DeviceChain::passes_bytes)
     }
 
+    /// Size of one block of parameters of the batch stage, in bytes: a launch completes at most one pair per sample.
+    pub fn pairs_bytes(&self) -> usize {
+        aligned(self.group * size_of::<PairParams>())
+    }
+
     /// Adds the rows of page-locked and device memory.
     pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
         let mut add = |memory, row, each: usize, count: usize, note: &str| {
@@ -321,6 +331,14 @@ impl DevicePlan {
             "samples processed on the cpu",
         );
         add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
+        if plan.stage.is_some() {
+            let pairs = format!("{} pairs", self.group);
+            for memory in [Memory::Pinned, Memory::Device] {
+                add(memory, rows::PAIRS, self.pairs_bytes(), LAUNCH_BLOCKS, &pairs);
+            }
+            let targets = plan.targets_note();
+            add(Memory::Device, rows::TARGETS, plan.target_bytes(), slots, &targets);
+        }
         for it in &self.routes {
             add(Memory::Pinned, it.route.row(), it.pinned_bytes, it.decoders, &states(it));
         }

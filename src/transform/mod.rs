@@ -1,5 +1,7 @@
 //! Execution of a plan: its operators on the CPU, its kernels on a device. Decoding of whole images for caches and packing.
 
+#[doc(hidden)]
+pub mod blend;
 mod chain_kernels;
 mod full_decoder;
 mod host;

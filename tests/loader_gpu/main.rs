@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
 mod architectures;
+mod batch_operators;
 mod devices;
 mod hardware;
 mod launches;

@@ -71,6 +71,13 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
             "settings": format!("{:?}", step.operator),
         })
     });
+    let stage = plan.stage.as_ref().map(|stage| {
+        let operators = stage
+            .operators
+            .iter()
+            .map(|operator| json!({ "op": operator.name(), "settings": format!("{operator:?}") }));
+        json!({ "operators": operators.collect::<Vec<_>>(), "classes": stage.classes })
+    });
     let reductions = plan.reductions.iter().map(|it| {
         json!({
             "name": it.name,
@@ -88,6 +95,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
             "layout": plan.shape.layout,
             "bytes": plan.shape.bytes(),
         },
+        "batch_stage": stage,
         "workers": plan.workers,
         "prefetch": plan.prefetch,
         "ahead_batches": plan.ahead_batches,

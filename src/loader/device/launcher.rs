@@ -16,7 +16,7 @@ use crate::ring::{Consumer, Using};
 use crate::transform::{ChainKernels, Outputs};
 
 use super::parts::Parts;
-use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
+use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 
 /// Puts the kernels, and the other work that fills batches, into the producer's stream.
 ///
@@ -33,6 +33,8 @@ pub(in crate::loader) struct Launcher {
     /// Images between kernels or passes, two for each sample of a launch. Launches in one stream can share them.
     scratch: Option<DeviceBuffer>,
     blocks: Vec<Block>,
+    /// The batch stage, if there is one.
+    mixer: Option<Mixer>,
     /// Stream of the blocks' uploads. In `stream` they would be behind images and slots that are waited for there, and
     /// the host, which waits for the upload before last, would wait for those too.
     tables: Stream,
@@ -61,12 +63,13 @@ impl Launcher {
         kernels: Vec<ChainKernels>,
         scratch: Option<DeviceBuffer>,
         blocks: Vec<Staged>,
+        mixer: Option<Mixer>,
     ) -> Result<Self> {
         let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
         let tables = Stream::new(stream.device())?;
         let block = |staged| Ok(Block { staged, read: Event::new(stream.device())? });
         let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
-        Ok(Self { parts, stream, kernels, scratch, blocks, tables, launches, copies })
+        Ok(Self { parts, stream, kernels, scratch, blocks, mixer, tables, launches, copies })
     }
 
     /// Launches until all threads that publish pages have ended. The stream is empty afterwards, even after an error, so
@@ -151,6 +154,7 @@ impl Launcher {
             }
             page.work = Some(work);
         }
+        let goal = if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
         if count > 0 {
             let Block { staged, read } = &mut self.blocks[0];
             self.tables.wait(read)?;
@@ -159,8 +163,6 @@ impl Launcher {
             let shape = &self.parts.plan.shape;
             let outputs = Outputs { fused, tensor: Size::new(shape.width, shape.height) };
             let (stream, samples) = (&self.stream, count as u32);
-            let goal =
-                if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
             let mut lap = self.launches.lap()?;
             lap.start(stream)?;
             let block = (staged.device(), [0, device.programs()]);
@@ -174,9 +176,15 @@ impl Launcher {
                 page.read.record(&self.stream)?;
             }
             let Job { batch, place, cell, .. } = job;
-            feed.complete(Done { batch, place, cell, result, errors });
+            let pair = feed.complete(Done { batch, place, cell, result, errors });
+            if let (Some(pair), Some(mixer)) = (pair, &mut self.mixer) {
+                mixer.push(pair);
+            }
         }
-        Ok(())
+        match &mut self.mixer {
+            Some(mixer) => mixer.run(goal, &self.stream, &self.tables, feed),
+            None => Ok(()),
+        }
     }
 
     /// Puts the content of a page into the stream, or its parameters into the block as those of sample number `count`. Returns the size of
@@ -189,7 +197,7 @@ impl Launcher {
         count: usize,
     ) -> Result<Option<Size>> {
         let sample_bytes = self.parts.plan.shape.sample_bytes();
-        let Cell { buffer, offset } = &work.job.cell;
+        let Cell { buffer, offset, .. } = &work.job.cell;
         match std::mem::replace(&mut work.payload, Payload::Nothing) {
             Payload::Nothing => Ok(None),
             Payload::Zeros => {
