@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
@@ -35,6 +35,7 @@ pub use actions::Actions;
 pub use chain::ChainStep;
 #[doc(hidden)]
 pub use params::ParamBytes;
+pub use record::{DrawnAction, DrawnOperator};
 
 mod action;
 mod actions;
@@ -51,6 +52,7 @@ pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;
 mod params;
+mod record;
 #[doc(hidden)]
 pub mod resample;
 mod settings;
@@ -99,6 +101,18 @@ macro_rules! operators {
 
         /// Examples of all built-in operators.
         #[doc(hidden)]
+        /// Settings of the examples of the built-in operator `name`, as serde gives them.
+        #[doc(hidden)]
+        pub fn example_settings(name: &str) -> Vec<serde_json::Value> {
+            match name {
+                $(<$type as BuiltIn>::NAME => {
+                    let examples = <$type as BuiltIn>::examples();
+                    examples.iter().filter_map(|it| serde_json::to_value(it).ok()).collect()
+                })+
+                _ => Vec::new(),
+            }
+        }
+
         pub fn examples() -> Vec<Arc<dyn Operator>> {
             let mut all: Vec<Arc<dyn Operator>> = Vec::new();
             $(all.extend(<$type as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));)+
@@ -219,7 +233,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
         let rng = SampleRng::of_operator(sample, path);
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
-        let mut draw = Draw { size, sample, path, rng, actions, tables };
+        let mut draw = Draw { size, sample, path, rng, actions, tables, record: None };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }
@@ -234,7 +248,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A built-in operator.
-trait BuiltIn: Operator + Sized + DeserializeOwned {
+trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
     /// [`Operator::name`].
     const NAME: &'static str;
 

@@ -3,6 +3,7 @@
 
 mod drawn;
 mod equal;
+mod named;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod steady;
 

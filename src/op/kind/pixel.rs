@@ -3,6 +3,7 @@
 use std::any::TypeId;
 
 use bytemuck::Pod;
+use serde::Serialize;
 
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::formula::map_row;
@@ -11,8 +12,9 @@ use crate::op::{Cuda, ParamBytes};
 /// A function of a pixel's red, green and blue.
 pub trait ColourFormula: 'static {
     /// Parameters of one sample as plain bytes, identical on CPU and GPU. At most
-    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8.
-    type Params: Pod;
+    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8. `feedwater dump` writes them as
+    /// serde gives them.
+    type Params: Pod + Serialize;
     /// CUDA implementation: a type with the function `static __device__ Bytes of(const Params& p, Bytes pixel)`, whose
     /// parameters' type has the same name and `Params` behind it.
     const CUDA: Option<Cuda>;
@@ -24,7 +26,7 @@ pub trait ColourFormula: 'static {
 /// A function of a pixel's value and its position in the image.
 pub trait PositionFormula: 'static {
     /// As [`ColourFormula::Params`].
-    type Params: Pod;
+    type Params: Pod + Serialize;
     /// CUDA implementation: a type with the functions `static __device__ Bytes of(const Params& p, int x, int y, Bytes
     /// pixel)` and the same for `Floats3`, of those that `bytes` and `floats` say.
     const CUDA: Option<Cuda>;

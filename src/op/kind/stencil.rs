@@ -3,6 +3,7 @@
 use std::any::TypeId;
 
 use bytemuck::Pod;
+use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
@@ -12,7 +13,7 @@ use crate::op::{Cuda, ParamBytes};
 /// `ImageFilter.Kernel` (`src/libImaging/Filter.c`).
 pub trait StencilFormula: 'static {
     /// As [`ColourFormula::Params`](super::ColourFormula::Params).
-    type Params: Pod;
+    type Params: Pod + Serialize;
     /// CUDA implementation: a type with the function `static __device__ Bytes of(const Params& p, const Bytes
     /// (&around)[9])`, whose parameters' type has the same name and `Params` behind it.
     const CUDA: Option<Cuda>;
