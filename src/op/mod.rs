@@ -56,6 +56,8 @@ mod record;
 #[doc(hidden)]
 pub mod resample;
 mod settings;
+#[doc(hidden)]
+pub mod wide;
 
 /// List of the built-in operators: those of this folder, then those of each folder below. TOML names, parity tests,
 /// self-test and benches are derived from it.
@@ -99,8 +101,6 @@ macro_rules! operators {
             }
         }
 
-        /// Examples of all built-in operators.
-        #[doc(hidden)]
         /// Settings of the examples of the built-in operator `name`, as serde gives them.
         #[doc(hidden)]
         pub fn example_settings(name: &str) -> Vec<serde_json::Value> {
@@ -113,6 +113,8 @@ macro_rules! operators {
             }
         }
 
+        /// Examples of all built-in operators.
+        #[doc(hidden)]
         pub fn examples() -> Vec<Arc<dyn Operator>> {
             let mut all: Vec<Arc<dyn Operator>> = Vec::new();
             $(all.extend(<$type as BuiltIn>::examples().into_iter().map(|it| Arc::new(it) as _));)+
