@@ -132,6 +132,7 @@ operators! {
         photometric_distort::PhotometricDistort,
         posterize::Posterize,
         random_grayscale::RandomGrayscale,
+        pointwise::Pointwise,
         saturation::Saturation,
         solarize::Solarize,
         to_ycbcr::ToYcbcr,

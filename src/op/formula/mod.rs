@@ -9,6 +9,7 @@ pub mod affine;
 pub mod blend;
 pub mod box_blur;
 pub mod elastic;
+pub mod expression;
 pub mod iou_crop;
 pub mod letterbox;
 pub mod noise;
