@@ -146,6 +146,7 @@ operators! {
         gaussian_blur::GaussianBlur,
         sharpen::Sharpen,
         sharpness::Sharpness,
+        jpeg_distortion::JpegDistortion,
     }
     noise {
         gaussian_noise::GaussianNoise,

@@ -11,6 +11,7 @@ pub mod box_blur;
 pub mod elastic;
 pub mod expression;
 pub mod iou_crop;
+pub mod jpeg;
 pub mod letterbox;
 pub mod noise;
 pub mod pad;
