@@ -23,6 +23,8 @@ pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
+pub use erase::random_erasing::ErasingMode;
+pub use formula::pad::PadMode;
 pub use formula::warp::Interpolation;
 pub use kind::{Kind, Kinds};
 pub use resample::Filter;

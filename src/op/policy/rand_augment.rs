@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::formula::policy::rand_augment;
-use crate::op::settings::one_or_each;
+use crate::op::settings::{check_count, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
@@ -31,14 +31,6 @@ impl Default for RandAugment {
         let interpolation = Interpolation::default();
         Self { num_ops: 2, magnitude: 9, num_magnitude_bins: 31, interpolation, fill: [0; 3] }
     }
-}
-
-/// Checks a whole number against `low..=high`.
-pub(super) fn check_count(field: &str, value: u32, low: u32, high: u32) -> Result<(), FieldError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(FieldError::new(field, format!("must be from {low} to {high}, is {value}")))
 }
 
 /// Maximum number of operations per image.
