@@ -144,7 +144,7 @@ operators! {
         grid_mask::GridMask,
         random_erasing::RandomErasing,
     }
-    filter {
+    filter [box_blur] {
         gaussian_blur::GaussianBlur,
         sharpen::Sharpen,
         sharpness::Sharpness,

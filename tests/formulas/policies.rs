@@ -162,7 +162,7 @@ impl Operator for Single {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(1)
+        apply::kinds(1, true)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {

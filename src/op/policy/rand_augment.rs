@@ -44,7 +44,7 @@ impl Operator for RandAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(self.num_ops as usize)
+        apply::kinds(self.num_ops as usize, false)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {

@@ -36,7 +36,7 @@ impl Operator for TrivialAugmentWide {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(1)
+        apply::kinds(1, false)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
