@@ -96,8 +96,8 @@ impl What {
             | What::FloatTable
             | What::Pixel(..)
             | What::Statistics(..)
-            | What::Stencil(..)
-            | What::Image(..) => {}
+            | What::Stencil(..) => {}
+            What::Image(form, params) => (form.trace)(params, output, trace),
             What::Warp(params, _) => {
                 trace.cropping = false;
                 // Boxes stay where they are when pixels are displaced one by one.

@@ -154,7 +154,7 @@ operators! {
         gaussian_noise::GaussianNoise,
         salt_and_pepper::SaltAndPepper,
     }
-    geometry {
+    geometry [border] {
         affine::Affine,
         letterbox::Letterbox,
         pad::Pad,

@@ -160,7 +160,7 @@ fn pictures_of_operators_are_those_of_the_libraries() {
         let operator: Box<dyn Operator> = match row["name"].as_str().unwrap() {
             "thumbnail" => Box::new(op::Thumbnail::within(20, 13)),
             "letterbox" => Box::new(op::Letterbox::to(36, 40)),
-            "pad" => Box::new(op::Pad { padding: [3, 0, 5, 7], fill: [9.0, 8.0, 7.0] }),
+            "pad" => Box::new(op::Pad::constant([3, 0, 5, 7], [9.0, 8.0, 7.0])),
             "perspective" => Box::new(op::Perspective {
                 start: None,
                 end: [[3, 1], [19, 2], [20, 17], [1, 18]],
