@@ -1,12 +1,12 @@
 //! All actions of one sample: a forward pass over the operators for random numbers and sizes, then a backward pass for
 //! windows.
 
-use crate::geometry::{Roi, Size};
+use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::HostImage;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 use super::action::{Action, What};
-use super::draw::Draw;
+use super::draw::{Boxes, Draw};
 use super::resample::Weights;
 use super::{Kind, Operator, ParamBytes, Trace, Wanted};
 
@@ -23,6 +23,10 @@ pub struct Actions {
     fixed: Vec<i32>,
     /// Names of the operators.
     names: Vec<&'static str>,
+    /// Boxes of the sample's objects in the upright image, for operators that read them.
+    pub boxes: Vec<BoundingBox>,
+    /// Memory for boxes in other images.
+    present: Vec<BoundingBox>,
 }
 
 impl Actions {
@@ -61,7 +65,9 @@ impl Actions {
             let path = OperatorPath::CHAIN.child(name, before);
             let rng = SampleRng::of_operator(key, path);
             let (actions, tables) = (&mut self.list, &mut self.fixed);
-            let mut draw = Draw { size, sample: key, path, rng, actions, tables };
+            let present = &mut self.present;
+            let boxes = Boxes { upright: &self.boxes, trace: &*trace, first, present };
+            let mut draw = Draw { size, sample: key, path, rng, actions, tables, boxes };
             operator.draw(&mut draw);
             size = draw.size;
             self.list[first..].iter().for_each(|action| action.what.trace(action.whole, trace));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::geometry::{Roi, Size};
+use crate::geometry::{BoundingBox, Roi, Size};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
@@ -13,7 +13,7 @@ use super::kind::{
     StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
 };
 use super::resample::{self, Blur, Filter, Weights};
-use super::{Operator, ParamBytes};
+use super::{Operator, ParamBytes, Trace};
 
 /// Where an operator puts the actions of one sample, with the sample's random numbers.
 #[derive(Debug)]
@@ -25,6 +25,31 @@ pub struct Draw<'a> {
     pub(super) actions: &'a mut Vec<Action>,
     /// Tables of the actions, in their order. An action's range counts from the start.
     pub(super) tables: &'a mut Vec<i32>,
+    pub(super) boxes: Boxes<'a>,
+}
+
+/// Boxes of the sample's objects.
+#[derive(Debug)]
+pub(super) struct Boxes<'a> {
+    /// In the upright image.
+    pub(super) upright: &'a [BoundingBox],
+    /// Trace of the operators before the first of these actions.
+    pub(super) trace: &'a Trace,
+    /// Number of the first action that is not in the trace.
+    pub(super) first: usize,
+    /// Memory for those in the present image.
+    pub(super) present: &'a mut Vec<BoundingBox>,
+}
+
+impl Boxes<'_> {
+    /// Puts the visible parts of the boxes after these actions into `present`.
+    fn follow(&mut self, actions: &[Action]) {
+        let mut trace = *self.trace;
+        actions[self.first..].iter().for_each(|it| it.what.trace(it.whole, &mut trace));
+        let placed = self.upright.iter().map(|it| trace.view.visible_box(it));
+        self.present.clear();
+        self.present.extend(placed.filter(|it| it.area() > 0.0));
+    }
 }
 
 impl Draw<'_> {
@@ -36,6 +61,21 @@ impl Draw<'_> {
     /// Random numbers of this operator for this sample.
     pub fn rng(&mut self) -> &mut SampleRng {
         &mut self.rng
+    }
+
+    /// Chooses something by the boxes of the sample's objects in the present image, as far as they are visible, with the
+    /// random numbers. There are none if the source has no annotations, and unless
+    /// [`reads_boxes`](Operator::reads_boxes).
+    pub fn by_boxes<T>(&mut self, choose: impl FnOnce(&[BoundingBox], &mut SampleRng) -> T) -> T {
+        self.boxes.follow(self.actions);
+        choose(self.boxes.present, &mut self.rng)
+    }
+
+    /// Crops a window inside of the image, and drops the objects whose box's centre is not inside of the window.
+    pub(crate) fn crop_to_centres(&mut self, window: Roi) {
+        let position = (window.x.into(), window.y.into());
+        let params = crop::Params::new(position, window.size(), self.size, [0.0; CHANNELS]);
+        self.push(What::Crop(params.dropping_objects()), window.size());
     }
 
     /// Crops the window of `size` at `(x, y)`, which may extend outside of the image. Pixels outside are `fill`: red,
@@ -124,6 +164,7 @@ impl Draw<'_> {
                 rng: SampleRng::of_operator(self.sample, path),
                 actions: &mut *self.actions,
                 tables: &mut *self.tables,
+                boxes: Boxes { present: &mut *self.boxes.present, ..self.boxes },
             };
             operator.draw(&mut draw);
             self.size = draw.size;

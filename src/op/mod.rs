@@ -161,6 +161,7 @@ operators! {
         perspective::Perspective,
         random_affine::RandomAffine,
         random_perspective::RandomPerspective,
+        random_iou_crop::RandomIouCrop,
         random_rotation::RandomRotation,
         random_shortest_size::RandomShortestSize,
         random_zoom_out::RandomZoomOut,
@@ -223,13 +224,20 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
         let rng = SampleRng::of_operator(sample, path);
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
-        let mut draw = Draw { size, sample, path, rng, actions, tables };
+        let (trace, present) = (&Trace::new(size), &mut Vec::new());
+        let boxes = draw::Boxes { upright: &[], trace, first: 0, present };
+        let mut draw = Draw { size, sample, path, rng, actions, tables, boxes };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }
 
     /// Maximum number of coefficients (of 32 bits) of the resamplings that [`draw`](Self::draw) adds, for inputs of at
     /// most `bounds.pixels` pixels and at most `bounds.side` columns or rows. Default 0, for operators that do not
+    /// Whether [`draw`](Self::draw) reads the boxes of the sample's objects ([`Draw::by_boxes`]). Default false.
+    fn reads_boxes(&self) -> bool {
+        false
+    }
+
     /// resample.
     fn coefficients(&self, bounds: Bounds) -> usize {
         let _ = bounds;

@@ -78,6 +78,11 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether an operator reads the boxes of the sample's objects.
+    pub fn reads_boxes(&self) -> bool {
+        self.steps.iter().any(|step| step.operator.reads_boxes())
+    }
+
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.
     pub fn fixed_entries(&self) -> usize {
         self.steps.iter().map(|step| step.kinds.entries()).sum()
