@@ -7,7 +7,10 @@ use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
 use super::action::{Action, What};
-use super::formula::warp::Warp;
+use super::formula::elastic::{Field, Smoothness};
+use super::formula::noise;
+use super::formula::warp::{Interpolation, Warp};
+use super::kind::mix::Mix;
 use super::kind::{
     ColourFormula, ImageForm, ImageFormula, PixelForm, PositionFormula, StatisticsForm,
     StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
@@ -45,7 +48,7 @@ impl Boxes<'_> {
     /// Puts the visible parts of the boxes after these actions into `present`.
     fn follow(&mut self, actions: &[Action]) {
         let mut trace = *self.trace;
-        actions[self.first..].iter().for_each(|it| it.what.trace(it.whole, &mut trace));
+        Action::trace_all(&actions[self.first..], &mut trace);
         let placed = self.upright.iter().map(|it| trace.view.visible_box(it));
         self.present.clear();
         self.present.extend(placed.filter(|it| it.area() > 0.0));
@@ -102,7 +105,32 @@ impl Draw<'_> {
 
     /// Reads each pixel of an image of size `to` at a position that a map gives.
     pub(crate) fn warp(&mut self, warp: Warp, to: Size) {
-        self.push(What::Warp(warp, self.size), to);
+        self.push(What::Warp(warp, self.size, None), to);
+    }
+
+    /// Reads each pixel at its own position plus that of a field. `interpolation` is nearest or bilinear.
+    pub(crate) fn displace(
+        &mut self,
+        smoothness: Smoothness,
+        interpolation: Interpolation,
+        fill: [u8; CHANNELS],
+    ) {
+        let (size, key) = (self.size, noise::key(&mut self.rng));
+        let warp = Warp::displaced(size, (0, 0), size.width as i32, interpolation, fill);
+        self.push(What::Warp(warp, size, Some(Field { smoothness, key })), size);
+    }
+
+    /// Computes the weighted sum of the image and of the results of chains, all of which begin at the image. `chain` draws one
+    /// of them, and keeps size and pixel type. `weights` are those of the image and of the chains.
+    pub(crate) fn mix(&mut self, weights: &[f32], mut chain: impl FnMut(&mut Self)) {
+        let Some((&weight, chains)) = weights.split_first() else { return };
+        let (size, window) = (self.size, self.size.window());
+        self.push(What::Mix(Mix::Begin { weight, window }), size);
+        for (number, &weight) in chains.iter().enumerate() {
+            chain(self);
+            let last = number + 1 == chains.len();
+            self.push(What::Mix(Mix::Add { weight, last }), size);
+        }
     }
 
     /// Maps each byte of a channel to a byte.

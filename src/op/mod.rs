@@ -132,9 +132,9 @@ operators! {
         lighting::Lighting,
         normalize_image::NormalizeImage,
         photometric_distort::PhotometricDistort,
+        pointwise::Pointwise,
         posterize::Posterize,
         random_grayscale::RandomGrayscale,
-        pointwise::Pointwise,
         saturation::Saturation,
         solarize::Solarize,
         to_ycbcr::ToYcbcr,
@@ -146,9 +146,9 @@ operators! {
     }
     filter [box_blur] {
         gaussian_blur::GaussianBlur,
+        jpeg_distortion::JpegDistortion,
         sharpen::Sharpen,
         sharpness::Sharpness,
-        jpeg_distortion::JpegDistortion,
     }
     noise {
         gaussian_noise::GaussianNoise,
@@ -156,12 +156,13 @@ operators! {
     }
     geometry [border] {
         affine::Affine,
+        elastic::Elastic,
         letterbox::Letterbox,
         pad::Pad,
         perspective::Perspective,
         random_affine::RandomAffine,
-        random_perspective::RandomPerspective,
         random_iou_crop::RandomIouCrop,
+        random_perspective::RandomPerspective,
         random_rotation::RandomRotation,
         random_shortest_size::RandomShortestSize,
         random_zoom_out::RandomZoomOut,
@@ -170,6 +171,7 @@ operators! {
         thumbnail::Thumbnail,
     }
     policy [apply] {
+        aug_mix::AugMix,
         auto_augment::AutoAugment,
         rand_augment::RandAugment,
         three_augment::ThreeAugment,
@@ -231,13 +233,13 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         draw.rng.has_drawn()
     }
 
-    /// Maximum number of coefficients (of 32 bits) of the resamplings that [`draw`](Self::draw) adds, for inputs of at
-    /// most `bounds.pixels` pixels and at most `bounds.side` columns or rows. Default 0, for operators that do not
     /// Whether [`draw`](Self::draw) reads the boxes of the sample's objects ([`Draw::by_boxes`]). Default false.
     fn reads_boxes(&self) -> bool {
         false
     }
 
+    /// Maximum number of coefficients (of 32 bits) of the resamplings that [`draw`](Self::draw) adds, for inputs of at
+    /// most `bounds.pixels` pixels and at most `bounds.side` columns or rows. Default 0, for operators that do not
     /// resample.
     fn coefficients(&self, bounds: Bounds) -> usize {
         let _ = bounds;

@@ -27,8 +27,8 @@ pub struct SamplePlan {
     pub stored_window: Roi,
     /// Actions of all operators of the chain, with their tables.
     pub actions: Actions,
-    /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats.
-    pub windows: [u64; 4],
+    /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats, and two that a mix keeps.
+    pub windows: [u64; 6],
     /// What `windows` is computed from.
     pub(super) stages: Vec<Stage>,
     /// Geometric record of the sample, for people and other tools.

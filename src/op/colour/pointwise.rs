@@ -114,7 +114,7 @@ mod tests {
         assert_eq!([0, 7, 255].map(|it| byte("x", 0, it)), [0, 7, 255]);
         assert_eq!([1, 2, 255].map(|it| byte("x / 2", 2, it)), [1, 1, 128]);
         assert_eq!(
-            [byte("-1e300", 0, 9), byte("x / 0", 0, 9), byte("2 * x", 1, 200)],
+            [byte("-1e300", 0, 9), byte("(x + 1) / 0", 0, 9), byte("2 * x", 1, 200)],
             [0, 255, 255]
         );
         assert_eq!([0, 1, 2].map(|channel| byte("c / 2", channel, 3)), [0, 128, 255]);

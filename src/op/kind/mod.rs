@@ -15,6 +15,7 @@ pub use stencil::{StencilForm, StencilFormula};
 pub mod crop;
 pub mod flip;
 mod image;
+pub mod mix;
 mod pixel;
 pub mod statistics;
 mod stencil;
@@ -42,6 +43,8 @@ pub enum Kind {
     Stencil(&'static StencilForm),
     /// Each pixel is read at a position of the input that a map gives.
     Warp,
+    /// A place of a weighted sum of several chains' results.
+    Mix,
     /// Any function from an image to an image.
     Image(&'static ImageForm),
 }
@@ -79,9 +82,11 @@ impl Kind {
             (Kind::Resample | Kind::Table, PixelType::U8) => Some(PixelType::U8),
             (Kind::FloatTable, PixelType::U8) => Some(PixelType::F32),
             (Kind::Resample | Kind::Table | Kind::FloatTable, PixelType::F32) => None,
-            (Kind::Stencil(_) | Kind::Warp, PixelType::U8) => Some(PixelType::U8),
+            (Kind::Stencil(_) | Kind::Warp | Kind::Mix, PixelType::U8) => Some(PixelType::U8),
             (Kind::Statistics(form), PixelType::U8) => Some(form.output),
-            (Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp, PixelType::F32) => None,
+            (Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp | Kind::Mix, PixelType::F32) => {
+                None
+            }
             (Kind::Pixel(form), _) => form.takes(input).then_some(input),
             (Kind::Image(form), _) => (form.pixels)(input),
         }
@@ -95,7 +100,9 @@ impl Kind {
             Kind::Resample => Some(super::resample::CUDA),
             Kind::Table => Some(table::CUDA),
             Kind::FloatTable => Some(table::FLOAT_CUDA),
-            Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp => None,
+            Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp | Kind::Mix => {
+                None
+            }
             Kind::Image(form) => form.cuda,
         }
     }
