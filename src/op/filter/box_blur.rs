@@ -6,7 +6,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::formula::box_blur::BoxBlur;
 use crate::op::kind::ImageFormula;
-use crate::op::{Draw, Wanted};
+use crate::op::{Cuda, Draw, Wanted};
 use crate::tensor::CHANNELS;
 
 /// Three passes of a box filter along each axis: an approximation of a Gaussian.
@@ -36,7 +36,7 @@ pub fn draw(draw: &mut Draw<'_>, deviation: f64) {
 /// Maximum standard deviation in pixels.
 pub const MAX_DEVIATION: f64 = 2.0;
 
-/// Radius of the filter for [`MAX_DEVIATION`].
+/// Radius of the filter for [`MAX_DEVIATION`], which the kernel knows too.
 const MAX_RADIUS: usize = 1;
 
 impl Params {
@@ -61,6 +61,8 @@ type Pixel = [u8; CHANNELS];
 
 impl ImageFormula for BoxBlurred {
     type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("BoxBlurred", include_str!("../../../kernels/box_blur.cu")));
 
     fn pixels(input: PixelType) -> Option<PixelType> {
         (input == PixelType::U8).then_some(input)
