@@ -8,6 +8,7 @@ use crate::random::{OperatorPath, SampleKey, SampleRng};
 use super::action::{Action, What};
 use super::draw::{Boxes, Draw};
 use super::kind::mix::{Mix, Mixer};
+use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
 use super::{Kind, Operator, ParamBytes, Trace, Wanted};
 
@@ -52,6 +53,31 @@ impl Actions {
         input: Size,
         trace: &mut Trace,
     ) -> Size {
+        self.draw_recorded(operators, key, input, trace, None)
+    }
+
+    /// Actions of the operators for an image of size `input`, by name. `boxes` are those of its objects.
+    pub fn named<'a>(
+        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        key: SampleKey,
+        input: Size,
+        boxes: Vec<BoundingBox>,
+    ) -> Vec<DrawnOperator> {
+        let mut record = Record::default();
+        let trace = &mut Trace::new(input);
+        let mut actions = Self { boxes, ..Self::default() };
+        actions.draw_recorded(operators, key, input, trace, Some(&mut record));
+        record.operators
+    }
+
+    fn draw_recorded<'a>(
+        &mut self,
+        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        key: SampleKey,
+        input: Size,
+        trace: &mut Trace,
+        mut record: Option<&mut Record>,
+    ) -> Size {
         self.list.clear();
         self.ends.clear();
         self.table.clear();
@@ -66,9 +92,13 @@ impl Actions {
             let path = OperatorPath::CHAIN.child(name, before);
             let rng = SampleRng::of_operator(key, path);
             let (actions, tables) = (&mut self.list, &mut self.fixed);
+            if let Some(record) = &mut record {
+                record.begin(name);
+            }
+            let record = record.as_deref_mut();
             let present = &mut self.present;
             let boxes = Boxes { upright: &self.boxes, trace: &*trace, first, present };
-            let mut draw = Draw { size, sample: key, path, rng, actions, tables, boxes };
+            let mut draw = Draw { size, sample: key, path, rng, actions, tables, boxes, record };
             operator.draw(&mut draw);
             size = draw.size;
             Action::trace_all(&self.list[first..], trace);

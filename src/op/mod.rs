@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
@@ -38,6 +38,7 @@ pub use actions::Actions;
 pub use chain::ChainStep;
 #[doc(hidden)]
 pub use params::ParamBytes;
+pub use record::{DrawnAction, DrawnOperator};
 
 mod action;
 mod actions;
@@ -60,9 +61,12 @@ pub mod kind;
 mod params;
 #[doc(hidden)]
 pub mod program;
+mod record;
 #[doc(hidden)]
 pub mod resample;
 mod settings;
+#[doc(hidden)]
+pub mod wide;
 
 /// List of the built-in operators: those of this folder, then those of each folder below. TOML names, parity tests,
 /// self-test and benches are derived from it.
@@ -103,6 +107,18 @@ macro_rules! operators {
                     Some($type::deserialize(settings).map(|it| Arc::new(it) as _))
                 })+
                 _ => None,
+            }
+        }
+
+        /// Settings of the examples of the built-in operator `name`, as serde gives them.
+        #[doc(hidden)]
+        pub fn example_settings(name: &str) -> Vec<serde_json::Value> {
+            match name {
+                $(<$type as BuiltIn>::NAME => {
+                    let examples = <$type as BuiltIn>::examples();
+                    examples.iter().filter_map(|it| serde_json::to_value(it).ok()).collect()
+                })+
+                _ => Vec::new(),
             }
         }
 
@@ -235,7 +251,8 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
         let (trace, present) = (&Trace::new(size), &mut Vec::new());
         let boxes = draw::Boxes { upright: &[], trace, first: 0, present };
-        let mut draw = Draw { size, sample, path, rng, actions, tables, boxes };
+        let record = None;
+        let mut draw = Draw { size, sample, path, rng, actions, tables, boxes, record };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }
@@ -255,7 +272,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A built-in operator.
-trait BuiltIn: Operator + Sized + DeserializeOwned {
+trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
     /// [`Operator::name`].
     const NAME: &'static str;
 

@@ -1,9 +1,9 @@
 //! The plan of one sample. All its random numbers and parameters are computed here and nowhere else.
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{Orientation, Roi, Size};
+use crate::geometry::{BoundingBox, Orientation, Roi, Size};
 use crate::header::Header;
-use crate::op::{Actions, Bounds, Trace};
+use crate::op::{Actions, Bounds, DrawnOperator, Trace};
 use crate::random::SampleKey;
 
 use super::windows::Stage;
@@ -81,6 +81,23 @@ impl Plan {
     /// Whether an operator reads the boxes of the sample's objects.
     pub fn reads_boxes(&self) -> bool {
         self.steps.iter().any(|step| step.operator.reads_boxes())
+    }
+
+    /// Actions that [`sample`](Self::sample) draws for sample number `index` of an epoch, by name: with the image they say
+    /// what the tensor holds, on any device. `size` is that of the upright image, as in the sample's record; an image
+    /// without pixels, which takes the place of an unusable one, has no actions. `boxes` are those of its objects.
+    pub fn drawn(
+        &self,
+        epoch: u32,
+        index: u64,
+        size: Size,
+        boxes: Vec<BoundingBox>,
+    ) -> Vec<DrawnOperator> {
+        if size.pixels() == 0 {
+            return Vec::new();
+        }
+        let key = SampleKey { seed: self.settings.loader.seed, epoch, index };
+        Actions::named(self.steps.iter().map(|step| &*step.operator), key, size, boxes)
     }
 
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.

@@ -133,6 +133,24 @@ impl Stage {
         self.pixels == PixelType::F32
     }
 
+    /// Whether rows may be kept between pointwise actions.
+    pub fn has_rows(&self) -> bool {
+        self.is_pointwise() || matches!(self.what, Passes::Statistics | Passes::Any { .. })
+    }
+
+    /// Whether rows may be read by a stencil or a warp.
+    pub fn reads_rows(&self) -> bool {
+        matches!(self.what, Passes::Reader | Passes::Any { .. })
+    }
+
+    /// Columns of its longest row.
+    pub fn width(&self) -> u32 {
+        match self.what {
+            Passes::Any { .. } => self.input.width.max(self.output.width),
+            _ => self.output.width,
+        }
+    }
+
     /// Whether a pixel of the output depends on one pixel of the input.
     pub fn is_pointwise(&self) -> bool {
         matches!(self.what, Passes::Crop | Passes::Pointwise)

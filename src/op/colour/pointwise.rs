@@ -65,6 +65,7 @@ impl Operator for Pointwise {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
+        draw.note_text("Pointwise", "expr", &self.text.expr);
         match &self.table {
             Ok(table) => draw.table(|channel, byte| table[channel][usize::from(byte)]),
             Err(_) => draw.table(|_, byte| byte),

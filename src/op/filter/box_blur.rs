@@ -1,6 +1,7 @@
 //! Pillow's `ImageFilter.GaussianBlur`, which policies draw.
 
 use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
@@ -13,7 +14,7 @@ use crate::tensor::CHANNELS;
 pub enum BoxBlurred {}
 
 /// Filter of one sample.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     radius: u32,

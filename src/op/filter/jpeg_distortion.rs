@@ -65,7 +65,7 @@ impl BuiltIn for JpegDistortion {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     width: u32,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
@@ -15,7 +16,7 @@ use crate::tensor::CHANNELS;
 pub enum Border {}
 
 /// Border of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     left: i32,

@@ -185,6 +185,11 @@ impl Warp {
         }
     }
 
+    /// Red, green and blue outside of the input.
+    pub fn fill(&self) -> [u8; 3] {
+        self.fill
+    }
+
     /// Whether every output pixel is the input pixel at its place.
     pub fn is_identity(&self) -> bool {
         let integers = [0, 1, 2, 3, 4, 5].map(|number| self.integer(number));
@@ -227,7 +232,8 @@ impl Warp {
         }
     }
 
-    fn interpolation(&self) -> Interpolation {
+    /// Interpolation between pixels.
+    pub fn interpolation(&self) -> Interpolation {
         match self.interpolation {
             0 => Interpolation::Nearest,
             1 => Interpolation::Bilinear,
