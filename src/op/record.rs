@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::geometry::Size;
 
 use super::action::What;
+use super::formula::elastic::{Field, Smoothness};
+use super::kind::mix::Mix;
 use super::kind::table;
 use super::resample::Weights;
 
@@ -23,7 +25,7 @@ pub struct DrawnOperator {
 pub struct DrawnAction {
     /// Name of the operator that drew it: inside of a combinator, the inner one.
     pub op: &'static str,
-    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `table`, `float_table`, `pixel`, `statistics`, `stencil`
+    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`, `statistics`, `stencil`
     /// or `image`.
     pub kind: &'static str,
     /// Parameters by name.
@@ -64,6 +66,12 @@ impl Record {
             };
             self.params.insert((*name).into(), value);
         }
+    }
+
+    /// Sets the formula of the next action and the text that it depends on.
+    pub fn text(&mut self, formula: &str, name: &str, text: &str) {
+        self.params.insert("formula".into(), formula.into());
+        self.params.insert(name.into(), text.into());
     }
 
     /// Sets the formula of the next action by the path of its type, and its parameters.
@@ -122,7 +130,19 @@ fn named(what: &What, output: Size) -> (&'static str, Value) {
         What::Resample(_, Weights::Blur(blur)) => {
             ("blur", json!({ "kernel": blur.kernel, "sigma": blur.sigma }))
         }
-        What::Warp(warp, _) => {
+        What::Warp(warp, _, Some(field)) => {
+            let Field { smoothness: Smoothness { alpha, sigma }, key } = field;
+            let (interpolation, fill) = (warp.interpolation(), warp.fill());
+            let params = json!({ "alpha": alpha, "sigma": sigma, "key": key, "interpolation": interpolation, "fill": fill });
+            ("displace", params)
+        }
+        // A mix begins with the image's weight; the others end a chain that begins at the image.
+        What::Mix(Mix::Begin { weight, .. }) => ("mix", json!({ "weight": weight, "at": "begin" })),
+        What::Mix(Mix::Add { weight, last }) => {
+            let at = if *last { "end" } else { "next" };
+            ("mix", json!({ "weight": weight, "at": at }))
+        }
+        What::Warp(warp, _, None) => {
             let (interpolation, fill) = (warp.interpolation(), warp.fill());
             let matrix = warp.back().map(|plane| plane.matrix());
             let params = json!({ "size": size, "matrix": matrix, "interpolation": interpolation, "fill": fill });
