@@ -11,6 +11,7 @@ use feedwater::op::custom::{
 };
 use feedwater::op::{self, Chain, Operator};
 use feedwater::source::Directory;
+use serde::Serialize;
 
 /// Reduces the number of bits per channel, like Pillow's `ImageOps.posterize`, with a probability.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +58,14 @@ struct Frame {
 }
 
 /// Parameters of one sample: plain bytes, the same on CPU and GPU, with a size that is a multiple of 8.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable, Serialize)]
 #[repr(C)]
 struct FrameParams {
     width: i32,
     height: i32,
     frame: i32,
     colour: [u8; 3],
+    #[serde(skip)]
     unused: u8,
 }
 

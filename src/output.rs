@@ -108,6 +108,21 @@ impl Tail {
         Self { elements, dtype, layout }
     }
 
+    /// Changes it to the conversion after another table of floats.
+    pub fn set(&mut self, values: &Floats) {
+        let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
+        match &mut self.elements {
+            Elements::Bytes => unreachable!("check() refuses floats as bytes"),
+            Elements::Floats(tables) => **tables = *values,
+            Elements::Halves(tables) => {
+                for (half, value) in tables.as_flattened_mut().iter_mut().zip(values.as_flattened())
+                {
+                    *half = convert(*value);
+                }
+            }
+        }
+    }
+
     /// Conversion of floats only.
     pub fn of_floats(dtype: DType, layout: Layout) -> Self {
         Self { elements: Elements::Bytes, dtype, layout }
@@ -273,6 +288,9 @@ mod tests {
             if dtype != DType::U8 {
                 let tail = Tail::new(Some(&values), dtype, layout);
                 assert_eq!(rows(&bytes, &tail), expected(&floats), "{case}");
+                let mut changed = plain;
+                changed.set(&values);
+                assert_eq!(rows(&bytes, &changed), expected(&floats), "{case}");
                 assert_eq!(rows(&floats, &tail), expected(&floats), "{case}");
             }
         }

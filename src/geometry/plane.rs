@@ -36,6 +36,11 @@ impl Plane {
         }
     }
 
+    /// The nine numbers, row by row.
+    pub fn matrix(&self) -> [f64; 9] {
+        self.0
+    }
+
     /// Transforms a point. Points on the line at infinity or behind it are not on the image: `None`.
     pub fn point(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let [x, y, divisor] = self.homogeneous(x, y);

@@ -109,6 +109,7 @@ impl Engine {
             memory,
             stream,
             kernels,
+            scratch,
             slots,
             pages,
             blocks,
@@ -154,7 +155,7 @@ impl Engine {
         }
         drop((producer, gatherers));
         let name = "feedwater-launch";
-        let launcher = Launcher::new(parts_of(name), stream, kernels, blocks, mixer)?;
+        let launcher = Launcher::new(parts_of(name), stream, kernels, scratch, blocks, mixer)?;
         let uploads = Closing(uploads);
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);

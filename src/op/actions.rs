@@ -7,6 +7,7 @@ use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 use super::action::{Action, What};
 use super::draw::Draw;
+use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
 use super::{Kind, Operator, ParamBytes, Trace, Wanted};
 
@@ -47,6 +48,29 @@ impl Actions {
         input: Size,
         trace: &mut Trace,
     ) -> Size {
+        self.draw_recorded(operators, key, input, trace, None)
+    }
+
+    /// Actions of the operators for an image of size `input`, by name.
+    pub fn named<'a>(
+        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        key: SampleKey,
+        input: Size,
+    ) -> Vec<DrawnOperator> {
+        let mut record = Record::default();
+        let trace = &mut Trace::new(input);
+        Self::default().draw_recorded(operators, key, input, trace, Some(&mut record));
+        record.operators
+    }
+
+    fn draw_recorded<'a>(
+        &mut self,
+        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        key: SampleKey,
+        input: Size,
+        trace: &mut Trace,
+        mut record: Option<&mut Record>,
+    ) -> Size {
         self.list.clear();
         self.ends.clear();
         self.table.clear();
@@ -61,7 +85,11 @@ impl Actions {
             let path = OperatorPath::CHAIN.child(name, before);
             let rng = SampleRng::of_operator(key, path);
             let (actions, tables) = (&mut self.list, &mut self.fixed);
-            let mut draw = Draw { size, sample: key, path, rng, actions, tables };
+            if let Some(record) = &mut record {
+                record.begin(name);
+            }
+            let record = record.as_deref_mut();
+            let mut draw = Draw { size, sample: key, path, rng, actions, tables, record };
             operator.draw(&mut draw);
             size = draw.size;
             self.list[first..].iter().for_each(|action| action.what.trace(action.whole, trace));
@@ -91,6 +119,12 @@ impl Actions {
     /// Number of actions of the first `operators` operators.
     pub fn end(&self, operators: usize) -> usize {
         operators.checked_sub(1).map_or(0, |last| self.ends[last])
+    }
+
+    /// Number of the first action from `place` on, before `end`, that is not pointwise.
+    pub fn pointwise_end(&self, place: usize, end: usize) -> usize {
+        let rest = &self.list[place..end];
+        place + rest.iter().take_while(|it| it.what.kind().is_pointwise()).count()
     }
 
     /// Kinds of the actions.

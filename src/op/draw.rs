@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use bytemuck::Pod;
+use serde::Serialize;
+
 use crate::geometry::{Roi, Size};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
@@ -12,6 +15,7 @@ use super::kind::{
     ColourFormula, ImageForm, ImageFormula, PixelForm, PositionFormula, StatisticsForm,
     StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
 };
+use super::record::Record;
 use super::resample::{self, Blur, Filter, Weights};
 use super::{Operator, ParamBytes};
 
@@ -25,6 +29,8 @@ pub struct Draw<'a> {
     pub(super) actions: &'a mut Vec<Action>,
     /// Tables of the actions, in their order. An action's range counts from the start.
     pub(super) tables: &'a mut Vec<i32>,
+    /// Where the actions are recorded by name, if they are.
+    pub(super) record: Option<&'a mut Record>,
 }
 
 impl Draw<'_> {
@@ -36,6 +42,14 @@ impl Draw<'_> {
     /// Random numbers of this operator for this sample.
     pub fn rng(&mut self) -> &mut SampleRng {
         &mut self.rng
+    }
+
+    /// Says for people what the next action is: a formula, and the numbers that it depends on. `feedwater dump` writes
+    /// them. Tables without a note are written entry by entry, and the parameters of other kinds are known anyway.
+    pub fn note(&mut self, formula: &'static str, numbers: &[(&'static str, &[f64])]) {
+        if let Some(record) = &mut self.record {
+            record.note(formula, numbers);
+        }
     }
 
     /// Crops the window of `size` at `(x, y)`, which may extend outside of the image. Pixels outside are `fill`: red,
@@ -78,31 +92,32 @@ impl Draw<'_> {
 
     /// Computes each pixel from its value by the formula `F`.
     pub fn colour<F: ColourFormula>(&mut self, params: &F::Params) {
-        let params = ParamBytes::new(params);
-        self.push(What::Pixel(PixelForm::colour::<F>(), params), self.size);
+        let form = PixelForm::colour::<F>();
+        self.push_formula::<F, _>(params, |params| What::Pixel(form, params), self.size);
     }
 
     /// Computes each pixel from its value and position by the formula `F`.
     pub fn position<F: PositionFormula>(&mut self, params: &F::Params) {
-        let params = ParamBytes::new(params);
-        self.push(What::Pixel(PixelForm::position::<F>(), params), self.size);
+        let form = PixelForm::position::<F>();
+        self.push_formula::<F, _>(params, |params| What::Pixel(form, params), self.size);
     }
 
     /// Applies the table that the formula `F` makes from the histograms of the whole image.
     pub fn statistics<F: StatisticsFormula>(&mut self, params: &F::Params) {
-        let params = ParamBytes::new(params);
-        self.push(What::Statistics(StatisticsForm::of::<F>(), params), self.size);
+        let form = StatisticsForm::of::<F>();
+        self.push_formula::<F, _>(params, |params| What::Statistics(form, params), self.size);
     }
 
     /// Computes each pixel from its neighbourhood by the formula `F`.
     pub fn stencil<F: StencilFormula>(&mut self, params: &F::Params) {
-        let params = ParamBytes::new(params);
-        self.push(What::Stencil(StencilForm::of::<F>(), self.size, params), self.size);
+        let (form, size) = (StencilForm::of::<F>(), self.size);
+        self.push_formula::<F, _>(params, |params| What::Stencil(form, size, params), size);
     }
 
     /// Computes an image of size `to` by the formula `F`.
     pub fn image<F: ImageFormula>(&mut self, params: &F::Params, to: Size) {
-        self.push(What::Image(ImageForm::of::<F>(), ParamBytes::new(params)), to);
+        let form = ImageForm::of::<F>();
+        self.push_formula::<F, _>(params, |params| What::Image(form, params), to);
     }
 
     /// Adds the actions of operators inside of this one, one after another, each with its own random numbers. `which` are
@@ -124,9 +139,14 @@ impl Draw<'_> {
                 rng: SampleRng::of_operator(self.sample, path),
                 actions: &mut *self.actions,
                 tables: &mut *self.tables,
+                record: self.record.as_deref_mut(),
             };
+            let outer = draw.record.as_mut().map(|record| record.enter(name));
             operator.draw(&mut draw);
             self.size = draw.size;
+            if let (Some(record), Some(outer)) = (&mut self.record, outer) {
+                record.enter(outer);
+            }
         }
     }
 
@@ -134,13 +154,31 @@ impl Draw<'_> {
         let start = self.tables.len();
         let entries = values.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes));
         self.tables.extend(entries);
+        if let Some(record) = &mut self.record {
+            record.table(&what, &self.tables[start..]);
+        }
         self.push(what, self.size);
         if let Some(action) = self.actions.last_mut() {
             action.table = start..self.tables.len();
         }
     }
 
+    fn push_formula<F, P: Pod + Serialize>(
+        &mut self,
+        params: &P,
+        what: impl FnOnce(ParamBytes) -> What,
+        output: Size,
+    ) {
+        if let Some(record) = &mut self.record {
+            record.formula(std::any::type_name::<F>(), params);
+        }
+        self.push(what(ParamBytes::new(params)), output);
+    }
+
     fn push(&mut self, what: What, output: Size) {
+        if let Some(record) = &mut self.record {
+            record.push(&what, output);
+        }
         self.actions.push(Action::new(what, self.size, output));
         self.size = output;
     }

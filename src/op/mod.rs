@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
@@ -36,6 +36,7 @@ pub use actions::Actions;
 pub use chain::ChainStep;
 #[doc(hidden)]
 pub use params::ParamBytes;
+pub use record::{DrawnAction, DrawnOperator};
 
 mod action;
 mod actions;
@@ -46,6 +47,8 @@ mod chain;
 pub mod combine;
 mod cuda;
 pub mod custom;
+#[doc(hidden)]
+pub mod device_chain;
 mod draw;
 #[doc(hidden)]
 pub mod formula;
@@ -55,8 +58,13 @@ pub mod kernel_text;
 pub mod kind;
 mod params;
 #[doc(hidden)]
+pub mod program;
+mod record;
+#[doc(hidden)]
 pub mod resample;
 mod settings;
+#[doc(hidden)]
+pub mod wide;
 
 /// List of the built-in operators: those of this folder, then those of each folder below. TOML names, parity tests,
 /// self-test and benches are derived from it.
@@ -97,6 +105,18 @@ macro_rules! operators {
                     Some($type::deserialize(settings).map(|it| Arc::new(it) as _))
                 })+
                 _ => None,
+            }
+        }
+
+        /// Settings of the examples of the built-in operator `name`, as serde gives them.
+        #[doc(hidden)]
+        pub fn example_settings(name: &str) -> Vec<serde_json::Value> {
+            match name {
+                $(<$type as BuiltIn>::NAME => {
+                    let examples = <$type as BuiltIn>::examples();
+                    examples.iter().filter_map(|it| serde_json::to_value(it).ok()).collect()
+                })+
+                _ => Vec::new(),
             }
         }
 
@@ -222,7 +242,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
         let rng = SampleRng::of_operator(sample, path);
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
-        let mut draw = Draw { size, sample, path, rng, actions, tables };
+        let mut draw = Draw { size, sample, path, rng, actions, tables, record: None };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }
@@ -237,7 +257,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A built-in operator.
-trait BuiltIn: Operator + Sized + DeserializeOwned {
+trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
     /// [`Operator::name`].
     const NAME: &'static str;
 

@@ -53,6 +53,8 @@ impl Operator for Normalize {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
+        let [mean, std] = [self.mean, self.std].map(|values| values.map(f64::from));
+        draw.note("Normalize", &[("mean", &mean), ("std", &std)]);
         draw.float_table(|channel, byte| self.value(channel, byte));
     }
 

@@ -461,7 +461,9 @@ impl fmt::Display for Plan {
             writeln!(f, "{:<8}targets {}", last.name(), self.targets_note())?;
         }
         if let Some(device) = &self.device {
-            writeln!(f, "{:<8}{}", "kernel", device.planned().kernel.name)?;
+            for name in device.planned().chain.names() {
+                writeln!(f, "{:<8}{name}", "kernel")?;
+            }
         }
         if let [others @ .., planned] = &self.offloads[..]
             && !others.is_empty()

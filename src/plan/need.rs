@@ -179,7 +179,7 @@ impl Plan {
         Stage::put_bounding(&self.steps, image, actions, stages);
         // Window of each stage's output that is needed, and therefore of its input.
         let mut wanted = stages.last().map_or(image, |last| last.output);
-        let (mut line, mut values) = (0, 0);
+        let (mut line, mut values, mut read) = (0, 0, 0);
         for (number, planned) in self.steps.iter().enumerate().rev() {
             let output = wanted;
             let mut input = wanted;
@@ -188,8 +188,13 @@ impl Plan {
                 stage.output = smaller(stage.output, wanted);
                 if stage.is_pointwise() {
                     stage.input = smaller(stage.input, stage.output);
-                    line = line.max(stage.output.width);
+                }
+                if stage.has_rows() {
+                    line = line.max(stage.width());
                     values = values.max(if stage.is_floats() { size_of::<f32>() } else { 0 });
+                }
+                if stage.reads_rows() {
+                    read = read.max(stage.width());
                 }
                 wanted = stage.input;
             }
@@ -198,9 +203,10 @@ impl Plan {
                 &mut need.tables
             });
         }
-        // A row of bytes and one of floats, between pointwise actions.
+        // A row of bytes and one of floats, between pointwise actions, and one of a stencil or warp.
         let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
-        need.rows = need.rows.saturating_add(line);
+        let read = u64::from(read) * CHANNELS as u64;
+        need.rows = need.rows.saturating_add(line.saturating_add(read));
         need.windows = self.windows(stages, wanted, turned);
     }
 

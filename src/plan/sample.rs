@@ -3,7 +3,7 @@
 use crate::error::{DataError, reserve};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::header::Header;
-use crate::op::{Actions, Bounds, Trace};
+use crate::op::{Actions, Bounds, DrawnOperator, Trace};
 use crate::random::SampleKey;
 
 use super::windows::Stage;
@@ -76,6 +76,17 @@ impl Plan {
         out.stored_window = out.orientation.stored_window(out.stored, out.window);
         self.set_windows(out);
         Ok(())
+    }
+
+    /// Actions that [`sample`](Self::sample) draws for sample number `index` of an epoch, by name: with the image they say
+    /// what the tensor holds, on any device. `size` is that of the upright image, as in the sample's record; an image
+    /// without pixels, which takes the place of an unusable one, has no actions.
+    pub fn drawn(&self, epoch: u32, index: u64, size: Size) -> Vec<DrawnOperator> {
+        if size.pixels() == 0 {
+            return Vec::new();
+        }
+        let key = SampleKey { seed: self.settings.loader.seed, epoch, index };
+        Actions::named(self.steps.iter().map(|step| &*step.operator), key, size)
     }
 
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.

@@ -97,9 +97,50 @@ impl Stage {
         Self { what, pixels: step.pixels, input, output, operator }
     }
 
+    /// Maximum size of an image that the program kernel keeps in scratch memory for these stages, in bytes. The first stage's input is
+    /// there if `in_scratch`.
+    pub fn scratch(stages: &[Self], in_scratch: bool) -> u64 {
+        let mut most = 0;
+        for (place, stage) in stages.iter().enumerate() {
+            let Self { input, output, .. } = *stage;
+            let before = match place.checked_sub(1) {
+                Some(before) => stages[before].pixels,
+                None => PixelType::U8,
+            };
+            if in_scratch && place == 0 || place > 0 && !stage.is_pointwise() {
+                most = most.max(bytes_of(before, input));
+            }
+            if matches!(stage.what, Passes::Resample | Passes::Any) {
+                most = most.max(bytes_of(PixelType::U8, Size::new(output.width, input.height)));
+            }
+            if stage.what == Passes::Any {
+                most = most.max(bytes_of(before, input)).max(bytes_of(stage.pixels, output));
+            }
+        }
+        most
+    }
+
     /// Whether the output has floats.
     pub fn is_floats(&self) -> bool {
         self.pixels == PixelType::F32
+    }
+
+    /// Whether rows may be kept between pointwise actions.
+    pub fn has_rows(&self) -> bool {
+        self.is_pointwise() || matches!(self.what, Passes::Statistics | Passes::Any)
+    }
+
+    /// Whether rows may be read by a stencil or a warp.
+    pub fn reads_rows(&self) -> bool {
+        matches!(self.what, Passes::Reader | Passes::Any)
+    }
+
+    /// Columns of its longest row.
+    pub fn width(&self) -> u32 {
+        match self.what {
+            Passes::Any => self.input.width.max(self.output.width),
+            _ => self.output.width,
+        }
     }
 
     /// Whether a pixel of the output depends on one pixel of the input.

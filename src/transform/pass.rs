@@ -18,11 +18,28 @@ use super::run::{Pixels, Row, Run};
 pub struct Passes {
     shape: TensorShape,
     run: Run,
-    /// Conversion of bytes, for the last table.
-    bytes: Option<(Option<Box<Floats>>, Tail)>,
+    /// Conversion of bytes.
+    bytes: Option<LastTail>,
     /// Conversion of floats.
     floats: Tail,
 }
+
+/// Conversion of bytes after a table of floats, as of the last pass.
+struct LastTail {
+    values: Box<Floats>,
+    tail: Tail,
+}
+
+/// Every byte as a float.
+static PLAIN: Floats = {
+    let mut values = [[0.0; 256]; CHANNELS];
+    let mut at = 0;
+    while at < 256 * CHANNELS {
+        values[at / 256][at % 256] = (at % 256) as f32;
+        at += 1;
+    }
+    values
+};
 
 /// A pass.
 pub struct Pass<'a> {
@@ -148,12 +165,6 @@ impl Sink<'_> {
     }
 }
 
-/// Index of the first action from `place` on, before `end`, that is not pointwise.
-pub fn pointwise_end(actions: &Actions, place: usize, end: usize) -> usize {
-    let pointwise = actions.list[place..end].iter().take_while(|it| it.what.kind().is_pointwise());
-    place + pointwise.count()
-}
-
 /// The resampling that begins at action `place`, if there is one: its index, and the columns and rows that crops before
 /// it cut off. Crops inside the image only say which pixels are needed.
 pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<(usize, (u32, u32))> {
@@ -171,18 +182,22 @@ pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<(usi
     None
 }
 
-/// Conversion after this table, rebuilt only if the table differs from the previous one.
+/// Conversion after this table, computed again only if the table differs from the previous one.
 fn tail_for<'a>(
-    kept: &'a mut Option<(Option<Box<Floats>>, Tail)>,
+    last: &'a mut Option<LastTail>,
     values: Option<&Floats>,
     TensorShape { dtype, layout, .. }: TensorShape,
 ) -> &'a Tail {
-    let stale = kept.as_ref().is_none_or(|(of, _)| of.as_deref() != values);
-    if stale {
-        *kept = None;
+    let values = values.unwrap_or(&PLAIN);
+    let LastTail { values: of, tail } = last.get_or_insert_with(|| LastTail {
+        values: Box::new(PLAIN),
+        tail: Tail::new(None, dtype, layout),
+    });
+    if **of != *values {
+        **of = *values;
+        tail.set(values);
     }
-    let make = || (values.map(|it| Box::new(*it)), Tail::new(values, dtype, layout));
-    &kept.get_or_insert_with(make).1
+    tail
 }
 
 fn keep<T: Copy + Default>(image: &mut Image<T>, row: &Row<'_>, pixels: &[T]) {

@@ -10,6 +10,7 @@ use crate::geometry::Roi;
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::{self, Bytes, Floats};
 use crate::op::kind::{PixelForm, RowPosition};
+use crate::op::wide::Instructions;
 use crate::op::{Actions, ParamBytes, What};
 use crate::tensor::CHANNELS;
 
@@ -279,7 +280,8 @@ fn filled_bytes<'a>(stages: &[Stage], tables: &[Bytes], y: i64, line: &'a mut [u
             }
             Stage::Pixel { form, params, columns, rows } => {
                 let Some(change) = form.bytes else { unreachable!("the form takes bytes") };
-                change(params, position(*columns, *rows, y), line.as_chunks_mut().0);
+                let at = position(*columns, *rows, y);
+                change(params, at, line.as_chunks_mut().0, Instructions::here());
             }
             Stage::Fill { columns, rows, fill } => {
                 fill_outside(line, columns, rows.contains(&y), fill.map(|value| value as u8));
@@ -296,7 +298,8 @@ fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a
             Stage::Table(_) => unreachable!("tables take bytes"),
             Stage::Pixel { form, params, columns, rows } => {
                 let Some(change) = form.floats else { unreachable!("the form takes floats") };
-                change(params, position(*columns, *rows, y), line.as_chunks_mut().0);
+                let at = position(*columns, *rows, y);
+                change(params, at, line.as_chunks_mut().0, Instructions::here());
             }
             Stage::Fill { columns, rows, fill } => {
                 fill_outside(line, columns, rows.contains(&y), *fill);

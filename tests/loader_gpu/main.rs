@@ -10,6 +10,7 @@ mod batch_operators;
 mod devices;
 mod hardware;
 mod launches;
+mod programs;
 mod routes;
 
 #[path = "../common/mod.rs"]

@@ -9,7 +9,7 @@ use feedwater::annotation::PlacedObject;
 use feedwater::file::AtomicFile;
 use feedwater::footprint::bytes;
 use feedwater::loader::{Batch, Loader};
-use feedwater::op::Blend;
+use feedwater::op::{Blend, DrawnOperator};
 use feedwater::source::NO_LABEL;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
@@ -50,6 +50,8 @@ struct SampleEntry {
     roi: [u32; 4],
     flipped_horizontally: bool,
     flipped_vertically: bool,
+    /// What the operators of the chain drew, enough to make the image again.
+    operators: Vec<DrawnOperator>,
     outcome: &'static str,
     /// Index of the unusable sample that this one replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,6 +176,7 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             roi: [roi.x, roi.y, roi.width, roi.height],
             flipped_horizontally: sample.trace.flipped_horizontally,
             flipped_vertically: sample.trace.flipped_vertically,
+            operators: loader.plan().drawn(batch.epoch(), sample.index, sample.size),
             outcome: sample.outcome.name(),
             replaces: sample.replaces,
             padding: sample.padding,

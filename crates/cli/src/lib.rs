@@ -31,6 +31,7 @@ mod demo;
 mod doctor;
 mod dump;
 mod explain;
+mod gallery;
 mod group;
 mod images;
 mod interrupt;
@@ -75,6 +76,7 @@ enum Command {
     Bench(bench::Options),
     Explain(explain::Options),
     BenchOps(bench_ops::Options),
+    Gallery(gallery::Options),
     Synth(synth::Options),
     Probe(probe::Options),
     Simulate(simulate::Options),
@@ -180,6 +182,7 @@ pub fn main() -> ExitCode {
         Command::Bench(options) => bench::main(&options),
         Command::Explain(options) => explain::main(&options),
         Command::BenchOps(options) => bench_ops::main(&options),
+        Command::Gallery(options) => gallery::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Probe(options) => probe::main(&options),
         Command::Simulate(options) => simulate::main(&options),

@@ -52,10 +52,12 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         .try_for_each(|line| print(format!("excluded  {line}")))
 }
 
-/// Returns the CUDA source of the kernel that a GPU would run.
+/// Returns the CUDA source of the kernels that a GPU would run.
 fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
     let on_gpu = options.builder()?.device(DeviceChoice::Gpu(0)).plan()?;
-    on_gpu.device.map(|device| device.planned().kernel.source.clone()).ok_or_else(|| {
+    let sources =
+        |device: DevicePlan| device.planned().chain.sources().collect::<Vec<_>>().join("\n");
+    on_gpu.device.map(sources).ok_or_else(|| {
         let text = "there is no kernel: every placement in the file is cpu; write auto or gpu";
         CommandError::Failed(text.into())
     })
@@ -123,7 +125,7 @@ fn device(device: &DevicePlan) -> Value {
         })
     });
     json!({
-        "kernel": device.planned().kernel.name,
+        "kernels": device.planned().chain.names().collect::<Vec<_>>(),
         "cuts": device.splits.iter().map(|cut| cut.first).collect::<Vec<_>>(),
         "sample_bytes": device.sample_bytes(),
         "samples_per_launch": device.group,
@@ -132,6 +134,7 @@ fn device(device: &DevicePlan) -> Value {
         "encoded_bytes": device.encoded_bytes,
         "pixels_bytes": device.pixels_bytes,
         "table_bytes": device.table_bytes,
+        "scratch_bytes": device.scratch_bytes,
         "uploads": device.uploads,
         "upload_bytes": device.upload_bytes,
         "routes": routes.collect::<Vec<_>>(),

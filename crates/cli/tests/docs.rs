@@ -159,6 +159,28 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
     }
 }
 
+/// The recipes build, and load a batch.
+#[test]
+fn every_recipe_loads_a_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = synth::Settings { images: 4, width: 160, height: 120, ..Default::default() };
+    synth::write(&dir.path().join("data/train"), &settings, |_| ()).unwrap();
+    let mut names = Vec::new();
+    for entry in fs::read_dir(top().join("examples/recipes")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let pipeline = Pipeline::from_toml(&text, dir.path());
+        let pipeline = pipeline.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let builder = pipeline.builder().unwrap().device(DeviceChoice::Cpu).batch(4).workers(2);
+        let mut loader = builder.epochs(Some(1)).build().unwrap();
+        let batch = loader.epoch().next().unwrap().unwrap();
+        assert_eq!((batch.len(), batch.errors().len()), (4, 0), "{}", path.display());
+        names.push(path.file_stem().unwrap().to_str().unwrap().to_string());
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["clip", "deit-iii", "torchvision-resnet", "yolo-detection"]);
+}
+
 /// The memory table in docs/memory.md must equal the output of `feedwater plan` for the documented file.
 #[test]
 fn the_documented_memory_equals_the_plan() {

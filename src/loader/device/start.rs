@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::footprint::Memory as Sort;
-use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
+use crate::gpu::{
+    Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload,
+};
 use crate::loader::balance::RouteQueue;
 use crate::op::batch::{PairParams, mix_kernel_text};
 use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, rows};
+use crate::transform::ChainKernels;
 
 use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
 use super::router::CpuThreads;
@@ -17,8 +20,10 @@ use super::{Clocks, DevicePage, DeviceSlot, Mixer, ObjectPool, Router, routes};
 pub(in crate::loader) struct Taken {
     pub memory: DeviceMemory,
     pub stream: Arc<Stream>,
-    /// The kernel of each of the plan's splits.
-    pub kernels: Vec<Kernel>,
+    /// The kernels of each of the plan's splits.
+    pub kernels: Vec<ChainKernels>,
+    /// Images between kernels or passes.
+    pub scratch: Option<DeviceBuffer>,
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
@@ -62,12 +67,9 @@ impl Taken {
             Some(stream) => stream,
             None => Arc::new(Stream::new(device)?),
         };
-        let kernels = on_device.splits.iter().map(|cut| {
-            let text = &cut.kernel;
-            Kernel::load(device, &text.source, text.entry(), text.sample_bytes)
-        });
+        let kernels = on_device.splits.iter().map(|cut| ChainKernels::load(device, &cut.chain));
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
-        kernels.iter().try_for_each(|kernel| kernel.warm_up(&stream))?;
+        kernels.iter().try_for_each(|kernels| kernels.warm_up(&stream))?;
         let waits = clocks.waits(plan.slots())?;
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
@@ -82,6 +84,10 @@ impl Taken {
         let blocks = (0..LAUNCH_BLOCKS)
             .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
             .collect::<Result<_>>()?;
+        let scratch = match 2 * on_device.group * on_device.scratch_bytes {
+            0 => None,
+            bytes => Some(pools.device.buffer(rows::SCRATCH, bytes)?),
+        };
         let mixer = || pools.mixer((plan, on_device), device, &stream, clocks);
         let mixer = plan.stage.is_some().then(mixer);
         let uploads = (0..on_device.uploads)
@@ -102,6 +108,7 @@ impl Taken {
             memory,
             stream,
             kernels,
+            scratch,
             slots,
             pages,
             blocks,

@@ -45,5 +45,6 @@ impl BuiltIn for Brightness {
 /// Adds a brightness with this factor: torchvision's `adjust_brightness` on PIL images (`ImageEnhance.Brightness`),
 /// `byte * factor`, truncated.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
+    draw.note("Brightness", &[("factor", &[factor])]);
     draw.table(|_, byte| blend(0, byte, factor as f32));
 }

@@ -75,12 +75,13 @@ pub(super) fn drawn_order(rng: &mut SampleRng) -> [u32; 3] {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// Channel of the input, 0 to 2, that each channel of the output copies.
     pub order: [u32; 3],
     /// Always 0.
+    #[serde(skip)]
     pub padding: u32,
 }
 

@@ -90,7 +90,7 @@ impl ColourFormula for ColorTwist {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// Weights of red, green and blue in each channel of the output.

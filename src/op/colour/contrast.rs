@@ -66,12 +66,13 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, factor: f64) {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// 0 gives the mean gray, 1 the image.
     pub factor: f32,
     /// Always 0.
+    #[serde(skip)]
     pub padding: u32,
 }
 

@@ -28,6 +28,7 @@ impl Operator for Gamma {
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let gamma = drawn(self.gamma, draw.rng());
+        draw.note("Gamma", &[("gamma", &[gamma]), ("gain", &[self.gain])]);
         draw.table(|_, byte| value(gamma, self.gain, byte));
     }
 

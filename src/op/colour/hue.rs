@@ -92,12 +92,13 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, shift: f64) {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// Added to the hue byte, modulo 256.
     pub shift: u32,
     /// Always 0.
+    #[serde(skip)]
     pub padding: u32,
 }
 

@@ -33,5 +33,6 @@ impl BuiltIn for Invert {
 
 /// `255 - byte`: torchvision's `invert` (`ImageOps.invert`).
 pub(in crate::op) fn draw(draw: &mut Draw<'_>) {
+    draw.note("Invert", &[]);
     draw.table(|_, byte| 255 - byte);
 }

@@ -32,6 +32,7 @@ impl Operator for Lighting {
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let Params { shift } = Params::draw(self.std, draw.rng());
+        draw.note("Lighting", &[("shift", &shift)]);
         draw.table(|channel, byte| (f64::from(byte) + shift[channel] + 0.5) as u8);
     }
 

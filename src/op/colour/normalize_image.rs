@@ -57,12 +57,13 @@ impl StatisticsFormula for NormalizeImage {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// 1 for the mean and deviation of each channel, 0 for those of all values.
     pub per_channel: u32,
     /// Always 0.
+    #[serde(skip)]
     pub padding: u32,
 }
 

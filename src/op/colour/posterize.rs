@@ -44,5 +44,6 @@ impl BuiltIn for Posterize {
 /// Keeps the `bits` leading bits, 0 to 8: torchvision's `posterize` (`ImageOps.posterize`).
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, bits: u32) {
     let mask = !((1u32 << (8 - bits.min(8))) - 1) as u8;
+    draw.note("Posterize", &[("bits", &[bits.into()])]);
     draw.table(|_, byte| byte & mask);
 }

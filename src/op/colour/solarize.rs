@@ -48,5 +48,6 @@ impl BuiltIn for Solarize {
 /// `255 - byte` if `byte >= threshold`: torchvision's `solarize` (`ImageOps.solarize`). The threshold may be a fraction,
 /// as RandAugment's is.
 pub(in crate::op) fn draw(draw: &mut Draw<'_>, threshold: f64) {
+    draw.note("Solarize", &[("threshold", &[threshold])]);
     draw.table(|_, byte| if f64::from(byte) < threshold { byte } else { 255 - byte });
 }

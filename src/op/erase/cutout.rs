@@ -85,7 +85,7 @@ impl PositionFormula for Cutout {
 pub const MAX_HOLES: usize = 8;
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// Left, top, right and bottom of each square, the last two not included. Unused ones are empty.
@@ -93,6 +93,7 @@ pub struct Params {
     /// New colour.
     pub fill: [u8; 3],
     /// Always 0.
+    #[serde(skip)]
     pub padding: [u8; 5],
 }
 

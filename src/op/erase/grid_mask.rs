@@ -113,7 +113,7 @@ impl PositionFormula for GridMask {
 }
 
 /// Parameters of one sample. Positions are fractions of a tile in 32 bits, so that whole tiles wrap around.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// Step along the tile's first axis for a step to the right, and along its second for a step down.
@@ -127,6 +127,7 @@ pub struct Params {
     /// New colour.
     pub fill: [u8; 3],
     /// Always 0.
+    #[serde(skip)]
     pub padding: [u8; 5],
 }
 

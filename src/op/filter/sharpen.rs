@@ -69,11 +69,12 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, amount: f64) {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// 0 gives the image, 1 the filtered one.
     pub amount: f32,
     /// Always 0.
+    #[serde(skip)]
     pub padding: u32,
 }

@@ -1,6 +1,8 @@
 //! `rotate` and `random_rotation`: torchvision's `rotate` on PIL images, which is `Image.rotate` of Pillow 12.3
 //! (`src/PIL/Image.py`).
 
+use std::io::Write;
+
 use crate::geometry::{Orientation, Size};
 use crate::random::SampleRng;
 
@@ -64,9 +66,16 @@ fn turn(input: Size, angle: f64, expand: bool) -> Option<Orientation> {
     }
 }
 
-/// Python's `round(value, 15)`.
+/// Python's `round(value, 15)`, for numbers from -1 to 1.
 fn rounded(value: f64) -> f64 {
-    format!("{value:.15}").parse().unwrap_or(value)
+    let mut text = [0; "-0.123456789012345".len()];
+    let mut rest = &mut text[..];
+    if write!(rest, "{value:.15}").is_err() {
+        return value;
+    }
+    let unused = rest.len();
+    let text = std::str::from_utf8(&text[..text.len() - unused]);
+    text.ok().and_then(|text| text.parse().ok()).unwrap_or(value)
 }
 
 fn mapped(matrix: &[f64; 6], x: f64, y: f64) -> (f64, f64) {

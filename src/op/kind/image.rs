@@ -3,6 +3,7 @@
 use std::any::TypeId;
 
 use bytemuck::Pod;
+use serde::Serialize;
 
 use crate::geometry::Roi;
 use crate::image::{HostImage, PixelType};
@@ -13,8 +14,9 @@ use crate::op::{Cuda, ParamBytes, Wanted};
 /// It takes part in everything, but the frame knows nothing about it: the input is stored, and the output too.
 pub trait ImageFormula: 'static {
     /// Parameters of one sample as plain bytes, identical on CPU and GPU. At most
-    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8.
-    type Params: Pod;
+    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8. `feedwater dump` writes them as
+    /// serde gives them.
+    type Params: Pod + Serialize;
     /// CUDA implementation. `None`, the default, means that the operator runs only on the CPU.
     const CUDA: Option<Cuda> = None;
 

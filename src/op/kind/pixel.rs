@@ -3,16 +3,19 @@
 use std::any::TypeId;
 
 use bytemuck::Pod;
+use serde::Serialize;
 
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::formula::map_row;
+use crate::op::wide::{Instructions, Loop};
 use crate::op::{Cuda, ParamBytes};
 
 /// A function of a pixel's red, green and blue.
 pub trait ColourFormula: 'static {
     /// Parameters of one sample as plain bytes, identical on CPU and GPU. At most
-    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8.
-    type Params: Pod;
+    /// [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes, a multiple of 8. `feedwater dump` writes them as
+    /// serde gives them.
+    type Params: Pod + Serialize;
     /// CUDA implementation: a type with the function `static __device__ Bytes of(const Params& p, Bytes pixel)`, whose
     /// parameters' type has the same name and `Params` behind it.
     const CUDA: Option<Cuda>;
@@ -24,7 +27,7 @@ pub trait ColourFormula: 'static {
 /// A function of a pixel's value and its position in the image.
 pub trait PositionFormula: 'static {
     /// As [`ColourFormula::Params`].
-    type Params: Pod;
+    type Params: Pod + Serialize;
     /// CUDA implementation: a type with the functions `static __device__ Bytes of(const Params& p, int x, int y, Bytes
     /// pixel)` and the same for `Floats3`, of those that `bytes` and `floats` say.
     const CUDA: Option<Cuda>;
@@ -59,12 +62,58 @@ pub struct RowPosition {
 
 impl RowPosition {
     /// Column of pixel number `place`.
+    #[inline(always)]
     fn column(self, place: usize) -> i32 {
         self.x + self.step * place as i32
     }
 }
 
-type Row<T> = fn(&ParamBytes, RowPosition, &mut [[T; 3]]);
+type Row<T> = fn(&ParamBytes, RowPosition, &mut [[T; 3]], Instructions);
+
+/// A row of colours.
+struct Colours<'a, F: ColourFormula> {
+    params: &'a F::Params,
+    row: &'a mut [[u8; 3]],
+}
+
+impl<F: ColourFormula> Loop for Colours<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        map_row(self.row, |_, pixel| F::pixel(self.params, pixel));
+    }
+}
+
+/// A row of bytes with their positions.
+struct Bytes<'a, F: PositionFormula> {
+    params: &'a F::Params,
+    at: RowPosition,
+    row: &'a mut [[u8; 3]],
+}
+
+impl<F: PositionFormula> Loop for Bytes<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { params, at, row } = self;
+        map_row(row, |place, pixel| F::bytes(params, at.column(place), at.y, pixel));
+    }
+}
+
+/// A row of floats with their positions.
+struct Floats<'a, F: PositionFormula> {
+    params: &'a F::Params,
+    at: RowPosition,
+    row: &'a mut [[f32; 3]],
+}
+
+impl<F: PositionFormula> Loop for Floats<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { params, at, row } = self;
+        for (place, pixel) in row.iter_mut().enumerate() {
+            *pixel = F::floats(params, at.column(place), at.y, *pixel);
+        }
+    }
+}
 
 /// A formula of pixels as data.
 #[derive(Debug)]
@@ -91,9 +140,8 @@ impl PixelForm {
                 cuda: F::CUDA,
                 params_bytes: size_of::<F::Params>(),
                 takes_position: false,
-                bytes: Some(|params, _, row| {
-                    let params = params.get();
-                    map_row(row, |pixel| F::pixel(params, pixel));
+                bytes: Some(|params, _, row, instructions| {
+                    instructions.run(Colours::<F> { params: params.get(), row });
                 }),
                 floats: None,
             }
@@ -103,15 +151,11 @@ impl PixelForm {
     /// The formula `F` of values and positions.
     pub const fn position<F: PositionFormula>() -> &'static Self {
         const {
-            let bytes: Row<u8> = |params, at, row| {
-                for (place, pixel) in row.iter_mut().enumerate() {
-                    *pixel = F::bytes(params.get(), at.column(place), at.y, *pixel);
-                }
+            let bytes: Row<u8> = |params, at, row, instructions| {
+                instructions.run(Bytes::<F> { params: params.get(), at, row });
             };
-            let floats: Row<f32> = |params, at, row| {
-                for (place, pixel) in row.iter_mut().enumerate() {
-                    *pixel = F::floats(params.get(), at.column(place), at.y, *pixel);
-                }
+            let floats: Row<f32> = |params, at, row, instructions| {
+                instructions.run(Floats::<F> { params: params.get(), at, row });
             };
             &Self {
                 formula: TypeId::of::<F>,
@@ -147,7 +191,8 @@ fn each<T: Copy + Default>(params: &ParamBytes, row: Row<T>, src: &Image<T>, out
     for y in window.y..window.bottom() {
         for x in window.x..window.right() {
             let mut pixel = [src.pixel(x, y)];
-            row(params, RowPosition { x: x as i32, step: 1, y: y as i32 }, &mut pixel);
+            let at = RowPosition { x: x as i32, step: 1, y: y as i32 };
+            row(params, at, &mut pixel, Instructions::PLAIN);
             out.set_pixel(x, y, pixel[0]);
         }
     }

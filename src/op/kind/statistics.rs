@@ -3,6 +3,7 @@
 use std::any::TypeId;
 
 use bytemuck::Pod;
+use serde::Serialize;
 
 use crate::image::{HostImage, PixelType};
 use crate::op::formula::Histograms;
@@ -14,7 +15,7 @@ use super::table::{Bytes, Floats, look_up};
 /// A table that follows from the histograms of the image.
 pub trait StatisticsFormula: 'static {
     /// As [`ColourFormula::Params`](super::ColourFormula::Params).
-    type Params: Pod;
+    type Params: Pod + Serialize;
     /// Values of the table: bytes or floats.
     type Value: TableValue;
     /// CUDA implementation: a type with the function `static __device__ T of(const Params& p, const Histograms& h, int

@@ -70,7 +70,7 @@ impl PositionFormula for GaussianNoise {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// Mean of the noise, in bytes.

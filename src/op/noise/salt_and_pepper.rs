@@ -88,7 +88,7 @@ impl PositionFormula for SaltAndPepper {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
     /// Words below it make the pixel white.
@@ -100,6 +100,7 @@ pub struct Params {
     /// 1 if each channel has its own word, 0 if a pixel is changed as a whole.
     pub per_channel: u32,
     /// Always 0.
+    #[serde(skip)]
     pub padding: u32,
 }
 

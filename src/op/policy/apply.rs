@@ -55,10 +55,13 @@ pub fn draw(draw: &mut Draw<'_>, step: Step, warping: Warping) {
         Step::Sharpness(factor) => sharpness::draw(draw, factor),
         Step::Posterize(bits) => posterize::draw(draw, bits),
         Step::Solarize(threshold) => solarize::draw(draw, threshold),
-        Step::SolarizeAdd(added) => draw.table(|_, byte| match byte {
-            0..128 => (u32::from(byte) + added).min(255) as u8,
-            _ => byte,
-        }),
+        Step::SolarizeAdd(added) => {
+            draw.note("SolarizeAdd", &[("added", &[added.into()])]);
+            draw.table(|_, byte| match byte {
+                0..128 => (u32::from(byte) + added).min(255) as u8,
+                _ => byte,
+            });
+        }
         Step::AutoContrast => autocontrast::draw(draw),
         Step::Equalize => equalize::draw(draw),
         Step::Invert => invert::draw(draw),

@@ -62,17 +62,25 @@ impl Line {
             let (_, first, count) = window(index);
             table.extend([(offset + first) as i32, count as i32]);
         }
-        let mut weights = Vec::with_capacity(taps);
         for index in wanted {
             let (center, first, count) = window(index);
-            weights.clear();
-            weights.extend((first..first + count).map(|x| {
+            let (start, count) = (table.len(), count as usize);
+            // Until their sum is known, weights stand in the table as f64: entry by entry their low halves, and their high
+            // halves behind.
+            table.resize(start + taps + count, 0);
+            let (low, high) = table[start..].split_at_mut(taps);
+            let mut sum = 0.0;
+            for (x, (low, high)) in (first..).zip(low.iter_mut().zip(high.iter_mut())) {
                 // Pillow adds two integers first: the tap and the start of the window.
-                weight(self.filter, (f64::from(x) - center + 0.5) * inverse)
-            }));
-            let sum: f64 = weights.iter().fold(0.0, |sum, w| sum + w);
-            table.extend(weights.iter().map(|&w| fixed(if sum == 0.0 { w } else { w / sum })));
-            table.resize(table.len() + taps - weights.len(), 0);
+                let weight = weight(self.filter, (f64::from(x) - center + 0.5) * inverse);
+                (*low, *high) = halves(weight);
+                sum += weight;
+            }
+            for (low, high) in low.iter_mut().zip(high) {
+                let weight = whole(*low, *high);
+                *low = fixed(if sum == 0.0 { weight } else { weight / sum });
+            }
+            table.truncate(start + taps);
         }
         taps
     }
@@ -157,6 +165,17 @@ fn sinc(x: f64) -> f64 {
     }
     let x = x * PI;
     libm::sin(x) / x
+}
+
+/// Low and high half of a number's bits.
+fn halves(weight: f64) -> (i32, i32) {
+    let bits = weight.to_bits();
+    (bits as i32, (bits >> 32) as i32)
+}
+
+/// The number with these halves.
+fn whole(low: i32, high: i32) -> f64 {
+    f64::from_bits(u64::from(high as u32) << 32 | u64::from(low as u32))
 }
 
 /// A weight in units of 2^-22, rounded half away from zero.

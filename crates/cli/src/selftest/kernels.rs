@@ -176,7 +176,10 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
     }
     equal(&expected.data, &actual.data, samples.len())?;
     let plan = loader.plan();
-    let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
+    let tiled = plan
+        .device
+        .as_ref()
+        .is_some_and(|it| it.planned().chain.fused.as_ref().is_some_and(|text| text.tiled));
     if tiled {
         let actual = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
         equal(&expected.data, &actual, samples.len())

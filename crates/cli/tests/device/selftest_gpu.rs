@@ -310,7 +310,7 @@ fn plan_shows_the_gpu_of_another_machine() {
         plan
     });
     assert_eq!(plan, there, "the plan is that of a machine with a GPU");
-    assert_eq!(plan["device"]["kernel"], KERNEL);
+    assert_eq!(plan["device"]["kernels"], serde_json::json!([KERNEL]));
     assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
 
     // The text is the whole kernel, on any machine and with any `--device`.

@@ -18,12 +18,16 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Orientation, Plane, Size};
+use crate::op::Cuda;
 
 pub use demand::demand;
 pub use rows::row;
 
 mod demand;
 mod rows;
+
+/// CUDA implementation.
+pub const CUDA: Cuda = Cuda::new("Warp", include_str!("../../../../kernels/warp.cu"));
 
 /// Interpolation between pixels. Pillow has no others for warps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +185,11 @@ impl Warp {
         }
     }
 
+    /// Red, green and blue outside of the input.
+    pub fn fill(&self) -> [u8; 3] {
+        self.fill
+    }
+
     /// Whether every output pixel is the input pixel at its place.
     pub fn is_identity(&self) -> bool {
         let integers = [0, 1, 2, 3, 4, 5].map(|number| self.integer(number));
@@ -223,7 +232,8 @@ impl Warp {
         }
     }
 
-    fn interpolation(&self) -> Interpolation {
+    /// Interpolation between pixels.
+    pub fn interpolation(&self) -> Interpolation {
         match self.interpolation {
             0 => Interpolation::Nearest,
             1 => Interpolation::Bilinear,

@@ -40,6 +40,7 @@ fn dump_writes_tensor_samples_and_sheet() {
                 "height",
                 "index",
                 "label",
+                "operators",
                 "outcome",
                 "path",
                 "roi",
@@ -55,6 +56,13 @@ fn dump_writes_tensor_samples_and_sheet() {
         let roi: Vec<u64> =
             sample["roi"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect();
         assert!(roi[2] >= 1 && roi[0] + roi[2] <= 80 && roi[3] >= 1 && roi[1] + roi[3] <= 60);
+        let operators = sample["operators"].as_array().unwrap();
+        let names: Vec<_> = operators.iter().map(|it| it["op"].as_str().unwrap()).collect();
+        assert_eq!(names, ["random_resized_crop", "flip", "normalize"]);
+        assert_eq!(operators[0]["actions"][0]["box"], sample["roi"]);
+        assert_eq!(operators[0]["actions"][0]["size"], serde_json::json!([32, 24]));
+        let flips = operators[1]["actions"][0]["horizontal"].as_bool().unwrap();
+        assert_eq!(sample["flipped_horizontally"], flips);
     }
     let sheet = png::Decoder::new(std::io::BufReader::new(
         fs::File::open(path.join("one/sheet.png")).unwrap(),

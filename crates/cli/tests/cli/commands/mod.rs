@@ -1,6 +1,7 @@
 //! Every command of the built program.
 
 mod dump;
+mod gallery;
 mod interrupt;
 mod outputs;
 mod plan;
@@ -14,7 +15,7 @@ use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "demo",
     "doctor",
     "plan",
@@ -24,6 +25,7 @@ const COMMANDS: [&str; 13] = [
     "bench-ops",
     "explain",
     "simulate",
+    "gallery",
     "synth",
     "probe",
     "pack",

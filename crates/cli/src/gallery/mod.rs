@@ -1,0 +1,142 @@
+//! `gallery`: a page with pictures of what every operator does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use feedwater::decode::Decoders;
+use feedwater::error::DataError;
+use feedwater::file;
+use feedwater::geometry::Size;
+use feedwater::header::Header;
+use feedwater::image::{HostImage, Image};
+use feedwater::op::{Actions, Operator};
+use feedwater::plan::Limits;
+use feedwater::random::SampleKey;
+use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::{FullDecoder, HostTransform};
+use feedwater_tools::synth;
+use jpeg_encoder::{ColorType, Encoder};
+use serde_json::json;
+
+use super::{CommandError, io_failure, print, print_json};
+use page::{Picture, Section};
+
+mod page;
+mod strengths;
+
+/// Writes a page (index.html) with pictures of every operator at several strengths
+#[derive(Args)]
+#[command(after_help = "Example:\n  feedwater gallery pictures --image photo.jpg")]
+pub struct Options {
+    /// Directory to write to; created if missing
+    dir: PathBuf,
+    /// Image to show, instead of a generated one
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Size of the generated image, and the shorter side of larger ones.
+const PHOTO: Size = Size::new(240, 180);
+
+/// Number of pictures of an operator that draws random numbers.
+const DRAWS: u64 = 4;
+
+/// JPEG quality of the pictures: from 90 on, the encoder does not reduce colours.
+const QUALITY: u8 = 92;
+
+pub fn main(options: &Options) -> Result<(), CommandError> {
+    let dir = &options.dir;
+    let photo = match &options.image {
+        Some(path) => read(path)?,
+        // The scene with the most colours and edges.
+        None => Image::from_data(PHOTO.window(), synth::image(1, 4, PHOTO.width, PHOTO.height)),
+    };
+    fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
+    let photo = HostImage::U8(photo);
+    write_picture(&dir.join(page::PHOTO), &photo)?;
+    let mut sections = Vec::new();
+    for (name, strengths) in strengths::all()? {
+        let mut pictures = Vec::new();
+        for (number, strength) in strengths.iter().enumerate() {
+            let operator = &*strength.operator;
+            for draw in 0..if operator.is_random() { DRAWS } else { 1 } {
+                let file = format!("{name}-{number}-{draw}.jpg");
+                let image =
+                    applied(operator, draw, &photo).map_err(|error| failed(name, &error))?;
+                write_picture(&dir.join(&file), &image)?;
+                pictures.push(Picture { file, settings: &strength.settings, draw });
+            }
+        }
+        sections.push(Section {
+            name,
+            text: page::section(name, &pictures),
+            pictures: pictures.len(),
+        });
+    }
+    let index = dir.join("index.html");
+    file::write(&index, page::page(&sections)).map_err(|error| io_failure(&index, &error))?;
+    let pictures: usize = sections.iter().map(|section| section.pictures).sum();
+    if options.json {
+        let operators = sections.len();
+        return print_json(&json!({ "page": index, "operators": operators, "pictures": pictures }));
+    }
+    print(format!("{}: {} operators, {pictures} pictures", index.display(), sections.len()))
+}
+
+/// Reads an image file, upright and not much larger than a generated image.
+fn read(path: &Path) -> Result<Image<u8>, CommandError> {
+    let limits = Limits::default();
+    let bytes =
+        file::read(path, limits.max_file_bytes).map_err(|error| io_failure(path, &error))?;
+    let failed = |error: DataError| failed(&path.display().to_string(), &error);
+    let header: Header = limits.header(&bytes, true).map_err(failed)?;
+    let mut decoder = FullDecoder::new(Some(PHOTO.height), true);
+    let size = decoder.size(&header);
+    let decoded = decoder.decode(&bytes, &header, &mut Decoders::new());
+    let (orientation, pixels) = decoded.map_err(failed)?;
+    let stored = Image::from_data(size.window(), pixels);
+    let mut upright = Image::new(orientation.upright_size(size).window());
+    for y in 0..upright.window().height {
+        for x in 0..upright.window().width {
+            let (from_x, from_y) = orientation.stored_position(size, x, y);
+            upright.set_pixel(x, y, stored.pixel(from_x, from_y));
+        }
+    }
+    Ok(upright)
+}
+
+/// The image after an operator, with the random numbers of sample number `draw`.
+fn applied(operator: &dyn Operator, draw: u64, photo: &HostImage) -> Result<HostImage, DataError> {
+    let key = SampleKey { seed: 0, epoch: 0, index: draw };
+    let actions = Actions::of([operator], key, photo.window().size());
+    // No tensor is stored.
+    let (dtype, layout) = (DType::F32, Layout::Nchw);
+    let shape = TensorShape { batch: 1, width: 1, height: 1, dtype, layout };
+    let mut transform = HostTransform::of_shape(shape);
+    transform.run_operator(&actions, 0, photo)?;
+    Ok(transform.image().clone())
+}
+
+/// Writes a picture as a JPEG. Floats from -2.5 to 2.5 are shown as black to white.
+fn write_picture(path: &Path, image: &HostImage) -> Result<(), CommandError> {
+    let Size { width, height } = image.window().size();
+    let shown: Vec<u8> = match image {
+        HostImage::U8(image) => image.data().to_vec(),
+        // `as` clamps to 0..=255.
+        HostImage::F32(image) => image.data().iter().map(|it| (127.5 + 51.0 * it) as u8).collect(),
+    };
+    let mut jpeg = Vec::new();
+    let side = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
+    Encoder::new(&mut jpeg, QUALITY)
+        .encode(&shown, side(width), side(height), ColorType::Rgb)
+        .map_err(|error| CommandError::Failed(format!("{}: {error}", path.display())))?;
+    file::write(path, jpeg).map_err(|error| io_failure(path, &error))
+}
+
+fn failed(what: &str, error: &DataError) -> CommandError {
+    CommandError::Failed(format!("{what}: {}: {}", error.reason.name(), error.problem))
+}

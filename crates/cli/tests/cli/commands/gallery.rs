@@ -1,0 +1,57 @@
+//! The page of `gallery`.
+
+use super::*;
+
+use feedwater::header::{Format, Header};
+use feedwater::op;
+
+/// The files of a page's pictures.
+fn pictures(page: &str) -> Vec<&str> {
+    page.split("src=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn the_gallery_shows_every_operator() {
+    let dir = tempfile::tempdir().unwrap();
+    let result = json(dir.path(), &["gallery", "pictures", "--json"]);
+    assert_eq!(result["operators"], op::NAMES.len());
+    assert_eq!(result["page"], "pictures/index.html");
+    let page = fs::read_to_string(dir.path().join("pictures/index.html")).unwrap();
+    for name in op::NAMES {
+        assert!(page.contains(&format!("<section id=\"{name}\">")), "{name}");
+    }
+    let pictures = pictures(&page);
+    // The unchanged image comes first.
+    assert_eq!(result["pictures"], pictures.len() - 1);
+    assert!(pictures.len() > 2 * op::NAMES.len(), "{}", pictures.len());
+    let mut different = std::collections::BTreeSet::new();
+    for picture in &pictures {
+        let bytes = fs::read(dir.path().join("pictures").join(picture)).unwrap();
+        let header = Header::parse(&bytes).unwrap_or_else(|error| panic!("{picture}: {error:?}"));
+        assert_eq!(header.format, Format::Jpeg, "{picture}");
+        different.insert(bytes);
+    }
+    assert!(10 * different.len() > 9 * pictures.len(), "{} of them differ", different.len());
+}
+
+#[test]
+fn the_gallery_shows_an_image_of_the_user_upright() {
+    let dir = tempfile::tempdir().unwrap();
+    let jpeg = crate::common::jpeg(2, 500, 300);
+    fs::write(dir.path().join("mine.jpg"), &jpeg).unwrap();
+    done(dir.path(), &["gallery", "out", "--image", "mine.jpg"]);
+    let shown = fs::read(dir.path().join("out/image.jpg")).unwrap();
+    let size = Header::parse(&shown).unwrap().size;
+    assert_eq!((size.width, size.height), (300, 180));
+}
+
+#[test]
+fn the_gallery_says_what_is_wrong_with_an_image() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("text.jpg"), "no image").unwrap();
+    for (file, word) in [("missing.jpg", "missing.jpg"), ("text.jpg", "unknown_format")] {
+        let error = refused(dir.path(), &["gallery", "out", "--image", file], 1);
+        assert!(error.contains(file) && error.contains(word), "{error}");
+        assert!(!dir.path().join("out").exists(), "nothing is written");
+    }
+}

@@ -1,0 +1,112 @@
+//! Reference and CPU transform of pairs and of random chains.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use feedwater::geometry::{Orientation, Size};
+use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::op::{Actions, Operator};
+use feedwater::random::SampleKey;
+use feedwater::tensor::{DType, Layout};
+use feedwater::testing::{Case, Kernels, extreme_images, random_image};
+
+use super::drawn::{EXAMPLES, chain, numbers};
+
+/// Compares a chain on an image that is stored with an orientation. `name` says how to repeat it.
+fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u64, name: &str) {
+    let pixels = |before, op: &Arc<dyn Operator>| op.pixels(before).expect("a valid chain");
+    let is_bytes = operators.iter().fold(PixelType::U8, pixels) == PixelType::U8;
+    let key = SampleKey { seed, epoch: 1, index: seed };
+    let orientation = Orientation::from_exif(exif);
+    let case = Case {
+        operators,
+        on_host: seed as usize % (operators.len() + 1),
+        stored,
+        orientation,
+        reduction: 1,
+        dtype: if is_bytes { DType::U8 } else { DType::F32 },
+        layout: Layout::Nchw,
+        key,
+        kernels: Kernels::None,
+        known: &[],
+    };
+    case.check().unwrap_or_else(|error| panic!("{name}: {error}"));
+    if !is_bytes {
+        let size = orientation.upright_size(stored.window().size());
+        let actions = Actions::of(operators.iter().map(|it| &**it), key, size);
+        // Any pixels of that size do for the question whether a value can be NaN.
+        let image = HostImage::U8(Image::from_data(size.window(), stored.data().to_vec()));
+        let HostImage::F32(result) = actions.reference(&image) else { panic!("{name}: floats") };
+        assert!(result.data().iter().all(|value| !value.is_nan()), "{name}: NaN in {operators:?}");
+    }
+}
+
+/// Runs `check` for the numbers below `count`, on two threads.
+fn each(count: usize, check: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+                numbers.take_while(|&number| number < count).for_each(&check);
+            });
+        }
+    });
+}
+
+#[test]
+fn all_chains_of_two_operators_equal_their_reference() {
+    let sizes = [(13, 17), (31, 9), (7, 22), (1, 5), (19, 1)];
+    let images = sizes.map(|(width, height)| random_image(Size::new(width, height), 1));
+    each(EXAMPLES.len() * EXAMPLES.len(), |number| {
+        let (first, second) = (number / EXAMPLES.len(), number % EXAMPLES.len());
+        let pair = [EXAMPLES[first].clone(), EXAMPLES[second].clone()];
+        if pair[0].pixels(PixelType::U8).and_then(|it| pair[1].pixels(it)).is_ok() {
+            let image = &images[(first + second) % images.len()];
+            check(&pair, image, 1, number as u64, &format!("examples {first} and {second}"));
+        }
+    });
+}
+
+#[test]
+fn a_thousand_random_chains_equal_their_reference() {
+    each(1000, |seed| {
+        let rng = &mut numbers(seed as u64);
+        let size = match rng.below(8) {
+            0 => Size::new(1, 1),
+            1 => Size::new(1, 1 + rng.below(60) as u32),
+            2 => Size::new(1 + rng.below(60) as u32, 1),
+            _ => Size::new(1 + rng.below(45) as u32, 1 + rng.below(45) as u32),
+        };
+        let image = match rng.below(4) {
+            0 => extreme_images(size).swap_remove(rng.below(4) as usize),
+            _ => random_image(size, seed as u64),
+        };
+        let exif = if rng.chance(0.3) { 1 + rng.below(8) as u16 } else { 1 };
+        let chain = chain(rng, Orientation::from_exif(exif).upright_size(size), 20_000);
+        check(&chain, &image, exif, seed as u64, &format!("seed {seed}"));
+    });
+}
+
+#[test]
+fn chains_of_every_operator_and_normalize_are_never_nan() {
+    let normalize: [Arc<dyn Operator>; 3] = [
+        Arc::new(feedwater::op::Normalize::IMAGENET),
+        Arc::new(feedwater::op::NormalizeImage { per_channel: false }),
+        Arc::new(feedwater::op::NormalizeImage { per_channel: true }),
+    ];
+    for size in [Size::new(1, 1), Size::new(1, 23), Size::new(29, 1), Size::new(6, 5)] {
+        for (number, image) in extreme_images(size).iter().enumerate() {
+            for (place, example) in EXAMPLES.iter().enumerate() {
+                let last = &normalize[(place + number) % normalize.len()];
+                let name = format!("example {place}, {size}, image {number}");
+                match example.pixels(PixelType::U8) {
+                    Ok(PixelType::U8) => {
+                        check(&[example.clone(), last.clone()], image, 1, 1, &name);
+                    }
+                    _ => check(std::slice::from_ref(example), image, 1, 1, &name),
+                }
+            }
+        }
+    }
+}
