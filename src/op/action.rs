@@ -9,7 +9,6 @@ use crate::tensor::CHANNELS;
 use super::formula::warp::{self, Warp};
 use super::kind::{ImageForm, Kind, PixelForm, StatisticsForm, StencilForm, crop, flip, table};
 use super::resample::{self, Weights};
-use super::wide::Instructions;
 use super::{ParamBytes, Trace, Wanted};
 
 /// One thing that is done to one sample's image.
@@ -128,9 +127,7 @@ impl What {
     /// Computes row `y` of a stencil or a warp, from the column `x` on. `src` holds at least the action's input.
     pub fn read_row(&self, src: &Image<u8>, (x, y): (u32, u32), out: &mut [[u8; CHANNELS]]) {
         match self {
-            What::Stencil(form, whole, params) => {
-                form.row(params, src, (x, y), *whole, out, Instructions::here());
-            }
+            What::Stencil(form, whole, params) => form.row(params, src, (x, y), *whole, out),
             What::Warp(params, _) => warp::row(params, &[], src, x, y, out),
             _ => unreachable!("neither a stencil nor a warp"),
         }
