@@ -12,7 +12,10 @@ use device_samples::DeviceSamples;
 use feedwater::geometry::Size;
 use feedwater::gpu::Device;
 use feedwater::gpu::kernel::{LaunchGoal, compile};
-use feedwater::op::{CenterCrop, Flip, Normalize, Operator, RandomResizedCrop, Resize};
+use feedwater::op::{
+    CenterCrop, ColorJitter, Flip, GaussianBlur, Normalize, Operator, RandAugment,
+};
+use feedwater::op::{RandomErasing, RandomResizedCrop, Resize};
 use feedwater::tensor::{DType, Layout};
 use simulated::device_code::executes_device_code;
 use simulated::{exclusive, runtime};
@@ -39,6 +42,25 @@ fn jobs() -> Vec<Job> {
     ];
     let bytes: Vec<Arc<dyn Operator>> =
         vec![Arc::new(RandomResizedCrop::to(224, 224)), Arc::new(flip)];
+    let policy: Vec<Arc<dyn Operator>> = vec![
+        Arc::new(RandomResizedCrop::to(224, 224)),
+        Arc::new(flip),
+        Arc::new(RandAugment::default()),
+        Arc::new(Normalize::IMAGENET),
+        Arc::new(RandomErasing::default()),
+    ];
+    let jitter: Vec<Arc<dyn Operator>> = vec![
+        Arc::new(RandomResizedCrop::to(224, 224)),
+        Arc::new(flip),
+        Arc::new(ColorJitter {
+            brightness: Some([0.6, 1.4]),
+            contrast: Some([0.6, 1.4]),
+            saturation: Some([0.6, 1.4]),
+            hue: Some([-0.1, 0.1]),
+        }),
+        Arc::new(GaussianBlur { kernel_size: [23; 2], sigma: [0.1, 2.0] }),
+        Arc::new(Normalize::IMAGENET),
+    ];
     let evaluation: Vec<Arc<dyn Operator>> = vec![
         Arc::new(Resize::shorter(256)),
         Arc::new(CenterCrop::to(224, 224)),
@@ -59,6 +81,20 @@ fn jobs() -> Vec<Job> {
         job("training", &training, usual, DType::F16, Layout::Nhwc),
         job("training without normalize", &bytes, usual, DType::U8, Layout::Nhwc),
         job("training", &training, large, DType::F16, Layout::Nchw),
+        job(
+            "training with rand_augment and random_erasing",
+            &policy,
+            usual,
+            DType::F16,
+            Layout::Nchw,
+        ),
+        job(
+            "training with color_jitter and gaussian_blur",
+            &jitter,
+            usual,
+            DType::F16,
+            Layout::Nchw,
+        ),
         job("evaluation", &evaluation, usual, DType::F16, Layout::Nchw),
         job("crop and normalize", &pointwise, usual, DType::F16, Layout::Nchw),
     ]
@@ -93,7 +129,7 @@ fn executed() -> feedwater::Result<()> {
             samples.launch(goal, 0, SAMPLES)?;
             samples.stream.synchronize()?;
             let it = machine.totals();
-            assert_eq!((it.launches, machine.counts().faults()), (1, 0));
+            assert_eq!((it.launches, machine.counts().faults()), (samples.sources.len() as u64, 0));
             let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
             let each = |count: u64| count / SAMPLES as u64;
             // A kernel without tiles has one shape of launch.
@@ -137,7 +173,9 @@ fn machine_code() -> feedwater::Result<()> {
             let cache = std::env::temp_dir().join(format!("feedwater-code-{}", std::process::id()));
             let device = Device::open_with(0, &runtime().with_cache_directory(&cache))?;
             let samples = DeviceSamples::new(&device, &job.chain, job.output, Size::new(8, 8), 1)?;
-            compile(&device, &samples.source)?;
+            for source in &samples.sources {
+                compile(&device, source)?;
+            }
             for (kernel, [registers, stack, stores, loads]) in facts(&machine.compiler_log()) {
                 println!(
                     "| {} | {} {} | {kernel} | sm_{architecture} | {registers} | {stack} B | {stores} B | {loads} B |",

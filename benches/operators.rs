@@ -1,6 +1,6 @@
 //! Cost of operators. On the CPU, one core: the examples of every operator with its reference and its fast path, and resampling
 //! compared with `fast_image_resize`, which is within one level of Pillow where ours is exact. On a GPU, if there is one: the
-//! kernel of every operator alone for a launch of 64 samples, and the fused training kernel compared with a copy on the device,
+//! kernels of every operator alone for a launch of 64 samples, and the fused training kernel compared with a copy on the device,
 //! as lines of JSON. A simulated device is reported as such, without rates.
 
 #[path = "common/device_samples.rs"]
@@ -15,14 +15,12 @@ use device_samples::{DeviceSamples, image};
 use fast_image_resize as fir;
 
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::kernel::LaunchGoal;
-use feedwater::gpu::{self, Device, DeviceBuffer, DevicePool, Kernel, PinnedPool};
-use feedwater::gpu::{Staged, Stream};
+use feedwater::gpu::{self, Device, DeviceBuffer, DevicePool, Kernel};
 use feedwater::image::{HostImage, PixelType};
 use feedwater::op::custom::Wanted;
-use feedwater::op::kernel_text::{FloatsParams, KernelText, Leaf, RoiParams};
-use feedwater::op::kernel_text::{kernel_text, write_sample};
+use feedwater::op::kernel_text::{KernelText, Leaf, kernel_text};
 use feedwater::op::kind::table;
 use feedwater::op::resample::{self, Filter, Resampler};
 use feedwater::op::{self, Actions, Flip, Normalize, Operator, RandomResizedCrop};
@@ -73,101 +71,38 @@ fn operators_on_gpu(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("operator");
     for (example, op) in op::examples().iter().enumerate() {
-        let launch = match Launch::new(&device, op) {
-            Ok(launch) => launch,
+        let chain: Vec<_> = match op.pixels(PixelType::U8) {
+            Ok(_) => vec![op.clone()],
+            Err(_) => vec![Arc::new(Normalize::IMAGENET) as _, op.clone()],
+        };
+        let bytes = op.pixels(PixelType::U8) == Ok(PixelType::U8);
+        let output = (if bytes { DType::U8 } else { DType::F32 }, Layout::Nchw);
+        if op.kinds().not_on_device().is_some() {
+            continue;
+        }
+        let samples = match DeviceSamples::new(&device, &chain, output, IMAGE, SAMPLES) {
+            Ok(samples) => samples,
             Err(error) => return eprintln!("operator/device=gpu is skipped: {error}"),
         };
         let name =
             format!("op={}/device=gpu/size={IMAGE}/example={example}/samples={SAMPLES}", op.name());
-        group.throughput(Throughput::Elements(SAMPLES as u64 * launch.size.pixels()));
+        group.throughput(Throughput::Elements(SAMPLES as u64 * IMAGE.pixels()));
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|iterations| {
-                launch.time(iterations).expect("a launch that ran before")
+                time(&samples, iterations).expect("a launch like one that ran before")
             });
         });
     }
 }
 
-/// Kernel of one operator with its inputs and outputs on the device.
-struct Launch {
-    kernel: Kernel,
-    stream: Stream,
-    samples: Staged,
-    _pixels: Staged,
-    _out: DeviceBuffer,
-    size: Size,
-}
-
-impl Launch {
-    fn new(device: &Arc<Device>, op: &Arc<dyn Operator>) -> feedwater::Result<Self> {
-        let leaf = if op.pixels(PixelType::U8).is_ok() { Leaf::Roi } else { Leaf::Floats };
-        let dtype =
-            if op.pixels(PixelType::U8) == Ok(PixelType::U8) { DType::U8 } else { DType::F32 };
-        let actions = Actions::of([&**op], SampleKey::default(), IMAGE);
-        let size = actions.list.last().map_or(IMAGE, |last| last.whole);
-        let text = kernel_text(leaf, &actions.kinds(), dtype, Layout::Nchw);
-
-        let image = match leaf {
-            Leaf::Roi => HostImage::U8(image(IMAGE)),
-            Leaf::Floats => HostImage::new(PixelType::F32, IMAGE.window()),
-        };
-        let out_bytes = 3 * size.pixels() as usize * dtype.bytes();
-        let tables = (SAMPLES * text.sample_bytes).next_multiple_of(8);
-        let rows = [
-            ("pixels", image.bytes_on_device()),
-            ("samples", tables + size_of_val(&actions.table[..])),
-            ("out", SAMPLES * out_bytes),
-        ];
-        let mut footprint = Footprint::default();
-        for memory in [Memory::Device, Memory::Pinned] {
-            for (name, bytes) in rows {
-                footprint.add(memory, name, bytes as u64, 1, "");
-            }
-        }
-        let on_device = DevicePool::take(device, &footprint)?;
-        let pinned = PinnedPool::take(device, &footprint)?;
-        let staged = |(name, bytes): (&str, usize)| {
-            Staged::new(pinned.buffer(name, bytes)?, on_device.buffer(name, bytes)?)
-        };
-        let (mut pixels, mut samples) = (staged(rows[0])?, staged(rows[1])?);
-        let out = on_device.buffer("out", rows[2].1)?;
-
-        let stream = Stream::new(device)?;
-        image.write_for_device(pixels.bytes()?);
-        let table_address = samples.device().address() + tables as u64;
-        let (address, window) = (pixels.device().address(), IMAGE.window());
-        let upright = Orientation::UPRIGHT;
-        let bytes = RoiParams::new(address, window.pitch_bytes(), window, IMAGE, upright);
-        let floats = FloatsParams::new(address, 3 * IMAGE.width, window);
-        let leaf = match leaf {
-            Leaf::Roi => bytemuck::bytes_of(&bytes),
-            Leaf::Floats => bytemuck::bytes_of(&floats),
-        };
-        let block = samples.bytes()?;
-        block[tables..].copy_from_slice(bytemuck::cast_slice(&actions.table));
-        for (place, sample) in block[..tables].chunks_exact_mut(text.sample_bytes).enumerate() {
-            let out = out.address() + (place * out_bytes) as u64;
-            write_sample(sample, out, leaf, actions.params(0, table_address));
-        }
-        pixels.upload(&stream, 0..rows[0].1)?;
-        samples.upload(&stream, 0..rows[1].1)?;
-        let kernel = Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?;
-        let launch = Self { kernel, stream, samples, _pixels: pixels, _out: out, size };
-        launch.time(1)?;
-        Ok(launch)
+/// Time of this number of launches, one after another.
+fn time(samples: &DeviceSamples, launches: u64) -> feedwater::Result<Duration> {
+    let begin = Instant::now();
+    for _ in 0..launches {
+        samples.launch(LaunchGoal::Latency, 0, samples.count)?;
     }
-
-    /// Time of this number of launches, one after another.
-    fn time(&self, launches: u64) -> feedwater::Result<Duration> {
-        let Size { width, height } = self.size;
-        let begin = Instant::now();
-        for _ in 0..launches {
-            let samples = self.samples.device();
-            self.kernel.launch(&self.stream, samples, 0, SAMPLES as u32, width, height)?;
-        }
-        self.stream.synchronize()?;
-        Ok(begin.elapsed())
-    }
+    samples.stream.synchronize()?;
+    Ok(begin.elapsed())
 }
 
 /// Prints the time of the training kernel, that of a copy on the device with as many bytes, and the cost of its second start.

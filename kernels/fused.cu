@@ -1,7 +1,8 @@
-// Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample.
-// The host prepends the types `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
+// Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample. `width` and `height` are those of
+// the largest output. The host prepends the types `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
 struct Sample {
     Out::type* out;
+    int width, height;          // of the output
     Pixels pixels;
 };
 
@@ -11,7 +12,8 @@ extern "C" __global__ void fused(const Sample* samples, int count, int width, in
     const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
     if (x >= width || y >= height || (int)blockIdx.z >= count) return;
     const Sample& sample = samples[blockIdx.z];
-    Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
+    if (x >= sample.width || y >= sample.height) return;
+    Order::store<Out>(sample.out, x, y, sample.width, sample.height, sample.pixels.at(x, y));
 }
 
 #ifndef __CUDACC__

@@ -458,17 +458,17 @@ __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, c
     }
 }
 
-// The grid is the tiling: its blocks divide columns and rows in multiples of 16, and each layer is a sample.
+// The grid is the tiling: its blocks divide columns and rows of the largest output in multiples of 16, and each layer is a sample.
 __device__ inline void tile_of_block(const Sample* samples, int count, int width, int height, unsigned* shared,
                                      int shared_bytes) {
     if ((int)blockIdx.z >= count) return;
     const int columns = ((width + gridDim.x - 1) / gridDim.x + 15) & ~15;
     const int rows = ((height + gridDim.y - 1) / gridDim.y + 15) & ~15;
     const int left = columns * blockIdx.x, top = rows * blockIdx.y;
-    if (left >= width || top >= height) return;
-    const Window all = {left, top, smaller(left + columns, width), smaller(top + rows, height)};
     const Sample& sample = samples[blockIdx.z];
-    make_tile(sample, sample.pixels.resampled(), all, width, height, shared, shared_bytes);
+    if (left >= sample.width || top >= sample.height) return;
+    const Window all = {left, top, smaller(left + columns, sample.width), smaller(top + rows, sample.height)};
+    make_tile(sample, sample.pixels.resampled(), all, sample.width, sample.height, shared, shared_bytes);
 }
 
 #ifdef __CUDACC__

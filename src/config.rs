@@ -33,21 +33,39 @@ mod node;
 mod source;
 
 /// Keys and sections of a pipeline file.
-const SECTIONS: [&str; 9] =
-    ["device", "source", "loader", "decode", "output", "cache", "limits", "storage", "chain"];
+const SECTIONS: [&str; 11] = [
+    "device",
+    "source",
+    "loader",
+    "decode",
+    "output",
+    "targets",
+    "cache",
+    "limits",
+    "storage",
+    "chain",
+    "batch_operators",
+];
 
 /// Contents of a pipeline file.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     /// `[source]`.
     pub source: SourceSettings,
-    /// `device`, `[loader]`, `[decode]`, `[output]`, `[cache]`, `[limits]` and `[storage]`.
+    /// `device`, `[loader]`, `[decode]`, `[output]`, `[targets]`, `[cache]`, `[limits]` and `[storage]`.
     pub settings: Settings,
-    /// `[[chain]]`.
+    /// `[[chain]]` and `[[batch_operators]]`.
     pub chain: Chain,
     /// Operator settings as written, for [`Pipeline::to_toml`].
-    written: Vec<Table>,
+    written: Written,
     origin: Arc<Origin>,
+}
+
+/// Operator settings as written.
+#[derive(Clone, Debug, Default)]
+struct Written {
+    chain: Vec<Table>,
+    batch_operators: Vec<Table>,
 }
 
 /// Document from which a pipeline was read.
@@ -144,17 +162,26 @@ impl Pipeline {
         section(&mut text, "[loader]", &value("loader", &self.settings.loader)?);
         section(&mut text, "[decode]", &value("decode", &self.settings.decode)?);
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
+        section(&mut text, "[targets]", &value("targets", &self.settings.targets)?);
         section(&mut text, "[cache]", &value("cache", &self.settings.cache)?);
         section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
         section(&mut text, "[storage]", &value("storage", &self.settings.storage)?);
-        for (step, written) in self.chain.steps().iter().zip(&self.written) {
+        let mut add = |list: &str, name: &str, placement: Option<Value>, written: &Table| {
             let mut table = Table::new();
-            table.insert("op".into(), step.operator.name().into());
-            table.insert("placement".into(), value("placement", &step.placement)?);
+            table.insert("op".into(), name.into());
+            table.extend(placement.map(|it| ("placement".to_string(), it)));
             table.extend(written.clone());
-            let chain = Table::from_iter([("chain".to_string(), Value::from(vec![table]))]);
+            let list = Table::from_iter([(list.to_string(), Value::from(vec![table]))]);
             text.push('\n');
-            text += &toml::to_string(&chain).expect("a TOML value serializes");
+            text += &toml::to_string(&list).expect("a TOML value serializes");
+        };
+        for (step, written) in self.chain.steps().iter().zip(&self.written.chain) {
+            let placement = value("placement", &step.placement)?;
+            add("chain", step.operator.name(), Some(placement), written);
+        }
+        let operators = self.chain.batch_operators().iter().zip(&self.written.batch_operators);
+        for (operator, written) in operators {
+            add("batch_operators", operator.name(), None, written);
         }
         Ok(text)
     }
@@ -185,7 +212,7 @@ impl Origin {
 
 /// Value of a key below a section of [`Settings`]; `None` for any other key.
 fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
-    let Settings { device, loader, decode, output, cache, limits, storage } = settings;
+    let Settings { device, loader, decode, output, targets, cache, limits, storage } = settings;
     if key == "device" {
         return serde_json::to_value(device).ok();
     }
@@ -194,6 +221,7 @@ fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
         "loader" => serde_json::to_value(loader),
         "decode" => serde_json::to_value(decode),
         "output" => serde_json::to_value(output),
+        "targets" => serde_json::to_value(targets),
         "cache" => serde_json::to_value(cache),
         "limits" => serde_json::to_value(limits),
         "storage" => serde_json::to_value(storage),
@@ -204,7 +232,7 @@ fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
 }
 
 /// Parses the sections of a file.
-fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chain, Vec<Table>)> {
+fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chain, Written)> {
     if let Some(key) = file.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
         return Err(unknown(key, &SECTIONS).into_error(""));
     }
@@ -214,13 +242,15 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
         loader: settings(&mut file, "loader")?,
         decode: settings(&mut file, "decode")?,
         output: settings(&mut file, "output")?,
+        targets: settings(&mut file, "targets")?,
         cache: settings(&mut file, "cache")?,
         limits: settings(&mut file, "limits")?,
         storage: storage_settings(&mut file, base)?,
     };
     settings.check()?;
-    let (chain, written) = chain(file.remove("chain"))?;
-    Ok((source, settings, chain, written))
+    let (chain, steps) = chain(file.remove("chain"))?;
+    let (chain, batch_operators) = batch_operators(file.remove("batch_operators"), chain)?;
+    Ok((source, settings, chain, Written { chain: steps, batch_operators }))
 }
 
 /// Parses `[storage]`, whose paths are relative to the file.
@@ -246,16 +276,7 @@ fn settings<T: DeserializeOwned + Default>(file: &mut Table, key: &str) -> Resul
 fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
     let mut chain = Chain::new();
     let mut written = Vec::new();
-    let steps = match value {
-        None => Vec::new(),
-        Some(Value::Array(steps)) => steps,
-        Some(value) => return Err(wrong_type("chain", "a list: [[chain]]", &value)),
-    };
-    for (number, step) in steps.into_iter().enumerate() {
-        let key = format!("chain[{number}]");
-        let Value::Table(mut table) = step else {
-            return Err(wrong_type(&key, "a table", &step));
-        };
+    for (key, mut table) in tables("chain", value)? {
         let placement: Placement = match table.remove("placement") {
             Some(value) => read(value).map_err(|it| it.at("placement").into_error(&key))?,
             None => Placement::Auto,
@@ -270,17 +291,60 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
     Ok((chain, written))
 }
 
+/// Adds the operators of the batch stage to a chain.
+fn batch_operators(value: Option<Value>, mut chain: Chain) -> Result<(Chain, Vec<Table>)> {
+    let mut written = Vec::new();
+    for (key, mut table) in tables("batch_operators", value)? {
+        let name = operator_name(&mut table, &key, || op::batch::NAMES.join(", "))?;
+        let operator = read_with(Value::Table(table.clone()), |settings| {
+            op::batch::read(&name, settings).unwrap_or_else(|| {
+                Err(NodeError::unknown_choice("operator", &name, op::batch::NAMES).at("op"))
+            })
+        });
+        let operator = operator
+            .map_err(|problem| problem.or_known(&["op"]).of_operator(&name).into_error(&key))?;
+        operator
+            .check()
+            .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
+        chain = chain.then_any_batch(operator);
+        written.push(table);
+    }
+    Ok((chain, written))
+}
+
+/// The tables of a list with their keys.
+fn tables(list: &str, value: Option<Value>) -> Result<Vec<(String, Table)>> {
+    let tables = match value {
+        None => Vec::new(),
+        Some(Value::Array(tables)) => tables,
+        Some(value) => return Err(wrong_type(list, &format!("a list: [[{list}]]"), &value)),
+    };
+    let tables = tables.into_iter().enumerate().map(|(number, table)| {
+        let key = format!("{list}[{number}]");
+        match table {
+            Value::Table(table) => Ok((key, table)),
+            other => Err(wrong_type(&key, "a table", &other)),
+        }
+    });
+    tables.collect()
+}
+
+/// Removes the name of an operator from its table, which is at `key`.
+fn operator_name(table: &mut Table, key: &str, names: impl Fn() -> String) -> Result<String> {
+    match table.remove("op") {
+        Some(value) => read(value).map_err(|it| it.at("op").into_error(key)),
+        None => {
+            let problem = format!("is missing; name an operator: {}", names());
+            Err(Error::config(format!("{key}.op"), problem))
+        }
+    }
+}
+
 /// Parses an operator with those inside of it. Removes its name from the table, which is at `key`; `known` are the keys
 /// beside its settings.
 fn operator(table: &mut Table, key: &str, known: &[&'static str]) -> Result<Arc<dyn Operator>> {
-    let name: String = match table.remove("op") {
-        Some(value) => read(value).map_err(|it| it.at("op").into_error(key))?,
-        None => {
-            let names = [op::NAMES, op::combine::NAMES].concat().join(", ");
-            let problem = format!("is missing; name an operator: {names}");
-            return Err(Error::config(format!("{key}.op"), problem));
-        }
-    };
+    let names = || [op::NAMES, op::combine::NAMES].concat().join(", ");
+    let name = operator_name(table, key, names)?;
     let combines = op::combine::NAMES.contains(&name.as_str());
     let inner = match combines {
         true => inner(table.get("operators"), &format!("{key}.operators"))?,

@@ -150,11 +150,13 @@ pub enum Reason {
     Oversized,
     /// An allocation for the sample failed.
     OutOfMemory,
+    /// The sample's label is not below `targets.classes`, or there is none.
+    Label,
 }
 
 impl Reason {
     /// All categories.
-    pub const ALL: [Reason; 7] = [
+    pub const ALL: [Reason; 8] = [
         Reason::Unreadable,
         Reason::Empty,
         Reason::Truncated,
@@ -162,6 +164,7 @@ impl Reason {
         Reason::Unsupported,
         Reason::Oversized,
         Reason::OutOfMemory,
+        Reason::Label,
     ];
 
     /// Name in reports.
@@ -174,6 +177,7 @@ impl Reason {
             Reason::Unsupported => "unsupported",
             Reason::Oversized => "oversized",
             Reason::OutOfMemory => "out_of_memory",
+            Reason::Label => "label",
         }
     }
 }

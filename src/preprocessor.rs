@@ -8,7 +8,7 @@ use crate::error::{DataError, Error, Reason, Result};
 use crate::op::Chain;
 use crate::plan::{
     CacheSettings, DeviceFacts, Facts, Limits, LoaderSettings, Plan, SampleMemory, SamplePlan,
-    SampleRoom, Settings, ShardFrom,
+    SampleRoom, Settings, ShardFrom, TargetSettings,
 };
 use crate::random::SampleKey;
 use crate::source::check_size;
@@ -25,6 +25,8 @@ const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
 ///
 /// The tensor equals, bit for bit, the one from a [`Loader`](crate::loader::Loader) on the CPU for the same bytes, chain
 /// and settings. An invalid image is the same [`DataError`] with the same reason.
+///
+/// Batch operators of the chain do not run: there is no batch.
 ///
 /// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool. The
 /// pool grows to the largest number of concurrent calls. A set with more than 32 MiB of buffers is freed after its image,
@@ -249,6 +251,7 @@ impl PreprocessorBuilder {
         settings.loader =
             LoaderSettings { batch: 1, shard: ShardFrom::None, ..LoaderSettings::default() };
         settings.cache = CacheSettings::default();
+        settings.targets = TargetSettings::default();
         let Limits { max_pixels, max_side, max_file_bytes, large_image_memory, .. } =
             settings.limits;
         settings.limits = Limits {
@@ -260,7 +263,7 @@ impl PreprocessorBuilder {
         };
         let device = DeviceFacts::None("a preprocessor works on the CPU".into());
         let facts = Facts { samples: 1, cores: 1, device, ..Facts::default() };
-        let plan = Plan::new(&chain, &settings, &facts)?;
+        let plan = Plan::new(&chain.without_batch_operators(), &settings, &facts)?;
         let room = SampleRoom { share: SampleMemory::default(), large: large_image_memory };
         Ok(Preprocessor { plan, room, pool: Mutex::default() })
     }

@@ -98,6 +98,9 @@ impl OperatorPath {
     /// Path of the chain itself.
     pub const CHAIN: Self = Self(0x6665_6564);
 
+    /// Path of the batch stage, whose operators draw for pairs of samples.
+    pub const BATCH: Self = Self(0x7061_6972);
+
     /// Path of the operator `name` inside of this one. `before` counts the operators of that name before it.
     pub fn child(self, name: &str, before: usize) -> Self {
         let step = |hash: u64, byte: u8| mix(hash ^ u64::from(byte));

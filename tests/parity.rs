@@ -15,7 +15,7 @@ use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::image::{Image, PixelType};
 use feedwater::op::custom::Wanted;
 use feedwater::op::resample::{self, Filter};
-use feedwater::op::{self, CenterCrop, Flip, Normalize, Operator, RandomCrop};
+use feedwater::op::{self, CenterCrop, Flip, Kind, Normalize, Operator, RandomCrop};
 use feedwater::op::{RandomResizedCrop, Resize};
 use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
@@ -44,6 +44,15 @@ static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
     Kernels::Host(Box::leak(Box::new(compiler)))
 });
 
+/// Kinds of all built-in operators, so that one text of the program kernel serves all chains.
+static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    op::examples()
+        .iter()
+        .flat_map(|op| op.kinds().list().to_vec())
+        .filter(|kind| kind.cuda().is_some())
+        .collect()
+});
+
 /// A comparison that cannot run is a failure too.
 fn check(case: Case<'_>) {
     case.check().unwrap_or_else(|error| panic!("{error}"));
@@ -60,6 +69,7 @@ fn case<'a>(operators: &'a [Arc<dyn Operator>], stored: &'a Image<u8>) -> Case<'
         layout: Layout::Nchw,
         key: SampleKey { seed: 11, epoch: 1, index: 3 },
         kernels: *KERNELS,
+        known: &KNOWN,
     }
 }
 

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::geometry::{Orientation, Size};
+use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::gpu::kernel::LaunchGoal;
-use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stream, Upload,
-};
+use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Staged, Stream, Upload};
 use feedwater::image::{HostImage, Image};
 use feedwater::op::custom::Trace;
-use feedwater::op::kernel_text::{Leaf, RoiParams, kernel_text, write_sample};
+use feedwater::op::device_chain::{Block, DeviceChain, Sample};
+use feedwater::op::kernel_text::{Leaf, RoiParams};
+use feedwater::op::program::Addresses;
 use feedwater::op::{Actions, Operator};
 use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::{ChainKernels, Outputs};
 
 /// Samples that differ in their random choices only.
 pub struct DeviceSamples {
@@ -22,15 +23,16 @@ pub struct DeviceSamples {
     pub count: usize,
     /// Bytes that a launch for all samples reads and writes, each once.
     pub bytes: usize,
-    /// Text of the kernel.
-    pub source: String,
-    kernel: Kernel,
+    /// Texts of the kernels.
+    pub sources: Vec<String>,
+    kernels: ChainKernels,
     samples: Staged,
-    sample_bytes: usize,
-    /// Size of the outputs.
-    size: Size,
-    _pixels: DeviceBuffer,
-    _out: DeviceBuffer,
+    /// Offset of the parameters for the program kernel, and the size of each sample's.
+    programs: usize,
+    each: [usize; 2],
+    /// Sizes of the outputs.
+    outputs: Outputs,
+    _buffers: [DeviceBuffer; 3],
 }
 
 /// Image of varied bytes.
@@ -40,8 +42,24 @@ pub fn image(size: Size) -> Image<u8> {
     Image::from_data(size.window(), data)
 }
 
+/// One sample before it is described.
+struct Drawn {
+    actions: Actions,
+    window: Roi,
+    output: Size,
+    /// Offsets of its pixels, of its passes and tables, of its tensor, and of its scratch images.
+    at: [usize; 4],
+    scratch_bytes: usize,
+}
+
+impl Drawn {
+    fn sample<'a>(&'a self, size: Size, leaf: &'a [u8]) -> Sample<'a> {
+        Sample { actions: &self.actions, first: 0, input: (self.window, size), leaf }
+    }
+}
+
 impl DeviceSamples {
-    /// Prepares `count` samples of upright images of one size, and compiles the kernel of the chain.
+    /// Prepares `count` samples of upright images of one size, and compiles the kernels of the chain.
     pub fn new(
         device: &Arc<Device>,
         chain: &[Arc<dyn Operator>],
@@ -50,29 +68,43 @@ impl DeviceSamples {
         count: usize,
     ) -> feedwater::Result<Self> {
         const ALIGN: usize = 256;
-        let kinds: Vec<_> = chain.iter().flat_map(|op| op.kinds().list().to_vec()).collect();
-        let text = kernel_text(Leaf::Roi, &kinds, dtype, layout);
-        let (mut plans, mut tables, mut pixel_bytes, mut read) = (Vec::new(), Vec::new(), 0, 0);
-        let mut output = size;
+        let kinds: Vec<_> = chain.iter().map(|op| op.kinds()).collect();
+        let shape = |Size { width, height }| TensorShape { batch: 1, width, height, dtype, layout };
+        let texts =
+            DeviceChain::new(Leaf::Roi, &kinds.iter().collect::<Vec<_>>(), shape(Size::default()));
+        let programs = (count * texts.fused_bytes()).next_multiple_of(ALIGN);
+        // Ends of the pixels, of the parameters, of the tensors and of the scratch images.
+        let mut ends = [0, programs + count * texts.program_bytes(), 0, 0];
+        let (mut drawn, mut read, mut written) = (Vec::new(), 0, 0);
         for index in 0..count {
             let key = SampleKey { seed: 1, epoch: 0, index: index as u64 };
             let mut actions = Actions::default();
             let operators = chain.iter().map(|op| &**op);
-            output = actions.draw(operators, key, size, &mut Trace::new(size));
+            let output = actions.draw(operators, key, size, &mut Trace::new(size));
             let window = actions.demand(1, output.window());
-            plans.push((actions, window, pixel_bytes, tables.len()));
-            tables.extend_from_slice(&plans[index].0.table);
+            let mut one = Drawn { actions, window, output, at: [0; 4], scratch_bytes: 0 };
+            one.scratch_bytes = texts.scratch_bytes(&one.sample(size, &[])) as usize;
+            let lens = [
+                window.pitched_bytes(),
+                texts.passes_bytes() + size_of_val(&one.actions.table[..]),
+                shape(output).bytes(),
+                2 * one.scratch_bytes.next_multiple_of(ALIGN),
+            ];
+            for (place, len) in lens.into_iter().enumerate() {
+                one.at[place] = ends[place].next_multiple_of(ALIGN);
+                ends[place] = one.at[place] + len;
+            }
             read += 3 * window.size().pixels() as usize;
-            pixel_bytes += window.pitched_bytes().next_multiple_of(ALIGN);
+            written += shape(output).bytes();
+            drawn.push(one);
         }
-        let Size { width, height } = output;
-        let out_bytes = TensorShape { batch: 1, width, height, dtype, layout }.bytes();
-        let described = (count * text.sample_bytes).next_multiple_of(8);
+        let [pixel_bytes, sample_bytes, out_bytes, scratch_bytes] = ends.map(|end| end.max(ALIGN));
         let rows = [
             ("image", size.window().pitched_bytes()),
-            ("samples", described + size_of_val(&tables[..])),
+            ("samples", sample_bytes),
             ("pixels", pixel_bytes),
-            ("out", count * out_bytes),
+            ("out", out_bytes),
+            ("scratch", scratch_bytes),
         ];
         let (mut footprint, mut pinned) = (Footprint::default(), Footprint::default());
         for (name, bytes) in rows {
@@ -84,48 +116,70 @@ impl DeviceSamples {
         let (on_device, pinned) =
             (DevicePool::take(device, &footprint)?, PinnedPool::take(device, &pinned)?);
         let buffer = |row: usize| on_device.buffer(rows[row].0, rows[row].1);
-        let (pixels, out) = (buffer(2)?, buffer(3)?);
+        let (pixels, out, scratch) = (buffer(2)?, buffer(3)?, buffer(4)?);
         let mut samples = Staged::new(pinned.buffer(rows[1].0, rows[1].1)?, buffer(1)?)?;
 
         let stream = Stream::new(device)?;
         let mut upload = Upload::new(pinned.buffer(rows[0].0, rows[0].1)?)?;
-        let table_address = samples.device().address() + described as u64;
+        let start = samples.device().address();
         let block = samples.bytes()?;
-        block[described..].copy_from_slice(bytemuck::cast_slice(&tables));
-        for (place, sample) in block[..described].chunks_exact_mut(text.sample_bytes).enumerate() {
-            let (actions, window, offset, table) = &plans[place];
-            let decoded = Image::from_data(*window, image(window.size()).data().to_vec());
+        let each = [texts.fused_bytes(), texts.program_bytes()];
+        let mut outputs = Outputs { fused: Size::default(), tensor: Size::default() };
+        for (place, one) in drawn.iter().enumerate() {
+            let (window, [pixels_at, passes_at, out_at, scratch_at]) = (one.window, one.at);
+            let decoded = Image::from_data(window, image(window.size()).data().to_vec());
             HostImage::U8(decoded).write_for_device(upload.bytes()?);
-            upload.copy(&stream, 0..window.pitched_bytes(), &pixels, *offset)?;
-            let (address, pitch) = (pixels.address() + *offset as u64, window.pitch_bytes());
-            let leaf = RoiParams::new(address, pitch, *window, size, Orientation::UPRIGHT);
-            let to = out.address() + (place * out_bytes) as u64;
-            let params = actions.params(0, table_address + 4 * *table as u64);
-            write_sample(sample, to, bytemuck::bytes_of(&leaf), params);
+            upload.copy(&stream, 0..window.pitched_bytes(), &pixels, pixels_at)?;
+            let (address, pitch) = (pixels.address() + pixels_at as u64, window.pitch_bytes());
+            let leaf = RoiParams::new(address, pitch, window, size, Orientation::UPRIGHT);
+            let tables_at = passes_at + texts.passes_bytes();
+            let images = [0, one.scratch_bytes.next_multiple_of(ALIGN)];
+            let at = Addresses {
+                out: out.address() + out_at as u64,
+                scratch: images.map(|image| scratch.address() + (scratch_at + image) as u64),
+                tables: start + tables_at as u64,
+                passes: start + passes_at as u64,
+            };
+            let table = bytemuck::cast_slice(&one.actions.table);
+            block[tables_at..][..table.len()].copy_from_slice(table);
+            let (fused, rest) = block.split_at_mut(programs);
+            let (program, passes) = rest.split_at_mut(passes_at - programs);
+            let parts = Block {
+                fused: &mut fused[place * each[0]..][..each[0]],
+                program: &mut program[place * each[1]..][..each[1]],
+                passes: &mut passes[..texts.passes_bytes()],
+            };
+            let sample = one.sample(size, bytemuck::bytes_of(&leaf));
+            outputs.fused = larger(outputs.fused, texts.write(&sample, &at, parts));
+            outputs.tensor = larger(outputs.tensor, one.output);
         }
         samples.upload(&stream, 0..rows[1].1)?;
         stream.synchronize()?;
-        let kernel = Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?;
-        let (bytes, sample_bytes) = (read + count * out_bytes, text.sample_bytes);
-        let source = text.source;
-        let (_pixels, _out) = (pixels, out);
+        let kernels = ChainKernels::load(device, &texts)?;
+        let sources = texts.sources().map(String::from).collect();
+        let (bytes, _buffers) = (read + written, [pixels, out, scratch]);
         Ok(Self {
             stream,
             count,
             bytes,
-            source,
-            kernel,
+            sources,
+            kernels,
             samples,
-            sample_bytes,
-            size: output,
-            _pixels,
-            _out,
+            programs,
+            each,
+            outputs,
+            _buffers,
         })
     }
 
     /// Enqueues a launch for `count` samples from number `first` on.
     pub fn launch(&self, goal: LaunchGoal, first: usize, count: usize) -> feedwater::Result<()> {
-        let (samples, offset) = (self.samples.device(), first * self.sample_bytes);
-        self.kernel.launch_for(goal, &self.stream, samples, offset, count as u32, self.size)
+        let at = [first * self.each[0], self.programs + first * self.each[1]];
+        let block = (self.samples.device(), at);
+        self.kernels.launch(goal, &self.stream, block, count as u32, self.outputs)
     }
+}
+
+fn larger(one: Size, other: Size) -> Size {
+    Size::new(one.width.max(other.width), one.height.max(other.height))
 }

@@ -2,7 +2,8 @@
 //!
 //! A compiled text is a shared object with an entry for each kernel,
 //! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
-//! that grid and block, whose `params` are what `cuLaunchKernel` takes. `tiled__host` likewise.
+//! that grid and block, whose `params` are what `cuLaunchKernel` takes. `tiled__host` and
+//! `program__host` likewise.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -172,21 +173,24 @@ impl HostKernel {
     /// Launches the kernel for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block`
     /// threads. Like any launch it is only as safe as the kernel's text and the addresses in the parameters.
     pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
-        let mut pointer = samples.as_ptr();
-        let (mut count, mut width, mut height) =
-            (count as i32, size.width as i32, size.height as i32);
-        let mut params: [*mut c_void; 4] = [
-            (&raw mut pointer).cast(),
-            (&raw mut count).cast(),
-            (&raw mut width).cast(),
-            (&raw mut height).cast(),
-        ];
-        // SAFETY: the entry's signature is the one above; kernels/fused.cu declares it.
-        let launch = unsafe { self.library.get::<Launch>(b"fused__host\0") };
-        let launch = launch.expect("a compiled kernel has the entry");
+        self.launch_named("fused", samples, count, size, block);
+    }
+
+    /// Launches the kernel `name` like [`launch`](Self::launch).
+    ///
+    /// # Panics
+    /// If the text has no such kernel.
+    pub fn launch_named(
+        &self,
+        name: &str,
+        samples: &[u8],
+        count: usize,
+        size: Size,
+        block: (u32, u32),
+    ) {
         let (gx, gy) = (size.width.div_ceil(block.0), size.height.div_ceil(block.1));
-        // SAFETY: the four arguments have the kernel's types; the text and its parameters are the caller's, as on a device.
-        unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, block.0, block.1, 1) };
+        let grid = [gx, gy, count as u32];
+        self.run(name, (samples, count), size, 0, grid, block);
     }
 
     /// Launches the tiled kernel.
@@ -194,9 +198,32 @@ impl HostKernel {
     /// # Panics
     /// If the text has no such kernel.
     pub fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
+        let Tiles { columns, rows, threads, shared_bytes } = tiles;
+        let grid = [columns, rows, count as u32];
+        self.run("tiled", (samples, count), size, shared_bytes, grid, (threads, 1));
+    }
+
+    /// Launches the program kernel, with this many threads per block.
+    ///
+    /// # Panics
+    /// If the text has no such kernel.
+    pub fn launch_program(&self, samples: &[u8], count: usize, size: Size, threads: u32) {
+        self.run("program", (samples, count), size, 0, [count as u32, 1, 1], (threads, 1));
+    }
+
+    fn run(
+        &self,
+        name: &str,
+        (samples, count): (&[u8], usize),
+        size: Size,
+        shared_bytes: u32,
+        [gx, gy, gz]: [u32; 3],
+        (bx, by): (u32, u32),
+    ) {
         let mut pointer = samples.as_ptr();
         let (mut count, mut width, mut height, mut shared_bytes) =
-            (count as i32, size.width as i32, size.height as i32, tiles.shared_bytes as i32);
+            (count as i32, size.width as i32, size.height as i32, shared_bytes as i32);
+        // Only the tiled kernel reads the last one.
         let mut params: [*mut c_void; 5] = [
             (&raw mut pointer).cast(),
             (&raw mut count).cast(),
@@ -204,12 +231,11 @@ impl HostKernel {
             (&raw mut height).cast(),
             (&raw mut shared_bytes).cast(),
         ];
-        let Tiles { columns, rows, threads, .. } = tiles;
-        // SAFETY: the entry's signature is the one above; kernels/tile.cu declares it.
-        let launch = unsafe { self.library.get::<Launch>(b"tiled__host\0") };
+        // SAFETY: the entry's signature is the one above; the files in kernels/ declare it.
+        let launch = unsafe { self.library.get::<Launch>(format!("{name}__host\0").as_bytes()) };
         let launch = launch.expect("a compiled kernel has the entry");
-        // SAFETY: the five arguments have the kernel's types; the text and its parameters are the caller's, as on a device.
-        unsafe { launch(params.as_mut_ptr(), columns, rows, count as u32, threads, 1, 1) };
+        // SAFETY: the arguments have the kernel's types; the text and its parameters are the caller's, as on a device.
+        unsafe { launch(params.as_mut_ptr(), gx, gy, gz, bx, by, 1) };
     }
 }
 

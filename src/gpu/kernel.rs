@@ -24,8 +24,14 @@ pub const TILED: &str = "tiled";
 /// Name of the kernel whose threads compute one pixel each. Every text has it.
 pub const FUSED: &str = "fused";
 
+/// Name of the kernel whose blocks make one sample each.
+pub const PROGRAM: &str = "program";
+
+/// Threads per block of the kernel [`PROGRAM`].
+pub const PROGRAM_THREADS: u32 = 512;
+
 /// Loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`. Each
-/// thread computes one pixel of the output; `blockIdx.z` is the sample.
+/// thread computes one pixel of the output; `blockIdx.z` is the sample. Of the kernel [`PROGRAM`], `blockIdx.x` is the sample.
 ///
 /// The kernel named [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a tile of the
 /// output, and the grid divides the output among its blocks in multiples of 16 columns and rows. On devices without
@@ -35,11 +41,19 @@ pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     sample_bytes: usize,
-    /// Properties that tiles depend on, for the tiled kernel.
-    tiles: Option<Multiprocessors>,
+    blocks: Blocks,
     /// Launches, whose code must not be unloaded under them.
     launches: LastUses,
     device: Arc<Device>,
+}
+
+/// What a block computes.
+#[derive(Clone, Copy, Debug)]
+enum Blocks {
+    Pixels,
+    /// A tile, whose size depends on these properties.
+    Tile(Multiprocessors),
+    Sample,
 }
 
 /// Device properties that the launch of a tiled kernel depends on.
@@ -76,6 +90,11 @@ impl Shape {
     pub fn pixels(count: u32, width: u32, height: u32) -> Self {
         let grid = (width.div_ceil(BLOCK.0), height.div_ceil(BLOCK.1), count);
         Self { grid, block: BLOCK, shared_bytes: 0 }
+    }
+
+    /// One block per sample.
+    pub fn samples(count: u32) -> Self {
+        Self { grid: (count, 1, 1), block: (PROGRAM_THREADS, 1), shared_bytes: 0 }
     }
 
     /// One block per tile.
@@ -158,10 +177,11 @@ impl Kernel {
         sample_bytes: usize,
     ) -> Result<Self> {
         let code = compile(device, source)?;
-        let (function_name, tiles) = match function_name {
-            TILED if device.capability() < PRODUCTS_SINCE => (FUSED, None),
-            TILED => (TILED, Some(device.multiprocessors()?)),
-            other => (other, None),
+        let (function_name, blocks) = match function_name {
+            TILED if device.capability() < PRODUCTS_SINCE => (FUSED, Blocks::Pixels),
+            TILED => (TILED, Blocks::Tile(device.multiprocessors()?)),
+            PROGRAM => (PROGRAM, Blocks::Sample),
+            other => (other, Blocks::Pixels),
         };
         let _entered = device.enter()?;
         // SAFETY: a whole cubin, or PTX with its final NUL, made by NVRTC; damaged code is refused by the cache's hash. The
@@ -172,14 +192,14 @@ impl Kernel {
         let function = std::ptr::null_mut();
         let launches = LastUses::default();
         let mut kernel =
-            Self { module, function, sample_bytes, tiles, launches, device: device.clone() };
+            Self { module, function, sample_bytes, blocks, launches, device: device.clone() };
         let name = CString::new(function_name).map_err(|_| Error::Internal {
             problem: format!("the function name {function_name:?} holds a NUL byte"),
         })?;
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(module, name) };
         kernel.function = driver("cuModuleGetFunction", function)?;
-        if let Some(on) = tiles {
+        if let Blocks::Tile(on) = blocks {
             use sys::CUfunction_attribute::{
                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST,
                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as CARVEOUT,
@@ -285,9 +305,10 @@ impl Kernel {
     }
 
     fn shape(&self, goal: LaunchGoal, count: u32, width: u32, height: u32) -> Shape {
-        match self.tiles {
-            Some(on) => Shape::tiles(on, goal, count, width, height),
-            None => Shape::pixels(count, width, height),
+        match self.blocks {
+            Blocks::Tile(on) => Shape::tiles(on, goal, count, width, height),
+            Blocks::Pixels => Shape::pixels(count, width, height),
+            Blocks::Sample => Shape::samples(count),
         }
     }
 
@@ -311,7 +332,8 @@ impl Kernel {
             (&raw mut shared).cast(),
         ];
         // Only a tiled kernel has the last argument.
-        let arguments = if self.tiles.is_some() { &mut arguments[..] } else { &mut arguments[..4] };
+        let tiled = matches!(self.blocks, Blocks::Tile(_));
+        let arguments = if tiled { &mut arguments[..] } else { &mut arguments[..4] };
         let _entered = self.device.enter()?;
         // SAFETY: the arguments have the types of the kernel's parameters, which the driver copies during the call;
         // the handles are alive; the grid is within the limits, and the shared memory was asked for when it was loaded.

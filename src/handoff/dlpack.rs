@@ -104,7 +104,7 @@ pub struct DLTensor {
     pub data: *mut c_void,
     /// Device of the memory.
     pub device: DLDevice,
-    /// Number of axes: 4.
+    /// Number of axes: 4, or 2 for soft targets.
     pub ndim: i32,
     /// Element type.
     pub dtype: DLDataType,
@@ -211,7 +211,25 @@ pub fn export(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
 ) -> Result<Exported<DLManagedTensorVersioned>> {
-    export_as(batch.into(), stream)
+    export_as(batch.into(), stream, Part::images)
+}
+
+/// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the batch ([`Arc`]) to export
+/// images and targets.
+///
+/// # Errors
+/// As [`export`]; [`Error::Config`] also if the batch has no soft targets.
+pub fn export_soft_targets(
+    batch: impl Into<Arc<Batch>>,
+    stream: &ConsumerStream,
+) -> Result<Exported<DLManagedTensorVersioned>> {
+    let batch = batch.into();
+    if batch.classes() == 0 {
+        let problem =
+            "is not set, so the batch has no soft targets; set it to the number of classes";
+        return Err(Error::config("targets.classes", problem));
+    }
+    export_as(batch, stream, Part::soft_targets)
 }
 
 /// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support no other.
@@ -228,7 +246,7 @@ pub fn export_legacy(
                        export it versioned, or drop the other references first";
         return Err(Error::config("batch", problem));
     }
-    export_as(batch, stream)
+    export_as(batch, stream, Part::images)
 }
 
 /// An exported tensor that no consumer has taken yet. Dropping it calls the deleter.
@@ -331,20 +349,52 @@ struct Holder<M> {
     _batch: Arc<Batch>,
 }
 
-fn export_as<M: Managed>(mut batch: Arc<Batch>, stream: &ConsumerStream) -> Result<Exported<M>> {
+/// One of a batch's tensors.
+struct Part {
+    data: *mut c_void,
+    read_only: bool,
+    dtype: DType,
+    /// The axes, followed by ones.
+    shape: [usize; 4],
+    axes: usize,
+}
+
+impl Part {
+    fn images(batch: &mut Arc<Batch>) -> Self {
+        // Memory that others may read through `host` must not be reachable through a writable pointer.
+        let (read_only, host) = match Arc::get_mut(batch) {
+            Some(batch) => (false, batch.host_mut().map(|bytes| bytes.as_mut_ptr())),
+            None => (true, batch.host().map(|bytes| bytes.as_ptr().cast_mut())),
+        };
+        let data = host.map_or(batch.device_ptr().unwrap_or(0) as *mut c_void, |data| data.cast());
+        let (shape, dtype) = (batch.shape().dims(), batch.shape().dtype);
+        Self { data, read_only, dtype, shape, axes: 4 }
+    }
+
+    fn soft_targets(batch: &mut Arc<Batch>) -> Self {
+        let (read_only, host) = match Arc::get_mut(batch) {
+            Some(batch) => (false, batch.soft_targets_mut().map(|all| all.as_mut_ptr())),
+            None => (true, batch.soft_targets().map(|all| all.as_ptr().cast_mut())),
+        };
+        let on_device = batch.soft_targets_ptr().unwrap_or(0) as *mut c_void;
+        let data = host.map_or(on_device, |data| data.cast());
+        let shape = [batch.len(), batch.classes(), 1, 1];
+        Self { data, read_only, dtype: DType::F32, shape, axes: 2 }
+    }
+}
+
+fn export_as<M: Managed>(
+    mut batch: Arc<Batch>,
+    stream: &ConsumerStream,
+    part: fn(&mut Arc<Batch>) -> Part,
+) -> Result<Exported<M>> {
     stream.let_in(&batch)?;
-    let (dims, dtype) = (batch.shape().dims(), batch.shape().dtype);
     let device = match batch.stream() {
         Some(stream) => DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 },
         None => DLDevice { device_type: CPU, device_id: 0 },
     };
-    // Memory that others may read through `host` must not be reachable through a writable pointer.
-    let (read_only, host) = match Arc::get_mut(&mut batch) {
-        Some(batch) => (false, batch.host_mut().map(|bytes| bytes.as_mut_ptr())),
-        None => (true, batch.host().map(|bytes| bytes.as_ptr().cast_mut())),
-    };
-    let data = host.map_or(batch.device_ptr().unwrap_or(0) as *mut c_void, |data| data.cast());
-    let shape = dims.map(|extent| extent as i64);
+    let Part { data, read_only, dtype, shape, axes } = part(&mut batch);
+    let shape = shape.map(|extent| extent as i64);
     let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
     let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
     let holder = Box::into_raw(Box::new(holder));
@@ -353,7 +403,7 @@ fn export_as<M: Managed>(mut batch: Arc<Batch>, stream: &ConsumerStream) -> Resu
         let tensor = DLTensor {
             data,
             device,
-            ndim: 4,
+            ndim: axes as i32,
             dtype: dtype.into(),
             shape: (&raw mut (*holder).shape).cast(),
             strides: (&raw mut (*holder).strides).cast(),

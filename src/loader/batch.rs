@@ -12,7 +12,7 @@ use crate::tensor::TensorShape;
 use super::Loader;
 use super::device::DeviceSlot;
 use super::host::HostSlot;
-use super::record::{Outcome, SampleRecord};
+use super::record::{Outcome, Pair, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot};
 
 /// One batch, ready for the model. Dropping it returns its slot to the loader.
@@ -22,6 +22,8 @@ use super::slot::{BatchInfo, BatchSlot};
 pub struct Batch {
     slot: BatchMemory,
     shape: TensorShape,
+    /// Classes of the soft targets, 0 without.
+    classes: usize,
     source: Arc<dyn Source>,
     /// Process id of the process that built the loader.
     process: u32,
@@ -36,7 +38,8 @@ pub(super) enum BatchMemory {
 impl Batch {
     pub(super) fn new(slot: BatchMemory, full: TensorShape, loader: &Loader) -> Self {
         let (source, process) = (loader.source.clone(), loader.process);
-        let mut this = Self { slot, shape: full, source, process };
+        let classes = loader.plan.stage.as_ref().map_or(0, |stage| stage.classes as usize);
+        let mut this = Self { slot, shape: full, classes, source, process };
         this.shape.batch = this.info().records.len();
         this
     }
@@ -69,6 +72,62 @@ impl Batch {
     /// Label of each sample, -1 if it has none.
     pub fn labels(&self) -> &[i64] {
         &self.info().labels
+    }
+
+    /// Soft targets, if [`targets.classes`](crate::plan::TargetSettings::classes) is set and the batch is in host memory:
+    /// `[samples, classes]`, row-major. All zeros for a sample that was replaced with zeros and has no label.
+    pub fn soft_targets(&self) -> Option<&[f32]> {
+        match &self.slot {
+            BatchMemory::Host(slot) if self.classes > 0 => {
+                Some(&bytemuck::cast_slice(slot.targets())[..self.len() * self.classes])
+            }
+            _ => None,
+        }
+    }
+
+    /// [`soft_targets`](Self::soft_targets) for changes in place.
+    pub fn soft_targets_mut(&mut self) -> Option<&mut [f32]> {
+        let len = self.len() * self.classes;
+        match &mut self.slot {
+            BatchMemory::Host(slot) if len > 0 => {
+                Some(&mut bytemuck::cast_slice_mut(slot.targets_mut())[..len])
+            }
+            _ => None,
+        }
+    }
+
+    /// Address of the soft targets, if there are any and the batch is in device memory: f32, `[samples, classes]`,
+    /// row-major. They are filled and may be used when the tensor is: see [`device_ptr`](Self::device_ptr).
+    pub fn soft_targets_ptr(&self) -> Option<u64> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => slot.targets.as_ref().map(|buffer| buffer.address()),
+        }
+    }
+
+    /// Copies the soft targets to host memory; waits for the device. Empty if there are none.
+    pub fn soft_targets_to_host(&self) -> Result<Vec<f32>> {
+        match &self.slot {
+            BatchMemory::Host(_) => Ok(self.soft_targets().unwrap_or_default().to_vec()),
+            BatchMemory::Device(slot) => {
+                let Some(buffer) = &slot.targets else { return Ok(Vec::new()) };
+                let mut targets = vec![0.0; self.len() * self.classes];
+                let bytes = bytemuck::cast_slice_mut(&mut targets);
+                gpu::read_back(slot.tensor.consumer(), buffer, 0, bytes)?;
+                Ok(targets)
+            }
+        }
+    }
+
+    /// Number of classes of the soft targets; 0 if there are none.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// What the batch operators did to the pairs of samples at the places 2k and 2k + 1. A last sample without a partner
+    /// is a pair too. Empty without soft targets.
+    pub fn pairs(&self) -> &[Pair] {
+        &self.info().pairs
     }
 
     /// Record of each sample: its index, size, transforms and outcome.

@@ -237,6 +237,19 @@ impl LoaderBuilder {
         self
     }
 
+    /// Number of classes of the soft targets; `None`, the default, makes none. See
+    /// [`TargetSettings::classes`](crate::plan::TargetSettings::classes).
+    pub fn classes(mut self, classes: Option<u32>) -> Self {
+        self.settings.targets.classes = classes;
+        self
+    }
+
+    /// Label smoothing of the soft targets, 0 to 1. Default 0.
+    pub fn smoothing(mut self, smoothing: f64) -> Self {
+        self.settings.targets.smoothing = smoothing;
+        self
+    }
+
     /// Most pixels per image.
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.settings.limits.max_pixels = pixels;

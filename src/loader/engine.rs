@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
 use crate::gpu::{Device, Stream, Upload};
 use crate::measure::Meters;
-use crate::plan::Plan;
+use crate::plan::{BatchStage, Plan};
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
@@ -24,6 +24,7 @@ use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::large::LargeImages;
 use super::order::Order;
+use super::pair::Pairs;
 use super::prefetcher::Prefetcher;
 use super::slot::BatchSlot;
 use super::stats::MemoryStats;
@@ -77,7 +78,9 @@ impl Engine {
     /// Allocates host memory and starts the workers.
     pub fn on_host(parts: &Parts) -> Result<Self> {
         let (batch, sample_bytes) = (parts.plan.shape.batch, parts.plan.shape.sample_bytes());
-        let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(batch, sample_bytes));
+        let target_bytes = parts.plan.stage.as_ref().map_or(0, BatchStage::row_bytes);
+        let slot = |_| HostSlot::new(batch, sample_bytes, target_bytes);
+        let slots = (0..parts.plan.slots()).map(slot);
         let slots = slots.collect::<Result<_>>()?;
         let mut running = Running::new(parts, slots);
         for number in 0..parts.plan.workers.most {
@@ -106,9 +109,11 @@ impl Engine {
             memory,
             stream,
             kernels,
+            scratch,
             slots,
             pages,
             blocks,
+            mixer,
             uploads,
             router,
             decoders,
@@ -150,7 +155,7 @@ impl Engine {
         }
         drop((producer, gatherers));
         let name = "feedwater-launch";
-        let launcher = Launcher::new(parts_of(name), stream, kernels, blocks)?;
+        let launcher = Launcher::new(parts_of(name), stream, kernels, scratch, blocks, mixer)?;
         let uploads = Closing(uploads);
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);
@@ -269,7 +274,8 @@ impl<S: BatchSlot + 'static> Running<S> {
         let (producer, consumer) = ring(slots);
         let (order, prefetcher) = (parts.order.clone(), parts.prefetcher.clone());
         let epochs = (parts.start_epoch, parts.epochs);
-        let feed = Feed::new(order, epochs, producer, prefetcher, parts.meters.clone());
+        let (pairs, meters) = (Pairs::new(&parts.plan), parts.meters.clone());
+        let feed = Feed::new(order, epochs, producer, pairs, prefetcher, meters);
         Self { feed: Arc::new(feed), consumer, controls, large, slots: all, threads: Vec::new() }
     }
 

@@ -6,6 +6,7 @@
 //!   batches before it are published.
 //! * A batch with a failed cell ends the ring, with the error of its first failed cell, after all batches before it. So
 //!   the batches before an error do not depend on timing.
+//! * With a batch stage, the thread that finishes the second sample of a pair also runs the batch operators on it.
 //! * When the consumer is in a later epoch, the rest of the older epoch is skipped, and a partly filled batch returns its
 //!   slot.
 
@@ -20,6 +21,7 @@ use crate::ring::{Filling, Producer};
 use crate::source::NO_LABEL;
 
 use super::order::{EpochOrder, Order};
+use super::pair::{PairJob, Pairs};
 use super::prefetcher::Prefetcher;
 use super::record::SampleRecord;
 use super::slot::BatchSlot;
@@ -61,6 +63,8 @@ pub(super) struct Feed<S: BatchSlot> {
     /// The consumer's current epoch.
     wanted_epoch: AtomicU32,
     stopped: AtomicBool,
+    /// Draws the work of the batch stage, if there is one.
+    pairs: Option<Pairs>,
     /// Receives the position of each cell that is handed out.
     prefetcher: Option<Arc<Prefetcher>>,
     meters: Arc<Meters>,
@@ -95,6 +99,7 @@ impl<S: BatchSlot> Feed<S> {
         order: Order,
         (start_epoch, epochs): (u32, Option<u32>),
         producer: Producer<S>,
+        pairs: Option<Pairs>,
         prefetcher: Option<Arc<Prefetcher>>,
         meters: Arc<Meters>,
     ) -> Self {
@@ -113,6 +118,7 @@ impl<S: BatchSlot> Feed<S> {
             open: Mutex::new(VecDeque::new()),
             wanted_epoch: AtomicU32::new(start_epoch),
             stopped: AtomicBool::new(false),
+            pairs,
             prefetcher,
             meters,
         }
@@ -158,7 +164,7 @@ impl<S: BatchSlot> Feed<S> {
                 continue;
             }
             let len = cursor.order.batch_len(cursor.number);
-            slot.info_mut().start(cursor.epoch, cursor.number, len);
+            slot.info_mut().start(cursor.epoch, cursor.number, len, self.pairs.is_some());
             let sequence = cursor.sequence;
             cursor.sequence += 1;
             let open = Open {
@@ -185,8 +191,7 @@ impl<S: BatchSlot> Feed<S> {
     /// Begins to fill a batch, unless it is begun already; false if that fails.
     pub fn begin(&self, batch: u64) -> bool {
         let mut open = lock(&self.open);
-        let first = open.front().map_or(0, |batch| batch.sequence);
-        let Some(batch) = open.get_mut((batch - first) as usize) else { return false };
+        let Some(batch) = find(&mut open, batch) else { return false };
         if !std::mem::replace(&mut batch.begun, true)
             && let Err(error) = batch.slot.begin_fill()
         {
@@ -197,12 +202,11 @@ impl<S: BatchSlot> Feed<S> {
         true
     }
 
-    /// Takes back a finished cell.
-    pub fn complete(&self, done: Done<S::Cell>) {
+    /// Takes back a finished cell. Returns the work of the batch stage on its pair, if there is any now; the caller
+    /// does it and calls [`complete_pair`](Self::complete_pair).
+    pub fn complete(&self, done: Done<S::Cell>) -> Option<PairJob<S::Cell>> {
         let mut open = lock(&self.open);
-        // Sequence numbers of open batches are consecutive, and a batch stays open until it is complete.
-        let first = open.front().map_or(0, |batch| batch.sequence);
-        let Some(batch) = open.get_mut((done.batch - first) as usize) else { return };
+        let batch = find(&mut open, done.batch)?;
         batch.slot.return_cell(done.place, done.cell);
         let info = batch.slot.info_mut();
         info.errors.extend(done.errors);
@@ -216,6 +220,25 @@ impl<S: BatchSlot> Feed<S> {
                     batch.failure = Some((done.place, error));
                 }
             }
+        }
+        if let Some(pairs) = &self.pairs {
+            let extent = self.order.extent(batch.slot.info().epoch);
+            let job = pairs.finish(done.batch, &mut *batch.slot, done.place, &extent);
+            if job.is_some() {
+                return job;
+            }
+        }
+        batch.remaining -= 1;
+        self.publish(&mut open);
+        None
+    }
+
+    /// Takes back the cells of a pair after the batch stage.
+    pub fn complete_pair(&self, job: PairJob<S::Cell>) {
+        let mut open = lock(&self.open);
+        let Some(batch) = find(&mut open, job.batch) else { return };
+        for (place, cell) in (job.place..).zip(job.cells.into_iter().flatten()) {
+            batch.slot.return_cell(place, cell);
         }
         batch.remaining -= 1;
         self.publish(&mut open);
@@ -312,6 +335,12 @@ impl Cursor {
         self.number = 0;
         self.place = 0;
     }
+}
+
+/// Finds an open batch. Their sequence numbers are consecutive, and a batch stays open until it is complete.
+fn find<S: BatchSlot>(open: &mut VecDeque<Open<S>>, sequence: u64) -> Option<&mut Open<S>> {
+    let first = open.front().map_or(0, |batch| batch.sequence);
+    open.get_mut((sequence - first) as usize)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

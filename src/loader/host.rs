@@ -10,80 +10,141 @@ use crate::plan::Plan;
 use crate::random::SampleKey;
 use crate::ring::Slot;
 use crate::source::Source;
+use crate::transform::blend::blend;
 
 use super::cache::Caches;
 use super::controls::Gate;
 use super::feed::{Done, Feed, Job};
 use super::large::LargeImages;
+use super::pair::PairJob;
 use super::pipeline::SamplePipeline;
 use super::policy::produce;
 use super::record::{Outcome, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot, no_slot};
 
-/// A batch's memory on the host: one allocation. It is split into one cell per sample while it is filled, so that many
-/// threads write at once, and joined again, without a copy and without `unsafe`.
+/// A batch's memory on the host: the tensor and the soft targets. Each is split into one part per sample while it is
+/// filled, so that many threads write at once.
 pub struct HostSlot {
-    whole: BytesMut,
-    cells: Vec<Option<BytesMut>>,
-    sample_bytes: usize,
+    pixels: Split,
+    targets: Split,
     info: BatchInfo,
 }
 
+/// Memory of a sample.
+#[derive(Default)]
+pub struct HostCell {
+    pixels: BytesMut,
+    /// Empty without soft targets.
+    target: BytesMut,
+}
+
+/// One allocation that is split into parts and joined again, without a copy and without `unsafe`.
+struct Split {
+    whole: BytesMut,
+    /// Empty if parts have no bytes.
+    parts: Vec<Option<BytesMut>>,
+    part_bytes: usize,
+}
+
 impl HostSlot {
-    /// Allocates `samples` cells of `sample_bytes` each, aligned as DLPack requires, and touches every page, so that the
-    /// system provides it now and not while the loader runs.
+    /// Allocates `samples` cells of `sample_bytes` each, and `target_bytes` for each sample's soft target.
     ///
     /// # Errors
     /// [`Error::Memory`] if the allocation fails.
-    pub fn new(samples: usize, sample_bytes: usize) -> Result<Self> {
-        const ALIGN: usize = 256;
-        let bytes = samples.saturating_mul(sample_bytes);
-        let refused = |_| no_slot(bytes as u64);
-        let mut whole = reserve::buffer(bytes.saturating_add(ALIGN)).map_err(refused)?;
-        let offset = whole.as_ptr().align_offset(ALIGN).min(ALIGN);
-        whole.resize(bytes + offset, 1);
-        drop(whole.split_to(offset));
-        let mut cells = Vec::new();
-        reserve::reserve(&mut cells, samples).map_err(refused)?;
-        cells.resize_with(samples, || None);
-        Ok(Self { whole, cells, sample_bytes, info: BatchInfo::with_room(samples)? })
+    pub fn new(samples: usize, sample_bytes: usize, target_bytes: usize) -> Result<Self> {
+        let pixels = Split::new(samples, sample_bytes)?;
+        let targets = Split::new(samples, target_bytes)?;
+        Ok(Self { pixels, targets, info: BatchInfo::with_room(samples, target_bytes > 0)? })
     }
 
     /// The whole tensor; empty while it is being filled.
     pub fn tensor(&self) -> &[u8] {
-        &self.whole
+        &self.pixels.whole
     }
 
     /// The whole tensor for writing; empty while it is being filled.
     pub fn tensor_mut(&mut self) -> &mut [u8] {
-        &mut self.whole
+        &mut self.pixels.whole
+    }
+
+    /// All soft targets; empty while they are being filled.
+    pub fn targets(&self) -> &[u8] {
+        &self.targets.whole
+    }
+
+    /// All soft targets for writing; empty while they are being filled.
+    pub fn targets_mut(&mut self) -> &mut [u8] {
+        &mut self.targets.whole
+    }
+}
+
+impl Split {
+    /// Allocates parts, aligned as DLPack requires, and touches every page, so that the system provides it now and not
+    /// while the loader runs.
+    fn new(parts: usize, part_bytes: usize) -> Result<Self> {
+        const ALIGN: usize = 256;
+        let bytes = parts.saturating_mul(part_bytes);
+        let refused = |_| no_slot(bytes as u64);
+        let mut whole = BytesMut::new();
+        if bytes > 0 {
+            whole = reserve::buffer(bytes.saturating_add(ALIGN)).map_err(refused)?;
+            let offset = whole.as_ptr().align_offset(ALIGN).min(ALIGN);
+            whole.resize(bytes + offset, 1);
+            drop(whole.split_to(offset));
+        }
+        let mut none = Vec::new();
+        if bytes > 0 {
+            reserve::reserve(&mut none, parts).map_err(refused)?;
+            none.resize_with(parts, || None);
+        }
+        Ok(Self { whole, parts: none, part_bytes })
+    }
+
+    fn split(&mut self) {
+        for part in &mut self.parts {
+            // A slot that was abandoned half filled still has its parts split off.
+            if part.is_none() {
+                *part = Some(self.whole.split_to(self.part_bytes));
+            }
+        }
+    }
+
+    fn take(&mut self, part: usize) -> BytesMut {
+        self.parts.get_mut(part).and_then(Option::take).unwrap_or_default()
+    }
+
+    fn put_back(&mut self, part: usize, bytes: BytesMut) {
+        if let Some(part) = self.parts.get_mut(part) {
+            *part = Some(bytes);
+        }
+    }
+
+    fn join(&mut self) -> Result<()> {
+        for part in &mut self.parts {
+            let part = part.take().ok_or_else(|| Error::Internal {
+                problem: "a cell of a finished batch is missing".into(),
+            })?;
+            // Neighbours in one allocation: `unsplit` joins them in constant time.
+            if self.whole.is_empty() {
+                self.whole = part;
+            } else {
+                self.whole.unsplit(part);
+            }
+        }
+        Ok(())
     }
 }
 
 impl Slot for HostSlot {
     fn begin_fill(&mut self) -> Result<()> {
-        for cell in &mut self.cells {
-            // A slot that was abandoned half filled still has its cells split off.
-            if cell.is_none() {
-                *cell = Some(self.whole.split_to(self.sample_bytes));
-            }
-        }
+        self.pixels.split();
+        self.targets.split();
         Ok(())
     }
 
     fn end_fill(&mut self) -> Result<()> {
-        for cell in &mut self.cells {
-            let cell = cell.take().ok_or_else(|| Error::Internal {
-                problem: "a cell of a finished batch is missing".into(),
-            })?;
-            // Neighbours in one allocation: `unsplit` joins them in constant time.
-            if self.whole.is_empty() {
-                self.whole = cell;
-            } else {
-                self.whole.unsplit(cell);
-            }
-        }
-        Ok(())
+        self.pixels.join()?;
+        self.targets.join()
     }
 
     fn begin_use(&mut self) -> Result<()> {
@@ -96,7 +157,7 @@ impl Slot for HostSlot {
 }
 
 impl BatchSlot for HostSlot {
-    type Cell = BytesMut;
+    type Cell = HostCell;
     const BEGIN_BEFORE_CELLS: bool = true;
 
     fn info(&self) -> &BatchInfo {
@@ -107,12 +168,13 @@ impl BatchSlot for HostSlot {
         &mut self.info
     }
 
-    fn take_cell(&mut self, place: usize) -> BytesMut {
-        self.cells[place].take().unwrap_or_default()
+    fn take_cell(&mut self, place: usize) -> HostCell {
+        HostCell { pixels: self.pixels.take(place), target: self.targets.take(place) }
     }
 
-    fn return_cell(&mut self, place: usize, cell: BytesMut) {
-        self.cells[place] = Some(cell);
+    fn return_cell(&mut self, place: usize, HostCell { pixels, target }: HostCell) {
+        self.pixels.put_back(place, pixels);
+        self.targets.put_back(place, target);
     }
 }
 
@@ -149,23 +211,40 @@ impl Worker {
             let done = self.fill(job);
             self.meter.sample_ends(begin);
             let made = self.meter.begin(Stage::HandOver);
-            feed.complete(done);
+            let pair = feed.complete(done);
             self.meter.add(Stage::HandOver, made, 0);
+            if let Some(mut pair) = pair {
+                let begin = self.meter.begin(Stage::Transform);
+                self.mix(&mut pair);
+                self.meter.add(Stage::Transform, begin, 0);
+                feed.complete_pair(pair);
+            }
         }
         gate.close();
     }
 
-    fn fill(&mut self, job: Job<BytesMut>) -> Done<BytesMut> {
+    /// Runs the batch stage on a pair.
+    fn mix(&self, pair: &mut PairJob<HostCell>) {
+        let PairJob { cells, rows, blends, .. } = pair;
+        for (cell, row) in cells.iter_mut().flatten().zip(rows) {
+            row.write(bytemuck::cast_slice_mut(&mut cell.target));
+        }
+        if let [Some(first), Some(second)] = cells {
+            blend(self.plan.shape, blends, [&mut first.pixels, &mut second.pixels]);
+        }
+    }
+
+    fn fill(&mut self, job: Job<HostCell>) -> Done<HostCell> {
         let Job { batch, place, epoch, index, padding, mut cell, .. } = job;
         let mut errors = Vec::new();
         let seed = self.plan.settings.loader.seed;
         let (plan, source) = (self.plan.clone(), self.source.clone());
         let wanted = SampleKey { seed, epoch, index };
         let result = produce(&plan, &*source, wanted, &mut errors, |key| {
-            Ok(self.pipeline.finish(key, &mut cell)?)
+            Ok(self.pipeline.finish(key, &mut cell.pixels)?)
         });
         if result.as_ref().is_ok_and(|record| record.outcome == Outcome::Substituted) {
-            cell.fill(0);
+            cell.pixels.fill(0);
         }
         let result = result.map(|record| SampleRecord { padding, ..record });
         Done { batch, place, cell, result, errors }

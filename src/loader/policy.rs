@@ -1,7 +1,7 @@
 //! The policy for samples that fail.
 
-use crate::error::{DataError, Error, Result, SampleError};
-use crate::plan::{OnError, Plan};
+use crate::error::{DataError, Error, Reason, Result, SampleError};
+use crate::plan::{BatchStage, OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{Source, own_label};
 
@@ -44,7 +44,8 @@ pub(super) fn produce(
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
         let key = SampleKey { index, ..wanted };
-        let reason = match attempt(key) {
+        let checked = plan.stage.as_ref().map_or(Ok(()), |it| check_label(it, source, index));
+        let reason = match checked.map_err(ProduceError::Sample).and_then(|()| attempt(key)) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });
@@ -76,6 +77,16 @@ pub(super) fn produce(
             errors[0]
         ),
     })
+}
+
+/// Checks that a sample's label is a class. It is known before the sample is read.
+fn check_label(stage: &BatchStage, source: &dyn Source, index: u64) -> Result<(), DataError> {
+    let label = source.label(index);
+    if stage.class(label).is_some() {
+        return Ok(());
+    }
+    let problem = format!("the label {label} is not below targets.classes, {}", stage.classes);
+    Err(DataError::new(Reason::Label, problem))
 }
 
 /// The record of a sample whose outcome is known.

@@ -1,8 +1,8 @@
-//! The record of each sample in a batch.
+//! The records of each sample and of each pair in a batch.
 
 use crate::error::Tolerated;
 use crate::geometry::{Orientation, Roi, Size, View};
-use crate::op::Trace;
+use crate::op::{Blend, Blends, Trace};
 use crate::plan::Route;
 
 /// Record of one sample of a batch.
@@ -77,5 +77,39 @@ impl Outcome {
             Outcome::Decoded(route) => route.name(),
             Outcome::Substituted => "substituted",
         }
+    }
+}
+
+/// What the batch stage did to the two samples at the places 2k and 2k + 1 of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    pub(super) outcome: PairOutcome,
+    pub(super) blends: Blends,
+}
+
+/// Whether the samples of a pair were mixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PairOutcome {
+    /// The batch operators drew at least one blend.
+    Mixed,
+    /// The batch operators drew nothing.
+    Unmixed,
+    /// There is only one sample to mix, or none: the other one is missing at the end of the epoch, only pads the last
+    /// batch, or was replaced with zeros.
+    Alone,
+}
+
+impl Pair {
+    pub(super) const UNFINISHED: Self = Self { outcome: PairOutcome::Alone, blends: Blends::NONE };
+
+    /// Whether the samples were mixed.
+    pub fn outcome(&self) -> PairOutcome {
+        self.outcome
+    }
+
+    /// The blends that replaced both samples, in order.
+    pub fn blends(&self) -> &[Blend] {
+        &self.blends
     }
 }

@@ -52,6 +52,7 @@ impl LoaderBuilder {
             source_bytes: self.source.memory_bytes(),
             samples: self.source.len(),
             files: self.files(),
+            classes: self.source.classes().len(),
             cores: available_parallelism().map_or(1, usize::from),
             environment: Environment::of_process(),
             available: Available::of_process(),

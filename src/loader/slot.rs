@@ -4,10 +4,10 @@ use bytes::BytesMut;
 
 use crate::error::{Error, Result, SampleError, reserve};
 use crate::footprint;
-use crate::plan::RECORD_BYTES;
+use crate::plan::{PAIR_BYTES, RECORD_BYTES};
 use crate::ring::Slot;
 
-use super::record::SampleRecord;
+use super::record::{Pair, SampleRecord};
 
 /// Data of a slot besides its tensor; the memory is reused.
 #[derive(Debug, Default)]
@@ -16,6 +16,10 @@ pub(super) struct BatchInfo {
     pub number: u64,
     pub records: Vec<SampleRecord>,
     pub labels: Vec<i64>,
+    /// The pairs of samples at the places 2k and 2k + 1; empty without a batch stage.
+    pub pairs: Vec<Pair>,
+    /// Number of finished samples of each pair.
+    pub finished: Vec<u8>,
     pub errors: Vec<SampleError>,
 }
 
@@ -28,30 +32,40 @@ pub(super) fn no_slot(bytes: u64) -> Error {
     Error::Memory { needed: bytes, available: None, problem }
 }
 
-// The footprint's row `records` must cover each sample of a slot.
+// The footprint's rows `records` and `pairs` must cover each sample and each pair of a slot.
 const _: () = assert!(
     (size_of::<SampleRecord>() + size_of::<i64>() + size_of::<Option<BytesMut>>()) as u64
         <= RECORD_BYTES
 );
+const _: () =
+    assert!((size_of::<Pair>() + 1 + 2 * size_of::<Option<BytesMut>>()) as u64 <= PAIR_BYTES);
 
 impl BatchInfo {
-    /// Allocates memory for batches of at most `samples` samples.
-    pub fn with_room(samples: usize) -> Result<Self> {
+    /// Allocates memory for batches of at most `samples` samples, which form pairs if there is a batch stage.
+    pub fn with_room(samples: usize, paired: bool) -> Result<Self> {
         let mut info = Self::default();
-        let records = reserve::reserve(&mut info.records, samples);
-        let refused = |_| no_slot((samples as u64).saturating_mul(RECORD_BYTES));
-        records.and_then(|()| reserve::reserve(&mut info.labels, samples)).map_err(refused)?;
+        let pairs = if paired { samples.div_ceil(2) } else { 0 };
+        reserve::reserve(&mut info.records, samples)
+            .and_then(|()| reserve::reserve(&mut info.labels, samples))
+            .and_then(|()| reserve::reserve(&mut info.pairs, pairs))
+            .and_then(|()| reserve::reserve(&mut info.finished, pairs))
+            .map_err(|_| no_slot((samples as u64).saturating_mul(RECORD_BYTES)))?;
         Ok(info)
     }
 
-    /// Prepares for a batch of `len` samples.
-    pub fn start(&mut self, epoch: u32, number: u64, len: usize) {
+    /// Prepares for a batch of `len` samples, which form pairs if there is a batch stage.
+    pub fn start(&mut self, epoch: u32, number: u64, len: usize, paired: bool) {
         self.epoch = epoch;
         self.number = number;
         self.records.clear();
         self.records.resize(len, SampleRecord::SUBSTITUTED);
         self.labels.clear();
         self.labels.resize(len, -1);
+        let pairs = if paired { len.div_ceil(2) } else { 0 };
+        self.pairs.clear();
+        self.pairs.resize(pairs, Pair::UNFINISHED);
+        self.finished.clear();
+        self.finished.resize(pairs, 0);
         self.errors.clear();
     }
 }

@@ -121,6 +121,12 @@ impl Actions {
         operators.checked_sub(1).map_or(0, |last| self.ends[last])
     }
 
+    /// Number of the first action from `place` on, before `end`, that is not pointwise.
+    pub fn pointwise_end(&self, place: usize, end: usize) -> usize {
+        let rest = &self.list[place..end];
+        place + rest.iter().take_while(|it| it.what.kind().is_pointwise()).count()
+    }
+
     /// Kinds of the actions.
     pub fn kinds(&self) -> Vec<Kind> {
         self.list.iter().map(|action| action.what.kind()).collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Operator;
+use super::{BatchOperator, Operator};
 
 /// Where an operator (or the decoder) runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -21,10 +21,11 @@ pub enum Placement {
     Auto,
 }
 
-/// Operators that an image passes through, in order.
+/// Operators that an image passes through, in order, and then those of the batch that it is in.
 #[derive(Clone, Default)]
 pub struct Chain {
     steps: Vec<ChainStep>,
+    batch: Vec<Arc<dyn BatchOperator>>,
 }
 
 /// One operator of a chain.
@@ -59,6 +60,29 @@ impl Chain {
         self
     }
 
+    /// Appends an operator of the batch stage, which runs where the finished batch is. Batch operators make soft targets,
+    /// which need [`TargetSettings::classes`](crate::plan::TargetSettings::classes), and an even batch size. A
+    /// [`Preprocessor`](crate::Preprocessor) does not run them.
+    pub fn then_batch(self, operator: impl BatchOperator) -> Self {
+        self.then_any_batch(Arc::new(operator))
+    }
+
+    /// Appends a batch operator of unknown type, such as one read from a file.
+    pub fn then_any_batch(mut self, operator: Arc<dyn BatchOperator>) -> Self {
+        self.batch.push(operator);
+        self
+    }
+
+    /// Operators of the batch stage, in order.
+    pub fn batch_operators(&self) -> &[Arc<dyn BatchOperator>] {
+        &self.batch
+    }
+
+    /// The same chain without a batch stage.
+    pub(crate) fn without_batch_operators(self) -> Self {
+        Self { batch: Vec::new(), ..self }
+    }
+
     /// Steps of the chain, in order.
     pub fn steps(&self) -> &[ChainStep] {
         &self.steps
@@ -67,6 +91,7 @@ impl Chain {
 
 impl fmt::Debug for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.steps.iter().map(|step| &step.operator)).finish()
+        let mut list = f.debug_list();
+        list.entries(self.steps.iter().map(|step| &step.operator)).entries(&self.batch).finish()
     }
 }

@@ -35,6 +35,14 @@ impl Leaf {
         }
     }
 
+    /// Pixel type of the leaf.
+    pub const fn pixels(self) -> PixelType {
+        match self {
+            Leaf::Roi => PixelType::U8,
+            Leaf::Floats => PixelType::F32,
+        }
+    }
+
     /// Size of the leaf's parameters, in bytes.
     pub const fn params_bytes(self) -> usize {
         match self {
@@ -139,56 +147,82 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
     let chain = forms
         .iter()
         .fold(leaf.cuda_type().to_string(), |src, form| format!("{}<{src}>", form.type_name));
-    let sample_bytes = size_of::<u64>()
+    let sample_bytes = SAMPLE_HEAD
         + leaf.params_bytes()
         + kinds.iter().map(|kind| kind.params_bytes()).sum::<usize>();
 
-    let mut source = String::new();
-    let mut add = |file: &str, text: &str| {
-        // Writing into a String cannot fail.
-        let _ = writeln!(source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
-    };
-    add("image", include_str!("../../kernels/image.cu"));
-    for (place, form) in forms.iter().enumerate() {
-        if forms[..place].iter().all(|before| before.text != form.text) {
-            add(&form.type_name.to_lowercase(), form.text);
-        }
+    let mut text = Text::default();
+    text.add("image", include_str!("../../kernels/image.cu"));
+    for form in &forms {
+        text.add_once(&form.type_name.to_lowercase(), form.text);
     }
-    add("store", include_str!("../../kernels/store.cu"));
+    text.add("store", include_str!("../../kernels/store.cu"));
     let (out, order) = (out_type(dtype), order_type(layout));
     let types = format!(
         "typedef {chain} Pixels;\ntypedef {out} Out;\ntypedef {order} Order;\n\
          #define SAMPLE_BYTES {sample_bytes}"
     );
-    add("chain", &types);
-    add("fused", include_str!("../../kernels/fused.cu"));
+    text.add("chain", &types);
+    text.add("fused", include_str!("../../kernels/fused.cu"));
     let tiled = is_tiled(&forms);
     if tiled {
-        add("pieces", include_str!("../../kernels/pieces.cu"));
-        add("matrix", include_str!("../../kernels/matrix.cu"));
-        add("tile", include_str!("../../kernels/tile.cu"));
+        text.add("pieces", include_str!("../../kernels/pieces.cu"));
+        text.add("matrix", include_str!("../../kernels/matrix.cu"));
+        text.add("tile", include_str!("../../kernels/tile.cu"));
     }
-    KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes, tiled }
+    KernelText {
+        source: text.source,
+        name: format!("{chain} {dtype} {layout}"),
+        sample_bytes,
+        tiled,
+    }
 }
 
-/// Writes one sample's parameters in the kernel's layout: the tensor address, the leaf's parameters ([`RoiParams`] or
+/// Writes one sample's parameters in the kernel's layout: address and size of the tensor, the leaf's parameters ([`RoiParams`] or
 /// [`FloatsParams`]) and the actions' parameters in order. `buffer` must be [`KernelText::sample_bytes`] long.
 pub fn write_sample(
     buffer: &mut [u8],
     out_address: u64,
+    size: Size,
     leaf: &[u8],
     params: impl IntoIterator<Item = ParamBytes>,
 ) {
-    let (address, mut rest) = buffer.split_at_mut(size_of::<u64>());
-    address.copy_from_slice(&out_address.to_ne_bytes());
+    let mut rest = buffer;
     let mut write = |bytes: &[u8]| {
         let (part, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
         part.copy_from_slice(bytes);
         rest = after;
     };
+    write(&out_address.to_ne_bytes());
+    write(&size.width.to_ne_bytes());
+    write(&size.height.to_ne_bytes());
     write(leaf);
     params.into_iter().for_each(|params| write(params.as_bytes()));
     assert!(rest.is_empty(), "{} bytes of the sample's parameters were not written", rest.len());
+}
+
+/// Size of a sample's parameters before the leaf's, in bytes: address and size of the tensor.
+const SAMPLE_HEAD: usize = size_of::<u64>() + 2 * size_of::<i32>();
+
+/// Text that is being composed.
+#[derive(Default)]
+pub(super) struct Text {
+    pub source: String,
+}
+
+impl Text {
+    /// Appends a file.
+    pub fn add(&mut self, file: &str, text: &str) {
+        // Writing into a String cannot fail.
+        let _ = writeln!(self.source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
+    }
+
+    /// Appends a file, unless it is there already.
+    pub fn add_once(&mut self, file: &str, text: &str) {
+        if !self.source.contains(text.trim_end()) {
+            self.add(file, text);
+        }
+    }
 }
 
 /// Whether all operators after the last resampling one are [`Tiling::Follows`].
@@ -197,7 +231,7 @@ fn is_tiled(forms: &[Cuda]) -> bool {
     last.is_some_and(|last| forms[last + 1..].iter().all(|form| form.tiling == Tiling::Follows))
 }
 
-const fn out_type(dtype: DType) -> &'static str {
+pub(crate) const fn out_type(dtype: DType) -> &'static str {
     match dtype {
         DType::U8 => "U8",
         DType::F16 => "F16",
@@ -206,7 +240,7 @@ const fn out_type(dtype: DType) -> &'static str {
     }
 }
 
-const fn order_type(layout: Layout) -> &'static str {
+pub(crate) const fn order_type(layout: Layout) -> &'static str {
     match layout {
         Layout::Nchw => "Nchw",
         Layout::Nhwc => "Nhwc",
@@ -239,12 +273,12 @@ mod tests {
 
     #[test]
     fn a_sample_is_the_address_the_leaf_and_the_parameters_in_chain_order() {
-        let mut buffer = [0; 8 + 24 + 8 + 8];
+        let mut buffer = [0; 16 + 24 + 8 + 8];
         let leaf = FloatsParams::new(2, 3, Roi::new(4, 5, 6, 7));
         let params = [ParamBytes::new(&8u64), ParamBytes::new(&9u64)];
-        write_sample(&mut buffer, 1, bytemuck::bytes_of(&leaf), params);
-        assert_eq!(buffer[0], 1);
-        assert_eq!(buffer[8..32], *bytemuck::bytes_of(&leaf));
-        assert_eq!((buffer[32], buffer[40]), (8, 9));
+        write_sample(&mut buffer, 1, Size::new(2, 3), bytemuck::bytes_of(&leaf), params);
+        assert_eq!((buffer[0], buffer[8], buffer[12]), (1, 2, 3));
+        assert_eq!(buffer[16..40], *bytemuck::bytes_of(&leaf));
+        assert_eq!((buffer[40], buffer[48]), (8, 9));
     }
 }

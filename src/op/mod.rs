@@ -18,6 +18,7 @@ use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
+pub use batch::{BatchOperator, Blend, Blends, CutMix, Mixup, MixupOrCutMix, PairDraw};
 pub use chain::{Chain, Placement};
 pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
@@ -39,11 +40,15 @@ pub use record::{DrawnAction, DrawnOperator};
 
 mod action;
 mod actions;
+#[doc(hidden)]
+pub mod batch;
 mod chain;
 #[doc(hidden)]
 pub mod combine;
 mod cuda;
 pub mod custom;
+#[doc(hidden)]
+pub mod device_chain;
 mod draw;
 #[doc(hidden)]
 pub mod formula;
@@ -53,6 +58,8 @@ pub mod kernel_text;
 pub mod kind;
 mod params;
 mod record;
+#[doc(hidden)]
+pub mod program;
 #[doc(hidden)]
 pub mod resample;
 mod settings;

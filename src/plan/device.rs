@@ -12,12 +12,15 @@ use std::fmt;
 use crate::footprint::{Footprint, Memory};
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
-use crate::op::Bounds;
-use crate::op::kernel_text::{KernelText, Leaf, kernel_text};
+use crate::op::batch::PairParams;
+use crate::op::device_chain::{DeviceChain, Sample};
+use crate::op::kernel_text::Leaf;
+use crate::op::{Actions, Bounds};
 
 use super::route::DecoderSizes;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
-use super::{Counts, Facts, Place, Plan, Route};
+use super::windows::Stage;
+use super::{Counts, Facts, Place, Plan, Route, SamplePlan};
 
 /// The GPU's part of a plan.
 #[derive(Clone, Debug)]
@@ -40,6 +43,9 @@ pub struct DevicePlan {
     pub table_bytes: usize,
     /// Pixels of the largest image that fits nvJPEG's buffers, whatever its window.
     pub image_pixels: usize,
+    /// Device bytes for each of a sample's two images between kernels or passes of a kernel. 0 if no kernel needs them. Samples that need
+    /// more are processed on the CPU.
+    pub scratch_bytes: usize,
     /// Number of page-locked buffers for samples processed on the CPU.
     pub uploads: usize,
     /// Size of such a buffer, in bytes: a finished sample or, with route `cpu`, the pixels of a window if that is
@@ -49,15 +55,13 @@ pub struct DevicePlan {
     pub routes: Vec<RoutePlan>,
 }
 
-/// Transfer point from CPU to GPU, with the kernel for the rest of the chain.
+/// Transfer point from CPU to GPU, with the kernels for the rest of the chain.
 #[derive(Clone, Debug)]
 pub struct DeviceSplit {
     /// Index of the first operator on the GPU.
     pub first: usize,
-    /// Leaf of the kernel's chain.
-    pub leaf: Leaf,
-    /// Kernel that runs the remaining operators.
-    pub kernel: KernelText,
+    /// Kernels that run the remaining operators.
+    pub chain: DeviceChain,
 }
 
 /// Route with its buffers.
@@ -88,6 +92,12 @@ pub mod rows {
     pub const UPLOADS: &str = "uploads";
     /// Parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
+    /// Images between kernels or passes of a kernel.
+    pub const SCRATCH: &str = "kernel scratch";
+    /// Soft targets of batches.
+    pub const TARGETS: &str = "soft targets";
+    /// Parameters of a launch of the batch stage.
+    pub const PAIRS: &str = "pair parameters";
 
     /// Row of the decoder's own buffers for a route. The route `cpu` has none.
     pub const fn nvjpeg(route: Route) -> &'static str {
@@ -143,6 +153,7 @@ impl DevicePlan {
         let mut device = Self {
             pixels_bytes: aligned(planned.pixels_bytes(page_pixels, page_rows)),
             table_bytes: table_bytes(plan, planned.first, page_pixels as u64),
+            scratch_bytes: 0,
             splits: vec![planned],
             group: 0,
             hardware_group: 0,
@@ -157,6 +168,7 @@ impl DevicePlan {
         let others = plan.offloads.iter().rev().filter(|it| it.operators > 0 && !it.decode);
         let others = others.map(|it| it.first(steps)).filter(|&first| first > plan.cpu_steps());
         device.splits.extend(others.map(|first| DeviceSplit::new(plan, first)));
+        device.scratch_bytes = aligned(device.most_scratch(plan, facts.image));
         if routes.contains(&Route::Cpu) {
             device.upload_bytes = device.upload_bytes.max(device.pixels_bytes);
         }
@@ -214,9 +226,38 @@ impl DevicePlan {
         self.splits.iter().find(|cut| cut.first == first)
     }
 
-    /// Size of one sample's parameters, in bytes, for the kernel with the largest.
+    /// Size of one sample's parameters, in bytes, for the kernels with the largest.
     pub fn sample_bytes(&self) -> usize {
-        self.splits.iter().map(|cut| cut.kernel.sample_bytes).max().unwrap_or(0)
+        self.most(DeviceChain::fused_bytes)
+            + self.most(DeviceChain::program_bytes)
+            + self.most(DeviceChain::passes_bytes)
+    }
+
+    /// Maximum of a property of the kernels.
+    fn most(&self, property: impl Fn(&DeviceChain) -> usize) -> usize {
+        self.splits.iter().map(|cut| property(&cut.chain)).max().unwrap_or(0)
+    }
+
+    /// Maximum size of an image in scratch memory, in bytes, for images of the size `image` and 25 % more.
+    fn most_scratch(&self, plan: &Plan, image: Size) -> usize {
+        let more = |len: u32| (u64::from(len) * HEAD_ROOM.0 / HEAD_ROOM.1) as u32;
+        let images = [
+            Size::new(more(image.width), image.height),
+            Size::new(image.width, more(image.height)),
+        ];
+        let (mut actions, mut stages) = (Actions::default(), Vec::new());
+        let mut most = 0;
+        for image in images {
+            Stage::put_bounding(&plan.steps, image, &mut actions, &mut stages);
+            for DeviceSplit { first, chain } in &self.splits {
+                let first = first + chain.fused_operators();
+                let begin = stages.iter().take_while(|it| it.operator < first).count();
+                if chain.program.is_some() {
+                    most = most.max(Stage::scratch(&stages[begin..], chain.fused.is_some()));
+                }
+            }
+        }
+        most.min(MOST_PAGE_PIXELS) as usize
     }
 
     /// Whether images may take `route`.
@@ -236,13 +277,29 @@ impl DevicePlan {
 
     /// Size of one block of launch parameters, in bytes.
     pub fn launch_bytes(&self) -> usize {
-        aligned(self.tables_of(self.group))
+        aligned(self.passes_of(self.group))
     }
 
-    /// Offset in bytes of the tables of sample number `sample` in a block of launch parameters: after the parameters
-    /// of all samples and the tables of the samples before it.
+    /// Offset in bytes of the programs in a block of launch parameters: after the parameters of all samples for the fused kernel.
+    pub fn programs(&self) -> usize {
+        (self.group * self.most(DeviceChain::fused_bytes)).next_multiple_of(8)
+    }
+
+    /// Offset in bytes of the passes of sample number `sample` in a block of launch parameters: after the programs of all samples,
+    /// and the passes and tables of the samples before it.
+    pub fn passes_of(&self, sample: usize) -> usize {
+        let each = self.most(DeviceChain::passes_bytes) + self.table_bytes;
+        self.programs() + self.group * self.most(DeviceChain::program_bytes) + sample * each
+    }
+
+    /// Offset in bytes of the tables of sample number `sample` in a block of launch parameters: after its passes.
     pub fn tables_of(&self, sample: usize) -> usize {
-        (self.group * self.sample_bytes()).next_multiple_of(8) + sample * self.table_bytes
+        self.passes_of(sample) + self.most(DeviceChain::passes_bytes)
+    }
+
+    /// Size of one block of parameters of the batch stage, in bytes: a launch completes at most one pair per sample.
+    pub fn pairs_bytes(&self) -> usize {
+        aligned(self.group * size_of::<PairParams>())
     }
 
     /// Adds the rows of page-locked and device memory.
@@ -274,6 +331,14 @@ impl DevicePlan {
             "samples processed on the cpu",
         );
         add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
+        if plan.stage.is_some() {
+            let pairs = format!("{} pairs", self.group);
+            for memory in [Memory::Pinned, Memory::Device] {
+                add(memory, rows::PAIRS, self.pairs_bytes(), LAUNCH_BLOCKS, &pairs);
+            }
+            let targets = plan.targets_note();
+            add(Memory::Device, rows::TARGETS, plan.target_bytes(), slots, &targets);
+        }
         for it in &self.routes {
             add(Memory::Pinned, it.route.row(), it.pinned_bytes, it.decoders, &states(it));
         }
@@ -281,6 +346,8 @@ impl DevicePlan {
         let windows = "windows between decoder and kernel";
         add(Memory::Device, rows::PIXELS, self.pixels_bytes, self.pages, windows);
         add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
+        let note = "two images between passes for each sample of a launch";
+        add(Memory::Device, rows::SCRATCH, self.scratch_bytes, 2 * self.group, note);
         for it in &self.routes {
             add(Memory::Device, it.route.row(), it.device_bytes, it.decoders, &states(it));
         }
@@ -306,15 +373,24 @@ impl DeviceSplit {
     fn new(plan: &Plan, first: usize) -> Self {
         let before = first.checked_sub(1).map_or(PixelType::U8, |last| plan.steps[last].pixels);
         let leaf = Leaf::of(before);
-        let kinds = plan.steps[first..].iter().flat_map(|step| step.kinds.list());
-        let kinds: Vec<_> = kinds.copied().collect();
-        let kernel = kernel_text(leaf, &kinds, plan.shape.dtype, plan.shape.layout);
-        Self { first, leaf, kernel }
+        let kinds: Vec<_> = plan.steps[first..].iter().map(|step| &step.kinds).collect();
+        Self { first, chain: DeviceChain::new(leaf, &kinds, plan.shape) }
+    }
+
+    /// The device's part of a planned sample. `leaf` are the leaf's parameters.
+    pub fn sample<'a>(&self, planned: &'a SamplePlan, leaf: &'a [u8]) -> Sample<'a> {
+        let actions = &planned.actions;
+        let first = actions.end(self.first);
+        let input = match first.checked_sub(1) {
+            Some(last) => (actions.list[last].output, actions.list[last].whole),
+            None => (planned.window, planned.upright),
+        };
+        Sample { actions, first, input, leaf }
     }
 
     /// Size of a window that the kernel reads, in bytes.
     pub fn window_bytes(&self, window: Roi) -> usize {
-        match self.leaf {
+        match self.chain.leaf {
             Leaf::Roi => window.pitched_bytes(),
             Leaf::Floats => 12 * window.size().pixels() as usize,
         }
@@ -322,7 +398,7 @@ impl DeviceSplit {
 
     /// Maximum size of a window of `pixels` pixels and at most `rows` rows, in bytes.
     fn pixels_bytes(&self, pixels: usize, rows: u64) -> usize {
-        match self.leaf {
+        match self.chain.leaf {
             // Each row is padded by up to 15 pixels.
             Leaf::Roi => 3 * (pixels + 15 * rows as usize),
             Leaf::Floats => 12 * pixels,

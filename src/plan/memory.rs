@@ -3,6 +3,7 @@
 use crate::footprint::{Footprint, Memory};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
 
+use super::device;
 use super::need::sum;
 use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 
@@ -11,6 +12,9 @@ pub(super) const SOURCE: &str = "source";
 
 /// Maximum number of bytes that a slot holds for each sample besides the tensor.
 pub(crate) const RECORD_BYTES: u64 = 640;
+
+/// Maximum number of bytes that a slot holds for each pair of samples, if there is a batch stage.
+pub(crate) const PAIR_BYTES: u64 = 256;
 
 /// Code, stacks, allocator overhead, and what the decoders hold, in bytes: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
@@ -66,11 +70,20 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         None => {
             let (each, count) = (plan.shape.bytes() as u64, plan.slots() as u64);
             rows.add(Memory::Host, "output slots", each, count, plan.slots_note());
+            if plan.stage.is_some() {
+                let each = plan.target_bytes() as u64;
+                rows.add(Memory::Host, device::rows::TARGETS, each, count, plan.targets_note());
+            }
         }
     }
     let records = (plan.shape.batch as u64).saturating_mul(RECORD_BYTES);
     let note = "index, label, size and window of each sample of a batch";
     rows.add(Memory::Host, "records", records, plan.slots() as u64, note);
+    if plan.stage.is_some() {
+        let pairs = (plan.shape.batch.div_ceil(2) as u64).saturating_mul(PAIR_BYTES);
+        let note = "what was drawn for each pair of samples of a batch";
+        rows.add(Memory::Host, "pairs", pairs, plan.slots() as u64, note);
+    }
     if let Shuffle::Windows(windows) = plan.shuffle {
         let note = format!("{} files, their ends and their order in two epochs", windows.files);
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);

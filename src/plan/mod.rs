@@ -33,17 +33,22 @@ mod settings;
 mod shard;
 mod shard_from;
 mod shuffle;
+mod stage;
+mod targets;
 mod windows;
 
 pub use count::Count;
 pub use device_choice::DeviceChoice;
-pub(crate) use memory::RECORD_BYTES;
+pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
 pub use shard_from::ShardFrom;
+#[doc(hidden)]
+pub use stage::BatchStage;
+pub use targets::TargetSettings;
 
 #[doc(hidden)]
 pub use bounds::Bounds;
@@ -107,6 +112,8 @@ pub struct Facts {
     pub samples: u64,
     /// Number of files that hold samples in sequence, if the order depends on them.
     pub files: u64,
+    /// Number of classes that the source has names for. 0 if it has none.
+    pub classes: usize,
     /// Cores that this process may use. 0 means the number that the system reports.
     pub cores: usize,
     /// Environment variables of launchers.
@@ -158,6 +165,8 @@ pub struct Plan {
     pub steps: Vec<PlannedStep>,
     /// Shape of a full batch.
     pub shape: TensorShape,
+    /// What happens to finished batches: soft targets and batch operators, if there are any.
+    pub stage: Option<BatchStage>,
     /// Range of the number of workers.
     pub workers: Bounds,
     /// Maximum number of batches ahead of the consumer for which memory is allocated: `loader.prefetch`, or less under
@@ -248,6 +257,7 @@ impl Plan {
             decode,
             steps,
             shape,
+            stage: BatchStage::new(chain, settings, facts)?,
             // The GPU's threads are not known yet.
             workers: Bounds::fixed(1),
             prefetch,
@@ -298,6 +308,18 @@ impl Plan {
     /// Footprint note for the output slots.
     fn slots_note(&self) -> String {
         format!("{}, {} ahead + 1", self.shape, self.prefetch)
+    }
+
+    /// Size in bytes of a batch's soft targets; 0 if there are none.
+    pub fn target_bytes(&self) -> usize {
+        let each = self.stage.as_ref().map_or(0, BatchStage::row_bytes);
+        self.shape.batch.saturating_mul(each)
+    }
+
+    /// Footprint note for the soft targets.
+    fn targets_note(&self) -> String {
+        let classes = self.stage.as_ref().map_or(0, |stage| stage.classes);
+        format!("{}x{classes} f32", self.shape.batch)
     }
 
     /// Decode routes when decoding is on the GPU: those in the settings that the GPU supports. Otherwise only `cpu`.
@@ -432,8 +454,16 @@ impl fmt::Display for Plan {
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
+        if let Some(stage) = &self.stage {
+            for operator in &stage.operators {
+                writeln!(f, "{:<8}batch {operator:?}", last.name())?;
+            }
+            writeln!(f, "{:<8}targets {}", last.name(), self.targets_note())?;
+        }
         if let Some(device) = &self.device {
-            writeln!(f, "{:<8}{}", "kernel", device.planned().kernel.name)?;
+            for name in device.planned().chain.names() {
+                writeln!(f, "{:<8}{name}", "kernel")?;
+            }
         }
         if let [others @ .., planned] = &self.offloads[..]
             && !others.is_empty()

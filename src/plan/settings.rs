@@ -11,7 +11,7 @@ use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
 use super::count::MOST;
-use super::{Count, DeviceChoice, Route, ShardFrom};
+use super::{Count, DeviceChoice, Route, ShardFrom, TargetSettings};
 
 /// All user settings except source and chain. Field names are the TOML keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +24,8 @@ pub struct Settings {
     pub decode: DecodeSettings,
     /// `[output]`.
     pub output: OutputSettings,
+    /// `[targets]`.
+    pub targets: TargetSettings,
     /// `[cache]`.
     pub cache: CacheSettings,
     /// `[limits]`.
@@ -344,6 +346,7 @@ impl Settings {
             check_bytes(key, bytes)?;
         }
         self.storage.check()?;
+        self.targets.check()?;
         self.decode.check()?;
         self.cache.check(&self.decode)
     }

@@ -97,6 +97,29 @@ impl Stage {
         Self { what, pixels: step.pixels, input, output, operator }
     }
 
+    /// Maximum size of an image that the program kernel keeps in scratch memory for these stages, in bytes. The first stage's input is
+    /// there if `in_scratch`.
+    pub fn scratch(stages: &[Self], in_scratch: bool) -> u64 {
+        let mut most = 0;
+        for (place, stage) in stages.iter().enumerate() {
+            let Self { input, output, .. } = *stage;
+            let before = match place.checked_sub(1) {
+                Some(before) => stages[before].pixels,
+                None => PixelType::U8,
+            };
+            if in_scratch && place == 0 || place > 0 && !stage.is_pointwise() {
+                most = most.max(bytes_of(before, input));
+            }
+            if matches!(stage.what, Passes::Resample | Passes::Any) {
+                most = most.max(bytes_of(PixelType::U8, Size::new(output.width, input.height)));
+            }
+            if stage.what == Passes::Any {
+                most = most.max(bytes_of(before, input)).max(bytes_of(stage.pixels, output));
+            }
+        }
+        most
+    }
+
     /// Whether the output has floats.
     pub fn is_floats(&self) -> bool {
         self.pixels == PixelType::F32

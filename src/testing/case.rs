@@ -8,8 +8,10 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::host_kernel::Tiles;
 use crate::header::{Header, PnmHead};
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, kernel_text, write_sample};
-use crate::op::{Action, Actions, Chain, Crop, Kind, Operator, ParamBytes, Placement, Trace, What};
+use crate::op::device_chain::{Block, DeviceChain, Sample};
+use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
+use crate::op::program::Addresses;
+use crate::op::{Action, Actions, Chain, Crop, Kind, Kinds, Operator, Placement, Trace, What};
 use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
 use crate::random::SampleKey;
@@ -17,7 +19,7 @@ use crate::tensor::{DType, Layout, TensorShape};
 use crate::transform::{HostTransform, PlannedImage};
 
 use super::error::{Difference, Form, ParityError};
-use super::kernels::{Executor, Kernels};
+use super::kernels::{Entry, Executor, Kernels};
 use super::values::{Found, of_images, of_tensors};
 
 /// Comparison of one image and one chain.
@@ -41,6 +43,8 @@ pub struct Case<'a> {
     pub key: SampleKey,
     /// Where kernels are compared.
     pub kernels: Kernels<'a>,
+    /// Kinds that the text of the program kernel has besides those of the actions, so that one text serves many chains.
+    pub known: &'a [Kind],
 }
 
 /// Launches of a kernel: one thread per pixel; tiles as on a device; and small tiles with too little shared memory for one strip
@@ -70,7 +74,7 @@ impl Case<'_> {
         let last = images.last().expect("the image itself is there");
         let expected = self.store(last);
         self.check_rows(&actions, &images, &expected)?;
-        self.check_kernel(&actions, &images, &expected)
+        self.check_kernels(&actions, &images, &expected)
     }
 
     /// Draws the actions and computes their windows, as the plan does. Also returns the window to decode.
@@ -215,46 +219,94 @@ impl Case<'_> {
         self.same(Form::Rows, of_images(prefix, transform.image()))
     }
 
-    fn check_kernel(
+    /// Compares the kernels that a plan can have: one fused kernel, one program kernel, or a program behind a fused kernel.
+    fn check_kernels(
         &self,
         actions: &Actions,
         images: &[HostImage],
         expected: &[u8],
     ) -> Result<(), ParityError> {
-        let size = images.last().map_or(Size::default(), |last| last.window().size());
+        let last = images.last().expect("the image itself is there");
+        let shape = self.shape(last.window().size());
         let first = actions.end(self.on_host);
-        let image = &images[first];
+        let leaf = Leaf::of(images[first].pixels());
         let kinds: Vec<Kind> = actions.list[first..].iter().map(|it| it.what.kind()).collect();
         if kinds.iter().any(|kind| kind.cuda().is_none()) {
             return Ok(());
         }
-        let text = kernel_text(Leaf::of(image.pixels()), &kinds, self.dtype, self.layout);
-        let launches: &[Option<Tiles>] = if text.tiled { &LAUNCHES } else { &LAUNCHES[..1] };
-        for tiles in launches {
-            let Some(mut executor) = self.kernels.executor()? else { return Ok(()) };
-            let mut params: Vec<ParamBytes> = Vec::new();
-            for place in first..actions.list.len() {
-                let table = actions.table_of(place);
-                let table = match table.is_empty() {
-                    true => 0,
-                    false => executor.put(bytemuck::cast_slice(table))?,
-                };
-                params.push(actions.list[place].what.params(table));
-            }
-            let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
-            let leaf = self.leaf(&mut *executor, image, pitched)?;
-            let describe = |out| {
-                let mut sample = vec![0; text.sample_bytes];
-                write_sample(&mut sample, out, &leaf, params.iter().copied());
-                sample
-            };
-            let bytes = self.shape(size).bytes();
-            for found in &executor.launch(&text, &describe, bytes, size, *tiles)? {
-                let form = executor.form(tiles.is_some());
-                self.same(form, of_tensors(self.shape(size), expected, found))?;
+        let mut chains = Vec::new();
+        if kinds.iter().all(|kind| kind.nests()) {
+            chains.push(DeviceChain::fused(leaf, kinds.clone(), shape));
+        }
+        let known = Kinds::up_to(kinds.len(), [self.known, &kinds].concat());
+        chains.push(DeviceChain::program(leaf, &[&known], last.pixels(), shape));
+        let declared: Vec<Kinds> =
+            self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
+        let planned = DeviceChain::new(leaf, &declared.iter().collect::<Vec<_>>(), shape);
+        if planned.fused.is_some() && planned.program.is_some() {
+            chains.push(planned);
+        }
+        for chain in &chains {
+            let tiled = chain.fused.as_ref().is_some_and(|text| text.tiled);
+            let launches = if tiled { &LAUNCHES } else { &LAUNCHES[..1] };
+            for &tiles in launches {
+                let Some(mut executor) = self.kernels.executor()? else { return Ok(()) };
+                let form = executor.form(chain, tiles.is_some());
+                for found in self.launch(&mut *executor, chain, actions, &images[first], tiles)? {
+                    self.same(form, of_tensors(shape, expected, &found))?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Tensors of two equal samples.
+    fn launch(
+        &self,
+        executor: &mut dyn Executor,
+        chain: &DeviceChain,
+        actions: &Actions,
+        image: &HostImage,
+        tiles: Option<Tiles>,
+    ) -> Result<[Vec<u8>; 2], ParityError> {
+        let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
+        let (leaf, first) = (self.leaf(executor, image, pitched)?, actions.end(self.on_host));
+        let whole = match first.checked_sub(1) {
+            Some(last) => actions.list[last].whole,
+            None => self.orientation.upright_size(self.stored.window().size()),
+        };
+        let sample = Sample { actions, first, input: (image.window(), whole), leaf: &leaf };
+        chain.takes(&sample).map_err(|problem| self.invalid(problem.into()))?;
+        let tables = executor.put(bytemuck::cast_slice(&actions.table))?;
+        let tensor = actions.list.last().map_or(whole, |last| last.output.size());
+        let bytes = self.shape(tensor).bytes();
+        let scratch_bytes = chain.scratch_bytes(&sample) as usize;
+        let (mut outs, mut size) = ([0; 2], Size::default());
+        let [mut fused, mut program] = [const { Vec::new() }; 2];
+        for out in &mut outs {
+            *out = executor.room(bytes)?;
+            let scratch = [executor.room(scratch_bytes)?, executor.room(scratch_bytes)?];
+            let mut at = Addresses { out: *out, scratch, tables, passes: 0 };
+            let mut write = |at: &Addresses| {
+                let mut parts = [chain.fused_bytes(), chain.program_bytes(), chain.passes_bytes()]
+                    .map(|bytes| vec![0; bytes]);
+                let [fused, program, passes] = &mut parts;
+                size = chain.write(&sample, at, Block { fused, program, passes });
+                parts
+            };
+            // The passes hold no address of their own.
+            at.passes = executor.put(&write(&at)[2])?;
+            let [one, two, _] = write(&at);
+            fused.extend(one);
+            program.extend(two);
+        }
+        if let Some(text) = &chain.fused {
+            executor.launch(&Entry::fused(text, tiles), &fused, size)?;
+        }
+        if let Some(text) = &chain.program {
+            executor.launch(&Entry::program(text), &program, tensor)?;
+        }
+        Ok([executor.read(outs[0], bytes)?, executor.read(outs[1], bytes)?])
     }
 
     /// Kernel parameters of an image. Rows in memory are padded.

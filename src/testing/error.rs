@@ -17,6 +17,8 @@ pub enum Form {
     HostKernel,
     /// CUDA text compiled for the host, in tiles.
     HostTiles,
+    /// CUDA text compiled for the host, with a program for each sample.
+    HostProgram,
     /// CUDA text on a GPU.
     Device,
 }
@@ -29,6 +31,7 @@ impl Form {
             Form::Rows => "the path of rows",
             Form::HostKernel => "the CUDA text, compiled for the host,",
             Form::HostTiles => "the CUDA text in tiles, compiled for the host,",
+            Form::HostProgram => "the CUDA text with a program, compiled for the host,",
             Form::Device => "the CUDA text on the GPU",
         }
     }

@@ -6,10 +6,13 @@ use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
 use crate::geometry::Size;
 use crate::gpu::host_kernel::{CompileError, Guarded, HostCompiler, Tiles};
+use crate::gpu::kernel::PROGRAM_THREADS;
 use crate::gpu::{
     self, BLOCK, Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Shape, Staged, Stream,
 };
+use crate::op::device_chain::DeviceChain;
 use crate::op::kernel_text::KernelText;
+use crate::op::program::ProgramText;
 
 use super::error::{Form, ParityError};
 
@@ -25,26 +28,56 @@ pub enum Kernels<'a> {
     Device(&'a Arc<Device>),
 }
 
-/// Memory of one launch, and the launch.
+/// Memory of launches, and the launches.
 pub(super) trait Executor {
-    /// Copies bytes to where the kernel can read them until this value is dropped, and returns their address.
+    /// Copies bytes to where kernels can read them until this value is dropped, and returns their address.
     fn put(&mut self, bytes: &[u8]) -> Result<u64>;
 
-    /// Launches the kernel for two samples that differ only in their destination, and returns their tensors of `bytes`
-    /// bytes. `describe` gives the parameters of a sample with a tensor at an address. Without tiles there is one thread
-    /// per pixel.
-    fn launch(
-        &mut self,
-        text: &KernelText,
-        describe: &dyn Fn(u64) -> Vec<u8>,
-        bytes: usize,
-        size: Size,
-        tiles: Option<Tiles>,
-    ) -> Result<[Vec<u8>; 2], ParityError>;
+    /// Memory that kernels can write until this value is dropped.
+    fn room(&mut self, bytes: usize) -> Result<u64>;
+
+    /// Launches the kernel for two samples, whose parameters are `samples` and whose outputs have this size.
+    fn launch(&mut self, entry: &Entry<'_>, samples: &[u8], size: Size) -> Result<(), ParityError>;
+
+    /// Content of [`room`](Self::room).
+    fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>>;
 
     /// Form that is compared.
-    fn form(&self, tiled: bool) -> Form;
+    fn form(&self, chain: &DeviceChain, tiled: bool) -> Form;
 }
+
+/// A kernel, and its blocks.
+pub(super) struct Entry<'a> {
+    name: &'a str,
+    source: &'a str,
+    sample_bytes: usize,
+    blocks: Blocks,
+}
+
+#[derive(Clone, Copy)]
+enum Blocks {
+    Pixels,
+    Tiles(Tiles),
+    Samples,
+}
+
+impl<'a> Entry<'a> {
+    /// A fused kernel. Without tiles there is one thread per pixel.
+    pub fn fused(text: &'a KernelText, tiles: Option<Tiles>) -> Self {
+        let KernelText { name, source, sample_bytes, .. } = text;
+        let blocks = tiles.map_or(Blocks::Pixels, Blocks::Tiles);
+        Self { name, source, sample_bytes: *sample_bytes, blocks }
+    }
+
+    /// A program kernel.
+    pub fn program(text: &'a ProgramText) -> Self {
+        let (name, source) = (&text.name, &text.source);
+        Self { name, source, sample_bytes: text.sample_bytes(), blocks: Blocks::Samples }
+    }
+}
+
+/// Number of samples of a launch.
+const SAMPLES: usize = 2;
 
 impl Kernels<'_> {
     /// Empty memory; `None` if kernels are not compared.
@@ -68,42 +101,50 @@ struct OnHost<'a> {
 impl Executor for OnHost<'_> {
     /// The bytes end at a page boundary, and reading beyond it crashes.
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
-        let mut buffer = Guarded::new(bytes.len());
-        buffer.bytes_mut().copy_from_slice(bytes);
+        let address = self.room(bytes.len())?;
+        if let Some(buffer) = self.buffers.last_mut() {
+            buffer.bytes_mut().copy_from_slice(bytes);
+        }
+        Ok(address)
+    }
+
+    /// As for [`put`](Self::put), and for writing.
+    fn room(&mut self, bytes: usize) -> Result<u64> {
+        let mut buffer = Guarded::new(bytes);
+        buffer.bytes_mut().fill(0xaa);
         let address = buffer.as_ptr() as u64;
         self.buffers.push(buffer);
         Ok(address)
     }
 
-    fn launch(
-        &mut self,
-        text: &KernelText,
-        describe: &dyn Fn(u64) -> Vec<u8>,
-        bytes: usize,
-        size: Size,
-        tiles: Option<Tiles>,
-    ) -> Result<[Vec<u8>; 2], ParityError> {
+    fn launch(&mut self, entry: &Entry<'_>, samples: &[u8], size: Size) -> Result<(), ParityError> {
         let kernel =
-            self.compiler.compile(&text.name, &text.source).map_err(|error| match error {
+            self.compiler.compile(entry.name, entry.source).map_err(|error| match error {
                 CompileError::Refused(log) => ParityError::Compile { log },
                 CompileError::Unusable(problem) => Error::Internal { problem }.into(),
             })?;
-        let mut tensors = vec![0xaaaa_aaaa_u32; 2 * bytes.div_ceil(4)];
-        let half = tensors.len() / 2;
-        let samples = [0, 1].map(|at| describe(tensors[at * half..].as_mut_ptr() as u64)).concat();
         let mut aligned = vec![0u64; samples.len().div_ceil(8)];
         let aligned = &mut bytemuck::cast_slice_mut::<_, u8>(&mut aligned)[..samples.len()];
-        aligned.copy_from_slice(&samples);
-        match tiles {
-            None => kernel.launch(aligned, 2, size, BLOCK),
-            Some(tiles) => kernel.launch_tiled(aligned, 2, size, tiles),
+        aligned.copy_from_slice(samples);
+        match entry.blocks {
+            Blocks::Pixels => kernel.launch(aligned, SAMPLES, size, BLOCK),
+            Blocks::Tiles(tiles) => kernel.launch_tiled(aligned, SAMPLES, size, tiles),
+            Blocks::Samples => kernel.launch_program(aligned, SAMPLES, size, PROGRAM_THREADS),
         }
-        let tensors = bytemuck::cast_slice::<_, u8>(&tensors);
-        Ok([0, 1].map(|sample| tensors[4 * sample * half..][..bytes].to_vec()))
+        Ok(())
     }
 
-    fn form(&self, tiled: bool) -> Form {
-        if tiled { Form::HostTiles } else { Form::HostKernel }
+    fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+        let mut rooms = self.buffers.iter_mut().filter(|it| it.as_ptr() as u64 == address);
+        Ok(rooms.next().map_or(Vec::new(), |room| room.bytes_mut()[..bytes].to_vec()))
+    }
+
+    fn form(&self, chain: &DeviceChain, tiled: bool) -> Form {
+        match &chain.program {
+            Some(_) => Form::HostProgram,
+            None if tiled => Form::HostTiles,
+            None => Form::HostKernel,
+        }
     }
 }
 
@@ -130,41 +171,55 @@ impl OnDevice<'_> {
 
 impl Executor for OnDevice<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         let buffer = self.upload(bytes)?;
         let address = buffer.address();
         self.buffers.push(buffer);
         Ok(address)
     }
 
-    fn launch(
-        &mut self,
-        text: &KernelText,
-        describe: &dyn Fn(u64) -> Vec<u8>,
-        bytes: usize,
-        size: Size,
-        tiles: Option<Tiles>,
-    ) -> Result<[Vec<u8>; 2], ParityError> {
-        let entry = if tiles.is_some() { gpu::kernel::TILED } else { gpu::kernel::FUSED };
-        let kernel = Kernel::load(self.device, &text.source, entry, text.sample_bytes)?;
-        let half = bytes.next_multiple_of(4);
-        let tensors = self.allocate(2 * half)?;
-        let samples = [0, 1].map(|at| describe(tensors.address() + (at * half) as u64)).concat();
-        let samples = self.upload(&samples)?;
-        let shape = match tiles {
-            None => Shape::pixels(2, size.width, size.height),
-            Some(Tiles { columns, rows, threads, shared_bytes }) => {
-                Shape { grid: (columns, rows, 2), block: (threads, 1), shared_bytes }
-            }
+    fn room(&mut self, bytes: usize) -> Result<u64> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let buffer = self.allocate(bytes)?;
+        let address = buffer.address();
+        self.buffers.push(buffer);
+        Ok(address)
+    }
+
+    fn launch(&mut self, entry: &Entry<'_>, samples: &[u8], size: Size) -> Result<(), ParityError> {
+        let function = match entry.blocks {
+            Blocks::Pixels => gpu::kernel::FUSED,
+            Blocks::Tiles(_) => gpu::kernel::TILED,
+            Blocks::Samples => gpu::kernel::PROGRAM,
         };
-        kernel.launch_shape(&self.stream, &samples, 0, 2, size, shape)?;
-        let mut out = [vec![0; bytes], vec![0; bytes]];
-        for (at, tensor) in out.iter_mut().enumerate() {
-            gpu::read_back(&self.stream, &tensors, at * half, tensor)?;
+        let kernel = Kernel::load(self.device, entry.source, function, entry.sample_bytes)?;
+        let count = SAMPLES as u32;
+        let shape = match entry.blocks {
+            Blocks::Pixels => Shape::pixels(count, size.width, size.height),
+            Blocks::Tiles(Tiles { columns, rows, threads, shared_bytes }) => {
+                Shape { grid: (columns, rows, count), block: (threads, 1), shared_bytes }
+            }
+            Blocks::Samples => Shape::samples(count),
+        };
+        let samples = self.upload(samples)?;
+        kernel.launch_shape(&self.stream, &samples, 0, count, size, shape)?;
+        self.buffers.push(samples);
+        Ok(())
+    }
+
+    fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+        let mut out = vec![0; bytes];
+        if let Some(room) = self.buffers.iter().find(|it| it.address() == address) {
+            gpu::read_back(&self.stream, room, 0, &mut out)?;
         }
         Ok(out)
     }
 
-    fn form(&self, _tiled: bool) -> Form {
+    fn form(&self, _chain: &DeviceChain, _tiled: bool) -> Form {
         Form::Device
     }
 }

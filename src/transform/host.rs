@@ -16,7 +16,7 @@ use crate::plan::{Plan, SamplePlan};
 use crate::tensor::{CHANNELS, TensorShape};
 
 use super::images::Images;
-use super::pass::{Passes, Source, pointwise_end, resampling_at};
+use super::pass::{Passes, Source, resampling_at};
 use super::resampling::Resampling;
 use super::run::Pixels;
 use super::upright::Upright;
@@ -214,7 +214,7 @@ impl HostTransform {
             Some((at, _)) => (at + 1, actions.list[at].output),
             None => (0, sample.window),
         };
-        rest.place = pointwise_end(actions, first, end);
+        rest.place = actions.pointwise_end(first, end);
         let source = Source { window, pixels: PixelType::U8, made: None };
         let out = out.filter(|_| rest.place == end);
         let stores = out.is_some();
@@ -271,7 +271,7 @@ impl HostTransform {
             _ => (place, image.window()),
         };
         let after = first.max(place + usize::from(made.is_some()));
-        rest.place = pointwise_end(actions, after, end);
+        rest.place = actions.pointwise_end(after, end);
         let source = Source { window, pixels: image.pixels(), made: made.as_ref() };
         let out = out.filter(|_| rest.place == end);
         let Self { passes, resampling, images, .. } = self;

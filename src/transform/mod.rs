@@ -1,5 +1,8 @@
-//! Execution of a plan on the CPU, and decoding of whole images for caches and packing.
+//! Execution of a plan: its operators on the CPU, its kernels on a device. Decoding of whole images for caches and packing.
 
+#[doc(hidden)]
+pub mod blend;
+mod chain_kernels;
 mod full_decoder;
 mod host;
 mod images;
@@ -8,5 +11,6 @@ mod resampling;
 mod run;
 mod upright;
 
+pub use chain_kernels::{ChainKernels, Outputs};
 pub use full_decoder::FullDecoder;
 pub use host::{HostTransform, PlannedImage};

@@ -165,12 +165,6 @@ impl Sink<'_> {
     }
 }
 
-/// Index of the first action from `place` on, before `end`, that is not pointwise.
-pub fn pointwise_end(actions: &Actions, place: usize, end: usize) -> usize {
-    let pointwise = actions.list[place..end].iter().take_while(|it| it.what.kind().is_pointwise());
-    place + pointwise.count()
-}
-
 /// The resampling that begins at action `place`, if there is one: its index, and the columns and rows that crops before
 /// it cut off. Crops inside the image only say which pixels are needed.
 pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<(usize, (u32, u32))> {

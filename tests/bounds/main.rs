@@ -369,6 +369,47 @@ fn hostile_mixtures_stay_within_the_footprint() {
     }
 }
 
+/// Pairs and soft targets are in the footprint, and mixing allocates nothing.
+#[test]
+fn mixed_batches_stay_within_the_footprint() {
+    let _alone = alone();
+    let mixing = crop().then_batch(feedwater::op::MixupOrCutMix::default());
+    for dtype in [feedwater::DType::F32, feedwater::DType::F16] {
+        let files = Files::new(small(40));
+        let loader = || {
+            let loader = files.loader(mixing.clone()).output(dtype, feedwater::Layout::Nchw);
+            loader.classes(Some(20_000)).smoothing(0.1)
+        };
+        run(loader, 3).check(&format!("{dtype}"));
+    }
+}
+
+#[test]
+fn blending_a_pair_allocates_nothing() {
+    let _alone = alone();
+    use feedwater::op::{Blends, MixupOrCutMix};
+    use feedwater::random::SampleKey;
+    use feedwater::transform::blend::blend;
+
+    let operators: [std::sync::Arc<dyn feedwater::op::BatchOperator>; 1] =
+        [std::sync::Arc::new(MixupOrCutMix::default())];
+    for dtype in feedwater::DType::ALL {
+        let layout = feedwater::Layout::Nhwc;
+        let shape = feedwater::TensorShape { batch: 2, width: 32, height: 24, dtype, layout };
+        let (mut a, mut b) = (vec![0u32; shape.sample_len()], vec![1u32; shape.sample_len()]);
+        let bytes = shape.sample_bytes();
+        let pair = [&mut a, &mut b].map(|it| bytemuck::cast_slice_mut(it));
+        let [a, b]: [&mut [u8]; 2] = pair;
+        let before = counted::calls();
+        for index in 0..50 {
+            let key = SampleKey { seed: 1, epoch: 0, index };
+            let blends = Blends::draw(&operators, feedwater::Size::new(32, 24), key);
+            blend(shape, &blends, [&mut a[..bytes], &mut b[..bytes]]);
+        }
+        assert_eq!(counted::calls() - before, 0, "{dtype}");
+    }
+}
+
 /// A chain that converts from bytes to floats and back reuses the memory of the previous sample.
 #[test]
 fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {

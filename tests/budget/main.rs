@@ -362,7 +362,8 @@ fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
     let (x, y) = (device(a), device(b));
     a.shape == b.shape
         && a.decode == b.decode
-        && x.planned().kernel.source == y.planned().kernel.source
+        && x.planned().chain.sources().eq(y.planned().chain.sources())
+        && x.scratch_bytes == y.scratch_bytes
         && (x.pixels_bytes, x.encoded_bytes, x.table_bytes, x.image_pixels, x.upload_bytes)
             == (y.pixels_bytes, y.encoded_bytes, y.table_bytes, y.image_pixels, y.upload_bytes)
         && x.routes.iter().map(|it| it.route).eq(y.routes.iter().map(|it| it.route))

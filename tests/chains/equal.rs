@@ -28,6 +28,7 @@ fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u
         layout: Layout::Nchw,
         key,
         kernels: Kernels::None,
+        known: &[],
     };
     case.check().unwrap_or_else(|error| panic!("{name}: {error}"));
     if !is_bytes {

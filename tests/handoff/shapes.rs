@@ -67,6 +67,45 @@ fn shape_strides_and_type_are_those_of_the_batch() {
 }
 
 #[test]
+fn soft_targets_are_a_tensor_of_their_own() {
+    let machine = exclusive();
+    for device in [DeviceChoice::Cpu, DeviceChoice::Gpu(0)] {
+        let gpu = device == DeviceChoice::Gpu(0);
+        let chain = training().then_batch(feedwater::op::Mixup::alpha(0.8));
+        let builder = Loader::builder(Memory::new(jpegs(5)).unwrap(), chain);
+        let builder = builder.batch(4).decode(Placement::Cpu).device(device);
+        let mut loader = builder.classes(Some(7)).build().unwrap();
+        let batch = Arc::new(first(&mut loader));
+        let expected = batch.soft_targets_to_host().unwrap();
+        let stream = ConsumerStream::default();
+        let exported = dlpack::export_soft_targets(batch.clone(), &stream).unwrap();
+        let _images = dlpack::export(batch.clone(), &stream).unwrap();
+        let tensor = exported.tensor();
+        // SAFETY: two axes each, in the owner.
+        let (dims, steps) =
+            unsafe { (*tensor.shape.cast::<[i64; 2]>(), *tensor.strides.cast::<[i64; 2]>()) };
+        assert_eq!((dims, steps, tensor.ndim), ([4, 7], [7, 1], 2));
+        assert_eq!((tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes), (2, 32, 1));
+        assert_eq!(tensor.data as usize % 256, 0);
+        assert_eq!(exported.managed().flags, dlpack::READ_ONLY);
+        if gpu {
+            assert_eq!(Some(tensor.data as u64), batch.soft_targets_ptr());
+        } else {
+            // SAFETY: that many bytes, on the host.
+            assert!(
+                unsafe { read(tensor, 4 * 4 * 7) } == bytemuck::cast_slice::<f32, u8>(&expected)
+            );
+        }
+        drop((exported, _images));
+        let alone = dlpack::export_soft_targets(batch, &stream).unwrap();
+        assert_eq!(alone.managed().flags, 0);
+    }
+    let without = dlpack::export_soft_targets(first(&mut on_host()), &ConsumerStream::default());
+    assert_eq!(config(without).key, "targets.classes");
+    assert_clean(&machine, "soft targets");
+}
+
+#[test]
 fn a_shared_batch_is_read_only_and_cannot_use_the_legacy_form() {
     let _machine = exclusive();
     let mut loader = on_host();

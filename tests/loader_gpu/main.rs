@@ -6,9 +6,11 @@
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
 mod architectures;
+mod batch_operators;
 mod devices;
 mod hardware;
 mod launches;
+mod programs;
 mod routes;
 
 #[path = "../common/mod.rs"]

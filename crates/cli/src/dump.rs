@@ -9,7 +9,7 @@ use feedwater::annotation::PlacedObject;
 use feedwater::file::AtomicFile;
 use feedwater::footprint::bytes;
 use feedwater::loader::{Batch, Loader};
-use feedwater::op::DrawnOperator;
+use feedwater::op::{Blend, DrawnOperator};
 use feedwater::source::NO_LABEL;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
@@ -62,9 +62,33 @@ struct SampleEntry {
     /// Why the replaced sample could not be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// What the batch operators did, if they mixed the sample with another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mixed: Option<MixedEntry>,
     /// Objects visible in the tensor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     objects: Vec<ObjectEntry>,
+}
+
+/// Blends of a sample with another one.
+#[derive(Serialize)]
+struct MixedEntry {
+    /// Index of the other sample.
+    with: u64,
+    /// In order. Enough to compute the pixels from those of both samples.
+    blends: Vec<BlendEntry>,
+}
+
+/// A [`Blend`](feedwater::op::Blend).
+#[derive(Serialize)]
+struct BlendEntry {
+    op: &'static str,
+    /// Left column, upper row, columns and rows in pixels of the tensor.
+    window: [u32; 4],
+    /// Weight of the sample's own pixels inside of the window.
+    weight: f32,
+    /// Weight of the sample's own target.
+    target_weight: f32,
 }
 
 /// An object of a sample.
@@ -157,10 +181,22 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             replaces: sample.replaces,
             padding: sample.padding,
             error: error.map(|it| format!("{}: {}", it.reason.name(), it.problem)),
+            mixed: mixed_entry(batch, place),
             objects: batch.objects(place).iter().map(object_entry).collect(),
         }
     };
     batch.samples().iter().enumerate().map(entry).collect()
+}
+
+fn mixed_entry(batch: &Batch, place: usize) -> Option<MixedEntry> {
+    let blends = batch.pairs().get(place / 2)?.blends();
+    let with = batch.samples().get(place ^ 1)?.index;
+    let entry = |&Blend { operator, window, weight, target_weight, .. }: &Blend| {
+        let window = [window.x, window.y, window.width, window.height];
+        BlendEntry { op: operator, window, weight, target_weight }
+    };
+    let blends: Vec<_> = blends.iter().map(entry).collect();
+    (!blends.is_empty()).then_some(MixedEntry { with, blends })
 }
 
 fn object_entry(object: &PlacedObject) -> ObjectEntry {

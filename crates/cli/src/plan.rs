@@ -52,10 +52,12 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         .try_for_each(|line| print(format!("excluded  {line}")))
 }
 
-/// Returns the CUDA source of the kernel that a GPU would run.
+/// Returns the CUDA source of the kernels that a GPU would run.
 fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
     let on_gpu = options.builder()?.device(DeviceChoice::Gpu(0)).plan()?;
-    on_gpu.device.map(|device| device.planned().kernel.source.clone()).ok_or_else(|| {
+    let sources =
+        |device: DevicePlan| device.planned().chain.sources().collect::<Vec<_>>().join("\n");
+    on_gpu.device.map(sources).ok_or_else(|| {
         let text = "there is no kernel: every placement in the file is cpu; write auto or gpu";
         CommandError::Failed(text.into())
     })
@@ -68,6 +70,13 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
             "place": step.place,
             "settings": format!("{:?}", step.operator),
         })
+    });
+    let stage = plan.stage.as_ref().map(|stage| {
+        let operators = stage
+            .operators
+            .iter()
+            .map(|operator| json!({ "op": operator.name(), "settings": format!("{operator:?}") }));
+        json!({ "operators": operators.collect::<Vec<_>>(), "classes": stage.classes })
     });
     let reductions = plan.reductions.iter().map(|it| {
         json!({
@@ -86,6 +95,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
             "layout": plan.shape.layout,
             "bytes": plan.shape.bytes(),
         },
+        "batch_stage": stage,
         "workers": plan.workers,
         "prefetch": plan.prefetch,
         "ahead_batches": plan.ahead_batches,
@@ -115,7 +125,7 @@ fn device(device: &DevicePlan) -> Value {
         })
     });
     json!({
-        "kernel": device.planned().kernel.name,
+        "kernels": device.planned().chain.names().collect::<Vec<_>>(),
         "cuts": device.splits.iter().map(|cut| cut.first).collect::<Vec<_>>(),
         "sample_bytes": device.sample_bytes(),
         "samples_per_launch": device.group,
@@ -124,6 +134,7 @@ fn device(device: &DevicePlan) -> Value {
         "encoded_bytes": device.encoded_bytes,
         "pixels_bytes": device.pixels_bytes,
         "table_bytes": device.table_bytes,
+        "scratch_bytes": device.scratch_bytes,
         "uploads": device.uploads,
         "upload_bytes": device.upload_bytes,
         "routes": routes.collect::<Vec<_>>(),

@@ -118,12 +118,12 @@ fn every_toml_block_is_a_valid_pipeline() {
 fn the_reference_of_the_pipeline_file_has_every_key() {
     let mut text = documented_file().replace("\n# ", "\n");
     text += "[cache]\nencoded = 1\ndecoded = 1\npresize = 1\n\
-             [storage]\nca_file = \"a\"\ncache_directory = \"b\"\n";
+             [targets]\nclasses = 1\n[storage]\nca_file = \"a\"\ncache_directory = \"b\"\n";
     text = text.replace("shard = ", "rank = 0\nworld = 1\nshard = ");
     let written = Pipeline::from_toml(&text, "").unwrap().to_toml().unwrap();
     let written: toml::Table = written.parse().unwrap();
     let page = read("docs/pipeline-file.md");
-    for section in ["loader", "decode", "output", "cache", "limits", "storage"] {
+    for section in ["loader", "decode", "output", "targets", "cache", "limits", "storage"] {
         let (_, part) = page.split_once(&format!("\n## [{section}]\n")).unwrap();
         let part = part.split("\n## ").next().unwrap();
         let keys = written[section].as_table().unwrap();
@@ -154,7 +154,7 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
         }
     }
     let operators = read("docs/operators.md");
-    for name in feedwater::op::NAMES {
+    for name in feedwater::op::NAMES.iter().chain(feedwater::op::batch::NAMES) {
         assert!(operators.contains(&format!("| `{name}` |")), "docs/operators.md lacks {name}");
     }
 }

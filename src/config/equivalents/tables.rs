@@ -134,8 +134,6 @@ pub const OPERATORS: &[Operator] = &[
             "GridDistortion",
             "OpticalDistortion",
             "AugMix",
-            "MixUp",
-            "CutMix",
             "CLAHE",
             "LinearTransformation",
             "FiveCrop",
@@ -149,6 +147,12 @@ pub const OPERATORS: &[Operator] = &[
         write: &[],
         note: "there is no such operator yet; apply it to the batch in the training loop, or write an operator in Rust \
                (examples/02-own-operator.rs)",
+    },
+    Operator {
+        names: &["MixUp", "CutMix"],
+        write: &[],
+        note: "it mixes samples of a batch: write op = \"mixup\", \"cutmix\" or \"mixup_or_cutmix\" under \
+               [[batch_operators]], and targets.classes",
     },
     Operator {
         names: &["Sometimes"],

@@ -5,15 +5,18 @@ use std::time::Instant;
 
 use crate::error::Result;
 use crate::geometry::Size;
-use crate::gpu::{self, Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
+use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::feed::{Done, Feed, Job};
 use crate::measure::Stage;
-use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
-use crate::plan::{DevicePlan, DeviceSplit};
+use crate::op::device_chain::Block as Described;
+use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
+use crate::op::program::Addresses;
+use crate::plan::DevicePlan;
 use crate::ring::{Consumer, Using};
+use crate::transform::{ChainKernels, Outputs};
 
 use super::parts::Parts;
-use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
+use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 
 /// Puts the kernels, and the other work that fills batches, into the producer's stream.
 ///
@@ -25,9 +28,13 @@ use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
-    /// The kernel of each of the plan's splits.
-    kernels: Vec<Kernel>,
+    /// The kernels of each of the plan's splits.
+    kernels: Vec<ChainKernels>,
+    /// Images between kernels or passes, two for each sample of a launch. Launches in one stream can share them.
+    scratch: Option<DeviceBuffer>,
     blocks: Vec<Block>,
+    /// The batch stage, if there is one.
+    mixer: Option<Mixer>,
     /// Stream of the blocks' uploads. In `stream` they would be behind images and slots that are waited for there, and
     /// the host, which waits for the upload before last, would wait for those too.
     tables: Stream,
@@ -53,14 +60,16 @@ impl Launcher {
     pub fn new(
         parts: Parts,
         stream: Arc<Stream>,
-        kernels: Vec<Kernel>,
+        kernels: Vec<ChainKernels>,
+        scratch: Option<DeviceBuffer>,
         blocks: Vec<Staged>,
+        mixer: Option<Mixer>,
     ) -> Result<Self> {
         let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
         let tables = Stream::new(stream.device())?;
         let block = |staged| Ok(Block { staged, read: Event::new(stream.device())? });
         let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
-        Ok(Self { parts, stream, kernels, blocks, tables, launches, copies })
+        Ok(Self { parts, stream, kernels, scratch, blocks, mixer, tables, launches, copies })
     }
 
     /// Launches until all threads that publish pages have ended. The stream is empty afterwards, even after an error, so
@@ -132,29 +141,32 @@ impl Launcher {
     ) -> Result<()> {
         // The block that was used longest ago: its upload is finished.
         self.blocks.rotate_left(1);
-        let mut count = 0;
+        let (mut count, mut fused) = (0, Size::new(0, 0));
         let cut = pages.first().map_or(0, |page| cut_of(device, page));
         for page in pages.iter_mut() {
             let Some(mut work) = page.work.take() else { continue };
             if !feed.begin(work.job.batch) {
                 return Ok(());
             }
-            self.fill((device, cut), page, &mut work, &mut count)?;
+            if let Some(size) = self.fill((device, cut), page, &mut work, count)? {
+                count += 1;
+                fused = Size::new(fused.width.max(size.width), fused.height.max(size.height));
+            }
             page.work = Some(work);
         }
+        let goal = if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
         if count > 0 {
             let Block { staged, read } = &mut self.blocks[0];
             self.tables.wait(read)?;
-            staged.upload(&self.tables, 0..device.tables_of(count))?;
+            staged.upload(&self.tables, 0..device.passes_of(count))?;
             self.stream.wait(staged.uploaded())?;
             let shape = &self.parts.plan.shape;
-            let size = Size::new(shape.width, shape.height);
+            let outputs = Outputs { fused, tensor: Size::new(shape.width, shape.height) };
             let (stream, samples) = (&self.stream, count as u32);
-            let goal =
-                if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
             let mut lap = self.launches.lap()?;
             lap.start(stream)?;
-            self.kernels[cut].launch_for(goal, stream, staged.device(), 0, samples, size)?;
+            let block = (staged.device(), [0, device.programs()]);
+            self.kernels[cut].launch(goal, stream, block, samples, outputs)?;
             lap.stop(stream, count as u64)?;
             read.record(stream)?;
         }
@@ -164,71 +176,93 @@ impl Launcher {
                 page.read.record(&self.stream)?;
             }
             let Job { batch, place, cell, .. } = job;
-            feed.complete(Done { batch, place, cell, result, errors });
+            let pair = feed.complete(Done { batch, place, cell, result, errors });
+            if let (Some(pair), Some(mixer)) = (pair, &mut self.mixer) {
+                mixer.push(pair);
+            }
         }
-        Ok(())
+        match &mut self.mixer {
+            Some(mixer) => mixer.run(goal, &self.stream, &self.tables, feed),
+            None => Ok(()),
+        }
     }
 
-    /// Puts the content of a page into the stream, or its parameters into the block.
+    /// Puts the content of a page into the stream, or its parameters into the block as those of sample number `count`. Returns the size of
+    /// the fused kernel's output for the latter.
     fn fill(
         &mut self,
         (device, cut): (&DevicePlan, usize),
         page: &mut DevicePage,
         work: &mut Work,
-        count: &mut usize,
-    ) -> Result<()> {
+        count: usize,
+    ) -> Result<Option<Size>> {
         let sample_bytes = self.parts.plan.shape.sample_bytes();
-        let Cell { buffer, offset } = &work.job.cell;
+        let Cell { buffer, offset, .. } = &work.job.cell;
         match std::mem::replace(&mut work.payload, Payload::Nothing) {
-            Payload::Nothing => Ok(()),
-            Payload::Zeros => gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0),
+            Payload::Nothing => Ok(None),
+            Payload::Zeros => {
+                gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0)?;
+                Ok(None)
+            }
             Payload::Finished(mut upload) => {
                 let mut lap = self.copies.lap()?;
                 lap.start(&self.stream)?;
                 upload.copy(&self.stream, 0..sample_bytes, buffer, *offset)?;
                 lap.stop(&self.stream, 1)?;
                 self.parts.uploads.put_back(upload);
-                Ok(())
+                Ok(None)
             }
             Payload::Pixels(pixels) => {
                 work.payload = Payload::Pixels(pixels);
                 self.stream.wait(&page.decoded)?;
                 let out = buffer.address() + *offset as u64;
-                self.describe((device, cut), page, out, pixels, count)
+                self.describe((device, cut), page, out, pixels, count).map(Some)
             }
         }
     }
 
-    /// Writes a sample's parameters and tables into the block.
+    /// Writes a sample's parameters and tables into the block. Returns the size of the fused kernel's output.
     fn describe(
         &mut self,
         (device, cut): (&DevicePlan, usize),
         page: &mut DevicePage,
         out: u64,
-        pixels: Pixels,
-        count: &mut usize,
-    ) -> Result<()> {
+        Pixels { window, stored, orientation, .. }: Pixels,
+        count: usize,
+    ) -> Result<Size> {
         let address = page.pixels.address();
-        let Pixels { window, stored, orientation, first } = pixels;
         let bytes_leaf = RoiParams::new(address, window.pitch_bytes(), window, stored, orientation);
         let floats_leaf = FloatsParams::new(address, 3 * window.width, window);
-        let DeviceSplit { leaf, kernel, .. } = &device.splits[cut];
-        let leaf = match leaf {
+        let split = &device.splits[cut];
+        let leaf = match split.chain.leaf {
             Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),
             Leaf::Floats => bytemuck::bytes_of(&floats_leaf),
         };
+        let scratch = self.scratch.as_ref().map_or(0, DeviceBuffer::address);
         let block = &mut self.blocks[0].staged;
-        let block_address = block.device().address();
+        let start = block.device().address();
+        let [passes, tables] = [device.passes_of(count), device.tables_of(count)];
+        let at = Addresses {
+            out,
+            scratch: [2 * count, 2 * count + 1]
+                .map(|image| scratch + (image * device.scratch_bytes) as u64),
+            tables: start + tables as u64,
+            passes: start + passes as u64,
+        };
+        let chain = &split.chain;
         let bytes = block.bytes()?;
-        let sample_bytes = kernel.sample_bytes;
-        let tables = device.tables_of(*count);
-        let actions = &page.sample.actions;
-        let table = bytemuck::cast_slice(actions.tables_from(first));
-        bytes[tables..tables + table.len()].copy_from_slice(table);
-        let params = actions.params(actions.end(first), block_address + tables as u64);
-        write_sample(&mut bytes[*count * sample_bytes..][..sample_bytes], out, leaf, params);
-        *count += 1;
-        Ok(())
+        let entries = page.sample.actions.tables_from(split.first);
+        let entries = bytemuck::cast_slice(entries);
+        bytes[tables..tables + entries.len()].copy_from_slice(entries);
+        let (fused, rest) = bytes.split_at_mut(device.programs());
+        let (programs, rest) = rest.split_at_mut(passes - device.programs());
+        let (fused_bytes, program_bytes) = (chain.fused_bytes(), chain.program_bytes());
+        let described = Described {
+            fused: &mut fused[count * fused_bytes..][..fused_bytes],
+            program: &mut programs[count * program_bytes..][..program_bytes],
+            passes: &mut rest[..chain.passes_bytes()],
+        };
+        Ok(chain.write(&split.sample(&page.sample, leaf), &at, described))
     }
 }
 

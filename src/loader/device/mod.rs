@@ -5,7 +5,8 @@
 //! worker      page, cell, read, header, plan, route, and one of
 //!               a decoder on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
 //! gatherer    for a route that batches: gathers pages and decodes them in one call
-//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel
+//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel, then, with a batch stage, one
+//!             of the kernel that mixes the pairs which are complete now
 //! ```
 //!
 //! Each point has a test in `tests/loader_gpu/`:
@@ -40,6 +41,7 @@ use super::slot::{BatchInfo, BatchSlot};
 pub(super) use decoder::Decoders;
 pub(super) use gatherer::Gatherer;
 pub(super) use launcher::Launcher;
+pub(super) use mixer::Mixer;
 pub(super) use parts::Parts;
 pub(super) use router::Router;
 pub use routes::offered;
@@ -54,6 +56,7 @@ mod decoder;
 mod encoded;
 mod gatherer;
 mod launcher;
+mod mixer;
 mod object_pool;
 mod parts;
 mod router;
@@ -67,7 +70,10 @@ pub(super) use object_pool::ObjectPool;
 /// A batch's memory on the device.
 pub(super) struct DeviceSlot {
     pub tensor: TensorSlot,
+    /// Soft targets, if there are any. They are filled and used in the same order as the tensor.
+    pub targets: Option<Arc<DeviceBuffer>>,
     sample_bytes: usize,
+    target_bytes: usize,
     info: BatchInfo,
     /// Timer of the consumer's stream waits; shared by all slots.
     waits: Arc<Stopwatch>,
@@ -77,12 +83,32 @@ pub(super) struct DeviceSlot {
 pub(super) struct Cell {
     buffer: Arc<DeviceBuffer>,
     offset: usize,
+    /// The soft target's memory, with its offset.
+    target: Option<(Arc<DeviceBuffer>, usize)>,
+}
+
+impl Cell {
+    fn address(&self) -> u64 {
+        self.buffer.address() + self.offset as u64
+    }
+
+    /// 0 without soft targets.
+    fn target_address(&self) -> u64 {
+        self.target.as_ref().map_or(0, |(buffer, offset)| buffer.address() + *offset as u64)
+    }
 }
 
 impl DeviceSlot {
-    pub fn new(tensor: TensorSlot, shape: TensorShape, waits: Arc<Stopwatch>) -> Result<Self> {
-        let info = BatchInfo::with_room(shape.batch)?;
-        Ok(Self { tensor, sample_bytes: shape.sample_bytes(), info, waits })
+    pub fn new(
+        tensor: TensorSlot,
+        targets: Option<DeviceBuffer>,
+        shape: TensorShape,
+        waits: Arc<Stopwatch>,
+    ) -> Result<Self> {
+        let info = BatchInfo::with_room(shape.batch, targets.is_some())?;
+        let target_bytes = targets.as_ref().map_or(0, |it| it.len() / shape.batch);
+        let (targets, sample_bytes) = (targets.map(Arc::new), shape.sample_bytes());
+        Ok(Self { tensor, targets, sample_bytes, target_bytes, info, waits })
     }
 }
 
@@ -117,7 +143,8 @@ impl BatchSlot for DeviceSlot {
         &mut self.info
     }
     fn take_cell(&mut self, place: usize) -> Cell {
-        Cell { buffer: self.tensor.buffer().clone(), offset: place * self.sample_bytes }
+        let target = self.targets.clone().map(|buffer| (buffer, place * self.target_bytes));
+        Cell { buffer: self.tensor.buffer().clone(), offset: place * self.sample_bytes, target }
     }
     fn return_cell(&mut self, _: usize, _: Cell) {}
 }

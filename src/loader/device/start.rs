@@ -4,23 +4,31 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::footprint::Memory as Sort;
-use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
+use crate::gpu::{
+    Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload,
+};
 use crate::loader::balance::RouteQueue;
+use crate::op::batch::{PairParams, mix_kernel_text};
 use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, rows};
+use crate::transform::ChainKernels;
 
 use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
 use super::router::CpuThreads;
-use super::{Clocks, DevicePage, DeviceSlot, ObjectPool, Router, routes};
+use super::{Clocks, DevicePage, DeviceSlot, Mixer, ObjectPool, Router, routes};
 
 /// Buffers, decoders, streams and kernels of a loader on a device.
 pub(in crate::loader) struct Taken {
     pub memory: DeviceMemory,
     pub stream: Arc<Stream>,
-    /// The kernel of each of the plan's splits.
-    pub kernels: Vec<Kernel>,
+    /// The kernels of each of the plan's splits.
+    pub kernels: Vec<ChainKernels>,
+    /// Images between kernels or passes.
+    pub scratch: Option<DeviceBuffer>,
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
+    /// The batch stage, if there is one.
+    pub mixer: Option<Mixer>,
     pub uploads: Arc<ObjectPool<Upload>>,
     pub router: Arc<Router>,
     pub decoders: Arc<Decoders>,
@@ -59,17 +67,16 @@ impl Taken {
             Some(stream) => stream,
             None => Arc::new(Stream::new(device)?),
         };
-        let kernels = on_device.splits.iter().map(|cut| {
-            let text = &cut.kernel;
-            Kernel::load(device, &text.source, text.entry(), text.sample_bytes)
-        });
+        let kernels = on_device.splits.iter().map(|cut| ChainKernels::load(device, &cut.chain));
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
-        kernels.iter().try_for_each(|kernel| kernel.warm_up(&stream))?;
+        kernels.iter().try_for_each(|kernels| kernels.warm_up(&stream))?;
         let waits = clocks.waits(plan.slots())?;
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
             let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;
-            DeviceSlot::new(tensor, plan.shape, waits.clone())
+            let targets = plan.stage.as_ref();
+            let targets = targets.map(|_| pools.device.buffer(rows::TARGETS, plan.target_bytes()));
+            DeviceSlot::new(tensor, targets.transpose()?, plan.shape, waits.clone())
         });
         let slots = slots.collect::<Result<_>>()?;
         let pages = (0..on_device.pages).map(|_| pools.page(on_device, &stream));
@@ -77,6 +84,11 @@ impl Taken {
         let blocks = (0..LAUNCH_BLOCKS)
             .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
             .collect::<Result<_>>()?;
+        let scratch = match 2 * on_device.group * on_device.scratch_bytes {
+            0 => None,
+            bytes => Some(pools.device.buffer(rows::SCRATCH, bytes)?),
+        };
+        let mixer = plan.stage.is_some().then(|| pools.mixer(plan, on_device, device, &stream));
         let uploads = (0..on_device.uploads)
             .map(|_| Upload::new(pools.pinned.buffer(rows::UPLOADS, on_device.upload_bytes)?))
             .collect::<Result<Vec<_>>>()?;
@@ -95,9 +107,11 @@ impl Taken {
             memory,
             stream,
             kernels,
+            scratch,
             slots,
             pages,
             blocks,
+            mixer: mixer.transpose()?,
             uploads,
             router,
             decoders,
@@ -124,6 +138,21 @@ impl Pools {
         };
         let pixels = self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?;
         DevicePage::new(encoded, pixels, stream)
+    }
+
+    /// Compiles the kernel of the batch stage and allocates its parameters.
+    fn mixer(
+        &self,
+        plan: &Plan,
+        on_device: &DevicePlan,
+        device: &Arc<Device>,
+        stream: &Stream,
+    ) -> Result<Mixer> {
+        let text = mix_kernel_text(plan.shape.dtype, plan.shape.layout);
+        let kernel = Kernel::load(device, &text, "mix", size_of::<PairParams>())?;
+        kernel.warm_up(stream)?;
+        let blocks = (0..LAUNCH_BLOCKS).map(|_| self.staged(rows::PAIRS, on_device.pairs_bytes()));
+        Mixer::new(plan, kernel, blocks.collect::<Result<_>>()?)
     }
 
     /// Opens the decoders of the plan's routes, and the group decoders of routes that batch.

@@ -246,6 +246,13 @@ impl PageWorker {
         if tables > device.table_bytes || sample.actions.table_bytes() > waiting {
             return "its tables do not fit into a page";
         }
+        let on_device = image.split.sample(sample, &[]);
+        if let Err(why) = image.split.chain.takes(&on_device) {
+            return why;
+        }
+        if image.split.chain.scratch_bytes(&on_device) > device.scratch_bytes as u64 {
+            return "its images between passes do not fit into the scratch memory";
+        }
         let mut why = "no route is allowed";
         let routes = device.routes.iter().map(|planned| planned.route);
         for route in routes.filter(|it| offload.decode || !it.on_device()) {

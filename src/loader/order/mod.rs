@@ -178,6 +178,13 @@ impl Extent {
         self.settings.batch.min(self.places() - start) as usize
     }
 
+    /// Position in the epoch's order, over all shards, of place `place` of batch number `batch`. Positions after the last
+    /// are those of padding.
+    pub fn position(&self, batch: u64, place: usize) -> u64 {
+        let OrderSettings { rank, world, .. } = self.settings;
+        self.begin + (batch * self.settings.batch + place as u64) * world + rank
+    }
+
     fn left(&self) -> u64 {
         self.samples - self.begin
     }
@@ -196,12 +203,11 @@ impl EpochOrder {
     pub fn at(&self, batch: u64, place: usize) -> Position {
         let Extent { settings, samples, begin } = self.extent;
         let OrderSettings { rank, world, .. } = settings;
-        let place = batch * settings.batch + place as u64;
         let own = self.own();
-        let padding = place >= own;
+        let padding = batch * settings.batch + place as u64 >= own;
         // A shard without a sample of its own pads with the last sample of the set.
         let global = match (padding, own) {
-            (false, _) => begin + place * world + rank,
+            (false, _) => self.position(batch, place),
             (true, 0) => samples - 1,
             (true, _) => begin + (own - 1) * world + rank,
         };

@@ -6,6 +6,7 @@
 use crate::image::PixelType;
 
 use super::Cuda;
+use super::formula::warp;
 
 pub use image::{ImageForm, ImageFormula};
 pub use pixel::{ColourFormula, PixelForm, PositionFormula, RowPosition};
@@ -95,20 +96,20 @@ impl Kind {
             Kind::Resample => Some(super::resample::CUDA),
             Kind::Table => Some(table::CUDA),
             Kind::FloatTable => Some(table::FLOAT_CUDA),
-            Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp => None,
+            Kind::Pixel(form) => form.cuda,
+            Kind::Statistics(form) => form.cuda,
+            Kind::Stencil(form) => form.cuda,
+            Kind::Warp => Some(warp::CUDA),
             Kind::Image(form) => form.cuda,
         }
     }
 
-    /// CUDA function of a formula, and whether it takes the position. No kernel calls these functions yet, so that
-    /// [`cuda`](Self::cuda) is `None` for their kinds.
-    #[doc(hidden)]
-    pub fn function(self) -> Option<(Cuda, bool)> {
+    /// Whether the CUDA type wraps the image below it, so that a fused kernel can have it.
+    pub(crate) fn nests(self) -> bool {
         match self {
-            Kind::Pixel(form) => form.cuda.map(|cuda| (cuda, form.takes_position)),
-            Kind::Statistics(form) => form.cuda.map(|cuda| (cuda, false)),
-            Kind::Stencil(form) => form.cuda.map(|cuda| (cuda, false)),
-            _ => None,
+            Kind::Crop | Kind::Flip | Kind::Resample | Kind::Table | Kind::FloatTable => true,
+            Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp => false,
+            Kind::Image(form) => form.cuda.is_some(),
         }
     }
 
@@ -175,12 +176,14 @@ impl Kinds {
 
     /// Why a kernel cannot execute these actions. `None` if it can.
     pub fn not_on_device(&self) -> Option<&'static str> {
-        if self.kinds.iter().any(|kind| kind.cuda().is_none()) {
-            return Some("has no CUDA text");
-        }
-        // A kernel is compiled for a fixed order of actions.
-        (!self.is_exact())
-            .then_some("draws other actions for other samples, which no kernel does yet")
+        let host_only = self.kinds.iter().any(|kind| kind.cuda().is_none());
+        host_only.then_some("has no CUDA text")
+    }
+
+    /// Whether a fused kernel can execute these actions, whose order is fixed.
+    #[doc(hidden)]
+    pub fn fuses(&self) -> bool {
+        self.is_exact() && self.kinds.iter().all(|kind| kind.nests())
     }
 
     /// Whether all kinds are [pointwise](Kind::is_pointwise).

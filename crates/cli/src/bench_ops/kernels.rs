@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::Size;
 use feedwater::gpu::{
-    self, ALIGN_BYTES, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Stream, Upload, fill,
-    read_back,
+    self, ALIGN_BYTES, DeviceBuffer, DevicePool, Event, LaunchGoal, PinnedPool, Stream, Upload,
+    fill, read_back,
 };
 use feedwater::image::{HostImage, PixelType};
-use feedwater::op::kernel_text::{Leaf, kernel_text, write_sample};
+use feedwater::op::device_chain::{Block, DeviceChain, Sample};
+use feedwater::op::kernel_text::Leaf;
 use feedwater::op::kind::crop;
-use feedwater::op::{self, Action, Kind};
-use feedwater::plan::{Plan, PlannedStep};
-use feedwater::tensor::{DType, Layout};
+use feedwater::op::program::Addresses;
+use feedwater::op::{self, Action, Actions, Kind};
+use feedwater::plan::Plan;
+use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::{ChainKernels, Outputs};
 use feedwater::{Error, Result};
 
 use super::super::selftest::by_hand::{leaf, on_device, values};
@@ -88,17 +91,18 @@ enum What {
 }
 
 struct Loaded {
-    kernel: Kernel,
-    sample_bytes: usize,
+    kernels: ChainKernels,
+    chain: DeviceChain,
 }
 
 /// One sample of a launch.
 struct Piece<'m> {
     input: &'m HostImage,
-    actions: &'m [Action],
-    /// Crop to what a later operator needs.
-    on_top: Option<op::What>,
-    table: &'m [i32],
+    /// Size of the image that the input is a part of.
+    whole: Size,
+    actions: Actions,
+    /// Number of the first action.
+    first: usize,
     leaves: Size,
     expected: &'m [u8],
 }
@@ -185,15 +189,17 @@ impl<'a> Kernels<'a> {
             None => self.load(what, cut)?,
         };
 
-        let memory = Layouts::of(&pieces, loaded.sample_bytes);
+        let memory = Layouts::of(&pieces, &loaded.chain);
         let pool = DevicePool::take(&self.device, &memory.footprint())?;
         let input = pool.buffer("input", memory.input_bytes)?;
         let output = pool.buffer("output", memory.output_bytes)?;
         let block = pool.buffer("parameters", memory.block_bytes)?;
+        let scratch = pool.buffer("scratch", memory.scratch_bytes)?;
         for (piece, &at) in pieces.iter().zip(&memory.inputs) {
             upload(&mut self.staging, &self.stream, &on_device(piece.input), &input, at)?;
         }
-        let described = memory.describe(&pieces, [&input, &output, &block]);
+        let (described, fused) =
+            memory.describe(&pieces, &loaded.chain, [&input, &output, &block, &scratch]);
         upload(&mut self.staging, &self.stream, &described, &block, 0)?;
         // Initialize the output to bytes that differ from the expected ones.
         let nothing = pieces[0].expected.first().map_or(0, |byte| !byte);
@@ -203,9 +209,11 @@ impl<'a> Kernels<'a> {
         let launch = || {
             let mut first = 0;
             for same in &launches {
-                let (offset, count) = (first * loaded.sample_bytes, same.len() as u32);
-                let Size { width, height } = same[0].leaves;
-                loaded.kernel.launch(&self.stream, &block, offset, count, width, height)?;
+                let at = memory.parameters(first, &loaded.chain);
+                let (goal, count) = (LaunchGoal::Latency, same.len() as u32);
+                let largest = fused[first..][..same.len()].iter().fold(Size::default(), larger);
+                let outputs = Outputs { fused: largest, tensor: same[0].leaves };
+                loaded.kernels.launch(goal, &self.stream, (&block, at), count, outputs)?;
                 first += same.len();
             }
             Ok(())
@@ -249,55 +257,66 @@ impl<'a> Kernels<'a> {
 
     fn load(&self, what: What, cut: bool) -> Result<Loaded> {
         let steps = &self.plan.steps;
-        let kinds = |steps: &[PlannedStep]| -> Vec<Kind> {
-            steps.iter().flat_map(|step| step.kinds.list()).copied().collect()
-        };
         let pixels = |place: usize| match place {
             0 => PixelType::U8,
             _ => self.plan.steps[place - 1].pixels,
         };
-        let (dtype, layout) = (self.plan.shape.dtype, self.plan.shape.layout);
-        let text = match what {
+        let shape = self.plan.shape;
+        let chain = match what {
             What::Operator(place) => {
-                let mut alone = kinds(&steps[place..=place]);
-                if cut {
-                    alone.push(Kind::Crop);
-                }
                 let dtype = match pixels(place + 1) {
                     PixelType::U8 => DType::U8,
                     PixelType::F32 => DType::F32,
                 };
-                kernel_text(Leaf::of(pixels(place)), &alone, dtype, Layout::Nhwc)
+                let shape = TensorShape { dtype, layout: Layout::Nhwc, ..shape };
+                let (leaf, kinds) = (Leaf::of(pixels(place)), &steps[place].kinds);
+                if kinds.fuses() {
+                    let mut alone = kinds.list().to_vec();
+                    alone.extend(cut.then_some(Kind::Crop));
+                    DeviceChain::fused(leaf, alone, shape)
+                } else {
+                    DeviceChain::program(leaf, &[kinds], pixels(place + 1), shape)
+                }
             }
-            What::Output => kernel_text(Leaf::of(pixels(steps.len())), &[], dtype, layout),
-            What::Chain => kernel_text(Leaf::of(PixelType::U8), &kinds(steps), dtype, layout),
+            What::Output => DeviceChain::fused(Leaf::of(pixels(steps.len())), Vec::new(), shape),
+            What::Chain => {
+                let kinds: Vec<_> = steps.iter().map(|step| &step.kinds).collect();
+                DeviceChain::new(Leaf::Roi, &kinds, shape)
+            }
         };
-        let kernel = Kernel::load(&self.device, &text.source, text.entry(), text.sample_bytes)?;
-        Ok(Loaded { kernel, sample_bytes: text.sample_bytes })
+        Ok(Loaded { kernels: ChainKernels::load(&self.device, &chain)?, chain })
     }
 
     fn piece<'m>(&self, what: What, cut: bool, made: &'m Made) -> Piece<'m> {
         let Made { sample, images, tensor } = made;
-        let all = &sample.actions;
+        let mut actions = sample.actions.clone();
         let shape = &self.plan.shape;
         let whole = Size::new(shape.width, shape.height);
-        let mut on_top = None;
-        let (input, actions, leaves, expected) = match what {
+        let (input, first, leaves, expected) = match what {
             What::Operator(place) => {
                 let wanted = images[place + 1].window();
-                let actions = &all.list[all.end(place)..all.end(place + 1)];
-                if cut {
+                actions.list.truncate(actions.end(place + 1));
+                if cut && self.plan.steps[place].kinds.fuses() {
+                    let whole = wanted.size();
                     let end = Size::new(wanted.right(), wanted.bottom());
                     let at = (wanted.x.into(), wanted.y.into());
-                    let crop = crop::Params::new(at, wanted.size(), end, [0.0; 3]);
-                    on_top = Some(op::What::Crop(crop));
+                    let what = op::What::Crop(crop::Params::new(at, whole, end, [0.0; 3]));
+                    let output = whole.window();
+                    actions.list.push(Action { what, table: 0..0, whole, input: wanted, output });
                 }
-                (&images[place], actions, wanted.size(), values(&images[place + 1]))
+                (&images[place], actions.end(place), wanted.size(), values(&images[place + 1]))
             }
-            What::Output => (&images[images.len() - 1], &all.list[..0], whole, &tensor[..]),
-            What::Chain => (&images[0], &all.list[..], whole, &tensor[..]),
+            What::Output => {
+                let last = actions.list.len();
+                (&images[images.len() - 1], last, whole, &tensor[..])
+            }
+            What::Chain => (&images[0], 0, whole, &tensor[..]),
         };
-        Piece { input, actions, on_top, table: &all.table, leaves, expected }
+        let whole = match first.checked_sub(1) {
+            Some(last) => actions.list[last].whole,
+            None => sample.upright,
+        };
+        Piece { input, whole, actions, first, leaves, expected }
     }
 }
 
@@ -322,15 +341,20 @@ impl Job {
 struct Layouts {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
-    tables: Vec<usize>,
+    /// Passes and tables of each sample.
+    bodies: Vec<usize>,
+    /// Two images of each sample.
+    scratches: Vec<usize>,
+    /// Start of the parameters for the program kernel.
+    programs: usize,
     input_bytes: usize,
     output_bytes: usize,
     block_bytes: usize,
-    sample_bytes: usize,
+    scratch_bytes: usize,
 }
 
 impl Layouts {
-    fn of(pieces: &[Piece], sample_bytes: usize) -> Self {
+    fn of(pieces: &[Piece], chain: &DeviceChain) -> Self {
         let place = |first: usize, bytes: &mut dyn Iterator<Item = usize>| {
             let mut end = first.next_multiple_of(ALIGN_BYTES);
             let starts = bytes.map(|bytes| {
@@ -343,10 +367,23 @@ impl Layouts {
         let (inputs, input_bytes) =
             place(0, &mut pieces.iter().map(|it| it.input.bytes_on_device()));
         let (outputs, output_bytes) = place(0, &mut pieces.iter().map(|it| it.expected.len()));
-        let described = pieces.len() * sample_bytes;
-        let (tables, block_bytes) =
-            place(described, &mut pieces.iter().map(|it| size_of_val(it.table)));
-        Self { inputs, outputs, tables, input_bytes, output_bytes, block_bytes, sample_bytes }
+        let images = pieces.iter().flat_map(|it| [chain.scratch_bytes(&it.sample(&[])); 2]);
+        let (scratches, scratch_bytes) = place(0, &mut images.map(|bytes| bytes as usize));
+        let programs = (pieces.len() * chain.fused_bytes()).next_multiple_of(ALIGN_BYTES);
+        let described = programs + pieces.len() * chain.program_bytes();
+        let body = |piece: &Piece| chain.passes_bytes() + size_of_val(&piece.actions.table[..]);
+        let (bodies, block_bytes) = place(described, &mut pieces.iter().map(body));
+        Self {
+            inputs,
+            outputs,
+            bodies,
+            scratches,
+            programs,
+            input_bytes,
+            output_bytes,
+            block_bytes,
+            scratch_bytes,
+        }
     }
 
     fn footprint(&self) -> Footprint {
@@ -354,28 +391,65 @@ impl Layouts {
         rows.add(Sort::Device, "input", self.input_bytes as u64, 1, "");
         rows.add(Sort::Device, "output", self.output_bytes as u64, 1, "");
         rows.add(Sort::Device, "parameters", self.block_bytes as u64, 1, "");
+        rows.add(Sort::Device, "scratch", self.scratch_bytes as u64, 1, "");
         rows
     }
 
-    /// Returns the parameter block: sample descriptors, then tables.
-    fn describe(&self, pieces: &[Piece], [input, output, block]: [&DeviceBuffer; 3]) -> Vec<u8> {
-        let mut described = vec![0; self.block_bytes];
-        for (number, piece) in pieces.iter().enumerate() {
-            let table = self.tables[number];
-            let params = piece.actions.iter().map(|action| {
-                let first = size_of::<i32>() * action.table.start;
-                action.what.params(block.address() + (table + first) as u64)
-            });
-            let params = params.chain(piece.on_top.iter().map(|crop| crop.params(0)));
-            let leaf = leaf(piece.input, input.address() + self.inputs[number] as u64);
-            let out = output.address() + self.outputs[number] as u64;
-            let sample = &mut described[number * self.sample_bytes..][..self.sample_bytes];
-            write_sample(sample, out, &leaf, params);
-            let entries = bytemuck::cast_slice(piece.table);
-            described[table..][..entries.len()].copy_from_slice(entries);
-        }
-        described
+    /// Offsets of the parameters of sample number `number` for both kernels.
+    fn parameters(&self, number: usize, chain: &DeviceChain) -> [usize; 2] {
+        [number * chain.fused_bytes(), self.programs + number * chain.program_bytes()]
     }
+
+    /// Returns the parameter block, and the sizes of the fused kernel's outputs.
+    fn describe(
+        &self,
+        pieces: &[Piece],
+        chain: &DeviceChain,
+        [input, output, block, scratch]: [&DeviceBuffer; 4],
+    ) -> (Vec<u8>, Vec<Size>) {
+        let mut described = vec![0; self.block_bytes];
+        let mut sizes = Vec::new();
+        for (number, piece) in pieces.iter().enumerate() {
+            let passes_at = self.bodies[number];
+            let tables_at = passes_at + chain.passes_bytes();
+            let images = [2 * number, 2 * number + 1].map(|image| self.scratches[image]);
+            let at = Addresses {
+                out: output.address() + self.outputs[number] as u64,
+                scratch: images.map(|image| scratch.address() + image as u64),
+                tables: block.address() + tables_at as u64,
+                passes: block.address() + passes_at as u64,
+            };
+            let [mut fused, mut program, mut passes] =
+                [chain.fused_bytes(), chain.program_bytes(), chain.passes_bytes()]
+                    .map(|bytes| vec![0; bytes]);
+            let leaf = leaf(piece.input, input.address() + self.inputs[number] as u64);
+            let parts = Block { fused: &mut fused, program: &mut program, passes: &mut passes };
+            sizes.push(chain.write(&piece.sample(&leaf), &at, parts));
+            let [fused_at, program_at] = self.parameters(number, chain);
+            let tables = bytemuck::cast_slice(&piece.actions.table);
+            let all = [
+                (fused_at, &*fused),
+                (program_at, &program),
+                (passes_at, &passes),
+                (tables_at, tables),
+            ];
+            for (at, bytes) in all {
+                described[at..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        (described, sizes)
+    }
+}
+
+impl Piece<'_> {
+    fn sample<'s>(&'s self, leaf: &'s [u8]) -> Sample<'s> {
+        let input = (self.input.window(), self.whole);
+        Sample { actions: &self.actions, first: self.first, input, leaf }
+    }
+}
+
+fn larger(one: Size, other: &Size) -> Size {
+    Size::new(one.width.max(other.width), one.height.max(other.height))
 }
 
 /// Copies bytes to the device in parts.

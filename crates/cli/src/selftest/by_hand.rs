@@ -1,4 +1,4 @@
-//! Direct launches of the kernel with one thread per pixel, one sample at a time.
+//! Direct launches of the kernels with one thread per pixel, one sample at a time.
 //!
 //! A loader launches the tiled kernel if a chain has one, so no other check covers this kernel.
 
@@ -10,14 +10,16 @@ use feedwater::error::{DataError, Error};
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::{Orientation, Size};
 use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Stream, Upload, read_back,
+    Device, DeviceBuffer, DevicePool, LaunchGoal, PinnedPool, Stream, Upload, read_back,
 };
 use feedwater::header::Header;
 use feedwater::image::HostImage;
-use feedwater::op::kernel_text::{FloatsParams, RoiParams, write_sample};
+use feedwater::op::device_chain::Block;
+use feedwater::op::kernel_text::{FloatsParams, RoiParams};
+use feedwater::op::program::Addresses;
 use feedwater::plan::{DevicePlan, Plan, SamplePlan};
 use feedwater::random::SampleKey;
-use feedwater::transform::{HostTransform, PlannedImage};
+use feedwater::transform::{ChainKernels, HostTransform, Outputs, PlannedImage};
 
 use super::message;
 
@@ -39,7 +41,7 @@ pub fn tensors(
 struct Hand<'a> {
     plan: &'a Plan,
     on_device: &'a DevicePlan,
-    kernel: Kernel,
+    kernels: ChainKernels,
     memory: DevicePool,
     pinned: PinnedPool,
     stream: Stream,
@@ -57,11 +59,11 @@ impl<'a> Hand<'a> {
             rows.add(memory, "parameters", PARAMETERS as u64, 1, "");
         }
         rows.add(Sort::Device, "tensor", plan.shape.sample_bytes() as u64, 1, "");
-        let text = &on_device.planned().kernel;
+        rows.add(Sort::Device, "scratch", on_device.scratch_bytes.max(1) as u64, 2, "");
         Ok(Self {
             plan,
             on_device,
-            kernel: Kernel::load(device, &text.source, "fused", text.sample_bytes)?,
+            kernels: ChainKernels::without_tiles(device, &on_device.planned().chain)?,
             memory: DevicePool::take(device, &rows)?,
             pinned: PinnedPool::take(device, &rows)?,
             stream: Stream::new(device)?,
@@ -83,31 +85,44 @@ impl<'a> Hand<'a> {
         self.upload("pixels", &on_device(transform.image()), &pixels)?;
         let tensor = self.memory.buffer("tensor", plan.shape.sample_bytes())?;
         let block = self.memory.buffer("parameters", PARAMETERS)?;
-        let described = self.describe(&sample, &leaf, &tensor, &block);
+        let scratch = self.memory.buffer("scratch", 2 * self.on_device.scratch_bytes.max(1))?;
+        let (described, programs, fused) =
+            self.describe(&sample, &leaf, [&tensor, &scratch, &block]);
         self.upload("parameters", &described, &block)?;
-        self.kernel.launch(&self.stream, &block, 0, 1, plan.shape.width, plan.shape.height)?;
+        let outputs = Outputs { fused, tensor: Size::new(plan.shape.width, plan.shape.height) };
+        let block = (&block, [0, programs]);
+        self.kernels.launch(LaunchGoal::Latency, &self.stream, block, 1, outputs)?;
         let mut made = vec![0; tensor.len()];
         read_back(&self.stream, &tensor, 0, &mut made)?;
         Ok(made)
     }
 
-    /// Returns the parameter block: parameters, then tables.
+    /// Returns the parameter block (parameters, passes, tables), the offset of those for the program kernel, and the size of the fused
+    /// kernel's output.
     fn describe(
         &self,
         sample: &SamplePlan,
         leaf: &[u8],
-        tensor: &DeviceBuffer,
-        block: &DeviceBuffer,
-    ) -> Vec<u8> {
-        let sample_bytes = self.on_device.planned().kernel.sample_bytes;
-        let tables = sample_bytes.next_multiple_of(8);
-        let first = self.plan.cpu_steps();
-        let actions = &sample.actions;
-        let params = actions.params(actions.end(first), block.address() + tables as u64);
+        [tensor, scratch, block]: [&DeviceBuffer; 3],
+    ) -> (Vec<u8>, usize, Size) {
+        let split = self.on_device.planned();
+        let chain = &split.chain;
+        let programs = chain.fused_bytes().next_multiple_of(8);
+        let passes = programs + chain.program_bytes();
+        let tables = passes + chain.passes_bytes();
+        let at = Addresses {
+            out: tensor.address(),
+            scratch: [0, self.on_device.scratch_bytes as u64].map(|it| scratch.address() + it),
+            tables: block.address() + tables as u64,
+            passes: block.address() + passes as u64,
+        };
         let mut described = vec![0; tables];
-        write_sample(&mut described[..sample_bytes], tensor.address(), leaf, params);
-        described.extend_from_slice(bytemuck::cast_slice(&actions.table));
-        described
+        let (fused, rest) = described.split_at_mut(programs);
+        let (program, passes) = rest.split_at_mut(chain.program_bytes());
+        let fused = &mut fused[..chain.fused_bytes()];
+        let size = chain.write(&split.sample(sample, leaf), &at, Block { fused, program, passes });
+        described.extend_from_slice(bytemuck::cast_slice(&sample.actions.table));
+        (described, programs, size)
     }
 
     fn upload(&self, row: &str, bytes: &[u8], target: &DeviceBuffer) -> Result<()> {

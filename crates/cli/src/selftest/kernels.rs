@@ -9,7 +9,8 @@ use std::thread;
 use feedwater::image::PixelType;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{
-    self, CenterCrop, Chain, Flip, Normalize, Operator, Placement, RandomResizedCrop, Resize,
+    self, CenterCrop, Chain, CutMix, Flip, Mixup, Normalize, Operator, Placement,
+    RandomResizedCrop, Resize,
 };
 use feedwater::output;
 use feedwater::plan::Last;
@@ -40,6 +41,7 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let mut checks: Vec<_> =
         found.map(|(name, found)| Check::new(name, found.map(Cases::message))).collect();
     checks.push(Check::new("gpu/divisions", divisions(gpu)));
+    checks.push(Check::new("gpu/batch-operators", mixing(gpu)));
     checks
 }
 
@@ -174,13 +176,47 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
     }
     equal(&expected.data, &actual.data, samples.len())?;
     let plan = loader.plan();
-    let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
+    let tiled = plan
+        .device
+        .as_ref()
+        .is_some_and(|it| it.planned().chain.fused.as_ref().is_some_and(|text| text.tiled));
     if tiled {
         let actual = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
         equal(&expected.data, &actual, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
     Ok(tiled)
+}
+
+/// Compares mixed batches, pixels and soft targets, in every element type and layout.
+fn mixing(gpu: &Gpu) -> Found {
+    let samples: Vec<_> = loaders::samples()?.into_iter().take(23).collect();
+    let source = Arc::new(Memory::new(samples).map_err(message)?);
+    let made = |builder: LoaderBuilder| {
+        let mut loader = builder.epochs(Some(1)).build().map_err(message)?;
+        let (mut pixels, mut targets) = (Vec::new(), Vec::new());
+        for batch in &mut loader {
+            let batch = batch.map_err(message)?;
+            pixels.extend(batch.to_host().map_err(message)?);
+            targets.extend(batch.soft_targets_to_host().map_err(message)?);
+        }
+        Ok::<_, String>((pixels, targets))
+    };
+    for (dtype, layout) in DType::ALL.into_iter().flat_map(|it| Layout::ALL.map(|to| (it, to))) {
+        let bytes = Chain::new().then(Resize::to(37, 29));
+        let chain = if dtype == DType::U8 { bytes } else { bytes.then(Normalize::IMAGENET) };
+        let chain = chain.then_batch(CutMix::default()).then_batch(Mixup::alpha(0.8));
+        let builder = || {
+            let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1).batch(6);
+            let builder = builder.workers(2).last(Last::Partial).seed(SEED).classes(Some(1000));
+            builder.decode(Placement::Cpu).output(dtype, layout)
+        };
+        let expected = made(builder().device(DeviceChoice::Cpu))?;
+        if made(gpu.on(builder()))? != expected {
+            return Err(format!("batches of {dtype} {layout} differ from those of the CPU"));
+        }
+    }
+    Ok("mixed batches and their targets equal the CPU bit for bit in all element types".into())
 }
 
 /// Splits chains between CPU and GPU at every point, changing the split every two batches.

@@ -61,6 +61,7 @@ fn parity(
         layout: Layout::Nchw,
         key: SampleKey { seed: 1, epoch: 0, index },
         kernels: Kernels::None,
+        known: &[],
     };
     case.check().map_err(|error| error.to_string())
 }

@@ -91,7 +91,8 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let result = json(&feedwater(dir.path(), &args, &[]), 1);
     let all = checks(&result);
     let operators = feedwater::op::NAMES.iter().map(|name| format!("gpu/operator/{name}"));
-    let others = ["device", "compiler", "divisions"].map(|name| format!("gpu/{name}"));
+    let others =
+        ["device", "compiler", "divisions", "batch-operators"].map(|name| format!("gpu/{name}"));
     let chains = ["training", "evaluation", "composed-1"].map(|name| format!("gpu/chain/{name}"));
     for name in operators.chain(others).chain(chains) {
         assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
@@ -309,7 +310,7 @@ fn plan_shows_the_gpu_of_another_machine() {
         plan
     });
     assert_eq!(plan, there, "the plan is that of a machine with a GPU");
-    assert_eq!(plan["device"]["kernel"], KERNEL);
+    assert_eq!(plan["device"]["kernels"], serde_json::json!([KERNEL]));
     assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
 
     // The text is the whole kernel, on any machine and with any `--device`.

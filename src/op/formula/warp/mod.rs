@@ -18,12 +18,16 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Orientation, Plane, Size};
+use crate::op::Cuda;
 
 pub use demand::demand;
 pub use rows::row;
 
 mod demand;
 mod rows;
+
+/// CUDA implementation.
+pub const CUDA: Cuda = Cuda::new("Warp", include_str!("../../../../kernels/warp.cu"));
 
 /// Interpolation between pixels. Pillow has no others for warps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

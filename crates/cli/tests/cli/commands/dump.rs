@@ -139,6 +139,32 @@ fn dump_writes_each_element_type() {
 }
 
 #[test]
+fn dump_writes_what_batch_operators_drew() {
+    let dir = workplace();
+    let text = format!(
+        "{PIPELINE}{CHAIN}[targets]\nclasses = 3\n[[batch_operators]]\nop = \"mixup\"\nalpha = 0.8\n\
+         [[batch_operators]]\nop = \"cutmix\"\n"
+    );
+    write(&dir, "mixed.toml", &text);
+    done(dir.path(), &["dump", "mixed.toml", "--device", "cpu", "--out", "out"]);
+    let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let samples = samples.as_array().unwrap();
+    assert_eq!(samples.len(), 4);
+    for pair in samples.chunks(2) {
+        let [first, second] = [&pair[0]["mixed"], &pair[1]["mixed"]];
+        assert_eq!((&first["with"], &second["with"]), (&pair[1]["index"], &pair[0]["index"]));
+        assert_eq!(first["blends"], second["blends"]);
+        let blends = first["blends"].as_array().unwrap();
+        let names: Vec<&Value> = blends.iter().map(|it| &it["op"]).collect();
+        assert_eq!(names, ["mixup", "cutmix"]);
+        assert_eq!(blends[0]["window"], serde_json::json!([0, 0, 32, 24]));
+        assert_eq!(blends[0]["weight"], blends[0]["target_weight"]);
+        assert_eq!(blends[1]["weight"], 0.0);
+    }
+}
+
+#[test]
 fn dump_writes_the_objects_of_every_sample() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("0.jpg"), crate::common::jpeg(0, 64, 48)).unwrap();

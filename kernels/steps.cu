@@ -1,0 +1,85 @@
+// Data of the program kernel (program.cu), and the readers that every chain may need. Twins of the structs in src/op/program/data.rs.
+// The host prepends MAX_PARAMS_BYTES and LEAF_BYTES, and appends the functions that switch over the chain's formulas.
+enum StepCode { STEP_TABLE, STEP_FLOAT_TABLE, STEP_MADE, STEP_FLOATS_MADE, STEP_FILL, STEP_FILL_FLOATS };
+enum ReadCode { READ_BYTES, READ_FLOATS, READ_ACROSS, READ_DOWN, READ_WARP };
+
+// A pixel: bytes, or floats behind a step that makes them.
+struct Value {
+    Bytes bytes;
+    Floats3 floats;
+    __device__ void set(Bytes pixel) { bytes = pixel; }
+    __device__ void set(Floats3 pixel) { floats = pixel; }
+};
+
+// What is done to a pixel.
+struct Step {
+    int code;               // StepCode, or a formula
+    int x, dx, y, dy;       // position in the step's image of the pixel (i, j) of the pass: x + dx * i, y + dy * j
+    int unused;
+    unsigned long long params[MAX_PARAMS_BYTES / 8];
+    template <class P> __device__ const P& as() const { return *(const P*)params; }
+};
+
+// Pixels outside of a rectangle are filled.
+struct FillParams {
+    int left, top, right, bottom;
+    float fill[3];
+    int unused;
+    __device__ bool has(int x, int y) const { return x >= left && y >= top && x < right && y < bottom; }
+};
+
+// What makes an image: reads a source, does steps, stores.
+struct Pass {
+    void* out;
+    int reader;                         // ReadCode, or a formula
+    int statistics;                     // formula of the table that the first step looks up, or -1
+    int begin, end;                     // steps
+    int floats;                         // whether an image of floats is stored
+    int stores_tensor;
+    int x, dx, y, dy;                   // position that is read for the pixel (i, j)
+    int width, height;
+    int left, top, right, bottom;       // positions that can be read; others are filled by a step
+    int whole_width, whole_height;      // of the source
+    unsigned long long source[(LEAF_BYTES + MAX_PARAMS_BYTES) / 8];
+    template <class Src> __device__ const Src& as() const { return *(const Src*)source; }
+};
+
+// What happens to one sample.
+struct Program {
+    const Pass* passes;
+    const Step* steps;
+    int count, unused;
+};
+
+static_assert(sizeof(Step) == 24 + MAX_PARAMS_BYTES, "steps are laid out differently on the host");
+static_assert(sizeof(Pass) == 80 + LEAF_BYTES + MAX_PARAMS_BYTES, "passes are laid out differently on the host");
+
+// Sums along the row of one pixel of a resampling, and along the column of pixels that are such sums. Together they are
+// `Resample::at`.
+static __device__ inline Bytes sum_across(const Resample<Roi>& resample, int x, int y) {
+    const ResampleParams& p = resample.p;
+    const int *bounds = p.table + p.h_bounds + 2 * (x - p.x), *taps = p.table + p.h_coefs + p.h_taps * (x - p.x);
+    Resample<Roi>::Sums sums = {1 << 21, 1 << 21, 1 << 21};
+    for (int i = 0; i < bounds[1]; i++) sums.add(taps[i], resample.src.at(bounds[0] + i, y));
+    return sums.rounded();
+}
+static __device__ inline Bytes sum_down(const Resample<Roi>& resample, int x, int y) {
+    const ResampleParams& p = resample.p;
+    const int *bounds = p.table + p.v_bounds + 2 * (y - p.y), *taps = p.table + p.v_coefs + p.v_taps * (y - p.y);
+    Resample<Roi>::Sums sums = {1 << 21, 1 << 21, 1 << 21};
+    for (int i = 0; i < bounds[1]; i++) sums.add(taps[i], resample.src.at(x, bounds[0] + i));
+    return sums.rounded();
+}
+
+// Pixel of a stencil: a source, then its parameters. Those at the border are unchanged.
+template <class Formula, class Params> __device__ Bytes stencil_at(const Pass& pass, int x, int y) {
+    struct Image {
+        Roi src;
+        Params p;
+    };
+    const Image& image = pass.as<Image>();
+    if (x == 0 || y == 0 || x + 1 >= pass.whole_width || y + 1 >= pass.whole_height) return image.src.at(x, y);
+    Bytes around[9];
+    for (int i = 0; i < 9; i++) around[i] = image.src.at(x + i % 3 - 1, y + i / 3 - 1);
+    return Formula::of(image.p, around);
+}

@@ -1,0 +1,84 @@
+//! The batch stage on the device.
+
+use crate::error::Result;
+use crate::geometry::Size;
+use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stream};
+use crate::loader::feed::Feed;
+use crate::loader::pair::PairJob;
+use crate::op::batch::PairParams;
+use crate::plan::Plan;
+
+use super::{Cell, DeviceSlot};
+
+/// Runs the batch operators on pairs whose samples are in the producer's stream: one launch for the pairs that one launch
+/// of the fused kernel completes, while they are in the L2 cache.
+pub(in crate::loader) struct Mixer {
+    size: Size,
+    classes: u32,
+    kernel: Kernel,
+    blocks: Vec<Block>,
+    jobs: Vec<PairJob<Cell>>,
+}
+
+/// Parameters of a launch.
+struct Block {
+    staged: Staged,
+    /// Reached when the kernel has read them.
+    read: Event,
+}
+
+impl Mixer {
+    /// `blocks` are of [`DevicePlan::pairs_bytes`](crate::plan::DevicePlan::pairs_bytes).
+    pub fn new(plan: &Plan, kernel: Kernel, blocks: Vec<Staged>) -> Result<Self> {
+        let block = |staged: Staged| {
+            let read = Event::new(staged.device().device())?;
+            Ok(Block { staged, read })
+        };
+        let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
+        let group = plan.device.as_ref().map_or(0, |device| device.group);
+        let size = Size::new(plan.shape.width, plan.shape.height);
+        let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);
+        Ok(Self { size, classes, kernel, blocks, jobs: Vec::with_capacity(group) })
+    }
+
+    /// Adds a pair to the next launch.
+    pub fn push(&mut self, job: PairJob<Cell>) {
+        self.jobs.push(job);
+    }
+
+    /// Launches the kernel for all added pairs and returns them to the feed. `tables` is the stream of uploads.
+    pub fn run(
+        &mut self,
+        goal: LaunchGoal,
+        stream: &Stream,
+        tables: &Stream,
+        feed: &Feed<DeviceSlot>,
+    ) -> Result<()> {
+        if self.jobs.is_empty() {
+            return Ok(());
+        }
+        // The block that was used longest ago: its upload is finished.
+        self.blocks.rotate_left(1);
+        let Block { staged, read } = &mut self.blocks[0];
+        let bytes = self.jobs.len() * size_of::<PairParams>();
+        let params: &mut [PairParams] = bytemuck::cast_slice_mut(&mut staged.bytes()?[..bytes]);
+        for (params, job) in params.iter_mut().zip(&self.jobs) {
+            *params = params_of(job, self.classes);
+        }
+        tables.wait(read)?;
+        staged.upload(tables, 0..bytes)?;
+        stream.wait(staged.uploaded())?;
+        let count = self.jobs.len() as u32;
+        self.kernel.launch_for(goal, stream, staged.device(), 0, count, self.size)?;
+        read.record(stream)?;
+        self.jobs.drain(..).for_each(|job| feed.complete_pair(job));
+        Ok(())
+    }
+}
+
+fn params_of(job: &PairJob<Cell>, classes: u32) -> PairParams {
+    let [first, second] = &job.cells;
+    let of =
+        |address: fn(&Cell) -> u64| [first, second].map(|cell| cell.as_ref().map_or(0, address));
+    PairParams::new(of(Cell::address), of(Cell::target_address), job.rows, classes, &job.blends)
+}

@@ -1,0 +1,73 @@
+//! The kernel that executes blends and writes soft targets, and its parameters.
+
+use std::fmt::Write;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::op::kernel_text::{order_type, out_type};
+use crate::tensor::{DType, Layout};
+
+use super::{Blend, Blends, TargetRow};
+
+/// Text of the kernel `mix(const Sample* pairs, int count, int width, int height)`, whose grid covers `width` x `height`
+/// pixels of `count` pairs. Each pair is described by [`PairParams`].
+pub fn mix_kernel_text(dtype: DType, layout: Layout) -> String {
+    let (out, order) = (out_type(dtype), order_type(layout));
+    let bytes = size_of::<PairParams>();
+    let types = format!("typedef {out} Out;\ntypedef {order} Order;\n#define PAIR_BYTES {bytes}");
+    let mut source = String::new();
+    for (file, text) in [
+        ("image", include_str!("../../../kernels/image.cu")),
+        ("store", include_str!("../../../kernels/store.cu")),
+        ("types", &types),
+        ("mix", include_str!("../../../kernels/mix.cu")),
+    ] {
+        // Writing into a String cannot fail.
+        let _ = writeln!(source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
+    }
+    source
+}
+
+/// One pair for the kernel. Twin of `Sample` in `kernels/mix.cu`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct PairParams {
+    /// Addresses of both tensors; 0 without a second sample.
+    images: [u64; 2],
+    /// Addresses of both soft targets; 0 without a second sample.
+    targets: [u64; 2],
+    rows: [TargetRow; 2],
+    classes: i32,
+    count: i32,
+    blends: [BlendParams; Blends::MOST],
+}
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct BlendParams {
+    x: i32,
+    y: i32,
+    right: i32,
+    bottom: i32,
+    weight: f32,
+}
+
+impl PairParams {
+    /// Parameters of a pair, or of one sample if the second addresses are 0; then there are no blends.
+    pub fn new(
+        images: [u64; 2],
+        targets: [u64; 2],
+        rows: [TargetRow; 2],
+        classes: u32,
+        blends: &Blends,
+    ) -> Self {
+        let mut all = [BlendParams::zeroed(); Blends::MOST];
+        for (params, &Blend { window, weight, .. }) in all.iter_mut().zip(blends.iter()) {
+            let [x, y] = [window.x, window.y].map(|it| it as i32);
+            let [right, bottom] = [window.right(), window.bottom()].map(|it| it as i32);
+            *params = BlendParams { x, y, right, bottom, weight };
+        }
+        let (classes, count) = (classes as i32, blends.len() as i32);
+        Self { images, targets, rows, classes, count, blends: all }
+    }
+}

@@ -1,0 +1,217 @@
+//! Kernels of the part of a chain that runs on the device: at most two.
+//!
+//! The **fused** kernel evaluates a fixed order of actions for each pixel, and resamples on the tensor cores. It executes the whole chain if
+//! each operator draws the same kinds of actions for every sample, and none but one resamples. Otherwise it ends behind the
+//! resampling and stores bytes in scratch memory, and the **program** kernel does the rest. Without a resampling that it could begin
+//! with, there is only the program kernel.
+
+use crate::geometry::{Roi, Size};
+use crate::image::PixelType;
+use crate::tensor::{DType, Layout, TensorShape};
+
+use super::kernel_text::{KernelText, Leaf, kernel_text, write_sample};
+use super::kind::crop;
+use super::program::{Addresses, Image, ProgramText};
+use super::{Actions, Kind, Kinds, ParamBytes};
+
+/// Kernels of a chain. At least one is there.
+#[derive(Clone, Debug)]
+pub struct DeviceChain {
+    /// Innermost image of the first kernel.
+    pub leaf: Leaf,
+    /// The fused kernel.
+    pub fused: Option<KernelText>,
+    /// Number of operators that it executes, and the kinds of their actions.
+    fused_operators: usize,
+    fused_kinds: Vec<Kind>,
+    /// The program kernel.
+    pub program: Option<ProgramText>,
+}
+
+/// A sample's actions, from the first operator on the device on.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// All actions of the sample.
+    pub actions: &'a Actions,
+    /// Number of the first one on the device.
+    pub first: usize,
+    /// Window and size of the first one's input. It has the pixel type of the leaf.
+    pub input: (Roi, Size),
+    /// The leaf's parameters.
+    pub leaf: &'a [u8],
+}
+
+/// Where a sample's parameters are written.
+#[derive(Debug)]
+pub struct Block<'a> {
+    /// [`DeviceChain::fused_bytes`].
+    pub fused: &'a mut [u8],
+    /// [`DeviceChain::program_bytes`].
+    pub program: &'a mut [u8],
+    /// [`DeviceChain::passes_bytes`], at [`Addresses::passes`].
+    pub passes: &'a mut [u8],
+}
+
+impl DeviceChain {
+    /// Kernels of operators with these kinds over a leaf.
+    pub fn new(leaf: Leaf, operators: &[&Kinds], shape: TensorShape) -> Self {
+        let input = leaf.pixels();
+        let pixels = |operators: &[&Kinds]| {
+            operators.iter().fold(input, |pixels, it| it.pixels(pixels).unwrap_or(pixels))
+        };
+        let flat = |operators: &[&Kinds]| -> Vec<Kind> {
+            operators.iter().flat_map(|it| it.list()).copied().collect()
+        };
+        let end = fused_end(operators);
+        if end == operators.len() {
+            return Self { fused_operators: end, ..Self::fused(leaf, flat(operators), shape) };
+        }
+        let ends = (1..=end).rev().find(|&end| pixels(&operators[..end]) == PixelType::U8);
+        let resamples = |kinds: &[Kind]| kinds.iter().any(|it| matches!(it, Kind::Resample));
+        let end = ends.filter(|&end| resamples(&flat(&operators[..end]))).unwrap_or(0);
+        let fused_kinds = flat(&operators[..end]);
+        let fused = (end > 0).then(|| {
+            // The image in scratch memory begins at the first pixel that is needed.
+            let kinds = [&fused_kinds[..], &[Kind::Crop]].concat();
+            kernel_text(leaf, &kinds, DType::U8, Layout::Nhwc)
+        });
+        let rest = Self::program(leaf, &operators[end..], pixels(operators), shape);
+        Self { fused, fused_operators: end, fused_kinds, ..rest }
+    }
+
+    /// One fused kernel for actions of these kinds, in this order.
+    pub fn fused(leaf: Leaf, kinds: Vec<Kind>, shape: TensorShape) -> Self {
+        let fused = Some(kernel_text(leaf, &kinds, shape.dtype, shape.layout));
+        Self { leaf, fused, fused_operators: 0, fused_kinds: kinds, program: None }
+    }
+
+    /// One program kernel for operators with these kinds, the last of which makes pixels of type `pixels`.
+    pub fn program(
+        leaf: Leaf,
+        operators: &[&Kinds],
+        pixels: PixelType,
+        shape: TensorShape,
+    ) -> Self {
+        let operators = operators.iter().copied();
+        let program = Some(ProgramText::new(operators, pixels, shape.dtype, shape.layout));
+        Self { leaf, fused: None, fused_operators: 0, fused_kinds: Vec::new(), program }
+    }
+
+    /// Number of operators that the fused kernel executes.
+    pub fn fused_operators(&self) -> usize {
+        self.fused_operators
+    }
+
+    /// The kernels' names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let fused = self.fused.iter().map(|it| &*it.name);
+        fused.chain(self.program.iter().map(|it| &*it.name))
+    }
+
+    /// The kernels' texts, in order.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        let fused = self.fused.iter().map(|it| &*it.source);
+        fused.chain(self.program.iter().map(|it| &*it.source))
+    }
+
+    /// Size of a sample's parameters for the fused kernel, in bytes.
+    pub fn fused_bytes(&self) -> usize {
+        self.fused.as_ref().map_or(0, |it| it.sample_bytes)
+    }
+
+    /// Size of a sample's parameters for the program kernel, in bytes.
+    pub fn program_bytes(&self) -> usize {
+        self.program.as_ref().map_or(0, ProgramText::sample_bytes)
+    }
+
+    /// Maximum size of a sample's passes and steps for the program kernel, in bytes.
+    pub fn passes_bytes(&self) -> usize {
+        self.program.as_ref().map_or(0, ProgramText::passes_bytes)
+    }
+
+    /// Why the kernels cannot execute a sample: an operator drew what it does not declare.
+    pub fn takes(&self, sample: &Sample<'_>) -> Result<(), &'static str> {
+        let (list, end) = (&sample.actions.list, self.fused_end(sample));
+        let fused = list[sample.first..].iter().map(|it| it.what.kind());
+        let mut both = self.fused_kinds.iter().zip(fused);
+        if end > list.len() || !both.all(|(kind, drawn)| kind.is(drawn)) {
+            return Err("an operator drew actions that it does not declare");
+        }
+        match &self.program {
+            Some(program) => program.takes(sample.actions, end),
+            None if end == list.len() => Ok(()),
+            None => Err("an operator drew more actions than it declares"),
+        }
+    }
+
+    /// Size of the larger one of the sample's two scratch images, in bytes.
+    pub fn scratch_bytes(&self, sample: &Sample<'_>) -> u64 {
+        match &self.program {
+            Some(_) => {
+                let source = self.program_source(sample);
+                let end = self.fused_end(sample);
+                ProgramText::scratch_bytes(sample.actions, end, source, self.fused.is_some())
+            }
+            None => 0,
+        }
+    }
+
+    /// Writes a sample's parameters. Returns the size of the fused kernel's output.
+    ///
+    /// # Panics
+    ///
+    /// If the kernels do not [take](Self::takes) the sample, or the block has other sizes.
+    pub fn write(&self, sample: &Sample<'_>, at: &Addresses, block: Block<'_>) -> Size {
+        let tensor = sample.actions.list.last().map_or(sample.input.0, |last| last.output).size();
+        let source = self.program_source(sample);
+        if let Some(program) = &self.program {
+            let leaf = self.fused.is_none().then_some(sample.leaf);
+            let actions = (sample.actions, self.fused_end(sample));
+            program.write(actions, (source, leaf), at, block.program, block.passes);
+        }
+        if self.fused.is_none() {
+            return tensor;
+        }
+        let (out, size, cut) = match self.program {
+            None => (at.out, tensor, None),
+            Some(_) => {
+                let Roi { x, y, .. } = source.window;
+                let size = source.window.size();
+                let crop = crop::Params::new((x.into(), y.into()), size, source.whole, [0.0; 3]);
+                (at.scratch[0], size, Some(ParamBytes::new(&crop)))
+            }
+        };
+        let params = sample.actions.params(sample.first, at.tables);
+        let params = params.take(self.fused_kinds.len()).chain(cut);
+        write_sample(block.fused, out, size, sample.leaf, params);
+        size
+    }
+
+    /// Number of the first action behind the fused kernel.
+    fn fused_end(&self, sample: &Sample<'_>) -> usize {
+        sample.first + self.fused_kinds.len()
+    }
+
+    /// What the program kernel reads first.
+    fn program_source(&self, sample: &Sample<'_>) -> Image {
+        let (window, whole) = sample.input;
+        match self.fused_kinds.len().checked_sub(1) {
+            None => Image { window, whole, pixels: self.leaf.pixels() },
+            Some(last) => {
+                let last = &sample.actions.list[sample.first + last];
+                Image { window: last.output, whole: last.whole, pixels: PixelType::U8 }
+            }
+        }
+    }
+}
+
+/// Number of the first operators that a fused kernel can execute.
+fn fused_end(operators: &[&Kinds]) -> usize {
+    let mut resampled = 0;
+    let fused = operators.iter().take_while(|kinds| {
+        let resamples = |kind: &&Kind| matches!(kind, Kind::Resample);
+        resampled += kinds.list().iter().filter(resamples).count();
+        kinds.fuses() && resampled <= 1
+    });
+    fused.count()
+}

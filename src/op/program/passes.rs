@@ -1,0 +1,133 @@
+//! Passes of a sample.
+
+use std::ops::Range;
+
+use crate::geometry::{Roi, Size};
+use crate::image::PixelType;
+use crate::op::{Actions, Kind, What};
+use crate::tensor::CHANNELS;
+
+/// An image that is stored, or a part of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Image {
+    /// The part that is stored.
+    pub window: Roi,
+    /// Size of the whole image.
+    pub whole: Size,
+    /// Pixel type.
+    pub pixels: PixelType,
+}
+
+/// What a pass reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The pixels of its source.
+    Source,
+    /// Sums along the rows of the source, for this resampling.
+    Across(usize),
+    /// Sums along the columns of an image of such sums.
+    Down(usize),
+    /// A stencil, a warp, or an image formula.
+    Action(usize),
+}
+
+/// A pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pass {
+    pub source: Image,
+    pub reader: Reader,
+    /// Window of what is read, and its pixel type.
+    pub readable: Roi,
+    pub read: PixelType,
+    /// Pointwise actions, or statistics of the source and pointwise actions.
+    pub actions: Range<usize>,
+    pub output: Image,
+    /// Whether the output is that of the last action.
+    pub is_last: bool,
+}
+
+/// Passes of a sample's actions, in order. There is always one.
+#[derive(Debug)]
+pub struct Passes<'a> {
+    actions: &'a Actions,
+    place: usize,
+    source: Image,
+    summed: bool,
+    ended: bool,
+}
+
+impl<'a> Passes<'a> {
+    /// Passes of the actions from number `first` on, whose input is `source`.
+    pub fn new(actions: &'a Actions, first: usize, source: Image) -> Self {
+        Self { actions, place: first, source, summed: false, ended: false }
+    }
+
+    /// Maximum number of passes for an action of this kind, and one more for all actions together.
+    pub fn most(kind: Kind) -> usize {
+        match kind {
+            Kind::Resample => 2,
+            kind => usize::from(!kind.is_pointwise()),
+        }
+    }
+}
+
+impl Iterator for Passes<'_> {
+    type Item = Pass;
+
+    fn next(&mut self) -> Option<Pass> {
+        if self.ended {
+            return None;
+        }
+        let (list, source) = (&self.actions.list, self.source);
+        let mut first = self.place;
+        let (reader, mut output) = match list.get(first) {
+            Some(action) if matches!(action.what, What::Resample(..)) && !self.summed => {
+                self.summed = true;
+                let Roi { x, width, .. } = action.output;
+                let window = Roi::new(x, action.input.y, width, action.input.height);
+                let whole = Size::new(action.whole.width, source.whole.height);
+                (Reader::Across(first), Image { window, whole, ..source })
+            }
+            Some(action) if reads(&action.what) => {
+                first += 1;
+                let pixels = action.pixels(source.pixels);
+                let reader =
+                    if self.summed { Reader::Down(self.place) } else { Reader::Action(self.place) };
+                self.summed = false;
+                (reader, Image { window: action.output, whole: action.whole, pixels })
+            }
+            _ => (Reader::Source, source),
+        };
+        let (readable, read) = (output.window, output.pixels);
+        let mut end = first;
+        if !matches!(reader, Reader::Across(_)) {
+            let statistics = reader == Reader::Source
+                && list.get(first).is_some_and(|it| matches!(it.what, What::Statistics(..)));
+            end = self.actions.pointwise_end(first + usize::from(statistics), list.len());
+            self.ended = end == list.len();
+        }
+        for action in &list[first..end] {
+            let pixels = action.pixels(output.pixels);
+            output = Image { window: action.output, whole: action.whole, pixels };
+        }
+        (self.place, self.source) = (end, output);
+        let is_last = self.ended;
+        Some(Pass { source, reader, readable, read, actions: first..end, output, is_last })
+    }
+}
+
+impl Image {
+    /// Size of its pixels in scratch memory, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let value = match self.pixels {
+            PixelType::U8 => 1,
+            PixelType::F32 => size_of::<f32>(),
+        };
+        self.window.size().pixels().saturating_mul((CHANNELS * value) as u64)
+    }
+}
+
+/// Whether a pass begins with this action, and reads its source through it.
+fn reads(what: &What) -> bool {
+    matches!(what, What::Resample(..) | What::Stencil(..) | What::Warp(..) | What::Image(..))
+}

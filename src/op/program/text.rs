@@ -1,0 +1,172 @@
+//! Source text of the program kernel: its own texts, those of the formulas, and functions that switch over them.
+
+use std::fmt::Write;
+
+use crate::image::PixelType;
+use crate::op::kernel_text::{Text, order_type, out_type};
+use crate::op::{Kind, Kinds, MAX_PARAMS_BYTES};
+use crate::tensor::{DType, Layout};
+
+use super::data::{FORMULAS, LEAF_BYTES, Pass, Program, Step};
+use super::passes::Passes;
+
+/// Text of a program kernel, and room for the data of a sample.
+#[derive(Clone, Debug)]
+pub struct ProgramText {
+    /// Complete text. The kernel `program(const Program* programs, int count, int width, int height)` needs one block per sample;
+    /// it ignores `width` and `height`.
+    pub source: String,
+    /// The formulas, element type and layout: `program of Contrast, Hue, Warp f16 nchw`.
+    pub name: String,
+    formulas: Vec<Kind>,
+    passes: usize,
+    steps: usize,
+}
+
+impl ProgramText {
+    /// Text for operators with these kinds, the last of which makes pixels of type `pixels`.
+    pub fn new<'a>(
+        operators: impl IntoIterator<Item = &'a Kinds>,
+        pixels: PixelType,
+        dtype: DType,
+        layout: Layout,
+    ) -> Self {
+        let (mut formulas, mut passes, mut steps) = (Vec::<Kind>::new(), 1, 0);
+        for kinds in operators {
+            let each = kinds.list().iter().map(|&kind| Passes::most(kind));
+            passes += match kinds.is_exact() {
+                true => each.sum(),
+                false => kinds.most() * each.max().unwrap_or(0),
+            };
+            steps += kinds.most();
+            for &kind in kinds.list() {
+                if formulas.iter().all(|it| !it.is(kind)) {
+                    formulas.push(kind);
+                }
+            }
+        }
+        let source = source(&formulas, pixels, dtype, layout);
+        let names: Vec<_> =
+            formulas.iter().filter_map(|kind| Some(kind.cuda()?.type_name)).collect();
+        let name = format!("program of {} {dtype} {layout}", names.join(", "));
+        Self { source, name, formulas, passes, steps }
+    }
+
+    /// Size of what the kernel reads per sample at its first address, in bytes.
+    pub const fn sample_bytes(&self) -> usize {
+        size_of::<Program>()
+    }
+
+    /// Maximum size of a sample's passes and steps, in bytes.
+    pub const fn passes_bytes(&self) -> usize {
+        self.passes * size_of::<Pass>() + self.steps * size_of::<Step>()
+    }
+
+    /// Maximum number of passes and of steps.
+    pub(super) const fn room(&self) -> (usize, usize) {
+        (self.passes, self.steps)
+    }
+
+    /// Whether the text has this kind of action.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.formulas.iter().any(|it| it.is(kind))
+    }
+
+    /// Code of a formula, for pixels of this type.
+    pub(super) fn code(&self, kind: Kind, pixels: PixelType) -> i32 {
+        let place = self.formulas.iter().position(|it| it.is(kind));
+        code(place.expect("checked before: a plan knows the kinds of its operators"), pixels)
+    }
+}
+
+fn code(place: usize, pixels: PixelType) -> i32 {
+    FORMULAS + 2 * place as i32 + i32::from(pixels == PixelType::F32)
+}
+
+fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) -> String {
+    let mut text = Text::default();
+    text.add("image", include_str!("../../../kernels/image.cu"));
+    text.add("colour", include_str!("../../../kernels/colour.cu"));
+    text.add("resample", include_str!("../../../kernels/resample.cu"));
+    for kind in formulas {
+        // Built into the kernel.
+        if matches!(kind, Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable | Kind::Resample)
+        {
+            continue;
+        }
+        if let Some(cuda) = kind.cuda() {
+            text.add_once(&cuda.type_name.to_lowercase(), cuda.text);
+        }
+    }
+    text.add("store", include_str!("../../../kernels/store.cu"));
+    let floats = i32::from(pixels == PixelType::F32);
+    let types = format!(
+        "typedef {} Out;\ntypedef {} Order;\n#define FLOATS {floats}\n#define MAX_PARAMS_BYTES {MAX_PARAMS_BYTES}\n\
+         #define LEAF_BYTES {LEAF_BYTES}",
+        out_type(dtype),
+        order_type(layout),
+    );
+    text.add("chain", &types);
+    text.add("steps", include_str!("../../../kernels/steps.cu"));
+    text.add("formulas", &functions(formulas));
+    text.add("program", include_str!("../../../kernels/program.cu"));
+    text.source
+}
+
+/// The functions over the formulas.
+fn functions(formulas: &[Kind]) -> String {
+    let [mut reads, mut changes, mut entries] = [const { String::new() }; 3];
+    for (place, &kind) in formulas.iter().enumerate() {
+        let Some(cuda) = kind.cuda() else { continue };
+        let name = cuda.type_name;
+        let [bytes, floats] = [PixelType::U8, PixelType::F32].map(|pixels| code(place, pixels));
+        let taken = |pixels| kind.pixels(pixels).is_some();
+        // Writing into a String cannot fail.
+        let _ = match kind {
+            Kind::Resample => write!(
+                reads,
+                "    case READ_ACROSS: value.bytes = sum_across(pass.as<Resample<Roi>>(), x, y); break;\n    \
+                 case READ_DOWN: value.bytes = sum_down(pass.as<Resample<Roi>>(), x, y); break;\n"
+            ),
+            Kind::Warp => writeln!(
+                reads,
+                "    case READ_WARP: value.bytes = pass.as<Warp<Roi>>().at(x, y); break;"
+            ),
+            Kind::Stencil(_) => writeln!(
+                reads,
+                "    case {bytes}: value.bytes = stencil_at<{name}, {name}Params>(pass, x, y); break;"
+            ),
+            Kind::Image(_) => [(PixelType::U8, bytes, "Roi"), (PixelType::F32, floats, "Floats")]
+                .into_iter()
+                .filter(|it| taken(it.0))
+                .try_for_each(|(_, code, leaf)| {
+                    let call = format!("pass.as<{name}<{leaf}>>().at(x, y)");
+                    writeln!(reads, "    case {code}: value.set({call}); break;")
+                }),
+            Kind::Pixel(form) => {
+                [(PixelType::U8, bytes, "bytes"), (PixelType::F32, floats, "floats")]
+                    .into_iter()
+                    .filter(|it| taken(it.0))
+                    .try_for_each(|(_, code, member)| {
+                        let at = if form.takes_position { "x, y, " } else { "" };
+                        let call =
+                            format!("{name}::of(step.as<{name}Params>(), {at}value.{member})");
+                        writeln!(changes, "    case {code}: value.{member} = {call}; break;")
+                    })
+            }
+            Kind::Statistics(_) => {
+                let call = format!("{name}::of(step.as<{name}Params>(), h, channel, byte)");
+                writeln!(entries, "    case {bytes}: return {call};")
+            }
+            Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable => Ok(()),
+        };
+    }
+    format!(
+        "static __device__ void read_formula(const Pass& pass, int x, int y, Value& value) {{\n    (void)x, (void)y, (void)value;\n    \
+         switch (pass.reader) {{\n{reads}    default: break;\n    }}\n}}\n\
+         static __device__ void change(const Step& step, int x, int y, Value& value) {{\n    (void)x, (void)y, (void)value;\n    \
+         switch (step.code) {{\n{changes}    default: break;\n    }}\n}}\n\
+         static __device__ float entry(int formula, const Step& step, const Histograms& h, int channel, int byte) {{\n    \
+         (void)step, (void)h, (void)channel, (void)byte;\n    switch (formula) {{\n{entries}    default: return 0.0f;\n    }}\n}}"
+    )
+}

@@ -1,0 +1,221 @@
+//! Writes a sample's actions as data of the program kernel.
+
+use std::ops::Range;
+
+use bytemuck::{Zeroable, bytes_of};
+
+use crate::geometry::Orientation;
+use crate::image::PixelType;
+use crate::op::kernel_text::{FloatsParams, RoiParams};
+use crate::op::{Action, Actions, MAX_PARAMS_BYTES, What};
+
+use super::data::{Addresses, Along, FillParams, LEAF_BYTES, Pass, Program, Step, read, step};
+use super::passes::{self, Image, Passes, Reader};
+use super::text::ProgramText;
+
+impl ProgramText {
+    /// Why the kernel cannot execute a sample's actions from number `first` on: an operator drew what it does not declare.
+    pub fn takes(&self, actions: &Actions, first: usize) -> Result<(), &'static str> {
+        let list = &actions.list[first..];
+        let passes: usize = list.iter().map(|it| Passes::most(it.what.kind())).sum();
+        let known = list.iter().all(|it| self.has(it.what.kind()));
+        let (most_passes, most_steps) = self.room();
+        (known && passes < most_passes && list.len() <= most_steps)
+            .then_some(())
+            .ok_or("an operator drew actions that it does not declare")
+    }
+
+    /// Size of the larger one of the scratch images for a sample's actions from number `first` on, in bytes. `source` is in scratch
+    /// memory if `is_scratch`.
+    pub fn scratch_bytes(actions: &Actions, first: usize, source: Image, is_scratch: bool) -> u64 {
+        let passes = Passes::new(actions, first, source);
+        let stored = passes.filter(|pass| !pass.is_last).map(|pass| pass.output.bytes());
+        stored.fold(if is_scratch { source.bytes() } else { 0 }, u64::max)
+    }
+
+    /// Writes a sample's actions from number `first` on. `leaf` are the leaf's parameters if the source is one; otherwise the source is
+    /// the first scratch image. `header` is [`sample_bytes`](Self::sample_bytes) long, `body` [`passes_bytes`](Self::passes_bytes).
+    pub fn write(
+        &self,
+        (actions, first): (&Actions, usize),
+        (source, leaf): (Image, Option<&[u8]>),
+        at: &Addresses,
+        header: &mut [u8],
+        body: &mut [u8],
+    ) {
+        let (most_passes, _) = self.room();
+        let (pass_bytes, step_bytes) = body.split_at_mut(most_passes * size_of::<Pass>());
+        let (mut count, mut steps) = (0, 0);
+        let mut next = usize::from(leaf.is_none());
+        let mut source_params = match leaf {
+            Some(leaf) => padded(leaf),
+            None => scratch_leaf(at.scratch[0], &source),
+        };
+        for pass in Passes::new(actions, first, source) {
+            let out = if pass.is_last { at.out } else { at.scratch[next] };
+            let number = steps;
+            let (columns, rows) = self.steps(actions, &pass, at, |step| {
+                put(step_bytes, steps, &step);
+                steps += 1;
+            });
+            let data = self.pass(
+                actions,
+                &pass,
+                at,
+                Pass {
+                    out,
+                    source: source_params,
+                    steps: [number as i32, steps as i32],
+                    columns,
+                    rows,
+                    ..Pass::zeroed()
+                },
+            );
+            put(pass_bytes, count, &data);
+            count += 1;
+            source_params = scratch_leaf(out, &pass.output);
+            next = 1 - next;
+        }
+        let steps = at.passes + (most_passes * size_of::<Pass>()) as u64;
+        let program = Program { passes: at.passes, steps, count: count as i32, unused: 0 };
+        header.copy_from_slice(bytes_of(&program));
+    }
+
+    /// Everything else about a pass.
+    fn pass(&self, actions: &Actions, pass: &passes::Pass, at: &Addresses, data: Pass) -> Pass {
+        let passes::Pass { source, readable, output, .. } = pass;
+        let (reader, through) = match pass.reader {
+            Reader::Source if source.pixels == PixelType::F32 => (read::FLOATS, None),
+            Reader::Source => (read::BYTES, None),
+            Reader::Across(place) => (read::ACROSS, Some(place)),
+            Reader::Down(place) => (read::DOWN, Some(place)),
+            Reader::Action(place) => match &actions.list[place].what {
+                What::Warp(..) => (read::WARP, Some(place)),
+                what => (self.code(what.kind(), source.pixels), Some(place)),
+            },
+        };
+        let params = through.map_or([0; MAX_PARAMS_BYTES], |place| params(actions, place, at));
+        let statistics = match actions.list[pass.actions.clone()].first().map(|it| &it.what) {
+            Some(what @ What::Statistics(..)) => self.code(what.kind(), PixelType::U8),
+            _ => -1,
+        };
+        Pass {
+            reader,
+            statistics,
+            floats: i32::from(output.pixels == PixelType::F32),
+            stores_tensor: pass.is_last.into(),
+            width: output.window.width as i32,
+            height: output.window.height as i32,
+            readable: [readable.x, readable.y, readable.right(), readable.bottom()]
+                .map(|at| at as i32),
+            whole: [source.whole.width, source.whole.height].map(|len| len as i32),
+            params,
+            ..data
+        }
+    }
+
+    /// Gives the steps of a pass. Returns the positions that it reads.
+    fn steps(
+        &self,
+        actions: &Actions,
+        pass: &passes::Pass,
+        at: &Addresses,
+        mut put: impl FnMut(Step),
+    ) -> (Along, Along) {
+        let mut pixels = pass.read;
+        for place in pass.actions.clone() {
+            let action = &actions.list[place];
+            let (columns, rows) = positions(actions, place..pass.actions.end, &pass.output);
+            let (code, params) = match &action.what {
+                What::Table => (step::TABLE, params(actions, place, at)),
+                What::FloatTable => (step::FLOAT_TABLE, params(actions, place, at)),
+                What::Pixel(..) => {
+                    (self.code(action.what.kind(), pixels), params(actions, place, at))
+                }
+                What::Statistics(form, _) => {
+                    let code = match form.output {
+                        PixelType::U8 => step::MADE,
+                        PixelType::F32 => step::FLOATS_MADE,
+                    };
+                    (code, params(actions, place, at))
+                }
+                What::Crop(crop) if !crop.is_inside() => {
+                    let code = match pixels {
+                        PixelType::U8 => step::FILL,
+                        PixelType::F32 => step::FILL_FLOATS,
+                    };
+                    let (right, bottom) = crop.input();
+                    let (right, bottom) = (right as i32, bottom as i32);
+                    let fill = crop.fill();
+                    let inside = FillParams { left: 0, top: 0, right, bottom, fill, unused: 0 };
+                    (code, padded(bytes_of(&inside)))
+                }
+                _ => continue,
+            };
+            pixels = action.pixels(pixels);
+            put(Step { code, columns, rows, unused: 0, params });
+        }
+        positions(actions, pass.actions.clone(), &pass.output)
+    }
+}
+
+/// Positions in the input of the first of these pointwise actions, for the pixels of the window of the last one's output.
+fn positions(actions: &Actions, which: Range<usize>, output: &Image) -> (Along, Along) {
+    let mut columns = Along { at: output.window.x as i32, step: 1 };
+    let mut rows = Along { at: output.window.y as i32, step: 1 };
+    for Action { what, .. } in actions.list[which].iter().rev() {
+        match what {
+            What::Crop(crop) => {
+                let (x, y) = crop.position();
+                columns.at = columns.at.wrapping_add(x as i32);
+                rows.at = rows.at.wrapping_add(y as i32);
+            }
+            What::Flip(flip) => {
+                let (width, height) = flip.input();
+                if flip.horizontal() {
+                    columns = columns.mirrored(width as i32);
+                }
+                if flip.vertical() {
+                    rows = rows.mirrored(height as i32);
+                }
+            }
+            _ => {}
+        }
+    }
+    (columns, rows)
+}
+
+impl Along {
+    fn mirrored(self, len: i32) -> Self {
+        Self { at: (len - 1).wrapping_sub(self.at), step: -self.step }
+    }
+}
+
+/// Parameters of an action.
+fn params(actions: &Actions, place: usize, at: &Addresses) -> [u8; MAX_PARAMS_BYTES] {
+    let action = &actions.list[place];
+    let table = at.tables + (size_of::<i32>() * action.table.start) as u64;
+    padded(action.what.params(table).as_bytes())
+}
+
+/// Parameters of an image in scratch memory.
+fn scratch_leaf(address: u64, image: &Image) -> [u8; LEAF_BYTES] {
+    let Image { window, whole, pixels } = *image;
+    let pitch = 3 * window.width;
+    match pixels {
+        PixelType::U8 => {
+            padded(bytes_of(&RoiParams::new(address, pitch, window, whole, Orientation::UPRIGHT)))
+        }
+        PixelType::F32 => padded(bytes_of(&FloatsParams::new(address, pitch, window))),
+    }
+}
+
+fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut padded = [0; N];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded
+}
+
+fn put<T: bytemuck::Pod>(all: &mut [u8], number: usize, one: &T) {
+    all[number * size_of::<T>()..][..size_of::<T>()].copy_from_slice(bytes_of(one));
+}

@@ -1,0 +1,82 @@
+//! The batch stage: what happens to finished batches.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::op::batch::TargetCoding;
+use crate::op::{BatchOperator, Blends, Chain};
+
+use super::{Facts, Settings, TargetSettings};
+
+/// Soft targets, and the operators that mix the samples of a batch.
+#[derive(Clone, Debug)]
+pub struct BatchStage {
+    /// Operators, in order.
+    pub operators: Vec<Arc<dyn BatchOperator>>,
+    /// Number of classes.
+    pub classes: u32,
+    /// Values of targets before any operator.
+    pub coding: TargetCoding,
+}
+
+impl BatchStage {
+    /// The stage of a chain; `None` without targets and operators.
+    pub(super) fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Option<Self>> {
+        let operators = chain.batch_operators().to_vec();
+        let mut blends = 0;
+        for (number, operator) in operators.iter().enumerate() {
+            let key = format!("batch_operators[{number}]");
+            operator
+                .check()
+                .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
+            blends += operator.most_blends();
+            if blends > Blends::MOST {
+                let problem = format!(
+                    "is the operator with which a pair has up to {blends} blends; at most {} are possible",
+                    Blends::MOST
+                );
+                return Err(Error::config(key, problem));
+            }
+        }
+        let TargetSettings { classes, smoothing } = settings.targets;
+        let Some(classes) = classes else {
+            return match operators.first() {
+                None => Ok(None),
+                Some(operator) => {
+                    let name = operator.name();
+                    let problem =
+                        format!("is missing; {name} mixes targets: set the number of classes");
+                    Err(Error::config("targets.classes", problem))
+                }
+            };
+        };
+        if facts.classes > classes as usize {
+            let problem = format!(
+                "is {classes}, but the source has {} classes; set at least that number",
+                facts.classes
+            );
+            return Err(Error::config("targets.classes", problem));
+        }
+        let batch = settings.loader.batch;
+        if let Some(operator) = operators.first()
+            && !batch.is_multiple_of(2)
+        {
+            let problem = format!(
+                "is {batch}, but {} mixes pairs of samples; set an even number, or leave batch_operators out",
+                operator.name()
+            );
+            return Err(Error::config("loader.batch", problem));
+        }
+        Ok(Some(Self { operators, classes, coding: TargetCoding::new(classes, smoothing) }))
+    }
+
+    /// The class that a label names, if it is one.
+    pub fn class(&self, label: i64) -> Option<u32> {
+        u32::try_from(label).ok().filter(|&class| class < self.classes)
+    }
+
+    /// Size in bytes of a sample's soft target.
+    pub fn row_bytes(&self) -> usize {
+        size_of::<f32>() * self.classes as usize
+    }
+}

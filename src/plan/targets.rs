@@ -1,0 +1,43 @@
+//! Settings of soft targets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// `[targets]`: soft targets, an f32 for each class of each sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TargetSettings {
+    /// Number of classes, 1 to 16777216. Each batch then has a one-hot target per sample
+    /// ([`Batch::soft_targets`](crate::loader::Batch::soft_targets)), and a label outside of `0..classes` is an error of
+    /// its sample. Required by batch operators. Default: no soft targets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u32>,
+    /// Label smoothing, 0 to 1: `smoothing / classes` for every class, and `1 - smoothing` more for the sample's. Needs
+    /// `classes`. Default 0.
+    pub smoothing: f64,
+}
+
+/// Maximum number of classes. Floats can represent every class number.
+const MOST_CLASSES: u32 = 1 << 24;
+
+impl TargetSettings {
+    pub(super) fn check(&self) -> Result<()> {
+        let Self { classes, smoothing } = *self;
+        if let Some(classes) = classes
+            && !(1..=MOST_CLASSES).contains(&classes)
+        {
+            let problem = format!("must be 1 to {MOST_CLASSES}, is {classes}");
+            return Err(Error::config("targets.classes", problem));
+        }
+        if !(0.0..=1.0).contains(&smoothing) {
+            let problem = format!("must be a number from 0 to 1, is {smoothing}");
+            return Err(Error::config("targets.smoothing", problem));
+        }
+        if smoothing > 0.0 && classes.is_none() {
+            let problem = format!("is {smoothing}, but there are no targets; set targets.classes");
+            return Err(Error::config("targets.smoothing", problem));
+        }
+        Ok(())
+    }
+}

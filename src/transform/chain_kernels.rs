@@ -1,0 +1,92 @@
+//! The kernels of a chain, and their launches.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::geometry::Size;
+use crate::gpu::kernel::{FUSED, PROGRAM};
+use crate::gpu::{Device, DeviceBuffer, Kernel, LaunchGoal, Stream};
+use crate::op::device_chain::DeviceChain;
+use crate::op::kernel_text::KernelText;
+
+/// Loaded kernels of a [`DeviceChain`].
+#[derive(Debug)]
+pub struct ChainKernels {
+    fused: Option<Kernel>,
+    program: Option<Kernel>,
+}
+
+/// Sizes of a launch's outputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Outputs {
+    /// The fused kernel's: the largest of all samples.
+    pub fused: Size,
+    /// The tensor of a sample.
+    pub tensor: Size,
+}
+
+impl ChainKernels {
+    /// Compiles the kernels, or reads them from the cache.
+    ///
+    /// # Errors
+    /// Those of [`Kernel::load`].
+    pub fn load(device: &Arc<Device>, chain: &DeviceChain) -> Result<Self> {
+        Self::load_as(device, chain, KernelText::entry)
+    }
+
+    /// Like [`load`](Self::load), but the fused kernel has one thread per pixel instead of tiles.
+    ///
+    /// # Errors
+    /// Those of [`Kernel::load`].
+    pub fn without_tiles(device: &Arc<Device>, chain: &DeviceChain) -> Result<Self> {
+        Self::load_as(device, chain, |_| FUSED)
+    }
+
+    fn load_as(
+        device: &Arc<Device>,
+        chain: &DeviceChain,
+        entry: fn(&KernelText) -> &'static str,
+    ) -> Result<Self> {
+        let fused = chain
+            .fused
+            .as_ref()
+            .map(|text| Kernel::load(device, &text.source, entry(text), text.sample_bytes));
+        let program = chain
+            .program
+            .as_ref()
+            .map(|text| Kernel::load(device, &text.source, PROGRAM, text.sample_bytes()));
+        Ok(Self { fused: fused.transpose()?, program: program.transpose()? })
+    }
+
+    /// [`Kernel::warm_up`] of both.
+    ///
+    /// # Errors
+    /// Those of [`Kernel::warm_up`].
+    pub fn warm_up(&self, stream: &Stream) -> Result<()> {
+        self.fused.iter().chain(&self.program).try_for_each(|kernel| kernel.warm_up(stream))
+    }
+
+    /// Enqueues the launches for `count` samples. Their parameters for the fused and for the program kernel are at these offsets of
+    /// `block`.
+    ///
+    /// # Errors
+    /// Those of [`Kernel::launch`].
+    pub fn launch(
+        &self,
+        goal: LaunchGoal,
+        stream: &Stream,
+        (block, [fused_at, program_at]): (&DeviceBuffer, [usize; 2]),
+        count: u32,
+        outputs: Outputs,
+    ) -> Result<()> {
+        if let Some(fused) = &self.fused {
+            fused.launch_for(goal, stream, block, fused_at, count, outputs.fused)?;
+        }
+        match &self.program {
+            Some(program) => {
+                program.launch_for(goal, stream, block, program_at, count, outputs.tensor)
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The kernel `mix`, compiled for the host, against the Rust functions: equal bit for bit.
+
+use feedwater::geometry::{Roi, Size};
+use feedwater::gpu::host_kernel::{Guarded, HostCompiler};
+use feedwater::op::batch::{PairParams, TargetCoding, mix_kernel_text, plain_row, target_rows};
+use feedwater::op::{BatchOperator, Blends, PairDraw};
+use feedwater::random::{SampleKey, SampleRng};
+use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::blend::{blend, reference};
+
+const CLASSES: u32 = 1003;
+
+/// Draws up to four blends with windows inside and outside of the image, and weights at the ends of the range.
+#[derive(Debug)]
+struct Anything;
+
+impl BatchOperator for Anything {
+    fn name(&self) -> &'static str {
+        "anything"
+    }
+
+    fn draw(&self, draw: &mut PairDraw<'_>) {
+        let Size { width, height } = draw.size();
+        for _ in 0..draw.rng().below(5) {
+            let [x, y, w, h] = [width, height, width + 3, height + 3]
+                .map(|most| draw.rng().below(u64::from(most) + 1) as u32);
+            let window =
+                if draw.rng().chance(0.3) { draw.size().window() } else { Roi::new(x, y, w, h) };
+            let weight = match draw.rng().below(5) {
+                0 => 0.0,
+                1 => 1.0,
+                2 => 1e-7,
+                _ => draw.rng().uniform() as f32,
+            };
+            draw.blend(window, weight, 1.0 - weight);
+        }
+    }
+}
+
+/// Finite elements of any size, most of them far from those of an image.
+fn elements(shape: TensorShape, rng: &mut SampleRng) -> Vec<u8> {
+    let element = |rng: &mut SampleRng| {
+        let bits = rng.bits();
+        match shape.dtype {
+            DType::U8 => vec![bits as u8],
+            // The largest exponent is that of infinities.
+            DType::F16 if bits & 0x7c00 == 0x7c00 => vec![0; 2],
+            DType::BF16 if bits & 0x7f80 == 0x7f80 => vec![0; 2],
+            DType::F16 | DType::BF16 => (bits as u16).to_ne_bytes().to_vec(),
+            _ if bits & 0x7f80_0000 == 0x7f80_0000 => vec![0; 4],
+            _ => bits.to_ne_bytes().to_vec(),
+        }
+    };
+    (0..shape.sample_len()).flat_map(|_| element(rng)).collect()
+}
+
+#[test]
+fn the_kernel_equals_the_reference_and_the_fast_path() {
+    let compiler = HostCompiler::temporary().unwrap();
+    let operators: [std::sync::Arc<dyn BatchOperator>; 1] = [std::sync::Arc::new(Anything)];
+    let coding = TargetCoding::new(CLASSES, 0.1);
+    let sizes = [Size::new(1, 1), Size::new(37, 11), Size::new(64, 40)];
+    let kinds = DType::ALL.into_iter().flat_map(|it| Layout::ALL.map(|layout| (it, layout)));
+    let mut most = 0;
+    for (dtype, layout) in kinds {
+        let text = mix_kernel_text(dtype, layout);
+        let kernel = compiler.compile("mix", &text).unwrap_or_else(|error| panic!("{error:?}"));
+        for (number, size) in (0..24u64).zip(sizes.iter().cycle()) {
+            let shape =
+                TensorShape { batch: 2, width: size.width, height: size.height, dtype, layout };
+            let key = SampleKey { seed: 3, epoch: 0, index: number };
+            let rng = &mut SampleRng::new(key, 1);
+            let blends = Blends::draw(&operators, *size, key);
+            most = most.max(blends.len());
+            let labels = [5, number as u32 % 7].map(|label| (label > 0).then_some(label));
+            let rows = target_rows(labels, coding, &blends);
+            let mut images = [(); 2].map(|()| {
+                let mut memory = Guarded::new(shape.sample_bytes());
+                memory.bytes_mut().copy_from_slice(&elements(shape, rng));
+                memory
+            });
+            let mut targets = [(); 2].map(|()| Guarded::new(4 * CLASSES as usize));
+            let [mut expected, mut fast] =
+                [(); 2].map(|()| images.each_mut().map(|it| it.bytes_mut().to_vec()));
+            for blend in blends.iter() {
+                let [a, b] = &mut expected;
+                reference(shape, blend, [a, b]);
+            }
+            let mut words = fast.map(|bytes| {
+                let mut words = vec![0u32; bytes.len().div_ceil(4)];
+                bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(&bytes);
+                words
+            });
+            let bytes = shape.sample_bytes();
+            let [a, b] = words.each_mut().map(|it| &mut bytemuck::cast_slice_mut(it)[..bytes]);
+            blend(shape, &blends, [a, b]);
+            fast = words.map(|it| bytemuck::cast_slice(&it)[..bytes].to_vec());
+
+            let address = |it: &Guarded| it.as_ptr() as u64;
+            let [images_at, targets_at] = [&images, &targets].map(|it| it.each_ref().map(address));
+            let params = PairParams::new(images_at, targets_at, rows, CLASSES, &blends);
+            kernel.launch_named("mix", bytemuck::bytes_of(&params), 1, *size, (32, 8));
+
+            let what = format!("{dtype} {layout} {size} {:?}", &blends[..]);
+            let made = images.each_mut().map(|it| it.bytes_mut().to_vec());
+            assert!(made == expected, "{what}");
+            assert!(fast == expected, "fast {what}");
+            for (row, made) in rows.iter().zip(&mut targets) {
+                let mut expected = vec![0f32; CLASSES as usize];
+                row.write(&mut expected);
+                assert_eq!(made.bytes_mut(), bytemuck::cast_slice::<f32, u8>(&expected), "{what}");
+            }
+        }
+    }
+    assert_eq!(most, Blends::MOST);
+}
+
+/// A sample without a partner gets its target, and its pixels stay.
+#[test]
+fn the_kernel_writes_the_target_of_a_single_sample() {
+    let compiler = HostCompiler::temporary().unwrap();
+    let text = mix_kernel_text(DType::U8, Layout::Nchw);
+    let kernel = compiler.compile("mix", &text).unwrap_or_else(|error| panic!("{error:?}"));
+    for label in [Some(2), None] {
+        let row = plain_row(label, TargetCoding::new(4, 0.0));
+        let (mut image, mut target) = (Guarded::new(12), Guarded::new(16));
+        let [images, targets] = [&image, &target].map(|it| [it.as_ptr() as u64, 0]);
+        let params = PairParams::new(images, targets, [row; 2], 4, &Blends::NONE);
+        kernel.launch_named("mix", bytemuck::bytes_of(&params), 1, Size::new(2, 2), (32, 8));
+        assert_eq!(image.bytes_mut(), [0; 12]);
+        let on = if label.is_some() { 1.0 } else { 0.0 };
+        assert_eq!(
+            bytemuck::pod_collect_to_vec::<u8, f32>(target.bytes_mut()),
+            [0.0, 0.0, on, 0.0]
+        );
+    }
+}
