@@ -40,6 +40,7 @@ struct Pass {
     int width, height;
     int left, top, right, bottom;       // positions that can be read; others are filled by a step
     int whole_width, whole_height;      // of the source
+    // The type that is read through: the source's parameters, then its own.
     unsigned long long source[(LEAF_BYTES + MAX_PARAMS_BYTES) / 8];
     template <class Src> __device__ const Src& as() const { return *(const Src*)source; }
 };

@@ -26,6 +26,13 @@ impl ParamBytes {
         Self { bytes, len: size_of::<P>() }
     }
 
+    /// These bytes, at most [`MAX_PARAMS_BYTES`].
+    pub(super) fn copied(params: &[u8]) -> Self {
+        let mut bytes = [0; MAX_PARAMS_BYTES];
+        bytes[..params.len()].copy_from_slice(params);
+        Self { bytes, len: params.len() }
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

@@ -236,20 +236,21 @@ impl Case<'_> {
         if kinds.iter().any(|kind| kind.cuda().is_none()) {
             return Ok(());
         }
-        let mut chains = Vec::new();
-        if kinds.iter().all(|kind| kind.nests()) {
-            chains.push(DeviceChain::fused(leaf, kinds.clone(), shape));
-        }
         let known = Kinds::up_to(kinds.len(), [self.known, &kinds].concat());
-        chains.push(DeviceChain::program(leaf, &[&known], last.pixels(), shape));
-        let declared: Vec<Kinds> =
-            self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
-        // The same text for many chains: nothing more is drawn, but all that is known could be.
-        let more = (!self.known.is_empty()).then(|| Kinds::up_to(0, self.known));
-        let planned =
-            DeviceChain::new(leaf, &declared.iter().chain(&more).collect::<Vec<_>>(), shape);
-        if planned.fused.is_some() && planned.program.is_some() {
-            chains.push(planned);
+        let mut chains = vec![DeviceChain::program(leaf, &[&known], last.pixels(), shape)];
+        if !matches!(self.kernels, Kernels::HostPrograms(_)) {
+            if kinds.iter().all(|kind| kind.nests()) {
+                chains.push(DeviceChain::fused(leaf, kinds.clone(), shape));
+            }
+            let declared: Vec<Kinds> =
+                self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
+            // The same text for many chains: nothing more is drawn, but all that is known could be.
+            let more = (!self.known.is_empty()).then(|| Kinds::up_to(0, self.known));
+            let planned =
+                DeviceChain::new(leaf, &declared.iter().chain(&more).collect::<Vec<_>>(), shape);
+            if planned.fused.is_some() && planned.program.is_some() {
+                chains.push(planned);
+            }
         }
         for chain in &chains {
             let tiled = chain.fused.as_ref().is_some_and(|text| text.tiled);

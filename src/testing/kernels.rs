@@ -24,6 +24,8 @@ pub enum Kernels<'a> {
     None,
     /// On the host, compiled by its C++ compiler.
     Host(&'a HostCompiler),
+    /// Like `Host`, but only the program kernel, which needs one text for all chains.
+    HostPrograms(&'a HostCompiler),
     /// On a GPU.
     Device(&'a Arc<Device>),
 }
@@ -84,7 +86,9 @@ impl Kernels<'_> {
     pub(super) fn executor(&self) -> Result<Option<Box<dyn Executor + '_>>> {
         Ok(match self {
             Kernels::None => None,
-            Kernels::Host(compiler) => Some(Box::new(OnHost { compiler, buffers: Vec::new() })),
+            Kernels::Host(compiler) | Kernels::HostPrograms(compiler) => {
+                Some(Box::new(OnHost { compiler, buffers: Vec::new() }))
+            }
             Kernels::Device(device) => {
                 let stream = Stream::new(device)?;
                 Some(Box::new(OnDevice { device, stream, buffers: Vec::new() }))

@@ -40,7 +40,7 @@ fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u
         dtype: if is_bytes { DType::U8 } else { DType::F32 },
         layout: Layout::Nchw,
         key,
-        kernels: Kernels::Host(&COMPILER),
+        kernels: Kernels::HostPrograms(&COMPILER),
         known: &KNOWN,
     };
     case.check().unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -14,6 +14,8 @@ use feedwater::op::formula::warp::Warp;
 #[repr(C)]
 struct Sample {
     out: u64,
+    out_width: i32,
+    out_height: i32,
     pixels: u64,
     pitch: i32,
     x: i32,
@@ -50,6 +52,8 @@ pub fn warped(warp: &Warp, table: &[i32], src: &Image<u8>, input: Size, output: 
     let window = src.window();
     let sample = Sample {
         out: out.as_mut_ptr() as u64,
+        out_width: output.width as i32,
+        out_height: output.height as i32,
         pixels: src.data().as_ptr() as u64,
         pitch: 3 * window.width as i32,
         x: window.x as i32,

@@ -35,9 +35,12 @@ pub struct Pass {
     /// Left, top, right and bottom of what can be read.
     pub readable: [i32; 4],
     pub whole: [i32; 2],
-    pub source: [u8; LEAF_BYTES],
-    pub params: [u8; MAX_PARAMS_BYTES],
+    /// Parameters of the source, then those of what reads it.
+    pub source: SourceBytes,
 }
+
+/// Parameters of the type that a pass reads through.
+pub type SourceBytes = [u8; LEAF_BYTES + MAX_PARAMS_BYTES];
 
 /// What is done to a pixel.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

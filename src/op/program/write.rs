@@ -7,9 +7,9 @@ use bytemuck::{Zeroable, bytes_of};
 use crate::geometry::Orientation;
 use crate::image::PixelType;
 use crate::op::kernel_text::{FloatsParams, RoiParams};
-use crate::op::{Action, Actions, MAX_PARAMS_BYTES, What};
+use crate::op::{Action, Actions, ParamBytes, What};
 
-use super::data::{Addresses, Along, FillParams, LEAF_BYTES, Pass, Program, Step, read, step};
+use super::data::{Addresses, Along, FillParams, Pass, Program, SourceBytes, Step, read, step};
 use super::passes::{self, Image, Passes, Reader};
 use super::text::ProgramText;
 
@@ -47,8 +47,8 @@ impl ProgramText {
         let (pass_bytes, step_bytes) = body.split_at_mut(most_passes * size_of::<Pass>());
         let (mut count, mut steps) = (0, 0);
         let mut next = usize::from(leaf.is_none());
-        let mut source_params = match leaf {
-            Some(leaf) => padded(leaf),
+        let mut leaf = match leaf {
+            Some(leaf) => ParamBytes::copied(leaf),
             None => scratch_leaf(at.scratch[0], &source),
         };
         for pass in Passes::new(actions, first, source) {
@@ -62,18 +62,12 @@ impl ProgramText {
                 actions,
                 &pass,
                 at,
-                Pass {
-                    out,
-                    source: source_params,
-                    steps: [number as i32, steps as i32],
-                    columns,
-                    rows,
-                    ..Pass::zeroed()
-                },
+                &leaf,
+                Pass { out, steps: [number as i32, steps as i32], columns, rows, ..Pass::zeroed() },
             );
             put(pass_bytes, count, &data);
             count += 1;
-            source_params = scratch_leaf(out, &pass.output);
+            leaf = scratch_leaf(out, &pass.output);
             next = 1 - next;
         }
         let steps = at.passes + (most_passes * size_of::<Pass>()) as u64;
@@ -82,7 +76,14 @@ impl ProgramText {
     }
 
     /// Everything else about a pass.
-    fn pass(&self, actions: &Actions, pass: &passes::Pass, at: &Addresses, data: Pass) -> Pass {
+    fn pass(
+        &self,
+        actions: &Actions,
+        pass: &passes::Pass,
+        at: &Addresses,
+        leaf: &ParamBytes,
+        data: Pass,
+    ) -> Pass {
         let passes::Pass { source, readable, output, .. } = pass;
         let (reader, through) = match pass.reader {
             Reader::Source if source.pixels == PixelType::F32 => (read::FLOATS, None),
@@ -94,7 +95,12 @@ impl ProgramText {
                 what => (self.code(what.kind(), source.pixels), Some(place)),
             },
         };
-        let params = through.map_or([0; MAX_PARAMS_BYTES], |place| params(actions, place, at));
+        let mut source_bytes: SourceBytes = padded(leaf.as_bytes());
+        if let Some(place) = through {
+            let params = action_params(actions, place, at);
+            let params = params.as_bytes();
+            source_bytes[leaf.as_bytes().len()..][..params.len()].copy_from_slice(params);
+        }
         let statistics = match actions.list[pass.actions.clone()].first().map(|it| &it.what) {
             Some(what @ What::Statistics(..)) => self.code(what.kind(), PixelType::U8),
             _ => -1,
@@ -109,7 +115,7 @@ impl ProgramText {
             readable: [readable.x, readable.y, readable.right(), readable.bottom()]
                 .map(|at| at as i32),
             whole: [source.whole.width, source.whole.height].map(|len| len as i32),
-            params,
+            source: source_bytes,
             ..data
         }
     }
@@ -127,17 +133,20 @@ impl ProgramText {
             let action = &actions.list[place];
             let (columns, rows) = positions(actions, place..pass.actions.end, &pass.output);
             let (code, params) = match &action.what {
-                What::Table => (step::TABLE, params(actions, place, at)),
-                What::FloatTable => (step::FLOAT_TABLE, params(actions, place, at)),
-                What::Pixel(..) => {
-                    (self.code(action.what.kind(), pixels), params(actions, place, at))
+                What::Table => (step::TABLE, padded(action_params(actions, place, at).as_bytes())),
+                What::FloatTable => {
+                    (step::FLOAT_TABLE, padded(action_params(actions, place, at).as_bytes()))
                 }
+                What::Pixel(..) => (
+                    self.code(action.what.kind(), pixels),
+                    padded(action_params(actions, place, at).as_bytes()),
+                ),
                 What::Statistics(form, _) => {
                     let code = match form.output {
                         PixelType::U8 => step::MADE,
                         PixelType::F32 => step::FLOATS_MADE,
                     };
-                    (code, params(actions, place, at))
+                    (code, padded(action_params(actions, place, at).as_bytes()))
                 }
                 What::Crop(crop) if !crop.is_inside() => {
                     let code = match pixels {
@@ -192,21 +201,21 @@ impl Along {
 }
 
 /// Parameters of an action.
-fn params(actions: &Actions, place: usize, at: &Addresses) -> [u8; MAX_PARAMS_BYTES] {
+fn action_params(actions: &Actions, place: usize, at: &Addresses) -> ParamBytes {
     let action = &actions.list[place];
     let table = at.tables + (size_of::<i32>() * action.table.start) as u64;
-    padded(action.what.params(table).as_bytes())
+    action.what.params(table)
 }
 
 /// Parameters of an image in scratch memory.
-fn scratch_leaf(address: u64, image: &Image) -> [u8; LEAF_BYTES] {
+fn scratch_leaf(address: u64, image: &Image) -> ParamBytes {
     let Image { window, whole, pixels } = *image;
     let pitch = 3 * window.width;
     match pixels {
         PixelType::U8 => {
-            padded(bytes_of(&RoiParams::new(address, pitch, window, whole, Orientation::UPRIGHT)))
+            ParamBytes::new(&RoiParams::new(address, pitch, window, whole, Orientation::UPRIGHT))
         }
-        PixelType::F32 => padded(bytes_of(&FloatsParams::new(address, pitch, window))),
+        PixelType::F32 => ParamBytes::new(&FloatsParams::new(address, pitch, window)),
     }
 }
 
