@@ -57,9 +57,9 @@ pub mod kernel_text;
 #[doc(hidden)]
 pub mod kind;
 mod params;
-mod record;
 #[doc(hidden)]
 pub mod program;
+mod record;
 #[doc(hidden)]
 pub mod resample;
 mod settings;
