@@ -3,7 +3,7 @@ struct CropParams {
     int x, y, width, height;        // the window, which may begin left of or above the image
     int src_width, src_height;
     float fill[3];
-    int unused;
+    int drops_objects;              // for boxes only
 };
 
 template <class Src> struct Crop {

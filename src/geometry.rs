@@ -108,6 +108,14 @@ impl Roi {
             && inner.bottom() <= self.bottom()
     }
 
+    /// Smallest window that has both.
+    pub fn around(self, other: Roi) -> Roi {
+        let (x, y) = (self.x.min(other.x), self.y.min(other.y));
+        let right = self.right().max(other.right());
+        let bottom = self.bottom().max(other.bottom());
+        Roi::new(x, y, right - x, bottom - y)
+    }
+
     /// Pixels in both windows; empty (zero size) if they are disjoint.
     pub fn intersection(self, other: Roi) -> Roi {
         let x = self.x.max(other.x);

@@ -4,8 +4,8 @@
 //!   refer to the stored pixels or to the upright image.
 //! * [`Objects::place`] follows the chain exactly, whatever reduction the decoder used: crops translate and clip, flips mirror,
 //!   and resizes scale by the ratio of the sizes.
-//! * A box is clipped to the visible part of the image. Objects whose box is completely invisible are dropped; for the others,
-//!   [`PlacedObject::visible`] is the visible share of the box.
+//! * A box is clipped to the visible part of the image. Objects whose box is completely invisible are dropped, and those that
+//!   `random_iou_crop` drops; for the others, [`PlacedObject::visible`] is the visible share of the box.
 //! * Masks are computed on demand, in pixels of the tensor.
 
 use std::ops::Deref;
@@ -151,19 +151,15 @@ impl Objects {
         (upright, orientation): (Size, Orientation),
         view: View,
     ) -> Self {
-        let way = match frame {
-            Frame::Stored => {
-                Way { turn: orientation, size: orientation.upright_size(upright), view }
-            }
-            Frame::Upright => Way { turn: Orientation::UPRIGHT, size: upright, view },
-        };
+        let way = Way::new(frame, (upright, orientation), view);
         let place = |(index, object): (usize, Object)| {
             let Object { id, category, bbox, area, crowd, segmentation } = object;
-            let whole = view.bounding_box(&way.turn.upright_box(way.size, &bbox));
+            let upright = way.turn.upright_box(way.size, &bbox);
+            let whole = view.bounding_box(&upright);
             let bbox = whole.intersection(&view.visible);
             let visible = bbox.area() / whole.area();
             let outline = segmentation;
-            (visible > LEAST_VISIBLE).then_some(PlacedObject {
+            (visible > LEAST_VISIBLE && view.keeps(&upright)).then_some(PlacedObject {
                 index,
                 bbox,
                 visible,
@@ -175,6 +171,16 @@ impl Objects {
             })
         };
         Self { list: objects.into_iter().enumerate().filter_map(place).collect(), way }
+    }
+
+    /// Boxes of objects in an image of `upright` size, which was turned by `orientation`.
+    pub fn upright_boxes(
+        objects: &[Object],
+        frame: Frame,
+        turned: (Size, Orientation),
+    ) -> impl Iterator<Item = BoundingBox> {
+        let way = Way::new(frame, turned, View::default());
+        objects.iter().map(move |it| way.turn.upright_box(way.size, &it.bbox))
     }
 
     /// Size of the tensor.
@@ -231,6 +237,15 @@ impl Deref for Objects {
 }
 
 impl Way {
+    fn new(frame: Frame, (upright, orientation): (Size, Orientation), view: View) -> Self {
+        match frame {
+            Frame::Stored => {
+                Self { turn: orientation, size: orientation.upright_size(upright), view }
+            }
+            Frame::Upright => Self { turn: Orientation::UPRIGHT, size: upright, view },
+        }
+    }
+
     /// Samples every pixel of the tensor from a mask of the annotated image.
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
         if !self.view.is_axis_aligned() {

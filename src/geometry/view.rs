@@ -23,6 +23,19 @@ pub struct View {
     pub size: Size,
     /// Visible part of the image, in pixels of the result; the rest is fill. After a warp, the smallest box around that part.
     pub visible: BoundingBox,
+    /// Rule that drops objects, if there is one.
+    kept: Option<Kept>,
+}
+
+/// Objects whose box's centre was inside of a window, at a place of the chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Kept {
+    window: BoundingBox,
+    /// The view at this place.
+    warps: u32,
+    x: Axis,
+    y: Axis,
+    visible: BoundingBox,
 }
 
 /// Part of a chain that a warp ends.
@@ -56,6 +69,7 @@ impl View {
         y: Axis::IDENTITY,
         size: Size::new(0, 0),
         visible: BoundingBox::NOTHING,
+        kept: None,
     };
 
     /// Identity view of an image of this size.
@@ -116,6 +130,31 @@ impl View {
             BoundingBox { left: left - x, top: top - y, right: right - x, bottom: bottom - y };
         self.visible = moved.intersection(&Self::new(size).visible);
         self.size = size;
+    }
+
+    /// Drops objects whose box, as far as it is visible, has its centre outside of the window of `size` at `(x, y)` or on the
+    /// window's edge. It replaces an earlier such window.
+    pub fn drop_objects(&mut self, (x, y): (i64, i64), size: Size) {
+        let window = BoundingBox::new(x as f64, y as f64, size.width.into(), size.height.into());
+        let Self { warps, x, y, visible, .. } = *self;
+        self.kept = Some(Kept { window, warps, x, y, visible });
+    }
+
+    /// Whether an object with this box in the upright image was not [dropped](Self::drop_objects).
+    pub fn keeps(&self, of: &BoundingBox) -> bool {
+        self.kept.is_none_or(|Kept { window, warps, x, y, visible }| {
+            let then = Self { warps, x, y, visible, ..*self };
+            let of = then.visible_box(of);
+            let (x, y) = (0.5 * (of.left + of.right), 0.5 * (of.top + of.bottom));
+            of.area() > 0.0
+                && (window.left < x && x < window.right)
+                && (window.top < y && y < window.bottom)
+        })
+    }
+
+    /// Visible part of a box of the upright image.
+    pub fn visible_box(&self, of: &BoundingBox) -> BoundingBox {
+        self.bounding_box(of).intersection(&self.visible)
     }
 
     /// Resizes the window `of` to `size`.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::annotation::Objects;
 use crate::error::{Result, SampleError};
+use crate::geometry::BoundingBox;
 use crate::gpu::{self, DeviceBuffer, Event, Stream};
 use crate::ring::Using;
 use crate::source::Source;
@@ -141,7 +142,8 @@ impl Batch {
     }
 
     /// Annotated objects visible in the tensor of the sample at `place`, with boxes in pixels of the tensor. Empty if the
-    /// source has no annotations or the sample was replaced with zeros. Computed on each call, on the calling thread.
+    /// source has no annotations or the sample was replaced with zeros. Batch operators do not change them: a mixed sample
+    /// also shows objects of its partner. Computed on each call, on the calling thread.
     ///
     /// # Panics
     ///
@@ -153,6 +155,18 @@ impl Batch {
         }
         let (objects, frame) = (self.source.objects(index), self.source.canvas(index).frame);
         Objects::place(objects, frame, (size, orientation), trace.view)
+    }
+
+    /// Boxes of all annotated objects of the sample at `place`, in its upright image.
+    ///
+    /// # Panics
+    ///
+    /// If `place` is not below [`len`](Self::len).
+    #[doc(hidden)]
+    pub fn upright_boxes(&self, place: usize) -> Vec<BoundingBox> {
+        let SampleRecord { index, size, orientation, .. } = self.samples()[place];
+        let frame = self.source.canvas(index).frame;
+        Objects::upright_boxes(&self.source.objects(index), frame, (size, orientation)).collect()
     }
 
     /// Error of each sample that failed while this batch was made.

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::annotation::Objects;
 use crate::decode::Decoders;
 use crate::error::{DataError, Tolerated};
-use crate::geometry::Size;
+use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::HostImage;
 use crate::measure::{Seen, Stage, ThreadMeter};
@@ -192,6 +193,23 @@ impl SamplePipeline {
         self.reader.give_back(content);
     }
 
+    /// Puts the boxes of the sample's objects where operators read them.
+    fn put_boxes(&mut self, index: u64, header: &Header) {
+        let boxes = &mut self.sample.actions.boxes;
+        boxes.clear();
+        if self.plan.reads_boxes() {
+            let turned = self.plan.settings.decode.orientation;
+            let turn = if turned { header.orientation } else { Orientation::UPRIGHT };
+            let upright = (turn.upright_size(header.size), turn);
+            let objects = self.source.objects(index);
+            boxes.extend(Objects::upright_boxes(
+                &objects,
+                self.source.canvas(index).frame,
+                upright,
+            ));
+        }
+    }
+
     /// Plans the sample with this header; `bytes` is its encoded size.
     pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), DataError> {
         let begin = self.meter.begin(Stage::Header);
@@ -200,6 +218,7 @@ impl SamplePipeline {
         let fixed = self.plan.fixed_entries();
         let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
         self.sample.actions.reserve(entries.saturating_sub(fixed), fixed);
+        self.put_boxes(key.index, header);
         self.plan.sample(key, header, &mut self.sample)?;
         let windows = self.sample.windows;
         let drawn = SampleMemory { windows, ..SampleMemory::default() };

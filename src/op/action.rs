@@ -6,7 +6,9 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
 use crate::tensor::CHANNELS;
 
+use super::formula::elastic::Field;
 use super::formula::warp::{self, Warp};
+use super::kind::mix::{Mix, Mixer};
 use super::kind::{ImageForm, Kind, PixelForm, StatisticsForm, StencilForm, crop, flip, table};
 use super::resample::{self, Weights};
 use super::{ParamBytes, Trace, Wanted};
@@ -45,8 +47,10 @@ pub enum What {
     Statistics(&'static StatisticsForm, ParamBytes),
     /// [`Kind::Stencil`], with the size of the image.
     Stencil(&'static StencilForm, Size, ParamBytes),
-    /// [`Kind::Warp`], with the size of the input.
-    Warp(Warp, Size),
+    /// [`Kind::Warp`], with the size of the input, and the field of displacements if the map has one.
+    Warp(Warp, Size, Option<Field>),
+    /// [`Kind::Mix`].
+    Mix(Mix),
     /// [`Kind::Image`].
     Image(&'static ImageForm, ParamBytes),
 }
@@ -64,20 +68,28 @@ impl What {
             What::Statistics(form, _) => Kind::Statistics(form),
             What::Stencil(form, ..) => Kind::Stencil(form),
             What::Warp(..) => Kind::Warp,
+            What::Mix(_) => Kind::Mix,
             What::Image(form, _) => Kind::Image(form),
         }
     }
 
-    /// Returns the input window that an output window needs. Appends whatever depends on the window to `table`.
-    pub(super) fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
+    /// Returns the input window that an output window needs. Appends whatever depends on the window to `table`, where the
+    /// action's part begins at `start`.
+    pub(super) fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>, start: usize) -> Roi {
         match self {
             What::Crop(params) => params.demand(wanted.output),
             What::Flip(params) => params.demand(wanted.output),
             What::Resample(params, weights) => weights.fill_table(params, wanted, table),
-            What::Table | What::FloatTable | What::Pixel(..) => wanted.output,
+            // Windows of mixes are set for all their actions together.
+            What::Table | What::FloatTable | What::Pixel(..) | What::Mix(_) => wanted.output,
             What::Statistics(..) => wanted.input.window(),
             What::Stencil(_, whole, _) => StencilForm::demand(wanted.output, *whole),
-            What::Warp(params, input) => warp::demand(params, &[], *input, wanted.output),
+            What::Warp(params, input, field) => {
+                if let Some(field) = field {
+                    field.append(*input, table);
+                }
+                warp::demand(params, &table[start..], *input, wanted.output)
+            }
             What::Image(form, params) => (form.demand)(params, wanted),
         }
     }
@@ -97,8 +109,9 @@ impl What {
             | What::Pixel(..)
             | What::Statistics(..)
             | What::Stencil(..)
-            | What::Image(..) => {}
-            What::Warp(params, _) => {
+            | What::Mix(_) => {}
+            What::Image(form, params) => (form.trace)(params, output, trace),
+            What::Warp(params, ..) => {
                 trace.cropping = false;
                 // Boxes stay where they are when pixels are displaced one by one.
                 if let Some(back) = params.back() {
@@ -109,8 +122,14 @@ impl What {
     }
 
     /// Reference implementation. `out` has its pixel type and window set, `src` holds at least the action's input.
-    /// `table` is the action's part of the table.
-    pub fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage) {
+    /// `table` is the action's part of the table. `mixer` is the same for all actions of a sample.
+    pub fn reference(
+        &self,
+        table: &[i32],
+        src: &HostImage,
+        out: &mut HostImage,
+        mixer: &mut Mixer,
+    ) {
         match self {
             What::Crop(params) => crop::reference(params, src, out),
             What::Flip(params) => flip::reference(params, src, out),
@@ -119,16 +138,24 @@ impl What {
             What::Pixel(form, params) => form.reference(params, src, out),
             What::Statistics(form, params) => form.reference(params, src, out),
             What::Stencil(form, whole, params) => form.reference(params, *whole, src, out),
-            What::Warp(params, _) => read_through(params, src, out),
+            What::Warp(params, ..) => read_through(params, table, src, out),
+            What::Mix(mix) => mixer.take(*mix, src, out).expect("a reference may allocate"),
             What::Image(form, params) => (form.reference)(params, src, out),
         }
     }
 
-    /// Computes row `y` of a stencil or a warp, from the column `x` on. `src` holds at least the action's input.
-    pub fn read_row(&self, src: &Image<u8>, (x, y): (u32, u32), out: &mut [[u8; CHANNELS]]) {
+    /// Computes row `y` of a stencil or a warp, from the column `x` on. `src` holds at least the action's input. `table` is the
+    /// action's part of the table.
+    pub fn read_row(
+        &self,
+        table: &[i32],
+        src: &Image<u8>,
+        (x, y): (u32, u32),
+        out: &mut [[u8; CHANNELS]],
+    ) {
         match self {
             What::Stencil(form, whole, params) => form.row(params, src, (x, y), *whole, out),
-            What::Warp(params, _) => warp::row(params, &[], src, x, y, out),
+            What::Warp(params, ..) => warp::row(params, table, src, x, y, out),
             _ => unreachable!("neither a stencil nor a warp"),
         }
     }
@@ -142,7 +169,15 @@ impl What {
                 ParamBytes::new(&resample::Params { table: table_address, ..*params })
             }
             What::Table | What::FloatTable => ParamBytes::new(&table_address),
-            What::Warp(params, _) => ParamBytes::new(params),
+            What::Warp(params, ..) => {
+                let mut params = *params;
+                if params.back().is_none() {
+                    params.set_table(table_address);
+                }
+                ParamBytes::new(&params)
+            }
+            // No kernel mixes.
+            What::Mix(_) => ParamBytes::new(&[0u64; 0]),
             What::Pixel(_, params)
             | What::Statistics(_, params)
             | What::Stencil(_, _, params)
@@ -163,6 +198,7 @@ impl Kind {
             Kind::Pixel(form) => form.params_bytes,
             Kind::Statistics(form) => form.params_bytes,
             Kind::Stencil(form) => form.params_bytes,
+            Kind::Mix => 0,
             Kind::Image(form) => form.params_bytes,
         }
     }
@@ -175,6 +211,20 @@ impl Action {
         Self { what, table: 0..0, whole, input, output: whole.window() }
     }
 
+    /// Records how actions move the pixels, one after another. Those of a mix are not recorded, because boxes stay where they
+    /// are in one of the images.
+    pub(super) fn trace_all(actions: &[Self], trace: &mut Trace) {
+        let mut mixes = false;
+        for action in actions {
+            match action.what {
+                What::Mix(Mix::Begin { .. }) => mixes = true,
+                What::Mix(Mix::Add { last, .. }) => mixes = !last,
+                _ if mixes => {}
+                _ => action.what.trace(action.whole, trace),
+            }
+        }
+    }
+
     /// Output pixel type for an input pixel type that the action accepts.
     pub fn pixels(&self, input: PixelType) -> PixelType {
         self.what.kind().pixels(input).unwrap_or(input)
@@ -182,7 +232,7 @@ impl Action {
 }
 
 /// Reference implementation of warps.
-fn read_through(params: &Warp, src: &HostImage, out: &mut HostImage) {
+fn read_through(params: &Warp, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
         unreachable!("warps map bytes to bytes");
     };
@@ -190,7 +240,7 @@ fn read_through(params: &Warp, src: &HostImage, out: &mut HostImage) {
     for y in window.y..window.bottom() {
         for x in window.x..window.right() {
             let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
-            out.set_pixel(x, y, warp::pixel(params, &[], &read, x as i32, y as i32));
+            out.set_pixel(x, y, warp::pixel(params, table, &read, x as i32, y as i32));
         }
     }
 }

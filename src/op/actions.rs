@@ -1,12 +1,13 @@
 //! All actions of one sample: a forward pass over the operators for random numbers and sizes, then a backward pass for
 //! windows.
 
-use crate::geometry::{Roi, Size};
+use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::HostImage;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 use super::action::{Action, What};
-use super::draw::Draw;
+use super::draw::{Boxes, Draw};
+use super::kind::mix::{Mix, Mixer};
 use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
 use super::{Kind, Operator, ParamBytes, Trace, Wanted};
@@ -24,6 +25,10 @@ pub struct Actions {
     fixed: Vec<i32>,
     /// Names of the operators.
     names: Vec<&'static str>,
+    /// Boxes of the sample's objects in the upright image, for operators that read them.
+    pub boxes: Vec<BoundingBox>,
+    /// Memory for boxes in other images.
+    present: Vec<BoundingBox>,
 }
 
 impl Actions {
@@ -51,15 +56,17 @@ impl Actions {
         self.draw_recorded(operators, key, input, trace, None)
     }
 
-    /// Actions of the operators for an image of size `input`, by name.
+    /// Actions of the operators for an image of size `input`, by name. `boxes` are those of its objects.
     pub fn named<'a>(
         operators: impl IntoIterator<Item = &'a dyn Operator>,
         key: SampleKey,
         input: Size,
+        boxes: Vec<BoundingBox>,
     ) -> Vec<DrawnOperator> {
         let mut record = Record::default();
         let trace = &mut Trace::new(input);
-        Self::default().draw_recorded(operators, key, input, trace, Some(&mut record));
+        let mut actions = Self { boxes, ..Self::default() };
+        actions.draw_recorded(operators, key, input, trace, Some(&mut record));
         record.operators
     }
 
@@ -89,10 +96,12 @@ impl Actions {
                 record.begin(name);
             }
             let record = record.as_deref_mut();
-            let mut draw = Draw { size, sample: key, path, rng, actions, tables, record };
+            let present = &mut self.present;
+            let boxes = Boxes { upright: &self.boxes, trace: &*trace, first, present };
+            let mut draw = Draw { size, sample: key, path, rng, actions, tables, boxes, record };
             operator.draw(&mut draw);
             size = draw.size;
-            self.list[first..].iter().for_each(|action| action.what.trace(action.whole, trace));
+            Action::trace_all(&self.list[first..], trace);
             self.ends.push(self.list.len());
         }
         size
@@ -102,18 +111,35 @@ impl Actions {
     /// `reduction`; more than 1 only if the first action resamples. Returns the window of the image that is needed.
     pub fn demand(&mut self, reduction: u32, wanted: Roi) -> Roi {
         let mut window = wanted;
+        let mut mix = None;
         for (place, action) in self.list.iter_mut().enumerate().rev() {
+            if let What::Mix(at) = &mut action.what {
+                window = Branches::pass(&mut mix, at, window);
+            }
             let reduction = if place == 0 { reduction } else { 1 };
             let input = action.input.size().reduced(reduction);
             let start = self.table.len();
             action.output = window;
             let wanted = Wanted { input, reduction, output: window };
             self.table.extend_from_slice(&self.fixed[action.table.clone()]);
-            window = action.what.demand(wanted, &mut self.table);
+            window = action.what.demand(wanted, &mut self.table, start);
             action.table = start..self.table.len();
             action.input = window;
         }
+        self.set_branches();
         window
+    }
+
+    /// Sets the windows of the images to which mixes return: those at their begins.
+    fn set_branches(&mut self) {
+        let mut begin = Roi::default();
+        for action in &mut self.list {
+            match action.what {
+                What::Mix(Mix::Begin { .. }) => begin = action.output,
+                What::Mix(Mix::Add { last: false, .. }) => action.output = begin,
+                _ => {}
+            }
+        }
     }
 
     /// Number of actions of the first `operators` operators.
@@ -134,10 +160,10 @@ impl Actions {
 
     /// Result of all actions for an image, by the reference implementations.
     pub fn reference(&self, image: &HostImage) -> HostImage {
-        let mut image = image.clone();
+        let (mut image, mut mixer) = (image.clone(), Mixer::default());
         for (place, action) in self.list.iter().enumerate() {
             let mut out = HostImage::new(action.pixels(image.pixels()), action.output);
-            action.what.reference(self.table_of(place), &image, &mut out);
+            action.what.reference(self.table_of(place), &image, &mut out, &mut mixer);
             image = out;
         }
         image
@@ -188,5 +214,34 @@ impl Actions {
     /// Memory that the tables hold, in bytes.
     pub fn table_bytes(&self) -> u64 {
         ((self.table.capacity() + self.fixed.capacity()) * size_of::<i32>()) as u64
+    }
+}
+
+/// Windows of a mix, from its end on.
+struct Branches {
+    /// Window of the sum.
+    sum: Roi,
+    /// Window of the image at the begin that the chains so far and the sum read.
+    begin: Roi,
+}
+
+impl Branches {
+    /// Passes a place of a mix backwards. `window` is needed of the image behind it. Returns the window that is needed of the
+    /// image before it.
+    fn pass(mix: &mut Option<Self>, at: &mut Mix, window: Roi) -> Roi {
+        match at {
+            Mix::Add { last: true, .. } => {
+                *mix = Some(Self { sum: window, begin: window });
+                window
+            }
+            Mix::Add { last: false, .. } => mix.as_mut().map_or(window, |mix| {
+                mix.begin = mix.begin.around(window);
+                mix.sum
+            }),
+            Mix::Begin { window: sum, .. } => mix.take().map_or(window, |mix| {
+                *sum = mix.sum;
+                mix.begin.around(window)
+            }),
+        }
     }
 }

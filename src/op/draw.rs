@@ -5,19 +5,22 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use serde::Serialize;
 
-use crate::geometry::{Roi, Size};
+use crate::geometry::{BoundingBox, Roi, Size};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
 use super::action::{Action, What};
-use super::formula::warp::Warp;
+use super::formula::elastic::{Field, Smoothness};
+use super::formula::noise;
+use super::formula::warp::{Interpolation, Warp};
+use super::kind::mix::Mix;
 use super::kind::{
     ColourFormula, ImageForm, ImageFormula, PixelForm, PositionFormula, StatisticsForm,
     StatisticsFormula, StencilForm, StencilFormula, crop, flip, table,
 };
 use super::record::Record;
 use super::resample::{self, Blur, Filter, Weights};
-use super::{Operator, ParamBytes};
+use super::{Operator, ParamBytes, Trace};
 
 /// Where an operator puts the actions of one sample, with the sample's random numbers.
 #[derive(Debug)]
@@ -31,6 +34,31 @@ pub struct Draw<'a> {
     pub(super) tables: &'a mut Vec<i32>,
     /// Where the actions are recorded by name, if they are.
     pub(super) record: Option<&'a mut Record>,
+    pub(super) boxes: Boxes<'a>,
+}
+
+/// Boxes of the sample's objects.
+#[derive(Debug)]
+pub(super) struct Boxes<'a> {
+    /// In the upright image.
+    pub(super) upright: &'a [BoundingBox],
+    /// Trace of the operators before the first of these actions.
+    pub(super) trace: &'a Trace,
+    /// Number of the first action that is not in the trace.
+    pub(super) first: usize,
+    /// Memory for those in the present image.
+    pub(super) present: &'a mut Vec<BoundingBox>,
+}
+
+impl Boxes<'_> {
+    /// Puts the visible parts of the boxes after these actions into `present`.
+    fn follow(&mut self, actions: &[Action]) {
+        let mut trace = *self.trace;
+        Action::trace_all(&actions[self.first..], &mut trace);
+        let placed = self.upright.iter().map(|it| trace.view.visible_box(it));
+        self.present.clear();
+        self.present.extend(placed.filter(|it| it.area() > 0.0));
+    }
 }
 
 impl Draw<'_> {
@@ -50,6 +78,28 @@ impl Draw<'_> {
         if let Some(record) = &mut self.record {
             record.note(formula, numbers);
         }
+    }
+
+    /// Says for people what the next action is: a formula, and the text that it depends on.
+    pub(crate) fn note_text(&mut self, formula: &'static str, name: &'static str, text: &str) {
+        if let Some(record) = &mut self.record {
+            record.text(formula, name, text);
+        }
+    }
+
+    /// Chooses something by the boxes of the sample's objects in the present image, as far as they are visible, with the
+    /// random numbers. There are none if the source has no annotations, and unless
+    /// [`reads_boxes`](Operator::reads_boxes).
+    pub fn by_boxes<T>(&mut self, choose: impl FnOnce(&[BoundingBox], &mut SampleRng) -> T) -> T {
+        self.boxes.follow(self.actions);
+        choose(self.boxes.present, &mut self.rng)
+    }
+
+    /// Crops a window inside of the image, and drops the objects whose box's centre is not inside of the window.
+    pub(crate) fn crop_to_centres(&mut self, window: Roi) {
+        let position = (window.x.into(), window.y.into());
+        let params = crop::Params::new(position, window.size(), self.size, [0.0; CHANNELS]);
+        self.push(What::Crop(params.dropping_objects()), window.size());
     }
 
     /// Crops the window of `size` at `(x, y)`, which may extend outside of the image. Pixels outside are `fill`: red,
@@ -76,7 +126,32 @@ impl Draw<'_> {
 
     /// Reads each pixel of an image of size `to` at a position that a map gives.
     pub(crate) fn warp(&mut self, warp: Warp, to: Size) {
-        self.push(What::Warp(warp, self.size), to);
+        self.push(What::Warp(warp, self.size, None), to);
+    }
+
+    /// Reads each pixel at its own position plus that of a field. `interpolation` is nearest or bilinear.
+    pub(crate) fn displace(
+        &mut self,
+        smoothness: Smoothness,
+        interpolation: Interpolation,
+        fill: [u8; CHANNELS],
+    ) {
+        let (size, key) = (self.size, noise::key(&mut self.rng));
+        let warp = Warp::displaced(size, (0, 0), size.width as i32, interpolation, fill);
+        self.push(What::Warp(warp, size, Some(Field { smoothness, key })), size);
+    }
+
+    /// Computes the weighted sum of the image and of the results of chains, all of which begin at the image. `chain` draws one
+    /// of them, and keeps size and pixel type. `weights` are those of the image and of the chains.
+    pub(crate) fn mix(&mut self, weights: &[f32], mut chain: impl FnMut(&mut Self)) {
+        let Some((&weight, chains)) = weights.split_first() else { return };
+        let (size, window) = (self.size, self.size.window());
+        self.push(What::Mix(Mix::Begin { weight, window }), size);
+        for (number, &weight) in chains.iter().enumerate() {
+            chain(self);
+            let last = number + 1 == chains.len();
+            self.push(What::Mix(Mix::Add { weight, last }), size);
+        }
     }
 
     /// Maps each byte of a channel to a byte.
@@ -139,6 +214,7 @@ impl Draw<'_> {
                 rng: SampleRng::of_operator(self.sample, path),
                 actions: &mut *self.actions,
                 tables: &mut *self.tables,
+                boxes: Boxes { present: &mut *self.boxes.present, ..self.boxes },
                 record: self.record.as_deref_mut(),
             };
             let outer = draw.record.as_mut().map(|record| record.enter(name));

@@ -24,6 +24,8 @@ pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use cuda::{Cuda, Tiling};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
+pub use erase::random_erasing::ErasingMode;
+pub use formula::pad::PadMode;
 pub use formula::warp::Interpolation;
 pub use kind::{Kind, Kinds};
 pub use resample::Filter;
@@ -153,6 +155,7 @@ operators! {
         lighting::Lighting,
         normalize_image::NormalizeImage,
         photometric_distort::PhotometricDistort,
+        pointwise::Pointwise,
         posterize::Posterize,
         random_grayscale::RandomGrayscale,
         saturation::Saturation,
@@ -164,8 +167,9 @@ operators! {
         grid_mask::GridMask,
         random_erasing::RandomErasing,
     }
-    filter {
+    filter [box_blur] {
         gaussian_blur::GaussianBlur,
+        jpeg_distortion::JpegDistortion,
         sharpen::Sharpen,
         sharpness::Sharpness,
     }
@@ -173,12 +177,14 @@ operators! {
         gaussian_noise::GaussianNoise,
         salt_and_pepper::SaltAndPepper,
     }
-    geometry {
+    geometry [border] {
         affine::Affine,
+        elastic::Elastic,
         letterbox::Letterbox,
         pad::Pad,
         perspective::Perspective,
         random_affine::RandomAffine,
+        random_iou_crop::RandomIouCrop,
         random_perspective::RandomPerspective,
         random_rotation::RandomRotation,
         random_shortest_size::RandomShortestSize,
@@ -188,6 +194,7 @@ operators! {
         thumbnail::Thumbnail,
     }
     policy [apply] {
+        aug_mix::AugMix,
         auto_augment::AutoAugment,
         rand_augment::RandAugment,
         three_augment::ThreeAugment,
@@ -242,9 +249,17 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (sample, path) = (SampleKey::default(), OperatorPath::CHAIN);
         let rng = SampleRng::of_operator(sample, path);
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
-        let mut draw = Draw { size, sample, path, rng, actions, tables, record: None };
+        let (trace, present) = (&Trace::new(size), &mut Vec::new());
+        let boxes = draw::Boxes { upright: &[], trace, first: 0, present };
+        let record = None;
+        let mut draw = Draw { size, sample, path, rng, actions, tables, boxes, record };
         self.draw(&mut draw);
         draw.rng.has_drawn()
+    }
+
+    /// Whether [`draw`](Self::draw) reads the boxes of the sample's objects ([`Draw::by_boxes`]). Default false.
+    fn reads_boxes(&self) -> bool {
+        false
     }
 
     /// Maximum number of coefficients (of 32 bits) of the resamplings that [`draw`](Self::draw) adds, for inputs of at

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use crate::geometry::Size;
 
 use super::action::What;
+use super::formula::elastic::{Field, Smoothness};
+use super::kind::mix::Mix;
 use super::kind::table;
 use super::resample::Weights;
 
@@ -23,8 +25,8 @@ pub struct DrawnOperator {
 pub struct DrawnAction {
     /// Name of the operator that drew it: inside of a combinator, the inner one.
     pub op: &'static str,
-    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `table`, `float_table`, `pixel`, `statistics`, `stencil`
-    /// or `image`.
+    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`,
+    /// `statistics`, `stencil` or `image`.
     pub kind: &'static str,
     /// Which formula, for kinds that have several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +70,11 @@ impl Record {
         self.next = Some((formula.into(), Value::Object(params.collect())));
     }
 
+    /// Sets the formula of the next action and the text that it depends on.
+    pub fn text(&mut self, formula: &str, name: &str, text: &str) {
+        self.next = Some((formula.into(), json!({ name: text })));
+    }
+
     /// Sets the formula of the next action by the path of its type, and its parameters.
     pub fn formula(&mut self, path: &str, params: &impl Serialize) {
         let name = path.rsplit("::").next().unwrap_or(path);
@@ -109,7 +116,21 @@ fn named(what: &What) -> (&'static str, Option<Value>) {
         What::Resample(_, Weights::Blur(blur)) => {
             ("blur", Some(json!({ "kernel": blur.kernel, "sigma": blur.sigma })))
         }
-        What::Warp(warp, _) => {
+        What::Warp(warp, _, Some(field)) => {
+            let Field { smoothness: Smoothness { alpha, sigma }, key } = field;
+            let (interpolation, fill) = (warp.interpolation(), warp.fill());
+            let params = json!({ "alpha": alpha, "sigma": sigma, "key": key, "interpolation": interpolation, "fill": fill });
+            ("displace", Some(params))
+        }
+        // A mix begins with the image's weight; the others end a chain that begins at the image.
+        What::Mix(Mix::Begin { weight, .. }) => {
+            ("mix", Some(json!({ "weight": weight, "at": "begin" })))
+        }
+        What::Mix(Mix::Add { weight, last }) => {
+            let at = if *last { "end" } else { "next" };
+            ("mix", Some(json!({ "weight": weight, "at": at })))
+        }
+        What::Warp(warp, _, None) => {
             let (interpolation, fill) = (warp.interpolation(), warp.fill());
             let matrix = warp.back().map(|plane| plane.matrix());
             let params = json!({ "matrix": matrix, "interpolation": interpolation, "fill": fill });

@@ -44,6 +44,14 @@ pub(super) fn check_number(field: &str, value: f64, low: f64, high: f64) -> Resu
     Err(FieldError::new(field, format!("must be a number from {low} to {high}, is {value}")))
 }
 
+/// Checks a whole number against `low..=high`.
+pub(super) fn check_count(field: &str, value: u32, low: u32, high: u32) -> Result<(), FieldError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(FieldError::new(field, format!("must be from {low} to {high}, is {value}")))
+}
+
 /// Checks a range `[first, last]` with `low <= first <= last <= high`.
 pub(super) fn check_pair(
     field: &str,

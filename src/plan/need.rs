@@ -48,8 +48,8 @@ pub struct SampleMemory {
     pub taps: u64,
     /// Resampling memory that depends on the length of rows.
     pub rows: u64,
-    /// Images between operators: two of bytes, two of floats.
-    pub windows: [u64; 4],
+    /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
+    pub windows: [u64; 6],
     /// Images decoded whole for `cache.decoded`: the cached image, and the image it is resized from.
     pub whole: [u64; 2],
 }
@@ -80,15 +80,15 @@ impl SampleMemory {
         sum([tables, resize_tables, taps, rows, sum(windows)])
     }
 
-    fn parts(mut self) -> [u64; 14] {
+    fn parts(mut self) -> [u64; 16] {
         self.parts_mut().map(|part| *part)
     }
 
-    fn parts_mut(&mut self) -> [&mut u64; 14] {
+    fn parts_mut(&mut self) -> [&mut u64; 16] {
         let Self { file, tables, resize_tables, decoder, library, taps, rows, windows, whole } =
             self;
-        let ([a, b], [c, d, e, f], [g, h]) = (decoder, windows, whole);
-        [file, tables, resize_tables, a, b, library, taps, rows, c, d, e, f, g, h]
+        let ([a, b], [c, d, e, f, g, h], [i, j]) = (decoder, windows, whole);
+        [file, tables, resize_tables, a, b, library, taps, rows, c, d, e, f, g, h, i, j]
     }
 }
 
@@ -218,7 +218,7 @@ impl Plan {
     }
 
     /// Images of the whole chain on the CPU, and of every prefix of it that may run before a device's part.
-    fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 4] {
+    fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
         let whole = Windows::of(stages, decoded, turned, true);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {

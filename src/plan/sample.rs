@@ -1,7 +1,7 @@
 //! The plan of one sample. All its random numbers and parameters are computed here and nowhere else.
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{Orientation, Roi, Size};
+use crate::geometry::{BoundingBox, Orientation, Roi, Size};
 use crate::header::Header;
 use crate::op::{Actions, Bounds, DrawnOperator, Trace};
 use crate::random::SampleKey;
@@ -27,8 +27,8 @@ pub struct SamplePlan {
     pub stored_window: Roi,
     /// Actions of all operators of the chain, with their tables.
     pub actions: Actions,
-    /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats.
-    pub windows: [u64; 4],
+    /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats, and two that a mix keeps.
+    pub windows: [u64; 6],
     /// What `windows` is computed from.
     pub(super) stages: Vec<Stage>,
     /// Geometric record of the sample, for people and other tools.
@@ -78,15 +78,26 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether an operator reads the boxes of the sample's objects.
+    pub fn reads_boxes(&self) -> bool {
+        self.steps.iter().any(|step| step.operator.reads_boxes())
+    }
+
     /// Actions that [`sample`](Self::sample) draws for sample number `index` of an epoch, by name: with the image they say
     /// what the tensor holds, on any device. `size` is that of the upright image, as in the sample's record; an image
-    /// without pixels, which takes the place of an unusable one, has no actions.
-    pub fn drawn(&self, epoch: u32, index: u64, size: Size) -> Vec<DrawnOperator> {
+    /// without pixels, which takes the place of an unusable one, has no actions. `boxes` are those of its objects.
+    pub fn drawn(
+        &self,
+        epoch: u32,
+        index: u64,
+        size: Size,
+        boxes: Vec<BoundingBox>,
+    ) -> Vec<DrawnOperator> {
         if size.pixels() == 0 {
             return Vec::new();
         }
         let key = SampleKey { seed: self.settings.loader.seed, epoch, index };
-        Actions::named(self.steps.iter().map(|step| &*step.operator), key, size)
+        Actions::named(self.steps.iter().map(|step| &*step.operator), key, size, boxes)
     }
 
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.

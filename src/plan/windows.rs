@@ -3,7 +3,8 @@
 
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{Action, Actions, Trace, What};
+use crate::op::kind::mix::Mix;
+use crate::op::{Action, Actions, Kind, Trace, What};
 use crate::random::SampleKey;
 use crate::tensor::CHANNELS;
 
@@ -36,8 +37,10 @@ enum Passes {
     Statistics,
     /// An action on whole images.
     Whole,
-    /// Any number of passes.
-    Any,
+    /// Begin of a mix, with the window of the sum.
+    Mix(Size),
+    /// Any number of passes, which may mix.
+    Any { mixes: bool },
 }
 
 impl Stage {
@@ -68,7 +71,11 @@ impl Stage {
                     last.output = output;
                 }
             } else {
-                let what = if step.kinds.are_pointwise() { Passes::Pointwise } else { Passes::Any };
+                let mixes = step.kinds.list().iter().any(|kind| kind.is(Kind::Mix));
+                let what = match step.kinds.are_pointwise() {
+                    true => Passes::Pointwise,
+                    false => Passes::Any { mixes },
+                };
                 stages.push(Self { what, pixels: step.pixels, input: size, output, operator });
             }
             size = output;
@@ -90,6 +97,7 @@ impl Stage {
             What::Resample(..) => Passes::Resample,
             What::Stencil(..) | What::Warp(..) => Passes::Reader,
             What::Statistics(..) => Passes::Statistics,
+            What::Mix(Mix::Begin { window, .. }) => Passes::Mix(window.size()),
             other if other.kind().is_pointwise() => Passes::Pointwise,
             _ => Passes::Whole,
         };
@@ -110,10 +118,10 @@ impl Stage {
             if in_scratch && place == 0 || place > 0 && !stage.is_pointwise() {
                 most = most.max(bytes_of(before, input));
             }
-            if matches!(stage.what, Passes::Resample | Passes::Any) {
+            if matches!(stage.what, Passes::Resample | Passes::Any { .. }) {
                 most = most.max(bytes_of(PixelType::U8, Size::new(output.width, input.height)));
             }
-            if stage.what == Passes::Any {
+            if matches!(stage.what, Passes::Any { .. }) {
                 most = most.max(bytes_of(before, input)).max(bytes_of(stage.pixels, output));
             }
         }
@@ -127,18 +135,18 @@ impl Stage {
 
     /// Whether rows may be kept between pointwise actions.
     pub fn has_rows(&self) -> bool {
-        self.is_pointwise() || matches!(self.what, Passes::Statistics | Passes::Any)
+        self.is_pointwise() || matches!(self.what, Passes::Statistics | Passes::Any { .. })
     }
 
     /// Whether rows may be read by a stencil or a warp.
     pub fn reads_rows(&self) -> bool {
-        matches!(self.what, Passes::Reader | Passes::Any)
+        matches!(self.what, Passes::Reader | Passes::Any { .. })
     }
 
     /// Columns of its longest row.
     pub fn width(&self) -> u32 {
         match self.what {
-            Passes::Any => self.input.width.max(self.output.width),
+            Passes::Any { .. } => self.input.width.max(self.output.width),
             _ => self.output.width,
         }
     }
@@ -149,17 +157,19 @@ impl Stage {
     }
 }
 
-/// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time.
+/// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time, and what a mix keeps: an
+/// image of bytes and one of floats.
 pub struct Windows {
     bytes: [[u64; 2]; 2],
+    mixes: [u64; 2],
     at: (usize, usize),
 }
 
 impl Windows {
     /// Bytes of each image for these stages of an image whose decoded window has the size `decoded`. `turned` says
     /// whether it is rotated or mirrored, `tensor` whether the last pass stores the tensor.
-    pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 4] {
-        let mut images = Self { bytes: [[0; 2]; 2], at: (0, 1) };
+    pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 6] {
+        let mut images = Self { bytes: [[0; 2]; 2], mixes: [0; 2], at: (0, 1) };
         let last = |place: usize| match place.checked_sub(1) {
             Some(last) => (stages[last].pixels, stages[last].output),
             None => (PixelType::U8, decoded),
@@ -171,23 +181,29 @@ impl Windows {
         } else {
             place = pass_end(stages, 0, false);
             if tensor && place == end {
-                return [0; 4];
+                return [0; 6];
             }
             images.put(last(place));
         }
         while place < end {
             match stages[place].what {
-                Passes::Whole => {
+                Passes::Whole | Passes::Mix(_) => {
+                    if let Passes::Mix(sum) = stages[place].what {
+                        images.put_mix(stages[place].output, sum);
+                    }
                     place += 1;
                     images.put(last(place));
                 }
-                Passes::Any => {
+                Passes::Any { mixes } => {
                     place += 1;
                     let (pixels, output) = last(place);
                     let Size { width, height } = stages[place - 1].input;
                     let size = Size::new(width.max(output.width), height.max(output.height));
                     images.put((pixels, size));
                     images.put((pixels, size));
+                    if mixes {
+                        images.put_mix(size, size);
+                    }
                 }
                 _ => {
                     place = pass_end(stages, place, true);
@@ -197,8 +213,14 @@ impl Windows {
                 }
             }
         }
-        let [[a, b], [c, d]] = images.bytes;
-        [a, b, c, d]
+        let ([[a, b], [c, d]], [e, f]) = (images.bytes, images.mixes);
+        [a, b, c, d, e, f]
+    }
+
+    /// What a mix keeps: the image at its begin, and the sum.
+    fn put_mix(&mut self, image: Size, sum: Size) {
+        let bytes = [bytes_of(PixelType::U8, image), bytes_of(PixelType::F32, sum)];
+        self.mixes = std::array::from_fn(|at| self.mixes[at].max(bytes[at]));
     }
 
     /// Next image: the other one of the same type, or the first one of the other type.

@@ -10,6 +10,7 @@ use crate::header::{Header, PnmHead};
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::device_chain::{Block, DeviceChain, Sample};
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
+use crate::op::kind::mix::Mixer;
 use crate::op::program::Addresses;
 use crate::op::{Action, Actions, Chain, Crop, Kind, Kinds, Operator, Placement, Trace, What};
 use crate::output;
@@ -151,11 +152,12 @@ impl Case<'_> {
     /// Returns the image's window and the reference output of every action. Compares the faster forms of images with it.
     fn run(&self, actions: &Actions, first: Roi) -> Result<Vec<HostImage>, ParityError> {
         let mut images = vec![HostImage::U8(cut(&self.upright(), first))];
+        let mut mixer = Mixer::default();
         for (place, action) in actions.list.iter().enumerate() {
             let src = &images[place];
             let pixels = action.pixels(src.pixels());
             let mut out = HostImage::new(pixels, action.output);
-            action.what.reference(actions.table_of(place), src, &mut out);
+            action.what.reference(actions.table_of(place), src, &mut out, &mut mixer);
             if let What::Image(form, params) = &action.what {
                 let mut fast = HostImage::new(pixels, action.output);
                 (form.apply)(params, src, &mut fast);
@@ -242,7 +244,10 @@ impl Case<'_> {
         chains.push(DeviceChain::program(leaf, &[&known], last.pixels(), shape));
         let declared: Vec<Kinds> =
             self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
-        let planned = DeviceChain::new(leaf, &declared.iter().collect::<Vec<_>>(), shape);
+        // The same text for many chains: nothing more is drawn, but all that is known could be.
+        let more = (!self.known.is_empty()).then(|| Kinds::up_to(0, self.known));
+        let planned =
+            DeviceChain::new(leaf, &declared.iter().chain(&more).collect::<Vec<_>>(), shape);
         if planned.fused.is_some() && planned.program.is_some() {
             chains.push(planned);
         }

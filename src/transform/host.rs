@@ -258,6 +258,10 @@ impl HostTransform {
             return Ok(Some(made));
         }
         let what = actions.list[..end].get(place).map(|it| &it.what);
+        if let Some(What::Mix(mix)) = what {
+            rest.place += 1;
+            return self.images.mix(*mix, image, actions.list[place].output).map(Some);
+        }
         let resample = resampling_at(actions, place, end);
         let made = match what {
             Some(What::Statistics(form, params)) => Some(form.made(params, image)),
@@ -297,9 +301,9 @@ impl HostTransform {
                     }
                     (_, Some(what @ (What::Stencil(..) | What::Warp(..)))) => {
                         let line = resampling.line(actions.list[place].output.width)?;
-                        let output = actions.list[place].output;
+                        let (output, table) = (actions.list[place].output, actions.table_of(place));
                         for y in output.y..output.bottom() {
-                            what.read_row(image, (output.x, y), line);
+                            what.read_row(table, image, (output.x, y), line);
                             pass.put_bytes(y, line.as_flattened());
                         }
                     }

@@ -3,12 +3,14 @@
 use crate::error::DataError;
 use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
+use crate::op::kind::mix::{Mix, Mixer};
 
-/// Images between passes, two of bytes and two of floats, so that a chain that changes the pixel type reuses the
+/// Images between passes, two of bytes and two of floats, and two that a mix keeps, so that a chain that changes the pixel type reuses the
 /// previous sample's memory. `plan/need.rs` counts them.
 pub struct Images {
     bytes: [HostImage; 2],
     floats: [HostImage; 2],
+    mixer: Mixer,
     /// Current image.
     at: (PixelType, usize),
 }
@@ -17,7 +19,7 @@ impl Default for Images {
     fn default() -> Self {
         let [bytes, floats] =
             [PixelType::U8, PixelType::F32].map(|pixels| [0; 2].map(|_| empty(pixels)));
-        Self { bytes, floats, at: (PixelType::U8, 1) }
+        Self { bytes, floats, mixer: Mixer::default(), at: (PixelType::U8, 1) }
     }
 }
 
@@ -57,6 +59,12 @@ impl Images {
         reset.map(|()| image)
     }
 
+    /// Takes a place of a mix, where the image is `src`. Returns the next image, with this window.
+    pub fn mix(&mut self, mix: Mix, src: &HostImage, window: Roi) -> Result<HostImage, DataError> {
+        let mut out = self.next(PixelType::U8, window)?;
+        self.mixer.take(mix, src, &mut out).map(|()| out)
+    }
+
     /// Makes an image from [`next`](Self::next) the current one.
     pub fn advance(&mut self, image: HostImage) {
         self.at = (image.pixels(), self.place(image.pixels()));
@@ -65,7 +73,8 @@ impl Images {
 
     /// Memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
-        self.bytes.iter().chain(&self.floats).map(HostImage::capacity_bytes).sum()
+        let images = self.bytes.iter().chain(&self.floats).map(HostImage::capacity_bytes);
+        images.sum::<usize>() + self.mixer.capacity_bytes()
     }
 
     fn place(&self, pixels: PixelType) -> usize {

@@ -165,9 +165,11 @@ impl Run {
                     if is_floats { &mut self.floats } else { &mut self.bytes }.push(stage);
                 }
                 What::Flip(_) => {}
-                What::Resample(..) | What::Stencil(..) | What::Warp(..) | What::Image(..) => {
-                    unreachable!("not pointwise")
-                }
+                What::Resample(..)
+                | What::Stencil(..)
+                | What::Warp(..)
+                | What::Mix(_)
+                | What::Image(..) => unreachable!("not pointwise"),
             }
             across.pass(what, true);
             down.pass(what, false);

@@ -22,7 +22,7 @@ use feedwater::error::Error;
 use feedwater::footprint::Memory;
 use feedwater::header::Header;
 use feedwater::loader::{Loader, LoaderBuilder};
-use feedwater::op::{CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
+use feedwater::op::{self, CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
 use feedwater::plan::{Last, OnError};
 use feedwater::source::Directory;
 
@@ -118,6 +118,26 @@ fn floats() -> Chain {
         .then(Normalize::IMAGENET)
         .then(Crop { x: 40, y: 40, width: 96, height: 96 })
         .then(Flip { horizontal: 0.5, vertical: 0.5 })
+}
+
+/// Operators that keep more than an image: displacements, the parts of a sum, lines of blurs.
+fn kept() -> Chain {
+    Chain::new()
+        .then(Resize::to(96, 80))
+        .then(op::Elastic::default())
+        .then(op::AugMix { chain_depth: Some(3), ..op::AugMix::default() })
+        .then(op::JpegDistortion { quality: [20, 90] })
+        .then(op::ThreeAugment {})
+        .then(op::Pad::with(op::PadMode::Reflect, [9; 4]))
+}
+
+#[test]
+fn what_operators_keep_is_in_the_footprint() {
+    let _alone = alone();
+    let files = Files::new((0..40).map(|seed| common::jpeg(seed, 640, 480)));
+    run(|| files.loader(kept()), 2).check("fixed sizes");
+    let first = Chain::new().then(op::Elastic::default()).then(op::AugMix::default());
+    run(|| files.loader(first.then(RandomResizedCrop::to(32, 32))), 2).check("whole images");
 }
 
 #[test]
@@ -423,7 +443,9 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     let file = b"P6 120 90 255\n".iter().copied().chain((0..3 * 120 * 90).map(|at| at as u8));
     let file: Vec<u8> = file.collect();
     let header = Header::parse(&file).unwrap();
-    for (name, chain) in [("floats", floats()), ("stored", stored()), ("streamed", crop())] {
+    for (name, chain) in
+        [("floats", floats()), ("stored", stored()), ("streamed", crop()), ("kept", kept())]
+    {
         let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
         let plan = Plan::new(&chain, &Settings::default(), &facts).unwrap();
         let (mut transform, mut decoder) = (HostTransform::new(&plan), Decoders::new());

@@ -125,6 +125,11 @@ fn an_operators_own_check_runs_at_once() {
     let error = config_error(Pipeline::from_toml(&text, ""));
     assert_eq!(error.key, "chain[1].std[1]", "{error}");
     assert!(has_words(&error.problem, &["0"]), "{error}");
+    let text = format!("{SOURCE}[[chain]]\nop = \"pointwise\"\nexpr = \"x * * 2\"");
+    let error = config_error(Pipeline::from_toml(&text, ""));
+    assert_eq!(error.key, "chain[0].expr", "{error}");
+    assert!(has_words(&error.problem, &["\"x * * 2\"", "5", "\"*\""]), "{error}");
+    assert!(error.at.is_some());
 }
 
 #[test]

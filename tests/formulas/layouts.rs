@@ -5,18 +5,21 @@ use serde_json::Value;
 
 use feedwater::geometry::{BoundingBox, Roi, Size};
 use feedwater::image::{HostImage, Image};
+use feedwater::op::filter::box_blur::{self, BoxBlurred};
 use feedwater::op::formula::affine::Ranges;
 use feedwater::op::formula::box_blur::BoxBlur;
+use feedwater::op::formula::elastic::Smoothness;
 use feedwater::op::formula::iou_crop::{self, IouCrop};
 use feedwater::op::formula::letterbox::Letterbox;
 use feedwater::op::formula::pad::{PadMode, Padding};
 use feedwater::op::formula::warp::{self, Interpolation, Warp};
-use feedwater::op::formula::{elastic, perspective, random_sizes, rotate, thumbnail};
-use feedwater::op::{self, Actions, Filter, Operator};
+use feedwater::op::formula::{perspective, random_sizes, rotate, thumbnail};
+use feedwater::op::{self, Actions, Draw, Filter, Kind, Kinds, Operator};
 use feedwater::random::{SampleKey, SampleRng};
 
 use super::device;
 use super::golden::{digest, integers, numbers, picture, size};
+use super::pictures::bytes;
 use super::samples::assert_same_quantiles;
 
 fn rows(table: &str) -> Vec<Value> {
@@ -55,6 +58,19 @@ fn padded_images_are_torchvisions() {
             }
         }
         assert_eq!(row["sha256"], digest(out.data()), "{row}");
+        let sides: Vec<i64> = integers::<4>(&row["padding"]).to_vec();
+        let Ok(sides) = sides.iter().map(|&side| side.try_into()).collect::<Result<Vec<u32>, _>>()
+        else {
+            continue;
+        };
+        let constant = mode == PadMode::Constant;
+        let fill = if constant { [9.0, 8.0, 7.0] } else { [0.0; 3] };
+        let operator = op::Pad { padding: sides.try_into().unwrap(), fill, mode };
+        let drawn = Actions::of([&operator as &dyn Operator], SampleKey::default(), input);
+        let HostImage::U8(padded) = drawn.reference(&HostImage::U8(source)) else {
+            panic!("bytes stay bytes");
+        };
+        assert_eq!(row["sha256"], digest(padded.data()), "{row}");
     }
 }
 
@@ -160,7 +176,7 @@ fn pictures_of_operators_are_those_of_the_libraries() {
         let operator: Box<dyn Operator> = match row["name"].as_str().unwrap() {
             "thumbnail" => Box::new(op::Thumbnail::within(20, 13)),
             "letterbox" => Box::new(op::Letterbox::to(36, 40)),
-            "pad" => Box::new(op::Pad { padding: [3, 0, 5, 7], fill: [9.0, 8.0, 7.0] }),
+            "pad" => Box::new(op::Pad::constant([3, 0, 5, 7], [9.0, 8.0, 7.0])),
             "perspective" => Box::new(op::Perspective {
                 start: None,
                 end: [[3, 1], [19, 2], [20, 17], [1, 18]],
@@ -179,6 +195,24 @@ fn pictures_of_operators_are_those_of_the_libraries() {
         assert_eq!(out.window().size(), size(&row["size"]), "{row}");
         assert_eq!(row["sha256"], digest(out.data()), "{row}");
         assert_eq!(operator.fixed_output(Some(input)), Some(out.window().size()), "{row}");
+    }
+}
+
+/// The blur that policies draw.
+#[derive(Debug)]
+struct Blurred(f64);
+
+impl Operator for Blurred {
+    fn name(&self) -> &'static str {
+        "blurred"
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::image::<BoxBlurred>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        box_blur::draw(draw, self.0);
     }
 }
 
@@ -206,6 +240,14 @@ fn box_blurs_are_pillows() {
         pixels = blurred(&transposed(&pixels, width, height), height);
         pixels = transposed(&pixels, height, width);
         assert_eq!(row["sha256"], digest(pixels.as_flattened()), "{row}");
+        let [radius] = numbers(&row["radius"]);
+        if radius <= box_blur::MAX_DEVIATION {
+            let (operator, source) = (Blurred(radius), HostImage::U8(source));
+            let size = source.window().size();
+            let actions = Actions::of([&operator as &dyn Operator], SampleKey::default(), size);
+            let found = actions.reference(&source);
+            assert_eq!(row["sha256"], digest(bytes(&found)), "{row}");
+        }
     }
 }
 
@@ -226,12 +268,9 @@ fn elastic_images_are_torchvisions_up_to_one() {
     for row in rows("elastics") {
         let source = picture(size(&row["source"]), 22);
         let window = source.window();
-        let table = elastic::displacements(
-            window.size(),
-            numbers(&row["alpha"]),
-            numbers(&row["sigma"]),
-            noise(1),
-        );
+        let (alpha, sigma, mut table) =
+            (numbers(&row["alpha"]), numbers(&row["sigma"]), Vec::new());
+        Smoothness { alpha, sigma }.append(window.size(), noise(1), &mut table);
         let expected = numbers::<40>(&row["displacements"]);
         for (ours, theirs) in table.iter().zip(expected) {
             assert!((f64::from(*ours) / 65536.0 - theirs).abs() < 1e-4, "{ours} {theirs}");
@@ -298,7 +337,11 @@ fn parts_of_elastic_images_are_equal(
 #[test]
 fn elastic_images_may_be_smaller_than_the_blur() {
     for (width, height) in [(1, 1), (1, 7), (40, 2)] {
-        let table = elastic::displacements(Size::new(width, height), [50.0; 2], [5.0; 2], noise(9));
+        let (size, mut table) = (Size::new(width, height), vec![7; 3]);
+        let smoothness = Smoothness { alpha: [50.0; 2], sigma: [5.0; 2] };
+        smoothness.append(size, noise(9), &mut table);
+        assert_eq!(table[..3], [7; 3]);
+        table.drain(..3);
         assert_eq!(table.len() as u32, 2 * width * height);
     }
 }

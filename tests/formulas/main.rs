@@ -5,6 +5,7 @@ mod colours;
 mod device;
 mod draws;
 mod golden;
+mod images;
 mod layouts;
 mod pictures;
 mod policies;

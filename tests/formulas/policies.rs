@@ -162,7 +162,7 @@ impl Operator for Single {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(1)
+        apply::kinds(1, true)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
@@ -287,8 +287,8 @@ fn numbers_are_distributed_as_in_the_libraries() {
         let draw = |index: u64| {
             let rng = &mut rng(index);
             match name {
-                _ if name.contains("image") => aug_mix::weights(last, 3, rng)[0].into(),
-                _ if name.contains("chain") => aug_mix::weights(last, 3, rng)[2].into(),
+                _ if name.contains("image") => mix_weights(last, rng)[0].into(),
+                _ if name.contains("chain") => mix_weights(last, rng)[2].into(),
                 _ => match timm.draw(timm::Operation::GaussianBlur, Size::new(8, 8), rng) {
                     Step::GaussianBlur(radius) => (radius - 0.1) / 1.9 * 10.0,
                     _ => panic!("the probability is 1"),
@@ -299,10 +299,16 @@ fn numbers_are_distributed_as_in_the_libraries() {
     }
 }
 
+fn mix_weights(alpha: f64, rng: &mut SampleRng) -> [f32; 4] {
+    let mut weights = [0.0; 4];
+    aug_mix::put_weights(alpha, &mut weights, rng);
+    weights
+}
+
 #[test]
 fn weights_of_aug_mix_sum_to_one() {
     for index in 0..100 {
-        let weights = aug_mix::weights(1.0, 3, &mut rng(index));
+        let weights = mix_weights(1.0, &mut rng(index));
         assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-6);
     }
     assert_eq!(aug_mix::mixed(&[0.5, 0.25, 0.25], [255, 255, 255]), 255);

@@ -176,7 +176,12 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             roi: [roi.x, roi.y, roi.width, roi.height],
             flipped_horizontally: sample.trace.flipped_horizontally,
             flipped_vertically: sample.trace.flipped_vertically,
-            operators: loader.plan().drawn(batch.epoch(), sample.index, sample.size),
+            operators: loader.plan().drawn(
+                batch.epoch(),
+                sample.index,
+                sample.size,
+                batch.upright_boxes(place),
+            ),
             outcome: sample.outcome.name(),
             replaces: sample.replaces,
             padding: sample.padding,

@@ -115,10 +115,10 @@ pub const OPERATORS: &[Operator] = &[
         note: "write a [[chain]] for each step; every step is applied to every sample, in this order",
     },
     Operator {
-        names: &["PadIfNeeded", "CopyMakeBorder", "Paste"],
+        names: &["PadIfNeeded", "Paste"],
         write: &[],
-        note: "there is no such operator yet; random_crop has padding, pad_if_needed and fill, and center_crop fills \
-               around smaller images",
+        note: "there is no such operator yet; random_crop has padding, pad_if_needed and fill, center_crop fills around \
+               smaller images, and pad adds the same to every image",
     },
     Operator {
         names: &[
@@ -126,22 +126,13 @@ pub const OPERATORS: &[Operator] = &[
             "MedianBlur",
             "MotionBlur",
             "Shot",
-            "JpegCompressionDistortion",
-            "JPEG",
-            "ImageCompression",
             "RandomRotate90",
-            "ElasticTransform",
             "GridDistortion",
             "OpticalDistortion",
-            "AugMix",
             "CLAHE",
             "LinearTransformation",
             "FiveCrop",
             "TenCrop",
-            "RandomIoUCrop",
-            "RandomBBoxCrop",
-            "Lambda",
-            "PythonFunction",
             "Permute",
         ],
         write: &[],
@@ -168,6 +159,28 @@ pub const OPERATORS: &[Operator] = &[
         names: &["BrightnessContrast", "RandomBrightnessContrast", "HueSaturationValue", "Hsv"],
         write: &["op = \"color_jitter\"\nbrightness = 0.4\ncontrast = 0.4\nhue = 0.1"],
         note: "",
+    },
+    Operator {
+        names: &["CopyMakeBorder"],
+        write: &["op = \"pad\"\npadding = 4"],
+        note: "mode = \"edge\", \"reflect\" or \"symmetric\" for other borders",
+    },
+    Operator {
+        names: &["JpegCompressionDistortion", "JPEG", "ImageCompression"],
+        write: &["op = \"jpeg_distortion\"\nquality = [50, 100]"],
+        note: "",
+    },
+    Operator { names: &["ElasticTransform"], write: &["op = \"elastic\""], note: "" },
+    Operator {
+        names: &["RandomBBoxCrop", "RandomSizedBBoxSafeCrop"],
+        write: &["op = \"random_iou_crop\""],
+        note: "the boxes are those of the source",
+    },
+    Operator {
+        names: &["Lambda", "PythonFunction"],
+        write: &["op = \"pointwise\"\nexpr = \"x * 0.5\""],
+        note: "for a function of each channel's value, 0 to 1; for others, apply it to the batch in the training loop, or \
+               write an operator in Rust (examples/02-own-operator.rs)",
     },
     Operator { names: &["ToGray"], write: &["op = \"grayscale\""], note: "" },
     Operator { names: &["ColorSpaceConversion"], write: &["op = \"to_ycbcr\""], note: "" },
@@ -279,6 +292,27 @@ pub const KEYS: &[Key] = &[
         names: &["random_aspect_ratio", "aspect_ratio"],
         section: "",
         write: "ratio = [0.75, 1.3333333333333333]",
+        note: "",
+    },
+    Key {
+        of: &["pad"],
+        names: &["padding_mode", "border_mode", "border_type"],
+        section: "",
+        write: "mode = \"reflect\"",
+        note: "or constant, edge, symmetric",
+    },
+    Key {
+        of: &["random_iou_crop"],
+        names: &["sampler_options", "thresholds"],
+        section: "",
+        write: "overlaps = [0.1, 0.5, 0.9]",
+        note: "",
+    },
+    Key {
+        of: &["random_iou_crop"],
+        names: &["min_scale", "max_scale", "scaling"],
+        section: "",
+        write: "scale = [0.3, 1.0]",
         note: "",
     },
     Key {

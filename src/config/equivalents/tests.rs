@@ -44,7 +44,8 @@ fn every_setting_that_is_suggested_can_be_written() {
         }
         for &operator in key.of {
             let needed = match operator {
-                "flip" => "",
+                "flip" | "random_iou_crop" => "",
+                "pad" => "padding = 1",
                 "normalize" => "mean = [0, 0, 0]\nstd = [1, 1, 1]",
                 "resize" if key.write.contains('=') && !key.write.contains("filter") => "",
                 _ => "width = 9\nheight = 9",
@@ -121,8 +122,8 @@ fn operators_of_other_libraries_get_what_to_write() {
         ("transforms.v2.RandAugment()", "did you mean rand_augment?"),
         ("RandomApply", "did you mean random_apply?"),
         ("RandomBrightnessContrast", "op = \"color_jitter\", brightness = 0.4"),
-        ("ElasticTransform", "no such operator yet"),
-        ("ElasticTransfrm", "did you mean ElasticTransform?"),
+        ("GridDistortion", "no such operator yet"),
+        ("GridDistorton", "did you mean GridDistortion?"),
         ("PadIfNeeded", "random_crop has padding"),
         ("ToPILImage", "leave it out"),
         ("resise", "did you mean resize?"),

@@ -104,6 +104,10 @@ impl Operator for OneOf {
         self.operators.len() > 1 || self.operators.iter().any(|it| it.is_random())
     }
 
+    fn reads_boxes(&self) -> bool {
+        self.operators.iter().any(|it| it.reads_boxes())
+    }
+
     fn coefficients(&self, bounds: Bounds) -> usize {
         self.operators.iter().map(|it| it.coefficients(bounds)).max().unwrap_or(0)
     }

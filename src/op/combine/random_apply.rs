@@ -77,6 +77,10 @@ impl Operator for RandomApply {
         decides || self.probability > 0.0 && self.operators.iter().any(|it| it.is_random())
     }
 
+    fn reads_boxes(&self) -> bool {
+        self.operators.iter().any(|it| it.reads_boxes())
+    }
+
     fn coefficients(&self, bounds: Bounds) -> usize {
         super::coefficients(&self.operators, bounds)
     }

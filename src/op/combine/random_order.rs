@@ -68,6 +68,10 @@ impl Operator for RandomOrder {
         self.operators.len() > 1 || self.operators.iter().any(|it| it.is_random())
     }
 
+    fn reads_boxes(&self) -> bool {
+        self.operators.iter().any(|it| it.reads_boxes())
+    }
+
     fn coefficients(&self, bounds: Bounds) -> usize {
         super::coefficients(&self.operators, bounds)
     }

@@ -1,4 +1,4 @@
-//! `random_erasing`: overwrites a rectangle with a colour or with noise.
+//! `random_erasing`: overwrites rectangles with a colour or with noise.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::Size;
 use crate::op::formula::noise::{key, normal, words};
 use crate::op::kind::PositionFormula;
-use crate::op::settings::{check_number, check_pair, one_or_each};
+use crate::op::settings::{check_count, check_number, check_pair, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
-/// Overwrites a random rectangle with a colour or with noise, like torchvision's and timm's `RandomErasing`.
+/// Overwrites random rectangles with a colour or with noise, like torchvision's and timm's `RandomErasing`.
+///
+/// torchvision erases one rectangle, whose defaults these are. timm erases after `normalize`; its command line has
+/// `scale = [0.02, 0.3333]`, `ratio = [0.3, 3.3333]` and `mode = "pixel"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomErasing {
@@ -20,19 +23,74 @@ pub struct RandomErasing {
     pub scale: [f64; 2],
     /// Smallest and largest height divided by width, 0.001 to 1000. Default `[0.3, 3.3]`.
     pub ratio: [f64; 2],
-    /// New value: one number or one per channel, in bytes before `normalize`, else normalized. Default 0.
+    /// New value, or mean of the noise: one number or one per channel, in bytes before `normalize`, else normalized.
+    /// Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub value: [f64; 3],
-    /// Deviation of normal noise around the value, for each pixel and channel. Default 0: a colour. After `normalize`,
-    /// 1 is timm's mode `pixel`.
+    /// What the rectangles become: `const` (default), `rand` or `pixel`.
+    pub mode: ErasingMode,
+    /// Standard deviation of the noise of the modes `rand` and `pixel`: one number or one per channel, 0 to 1000, in bytes
+    /// before `normalize`, else normalized. Default 1.
     #[serde(deserialize_with = "one_or_each")]
     pub std: [f64; 3],
+    /// Minimum number of rectangles, 1 to 32. Their number is drawn uniformly, and each gets its part of the area. Default
+    /// 1.
+    pub min_count: u32,
+    /// Maximum number of rectangles, `min_count` to 32. Default 1.
+    pub max_count: u32,
+}
+
+/// What erased rectangles become.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ErasingMode {
+    /// One colour.
+    #[default]
+    Const,
+    /// One colour per rectangle, with normal noise around the value.
+    Rand,
+    /// Normal noise around the value, for each pixel and channel.
+    Pixel,
 }
 
 impl Default for RandomErasing {
     fn default() -> Self {
         let Boxes { scale, ratio } = Boxes::default();
-        Self { probability: 0.5, scale, ratio, value: [0.0; 3], std: [0.0; 3] }
+        Self {
+            probability: 0.5,
+            scale,
+            ratio,
+            value: [0.0; 3],
+            mode: ErasingMode::Const,
+            std: [1.0; 3],
+            min_count: 1,
+            max_count: 1,
+        }
+    }
+}
+
+impl RandomErasing {
+    /// Maximum number of rectangles.
+    const MOST_COUNT: u32 = 32;
+
+    /// Number of rectangles, drawn uniformly.
+    fn count(&self, rng: &mut SampleRng) -> u32 {
+        match self.max_count - self.min_count {
+            0 => self.min_count,
+            range => self.min_count + rng.below(u64::from(range) + 1) as u32,
+        }
+    }
+
+    /// Mean and deviation of a rectangle's noise.
+    fn noise(&self, rng: &mut SampleRng) -> ([f32; 3], [f32; 3]) {
+        let (value, std) = (self.value.map(|it| it as f32), self.std.map(|it| it as f32));
+        match self.mode {
+            ErasingMode::Const => (value, [0.0; 3]),
+            ErasingMode::Pixel => (value, std),
+            ErasingMode::Rand => {
+                (std::array::from_fn(|at| value[at] + std[at] * normal(rng.bits())), [0.0; 3])
+            }
+        }
     }
 }
 
@@ -42,32 +100,32 @@ impl Operator for RandomErasing {
     }
 
     fn kinds(&self) -> Kinds {
-        Kinds::up_to(1, [Kind::position::<Self>()])
+        Kinds::up_to(self.max_count as usize, [Kind::position::<Self>()])
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
         if !draw.rng().chance(self.probability) {
             return;
         }
-        let boxes = Boxes { scale: self.scale, ratio: self.ratio };
         let size = draw.size();
-        let Some([x, y, width, height]) = boxes.draw(size, draw.rng()) else { return };
-        let key = key(draw.rng());
-        draw.position::<Self>(&Params {
-            x,
-            y,
-            right: x + width,
-            bottom: y + height,
-            mean: self.value.map(|value| value as f32),
-            std: self.std.map(|std| std as f32),
-            key,
-        });
+        let count = self.count(draw.rng());
+        let scale = self.scale.map(|share| share / f64::from(count));
+        for _ in 0..count {
+            let boxes = Boxes { scale, ratio: self.ratio };
+            let Some([x, y, width, height]) = boxes.draw(size, draw.rng()) else { continue };
+            let (mean, std) = self.noise(draw.rng());
+            let key = key(draw.rng());
+            let (right, bottom) = (x + width, y + height);
+            draw.position::<Self>(&Params { x, y, right, bottom, mean, std, key });
+        }
     }
 
     fn check(&self) -> Result<(), FieldError> {
         check_number("probability", self.probability, 0.0, 1.0)?;
         check_pair("scale", self.scale, 0.0, 1.0)?;
         check_pair("ratio", self.ratio, 0.001, 1000.0)?;
+        check_count("min_count", self.min_count, 1, Self::MOST_COUNT)?;
+        check_count("max_count", self.max_count, self.min_count, Self::MOST_COUNT)?;
         for channel in 0..3 {
             check_number(&format!("value[{channel}]"), self.value[channel], -1000.0, 1000.0)?;
             check_number(&format!("std[{channel}]"), self.std[channel], 0.0, 1000.0)?;
@@ -92,7 +150,17 @@ impl BuiltIn for RandomErasing {
                 scale: [0.3, 0.6],
                 ..Self::default()
             },
-            Self { probability: 0.5, value: [128.0; 3], std: [64.0; 3], ..Self::default() },
+            Self { value: [128.0; 3], std: [64.0; 3], mode: ErasingMode::Pixel, ..Self::default() },
+            Self {
+                probability: 1.0,
+                scale: [0.1, 0.5],
+                value: [100.0; 3],
+                std: [64.0; 3],
+                mode: ErasingMode::Rand,
+                min_count: 2,
+                max_count: 5,
+                ..Self::default()
+            },
             Self { probability: 0.0, ..Self::default() },
         ]
     }
@@ -115,7 +183,7 @@ impl PositionFormula for RandomErasing {
     }
 
     /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normal`]. With mean 0 and deviation
-    /// 1 it is timm's mode `pixel`, which erases normalized images (`timm/data/random_erasing.py`).
+    /// 1 it is timm's mode `pixel` on normalized images (`timm/data/random_erasing.py`).
     #[inline(always)]
     fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
         if !is_inside(params, x, y) {
@@ -215,6 +283,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn rectangles_are_counted() {
+        let op = RandomErasing { min_count: 2, max_count: 4, ..RandomErasing::default() };
+        let mut counts = [0; 6];
+        for index in 0..900 {
+            let mut rng = SampleRng::new(SampleKey { index, ..Default::default() }, 0);
+            counts[op.count(&mut rng) as usize] += 1;
+        }
+        assert_eq!((counts[0], counts[1], counts[5]), (0, 0, 0));
+        // Four standard deviations.
+        assert!(counts[2..5].iter().all(|count| (300i32 - count).abs() < 57), "{counts:?}");
+        let field = |op: RandomErasing| op.check().unwrap_err().field;
+        assert_eq!(field(RandomErasing { min_count: 0, ..op }), "min_count");
+        assert_eq!(field(RandomErasing { max_count: 1, ..op }), "max_count");
+        assert_eq!(field(RandomErasing { max_count: 33, ..op }), "max_count");
+    }
+
+    #[test]
+    fn a_colour_is_drawn_once_per_rectangle() {
+        let op = RandomErasing { mode: ErasingMode::Rand, ..RandomErasing::default() };
+        let mut rng = SampleRng::new(SampleKey::default(), 0);
+        let (first, second) = (op.noise(&mut rng), op.noise(&mut rng));
+        assert_ne!(first.0, second.0);
+        assert_eq!(first.1, [0.0; 3]);
+        let op = RandomErasing { mode: ErasingMode::Pixel, ..op };
+        assert_eq!(op.noise(&mut rng), ([0.0; 3], [1.0; 3]));
+        let op = RandomErasing { mode: ErasingMode::Const, value: [7.0; 3], ..op };
+        assert_eq!(op.noise(&mut rng), ([7.0; 3], [0.0; 3]));
     }
 
     #[test]

@@ -4,31 +4,31 @@ use crate::geometry::{BoundingBox, Roi, Size};
 use crate::random::SampleRng;
 
 /// Settings of `RandomIoUCrop`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct IouCrop {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IouCrop<'a> {
     /// Smallest and largest side of the crop, as a fraction of the side of the image. Default 0.3 to 1.
     pub scale: [f64; 2],
     /// Smallest and largest aspect ratio of the crop, width / height. Default 0.5 to 2.
     pub aspect: [f64; 2],
     /// Least intersection over union of the crop and one of the boxes, one of which is drawn evenly. 1 and more keep the image as
     /// it is. Default 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
-    pub overlaps: Vec<f64>,
+    pub overlaps: &'a [f64],
     /// Crops that are tried for one overlap. Default 40.
     pub trials: u32,
 }
 
-impl Default for IouCrop {
+impl Default for IouCrop<'_> {
     fn default() -> Self {
         Self {
             scale: [0.3, 1.0],
             aspect: [0.5, 2.0],
-            overlaps: vec![0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0],
+            overlaps: &[0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0],
             trials: 40,
         }
     }
 }
 
-impl IouCrop {
+impl IouCrop<'_> {
     /// Overlaps that are drawn before the image is kept as it is. torchvision would go on for ever.
     const ROUNDS: u32 = 100;
 

@@ -4,11 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::formula::pad::Padding;
+use crate::op::formula::pad::{PadMode, Padding};
 use crate::op::settings::{check_side, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Adds pixels of one colour at the sides: torchvision's `Pad` with `padding_mode` constant.
+use super::border::{self, Border};
+
+/// Adds pixels at the sides: torchvision's `Pad` on PIL images.
+///
+/// The modes `reflect` and `symmetric` mirror the image again and again if the padding is larger than the image, as
+/// torchvision does with PIL images. With tensors torchvision refuses such a padding. Boxes move as for one colour: a
+/// mirrored object has no box.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {
@@ -17,15 +23,33 @@ pub struct Pad {
     pub padding: [u32; 4],
     /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
     /// `normalize`. In TOML also one number for all. Default 0.
+    /// Only for the mode `constant`.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
+    /// What is added: `constant` (default), `edge`, `reflect` or `symmetric`.
+    #[serde(default)]
+    pub mode: PadMode,
 }
 
 impl Pad {
-    fn output(&self, input: Size) -> Size {
+    /// Padding of one colour.
+    pub fn constant(padding: [u32; 4], fill: [f32; 3]) -> Self {
+        Self { padding, fill, mode: PadMode::Constant }
+    }
+
+    /// Padding made of the image.
+    pub fn with(mode: PadMode, padding: [u32; 4]) -> Self {
+        Self { padding, fill: [0.0; 3], mode }
+    }
+
+    fn padding(&self) -> Padding {
         let [left, top, right, bottom] = self.padding.map(|side| side as i32);
+        Padding { left, top, right, bottom }
+    }
+
+    fn output(&self, input: Size) -> Size {
         // The sides of images and settings are far below the largest i32.
-        Padding { left, top, right, bottom }.output(input).unwrap_or(input)
+        self.padding().output(input).unwrap_or(input)
     }
 }
 
@@ -58,12 +82,21 @@ impl Operator for Pad {
     }
 
     fn kinds(&self) -> Kinds {
-        Kinds::exactly([Kind::Crop])
+        Kinds::exactly([match self.mode {
+            PadMode::Constant => Kind::Crop,
+            _ => Kind::image::<Border>(),
+        }])
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        let [left, top, ..] = self.padding.map(i64::from);
-        draw.crop((-left, -top), self.output(draw.size()), self.fill);
+        let (input, output) = (draw.size(), self.output(draw.size()));
+        match border::Params::new(self.padding(), input, self.mode) {
+            Some(params) => draw.image::<Border>(&params, output),
+            None => {
+                let [left, top, ..] = self.padding.map(i64::from);
+                draw.crop((-left, -top), output, self.fill);
+            }
+        }
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -71,6 +104,10 @@ impl Operator for Pad {
             if pixels > 0 {
                 check_side(&format!("padding[{side}]"), pixels)?;
             }
+        }
+        if self.mode != PadMode::Constant && self.fill != [0.0; 3] {
+            let problem = format!("is {:?}, but only the mode constant has a colour", self.fill);
+            return Err(FieldError::new("fill", problem));
         }
         check_fill(self.fill)
     }
@@ -89,8 +126,11 @@ impl BuiltIn for Pad {
 
     fn examples() -> Vec<Self> {
         vec![
-            Self { padding: [3; 4], fill: [0.0; 3] },
-            Self { padding: [0, 5, 12, 1], fill: [1.0, 128.0, 255.0] },
+            Self::constant([3; 4], [0.0; 3]),
+            Self::constant([0, 5, 12, 1], [1.0, 128.0, 255.0]),
+            Self::with(PadMode::Edge, [4, 0, 3, 9]),
+            Self::with(PadMode::Reflect, [2, 5, 60, 0]),
+            Self::with(PadMode::Symmetric, [0, 70, 1, 8]),
         ]
     }
 }
@@ -101,9 +141,11 @@ mod tests {
 
     #[test]
     fn sides_and_fill_are_checked() {
-        let op = Pad { padding: [0, 1, 2, 40_000], fill: [0.0; 3] };
+        let op = Pad::constant([0, 1, 2, 40_000], [0.0; 3]);
         assert_eq!(op.check().unwrap_err().field, "padding[3]");
-        let op = Pad { padding: [1; 4], fill: [0.0, 0.5, 0.0] };
+        let op = Pad { fill: [0.0, 0.5, 0.0], ..Pad::with(PadMode::Edge, [1; 4]) };
+        assert_eq!(op.check().unwrap_err().field, "fill");
+        let op = Pad::constant([1; 4], [0.0, 0.5, 0.0]);
         assert_eq!(op.check(), Ok(()));
         assert!(op.pixels(PixelType::U8).unwrap_err().contains("0.5"));
         assert_eq!(op.pixels(PixelType::F32), Ok(PixelType::F32));

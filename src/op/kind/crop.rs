@@ -21,7 +21,8 @@ pub struct Params {
     src_width: i32,
     src_height: i32,
     fill: [f32; 3],
-    unused: i32,
+    /// Whether objects are dropped whose centre is not in the window. Kernels ignore it.
+    drops_objects: i32,
 }
 
 impl Params {
@@ -38,8 +39,13 @@ impl Params {
             src_width: input.width as i32,
             src_height: input.height as i32,
             fill,
-            unused: 0,
+            drops_objects: 0,
         }
+    }
+
+    /// The same window, which drops objects whose box's centre is not inside of it.
+    pub fn dropping_objects(self) -> Self {
+        Self { drops_objects: 1, ..self }
     }
 
     /// Position of the window in the image.
@@ -74,6 +80,9 @@ impl Params {
             trace.crop(inside);
         }
         trace.cropping &= self.is_inside();
+        if self.drops_objects != 0 {
+            trace.view.drop_objects(self.position(), self.whole().size());
+        }
         trace.view.crop(self.position(), self.whole().size());
     }
 

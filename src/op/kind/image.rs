@@ -5,9 +5,9 @@ use std::any::TypeId;
 use bytemuck::Pod;
 use serde::Serialize;
 
-use crate::geometry::Roi;
+use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, PixelType};
-use crate::op::{Cuda, ParamBytes, Wanted};
+use crate::op::{Cuda, ParamBytes, Trace, Wanted};
 
 /// A function from an image to an image. The kind [`Image`](super::Kind::Image).
 ///
@@ -40,6 +40,12 @@ pub trait ImageFormula: 'static {
         let _ = params;
         wanted.output
     }
+
+    /// Records how the pixels move, which boxes, masks and keypoints follow. `output` is the size of the whole output.
+    /// Default: they stay where they are.
+    fn trace(params: &Self::Params, output: Size, trace: &mut Trace) {
+        let _ = (params, output, trace);
+    }
 }
 
 /// An [`ImageFormula`] as data.
@@ -52,6 +58,7 @@ pub struct ImageForm {
     pub(crate) params_bytes: usize,
     pub(super) pixels: fn(PixelType) -> Option<PixelType>,
     pub(crate) demand: fn(&mut ParamBytes, Wanted) -> Roi,
+    pub(crate) trace: fn(&ParamBytes, Size, &mut Trace),
     pub(crate) reference: fn(&ParamBytes, &HostImage, &mut HostImage),
     pub(crate) apply: fn(&ParamBytes, &HostImage, &mut HostImage),
 }
@@ -66,6 +73,7 @@ impl ImageForm {
                 params_bytes: size_of::<F::Params>(),
                 pixels: F::pixels,
                 demand: |params, wanted| F::demand(params.get_mut(), wanted),
+                trace: |params, output, trace| F::trace(params.get(), output, trace),
                 reference: |params, src, out| F::reference(params.get(), src, out),
                 apply: |params, src, out| F::apply(params.get(), src, out),
             }

@@ -16,6 +16,7 @@ pub use stencil::{StencilForm, StencilFormula};
 pub mod crop;
 pub mod flip;
 mod image;
+pub mod mix;
 mod pixel;
 pub mod statistics;
 mod stencil;
@@ -43,6 +44,8 @@ pub enum Kind {
     Stencil(&'static StencilForm),
     /// Each pixel is read at a position of the input that a map gives.
     Warp,
+    /// A place of a weighted sum of several chains' results.
+    Mix,
     /// Any function from an image to an image.
     Image(&'static ImageForm),
 }
@@ -80,9 +83,11 @@ impl Kind {
             (Kind::Resample | Kind::Table, PixelType::U8) => Some(PixelType::U8),
             (Kind::FloatTable, PixelType::U8) => Some(PixelType::F32),
             (Kind::Resample | Kind::Table | Kind::FloatTable, PixelType::F32) => None,
-            (Kind::Stencil(_) | Kind::Warp, PixelType::U8) => Some(PixelType::U8),
+            (Kind::Stencil(_) | Kind::Warp | Kind::Mix, PixelType::U8) => Some(PixelType::U8),
             (Kind::Statistics(form), PixelType::U8) => Some(form.output),
-            (Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp, PixelType::F32) => None,
+            (Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp | Kind::Mix, PixelType::F32) => {
+                None
+            }
             (Kind::Pixel(form), _) => form.takes(input).then_some(input),
             (Kind::Image(form), _) => (form.pixels)(input),
         }
@@ -100,6 +105,7 @@ impl Kind {
             Kind::Statistics(form) => form.cuda,
             Kind::Stencil(form) => form.cuda,
             Kind::Warp => Some(warp::CUDA),
+            Kind::Mix => None,
             Kind::Image(form) => form.cuda,
         }
     }
@@ -108,7 +114,9 @@ impl Kind {
     pub(crate) fn nests(self) -> bool {
         match self {
             Kind::Crop | Kind::Flip | Kind::Resample | Kind::Table | Kind::FloatTable => true,
-            Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp => false,
+            Kind::Pixel(_) | Kind::Statistics(_) | Kind::Stencil(_) | Kind::Warp | Kind::Mix => {
+                false
+            }
             Kind::Image(form) => form.cuda.is_some(),
         }
     }

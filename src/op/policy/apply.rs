@@ -1,18 +1,17 @@
 //! What the steps of policies draw.
 
-use crate::geometry::Size;
 use crate::op::colour::{
     autocontrast, brightness, contrast, equalize, grayscale, invert, posterize, saturation,
     solarize,
 };
+use crate::op::filter::box_blur::{self, BoxBlurred};
 use crate::op::filter::sharpness;
 use crate::op::formula::policy::Step;
 use crate::op::formula::rotate;
 use crate::op::formula::warp::Warp;
-use crate::op::resample::Blur;
 use crate::op::{
-    Autocontrast, Bounds, Contrast, Draw, Equalize, Grayscale, Interpolation, Kind, Kinds,
-    Saturation, Sharpness,
+    Autocontrast, Contrast, Draw, Equalize, Grayscale, Interpolation, Kind, Kinds, Saturation,
+    Sharpness,
 };
 
 /// How a policy fills what its warps leave empty, and interpolates.
@@ -22,12 +21,11 @@ pub struct Warping {
     pub fill: [u8; 3],
 }
 
-/// Kinds of at most `most` steps.
-pub fn kinds(most: usize) -> Kinds {
-    let kinds = [
+/// Kinds of at most `most` steps, some of which may blur.
+pub fn kinds(most: usize, blurs: bool) -> Kinds {
+    let mut kinds = vec![
         Kind::Warp,
         Kind::Table,
-        Kind::Resample,
         Kind::colour::<Saturation>(),
         Kind::colour::<Grayscale>(),
         Kind::statistics::<Contrast>(),
@@ -35,6 +33,9 @@ pub fn kinds(most: usize) -> Kinds {
         Kind::statistics::<Equalize>(),
         Kind::stencil::<Sharpness>(),
     ];
+    if blurs {
+        kinds.push(Kind::image::<BoxBlurred>());
+    }
     Kinds::up_to(most, kinds)
 }
 
@@ -66,20 +67,8 @@ pub fn draw(draw: &mut Draw<'_>, step: Step, warping: Warping) {
         Step::Equalize => equalize::draw(draw),
         Step::Invert => invert::draw(draw),
         Step::Grayscale => grayscale::draw(draw),
-        Step::GaussianBlur(radius) => {
-            draw.blur(Blur { kernel: [BLUR_KERNEL; 2], sigma: [radius; 2] });
-        }
+        Step::GaussianBlur(radius) => box_blur::draw(draw, radius),
     }
-}
-
-/// Size of the kernel of blurs, in pixels: three deviations of the largest radius, 2 pixels, on each side.
-const BLUR_KERNEL: u32 = 13;
-
-/// Maximum number of coefficients of `steps` steps.
-pub fn coefficients(steps: usize, bounds: Bounds) -> usize {
-    let side = u64::from(bounds.side).min(bounds.pixels) as u32;
-    let output = Size::new(side, side);
-    steps.saturating_mul(Blur::table_len([BLUR_KERNEL; 2], output))
 }
 
 fn warp(draw: &mut Draw<'_>, warp: Warp) {

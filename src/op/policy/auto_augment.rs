@@ -41,7 +41,7 @@ impl Operator for AutoAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(2)
+        apply::kinds(2, false)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {

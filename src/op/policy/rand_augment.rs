@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::formula::policy::rand_augment;
-use crate::op::settings::one_or_each;
+use crate::op::settings::{check_count, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
@@ -33,14 +33,6 @@ impl Default for RandAugment {
     }
 }
 
-/// Checks a whole number against `low..=high`.
-pub(super) fn check_count(field: &str, value: u32, low: u32, high: u32) -> Result<(), FieldError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(FieldError::new(field, format!("must be from {low} to {high}, is {value}")))
-}
-
 /// Maximum number of operations per image.
 pub(super) const MOST_OPS: u32 = 16;
 /// Maximum number of magnitudes per operation.
@@ -52,7 +44,7 @@ impl Operator for RandAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(self.num_ops as usize)
+        apply::kinds(self.num_ops as usize, false)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {

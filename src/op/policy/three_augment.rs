@@ -3,15 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::formula::policy::three_augment;
-use crate::op::{Bounds, BuiltIn, Draw, Interpolation, Kinds, Operator};
+use crate::op::{BuiltIn, Draw, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
 
 /// Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels: 3-Augment of DeiT III
 /// (`augment.py` of facebookresearch/deit). Each is drawn as often. DeiT III continues with `color_jitter` of 0.3.
 ///
-/// DeiT III blurs by Pillow's `ImageFilter.GaussianBlur`, which approximates a Gaussian by three box filters; here it is
-/// a Gaussian with the radius as its deviation.
+/// The blur is Pillow's `ImageFilter.GaussianBlur`, which approximates a Gaussian by three box filters along each axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreeAugment {}
@@ -22,7 +21,7 @@ impl Operator for ThreeAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(1)
+        apply::kinds(1, true)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
@@ -30,10 +29,6 @@ impl Operator for ThreeAugment {
         // None of the steps warps.
         let warping = Warping { interpolation: Interpolation::Nearest, fill: [0; 3] };
         apply::draw(draw, step, warping);
-    }
-
-    fn coefficients(&self, bounds: Bounds) -> usize {
-        apply::coefficients(1, bounds)
     }
 }
 

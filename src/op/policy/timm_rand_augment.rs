@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::formula::policy::timm;
 use crate::op::settings::one_or_each;
-use crate::op::{Bounds, BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
+use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
 use super::rand_augment::MOST_OPS;
@@ -56,7 +56,10 @@ impl Operator for TimmRandAugment {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(self.policy().map_or(0, |policy| policy.layers))
+        match self.policy() {
+            Ok(policy) => apply::kinds(policy.layers, policy.blurs()),
+            Err(_) => apply::kinds(0, false),
+        }
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
@@ -83,13 +86,6 @@ impl Operator for TimmRandAugment {
             return Err(FieldError::new("config", problem));
         }
         Ok(())
-    }
-
-    fn coefficients(&self, bounds: Bounds) -> usize {
-        self.policy().map_or(0, |policy| match policy.blurs() {
-            true => apply::coefficients(policy.layers, bounds),
-            false => 0,
-        })
     }
 }
 

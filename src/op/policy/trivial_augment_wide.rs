@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::formula::policy::trivial_augment_wide;
-use crate::op::settings::one_or_each;
+use crate::op::settings::{check_count, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
-use super::rand_augment::{MOST_BINS, check_count};
+use super::rand_augment::MOST_BINS;
 
 /// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's `TrivialAugmentWide`, whose
 /// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
@@ -36,7 +36,7 @@ impl Operator for TrivialAugmentWide {
     }
 
     fn kinds(&self) -> Kinds {
-        apply::kinds(1)
+        apply::kinds(1, false)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {

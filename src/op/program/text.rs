@@ -158,7 +158,7 @@ fn functions(formulas: &[Kind]) -> String {
                 let call = format!("{name}::of(step.as<{name}Params>(), h, channel, byte)");
                 writeln!(entries, "    case {bytes}: return {call};")
             }
-            Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable => Ok(()),
+            Kind::Crop | Kind::Flip | Kind::Table | Kind::FloatTable | Kind::Mix => Ok(()),
         };
     }
     format!(

@@ -41,19 +41,29 @@ pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Dr
     signed(entry, (bin, BINS), size, rng)
 }
 
-/// Draws the number of steps of a chain if it is not given: 1 to 3, evenly.
+/// Maximum number of steps of a chain if it is not given.
+pub const MOST_DEPTH: u32 = 3;
+
+/// Draws the number of steps of a chain if it is not given: 1 to [`MOST_DEPTH`], evenly.
 pub fn depth(rng: &mut SampleRng) -> u32 {
-    1 + rng.below(3) as u32
+    1 + rng.below(MOST_DEPTH.into()) as u32
 }
 
-/// Draws the weight of the image, followed by those of the `width` (default 3) chains; their sum is 1. `alpha` (default 1) is the
-/// parameter of both Dirichlet distributions: of the image against all chains, and of the chains.
-pub fn weights(alpha: f64, width: usize, rng: &mut SampleRng) -> Vec<f32> {
+/// Maximum number of chains.
+pub const MOST_WIDTH: usize = 16;
+
+/// Draws the weight of the image, followed by those of the chains, at most [`MOST_WIDTH`] and 3 by default; their sum is 1.
+/// `alpha` (default 1) is the parameter of both Dirichlet distributions: of the image against all chains, and of the chains.
+pub fn put_weights(alpha: f64, weights: &mut [f32], rng: &mut SampleRng) {
     let [image, chains] = [gamma(alpha, rng), gamma(alpha, rng)];
-    let gammas: Vec<f64> = (0..width).map(|_| gamma(alpha, rng)).collect();
+    let mut gammas = [0.0; MOST_WIDTH];
+    let gammas = &mut gammas[..weights.len() - 1];
+    gammas.fill_with(|| gamma(alpha, rng));
     let (whole, sum) = (image + chains, gammas.iter().sum::<f64>());
-    let chains = gammas.iter().map(|it| it / sum * (chains / whole));
-    std::iter::once(image / whole).chain(chains).map(|it| it as f32).collect()
+    weights[0] = (image / whole) as f32;
+    for (weight, it) in weights[1..].iter_mut().zip(gammas) {
+        *weight = (*it / sum * (chains / whole)) as f32;
+    }
 }
 
 /// Weighted sum of the image's byte and the chains' bytes, in f32 and in this order, without its fraction.

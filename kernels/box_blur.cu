@@ -1,0 +1,57 @@
+// Pillow's GaussianBlur: three box filters along rows, then three along columns, each rounded to bytes. Twin of
+// src/op/filter/box_blur.rs. Every pixel computes what it needs of all passes.
+struct BoxBlurredParams {
+    unsigned radius;            // at most REACH - 1
+    unsigned weight, far;       // of the pixels within the radius, and of the outermost two, in units of 2^-24
+    int width, height;          // of the image
+    int unused;
+};
+
+template <class Src> struct BoxBlurred {
+    typedef Bytes Pixel;
+    Src src;
+    BoxBlurredParams p;
+    enum { REACH = 2, PASSES = 3, MIDDLE = REACH * PASSES, LINE = 2 * MIDDLE + 1 };
+
+    __device__ Bytes at(int x, int y) const {
+        Bytes column[LINE], row[LINE];
+        for (int j = -MIDDLE; j <= MIDDLE; j++) {
+            if (y + j < 0 || y + j >= p.height) continue;
+            for (int i = -MIDDLE; i <= MIDDLE; i++)
+                if (x + i >= 0 && x + i < p.width) row[MIDDLE + i] = src.at(x + i, y + j);
+            column[MIDDLE + j] = filtered(row, x, p.width);
+        }
+        return filtered(column, y, p.height);
+    }
+
+    // Result at position `at` of a line of `len` pixels, which has those around it.
+    __device__ Bytes filtered(Bytes (&line)[LINE], int at, int len) const {
+        for (int pass = PASSES - 1; pass >= 0; pass--) {
+            Bytes out[LINE];
+            for (int i = -REACH * pass; i <= REACH * pass; i++)
+                if (at + i >= 0 && at + i < len) out[MIDDLE + i] = one(line, at, at + i, len);
+            for (int i = -REACH * pass; i <= REACH * pass; i++)
+                if (at + i >= 0 && at + i < len) line[MIDDLE + i] = out[MIDDLE + i];
+        }
+        return line[MIDDLE];
+    }
+
+    // Result of one pass at `place`. Pixels beyond an edge are those of the edge.
+    __device__ Bytes one(const Bytes (&line)[LINE], int at, int place, int len) const {
+        const int radius = (int)p.radius, first = MIDDLE - at;
+        const Bytes low = line[first + inside(place - radius - 1, len)], high = line[first + inside(place + radius + 1, len)];
+        unsigned r = 0, g = 0, b = 0;
+        for (int i = -radius; i <= radius; i++) {
+            const Bytes pixel = line[first + inside(place + i, len)];
+            r += pixel.r;
+            g += pixel.g;
+            b += pixel.b;
+        }
+        const Bytes out = {byte(r, low.r + high.r), byte(g, low.g + high.g), byte(b, low.b + high.b)};
+        return out;
+    }
+    static __device__ int inside(int at, int len) { return at < 0 ? 0 : at < len ? at : len - 1; }
+    __device__ unsigned char byte(unsigned sum, unsigned ends) const {
+        return (unsigned char)((sum * p.weight + ends * p.far + (1u << 23)) >> 24);
+    }
+};

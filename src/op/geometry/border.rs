@@ -1,0 +1,134 @@
+//! Borders of `pad` that repeat or mirror the image.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, Image};
+use crate::op::formula::pad::{PadMode, PaddedAxis, Padding};
+use crate::op::kind::{ImageFormula, crop};
+use crate::op::{Cuda, Trace, Wanted};
+use crate::tensor::CHANNELS;
+
+/// An image with more of itself around it.
+pub enum Border {}
+
+/// Border of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
+#[repr(C)]
+pub struct Params {
+    left: i32,
+    top: i32,
+    width: i32,
+    height: i32,
+    mode: i32,
+    unused: i32,
+}
+
+impl Params {
+    /// Border of an image of size `input`. `None` for a constant, which is a crop.
+    pub fn new(padding: Padding, input: Size, mode: PadMode) -> Option<Self> {
+        let mode = match mode {
+            PadMode::Constant => return None,
+            PadMode::Edge => 0,
+            PadMode::Reflect => 1,
+            PadMode::Symmetric => 2,
+        };
+        let Padding { left, top, .. } = padding;
+        let (width, height) = (input.width as i32, input.height as i32);
+        Some(Self { left, top, width, height, mode, unused: 0 })
+    }
+
+    fn mode(&self) -> PadMode {
+        match self.mode {
+            0 => PadMode::Edge,
+            1 => PadMode::Reflect,
+            _ => PadMode::Symmetric,
+        }
+    }
+
+    fn padding(&self) -> Padding {
+        Padding { left: self.left, top: self.top, right: 0, bottom: 0 }
+    }
+
+    fn input(&self) -> Size {
+        Size::new(self.width as u32, self.height as u32)
+    }
+
+    fn axes(&self) -> (PaddedAxis, PaddedAxis) {
+        let (padding, mode, input) = (self.padding(), self.mode(), self.input());
+        (padding.columns(mode, input), padding.rows(mode, input))
+    }
+}
+
+impl ImageFormula for Border {
+    type Params = Params;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Border", include_str!("../../../kernels/border.cu")));
+
+    fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => each(params, src, out),
+            (HostImage::F32(src), HostImage::F32(out)) => each(params, src, out),
+            _ => unreachable!("a border preserves the pixel type"),
+        }
+    }
+
+    fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => rows(params, src, out),
+            (HostImage::F32(src), HostImage::F32(out)) => rows(params, src, out),
+            _ => unreachable!("a border preserves the pixel type"),
+        }
+    }
+
+    fn demand(params: &mut Params, wanted: Wanted) -> Roi {
+        params.padding().demand(params.mode(), params.input(), wanted.output)
+    }
+
+    /// Boxes move as with a border of one colour: what is mirrored has none.
+    fn trace(params: &Params, output: Size, trace: &mut Trace) {
+        let position = (-i64::from(params.left), -i64::from(params.top));
+        crop::Params::new(position, output, params.input(), [0.0; CHANNELS]).trace(trace);
+    }
+}
+
+fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) {
+    let (columns, rows) = params.axes();
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        for x in window.x..window.right() {
+            // Only a constant border has no pixel.
+            if let (Some(column), Some(row)) = (columns.at(x), rows.at(y)) {
+                out.set_pixel(x, y, src.pixel(column, row));
+            }
+        }
+    }
+}
+
+/// The same, row by row: the middle of a row is copied.
+fn rows<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) {
+    let (columns, rows) = params.axes();
+    let (window, from) = (out.window(), src.window());
+    let left = params.left as u32;
+    let middle: Range<u32> = left.clamp(window.x, window.right())
+        ..(left + params.width as u32).clamp(window.x, window.right());
+    for y in window.y..window.bottom() {
+        let Some(row) = rows.at(y) else { continue };
+        let row = src.row(row).as_chunks::<CHANNELS>().0;
+        let pixel = |column: u32| row[(column - from.x) as usize];
+        let out = out.row_mut(y).as_chunks_mut::<CHANNELS>().0;
+        for x in (window.x..middle.start).chain(middle.end..window.right()) {
+            if let Some(column) = columns.at(x) {
+                out[(x - window.x) as usize] = pixel(column);
+            }
+        }
+        if !middle.is_empty() {
+            let first = (middle.start - left - from.x) as usize;
+            let to = (middle.start - window.x) as usize..(middle.end - window.x) as usize;
+            out[to].copy_from_slice(&row[first..][..middle.len()]);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Mixes: the weighted sum of an image and of the results of several chains, each of which begins at that image.
+//!
+//! The actions of a mix are [`Mix::Begin`], those of the first chain, [`Mix::Add`], those of the second chain, [`Mix::Add`], and so
+//! on. Between them, images are passed on as usual.
+
+use crate::error::DataError;
+use crate::geometry::Roi;
+use crate::image::{HostImage, Image};
+
+/// A place of a mix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mix {
+    /// Begins the sum with the image. The image stays.
+    Begin {
+        /// Weight of the image.
+        weight: f32,
+        /// Window of the sum.
+        window: Roi,
+    },
+    /// Adds the result of a chain.
+    Add {
+        /// Weight of the result.
+        weight: f32,
+        /// Whether it is the last one, so that the sum becomes the image. Otherwise the image at the begin does.
+        last: bool,
+    },
+}
+
+/// What a mix keeps: the image at its begin, and the sum. Its memory is reused for the next sample.
+#[derive(Clone, Debug, Default)]
+pub struct Mixer {
+    image: Image<u8>,
+    sum: Image<f32>,
+}
+
+impl Mixer {
+    /// Takes a place of a mix. `src` is the image there, and `out` becomes the next one; its window is set.
+    pub fn take(
+        &mut self,
+        mix: Mix,
+        src: &HostImage,
+        out: &mut HostImage,
+    ) -> Result<(), DataError> {
+        let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+            unreachable!("mixes are of bytes");
+        };
+        match mix {
+            Mix::Begin { weight, window } => {
+                self.image.reset(out.window())?;
+                copy(src, &mut self.image);
+                self.sum.reset(window)?;
+                self.sum.data_mut().fill(0.0);
+                self.add(weight, src);
+                copy(src, out);
+            }
+            Mix::Add { weight, last } => {
+                self.add(weight, src);
+                match last {
+                    false => copy(&self.image, out),
+                    true => {
+                        let window = out.window();
+                        for y in window.y..window.bottom() {
+                            let sums = columns(&self.sum, window, y);
+                            for (byte, sum) in out.row_mut(y).iter_mut().zip(sums) {
+                                // Without the fraction, as torchvision.
+                                *byte = *sum as u8;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory held, in bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        self.image.capacity_bytes() + self.sum.capacity_bytes()
+    }
+
+    fn add(&mut self, weight: f32, src: &Image<u8>) {
+        let window = self.sum.window();
+        for y in window.y..window.bottom() {
+            let bytes = columns(src, window, y);
+            for (sum, byte) in self.sum.row_mut(y).iter_mut().zip(bytes) {
+                *sum += weight * f32::from(*byte);
+            }
+        }
+    }
+}
+
+/// Copies what an image has of another, larger one.
+fn copy(src: &Image<u8>, out: &mut Image<u8>) {
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        out.row_mut(y).copy_from_slice(columns(src, window, y));
+    }
+}
+
+/// Values of the columns of `window` in row `y` of an image that has them.
+fn columns<T: Copy + Default>(image: &Image<T>, window: Roi, y: u32) -> &[T] {
+    let first = 3 * (window.x - image.window().x) as usize;
+    &image.row(y)[first..][..3 * window.width as usize]
+}
