@@ -25,8 +25,8 @@ pub struct DrawnOperator {
 pub struct DrawnAction {
     /// Name of the operator that drew it: inside of a combinator, the inner one.
     pub op: &'static str,
-    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`,
-    /// `statistics`, `stencil` or `image`.
+    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`, `statistics`, `stencil`
+    /// or `image`.
     pub kind: &'static str,
     /// Which formula, for kinds that have several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,8 @@ impl Record {
 
     /// Sets the formula of the next action and the text that it depends on.
     pub fn text(&mut self, formula: &str, name: &str, text: &str) {
-        self.next = Some((formula.into(), json!({ name: text })));
+        let params = [(name.to_owned(), Value::from(text))].into_iter().collect();
+        self.next = Some((formula.into(), Value::Object(params)));
     }
 
     /// Sets the formula of the next action by the path of its type, and its parameters.
