@@ -157,7 +157,7 @@ def feedwater(binary, folder, name):
     file.write_text(f"[source]\ndirectory = \"data\"\n{resize}[[chain]]\nop = \"{name}\"\n{OPERATORS[name]}\n")
     out = subprocess.run([binary, "bench-ops", file, "--device", "cpu", "--json"], check=True, capture_output=True, text=True, cwd=folder)
     rows = json.loads(out.stdout.splitlines()[-1])["rows"]
-    return 1e3 * next(row["seconds"] for row in rows if row["name"].startswith(name))
+    return 1e3 * next(row["seconds"] for row in rows if row["name"] == f"chain[1] {name}")
 
 
 def main():

@@ -31,7 +31,8 @@ fn the_gallery_shows_every_operator() {
         assert_eq!(header.format, Format::Jpeg, "{picture}");
         different.insert(bytes);
     }
-    assert!(10 * different.len() > 9 * pictures.len(), "{} of them differ", different.len());
+    // Operators may leave a sample as it is.
+    assert!(4 * different.len() > 3 * pictures.len(), "{} of them differ", different.len());
 }
 
 #[test]
