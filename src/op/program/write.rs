@@ -82,7 +82,7 @@ impl ProgramText {
     }
 
     /// Everything else about a pass.
-    fn pass(&self, actions: &Actions, pass: &passes::Pass, at: &Addresses, data: Pass) -> Pass {
+    fn pass(&self, actions: &Actions, pass: &passes::Pass, at: &Addresses, mut data: Pass) -> Pass {
         let passes::Pass { source, readable, output, .. } = pass;
         let (reader, through) = match pass.reader {
             Reader::Source if source.pixels == PixelType::F32 => (read::FLOATS, None),
@@ -94,7 +94,10 @@ impl ProgramText {
                 what => (self.code(what.kind(), source.pixels), Some(place)),
             },
         };
-        let params = through.map_or([0; MAX_PARAMS_BYTES], |place| params(actions, place, at));
+        let mut params = through.map_or([0; MAX_PARAMS_BYTES], |place| params(actions, place, at));
+        if matches!(pass.reader, Reader::Action(_)) && source.pixels == PixelType::F32 {
+            behind_floats(&mut data.source, &mut params);
+        }
         let statistics = match actions.list[pass.actions.clone()].first().map(|it| &it.what) {
             Some(what @ What::Statistics(..)) => self.code(what.kind(), PixelType::U8),
             _ => -1,
@@ -208,6 +211,13 @@ fn scratch_leaf(address: u64, image: &Image) -> [u8; LEAF_BYTES] {
         }
         PixelType::F32 => padded(bytes_of(&FloatsParams::new(address, pitch, window))),
     }
+}
+
+/// Moves parameters directly behind a leaf of floats, which is shorter than one of bytes.
+fn behind_floats(source: &mut [u8; LEAF_BYTES], params: &mut [u8; MAX_PARAMS_BYTES]) {
+    const GAP: usize = LEAF_BYTES - size_of::<FloatsParams>();
+    source[LEAF_BYTES - GAP..].copy_from_slice(&params[..GAP]);
+    params.copy_within(GAP.., 0);
 }
 
 fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
