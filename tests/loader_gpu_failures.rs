@@ -6,14 +6,21 @@ mod simulated;
 use common::{jpegs, training};
 use feedwater::error::Error;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::MixupOrCutMix;
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 use simulated::images::libjpeg;
 use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive, runtime};
 
+/// With a batch stage for every second seed.
 fn builder(seed: u64) -> LoaderBuilder {
     let source = Memory::new(jpegs(16)).unwrap();
-    Loader::builder(source, training()).batch(4).workers(2).shuffle(true).seed(seed).epochs(Some(1))
+    let (chain, classes) = match seed % 2 {
+        0 => (training().then_batch(MixupOrCutMix::default()), Some(16)),
+        _ => (training(), None),
+    };
+    let builder = Loader::builder(source, chain).classes(classes);
+    builder.batch(4).workers(2).shuffle(true).seed(seed).epochs(Some(1))
 }
 
 /// Runs an epoch on these routes and returns the number of delivered samples. Batches before an error have the bytes of the CPU.
@@ -22,7 +29,10 @@ fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
     let builder = builder(seed).routes(routes).device(DeviceChoice::Gpu(0));
     let mut loader = builder.runtime(&runtime()).build()?;
     for (batch, cpu) in (&mut loader).into_iter().zip(&mut cpu) {
-        assert!(batch?.to_host()? == cpu.unwrap().to_host().unwrap(), "seed {seed}");
+        let (batch, cpu) = (batch?, cpu.unwrap());
+        assert!(batch.to_host()? == cpu.to_host().unwrap(), "seed {seed}");
+        let targets = cpu.soft_targets_to_host().unwrap();
+        assert!(batch.soft_targets_to_host()? == targets, "seed {seed}");
     }
     // Measurements may fail too, and are then absent.
     assert!(loader.profile().images <= 16);

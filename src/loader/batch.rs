@@ -142,7 +142,8 @@ impl Batch {
     }
 
     /// Annotated objects visible in the tensor of the sample at `place`, with boxes in pixels of the tensor. Empty if the
-    /// source has no annotations or the sample was replaced with zeros. Computed on each call, on the calling thread.
+    /// source has no annotations or the sample was replaced with zeros. Batch operators do not change them: a mixed sample
+    /// also shows objects of its partner. Computed on each call, on the calling thread.
     ///
     /// # Panics
     ///

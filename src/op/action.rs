@@ -11,7 +11,6 @@ use super::formula::warp::{self, Warp};
 use super::kind::mix::{Mix, Mixer};
 use super::kind::{ImageForm, Kind, PixelForm, StatisticsForm, StencilForm, crop, flip, table};
 use super::resample::{self, Weights};
-use super::wide::Instructions;
 use super::{ParamBytes, Trace, Wanted};
 
 /// One thing that is done to one sample's image.
@@ -155,9 +154,7 @@ impl What {
         out: &mut [[u8; CHANNELS]],
     ) {
         match self {
-            What::Stencil(form, whole, params) => {
-                form.row(params, src, (x, y), *whole, out, Instructions::here());
-            }
+            What::Stencil(form, whole, params) => form.row(params, src, (x, y), *whole, out),
             What::Warp(params, ..) => warp::row(params, table, src, x, y, out),
             _ => unreachable!("neither a stencil nor a warp"),
         }

@@ -26,6 +26,8 @@ pub struct DeviceChain {
     fused_kinds: Vec<Kind>,
     /// The program kernel.
     pub program: Option<ProgramText>,
+    /// Operator that the fused kernel cannot execute, counted from the first one on the device, and why.
+    pub unfused: Option<(usize, &'static str)>,
 }
 
 /// A sample's actions, from the first operator on the device on.
@@ -66,6 +68,7 @@ impl DeviceChain {
         if end == operators.len() {
             return Self { fused_operators: end, ..Self::fused(leaf, flat(operators), shape) };
         }
+        let unfused = Some((end, unfused(operators[end])));
         let ends = (1..=end).rev().find(|&end| pixels(&operators[..end]) == PixelType::U8);
         let resamples = |kinds: &[Kind]| kinds.iter().any(|it| matches!(it, Kind::Resample));
         let end = ends.filter(|&end| resamples(&flat(&operators[..end]))).unwrap_or(0);
@@ -76,13 +79,13 @@ impl DeviceChain {
             kernel_text(leaf, &kinds, DType::U8, Layout::Nhwc)
         });
         let rest = Self::program(leaf, &operators[end..], pixels(operators), shape);
-        Self { fused, fused_operators: end, fused_kinds, ..rest }
+        Self { fused, fused_operators: end, fused_kinds, unfused, ..rest }
     }
 
     /// One fused kernel for actions of these kinds, in this order.
     pub fn fused(leaf: Leaf, kinds: Vec<Kind>, shape: TensorShape) -> Self {
         let fused = Some(kernel_text(leaf, &kinds, shape.dtype, shape.layout));
-        Self { leaf, fused, fused_operators: 0, fused_kinds: kinds, program: None }
+        Self { leaf, fused, fused_operators: 0, fused_kinds: kinds, program: None, unfused: None }
     }
 
     /// One program kernel for operators with these kinds, the last of which makes pixels of type `pixels`.
@@ -94,7 +97,8 @@ impl DeviceChain {
     ) -> Self {
         let operators = operators.iter().copied();
         let program = Some(ProgramText::new(operators, pixels, shape.dtype, shape.layout));
-        Self { leaf, fused: None, fused_operators: 0, fused_kinds: Vec::new(), program }
+        let (fused_operators, fused_kinds) = (0, Vec::new());
+        Self { leaf, fused: None, fused_operators, fused_kinds, program, unfused: None }
     }
 
     /// Number of operators that the fused kernel executes.
@@ -202,6 +206,15 @@ impl DeviceChain {
                 Image { window: last.output, whole: last.whole, pixels: PixelType::U8 }
             }
         }
+    }
+}
+
+/// Why a fused kernel does not execute an operator with these kinds.
+fn unfused(kinds: &Kinds) -> &'static str {
+    match kinds.list().iter().all(|kind| kind.nests()) {
+        _ if !kinds.is_exact() => "draws other actions for other samples",
+        true => "resamples a second time",
+        false => "is of a kind that only the second kernel has",
     }
 }
 

@@ -230,9 +230,6 @@ impl Draw<'_> {
         let start = self.tables.len();
         let entries = values.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes));
         self.tables.extend(entries);
-        if let Some(record) = &mut self.record {
-            record.table(&what, &self.tables[start..]);
-        }
         self.push(what, self.size);
         if let Some(action) = self.actions.last_mut() {
             action.table = start..self.tables.len();
@@ -251,9 +248,11 @@ impl Draw<'_> {
         self.push(what(ParamBytes::new(params)), output);
     }
 
+    /// Adds an action. Its table, if it has one, are the last entries of `tables`.
     fn push(&mut self, what: What, output: Size) {
         if let Some(record) = &mut self.record {
-            record.push(&what, output);
+            let entries = what.kind().entries();
+            record.push(&what, &self.tables[self.tables.len() - entries..], output);
         }
         self.actions.push(Action::new(what, self.size, output));
         self.size = output;

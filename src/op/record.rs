@@ -1,7 +1,7 @@
 //! Drawn actions by name, for people and for programs that make an image again outside of feedwater.
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::geometry::Size;
 
@@ -28,9 +28,13 @@ pub struct DrawnAction {
     /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`, `statistics`, `stencil`
     /// or `image`.
     pub kind: &'static str,
+    /// Which formula, for kinds that have several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub formula: Option<String>,
     /// Parameters by name.
-    #[serde(flatten)]
-    pub params: Map<String, Value>,
+    pub params: Value,
+    /// Width and height of the output.
+    pub size: [u32; 2],
 }
 
 /// Actions of a chain while they are drawn.
@@ -40,8 +44,8 @@ pub struct Record {
     pub operators: Vec<DrawnOperator>,
     /// Operator that draws now: the last one, or one inside of it.
     drawing: &'static str,
-    /// Parameters of the next action that are known already.
-    params: Map<String, Value>,
+    /// Formula of the next action and its parameters, if they are known.
+    next: Option<(String, Value)>,
 }
 
 impl Record {
@@ -58,101 +62,95 @@ impl Record {
 
     /// Sets the formula of the next action and the numbers that it depends on.
     pub fn note(&mut self, formula: &str, numbers: &[(&str, &[f64])]) {
-        self.params.insert("formula".into(), formula.into());
-        for (name, numbers) in numbers {
-            let value = match numbers {
-                [number] => json!(number),
-                numbers => json!(numbers),
-            };
-            self.params.insert((*name).into(), value);
-        }
+        let value = |numbers: &[f64]| match numbers {
+            [number] => json!(number),
+            numbers => json!(numbers),
+        };
+        let params = numbers.iter().map(|(name, numbers)| ((*name).into(), value(numbers)));
+        self.next = Some((formula.into(), Value::Object(params.collect())));
     }
 
     /// Sets the formula of the next action and the text that it depends on.
     pub fn text(&mut self, formula: &str, name: &str, text: &str) {
-        self.params.insert("formula".into(), formula.into());
-        self.params.insert(name.into(), text.into());
+        let params = [(name.to_owned(), Value::from(text))].into_iter().collect();
+        self.next = Some((formula.into(), Value::Object(params)));
     }
 
     /// Sets the formula of the next action by the path of its type, and its parameters.
     pub fn formula(&mut self, path: &str, params: &impl Serialize) {
         let name = path.rsplit("::").next().unwrap_or(path);
-        self.params.insert("formula".into(), name.into());
-        // Numbers that JSON has no form for become null.
-        match serde_json::to_value(params).unwrap_or_default() {
-            Value::Object(params) => self.params.extend(params),
-            params => {
-                self.params.insert("params".into(), params);
-            }
-        }
+        // Parameters that JSON has no form for become null.
+        self.next = Some((name.into(), serde_json::to_value(params).unwrap_or_default()));
     }
 
-    /// Sets the entries of the next action's table, if no formula says what it is.
-    pub fn table(&mut self, what: &What, entries: &[i32]) {
-        if self.params.contains_key("formula") {
-            return;
-        }
-        let values = match what {
-            What::FloatTable => json!(table::floats(entries).map(|row| row.to_vec())),
-            _ => json!(table::bytes(entries).map(|row| row.to_vec())),
+    /// Adds an action whose output has the size `output`. `table` is its table, if it has one.
+    pub fn push(&mut self, what: &What, table: &[i32], output: Size) {
+        let (kind, known) = named(what);
+        let (formula, params) = match (self.next.take(), known) {
+            (Some((formula, params)), None) => (Some(formula), params),
+            (_, Some(params)) => (None, params),
+            (None, None) => (None, entries(what, table)),
         };
-        self.params.insert("table".into(), values);
-    }
-
-    /// Adds an action whose output has the size `output`.
-    pub fn push(&mut self, what: &What, output: Size) {
-        let (kind, params) = named(what, output);
-        self.params.extend(params.as_object().cloned().unwrap_or_default());
-        let params = std::mem::take(&mut self.params);
+        let size = [output.width, output.height];
         if let Some(operator) = self.operators.last_mut() {
-            operator.actions.push(DrawnAction { op: self.drawing, kind, params });
+            operator.actions.push(DrawnAction { op: self.drawing, kind, formula, params, size });
         }
     }
 }
 
-/// Kind of an action, and those parameters that the frame knows.
-fn named(what: &What, output: Size) -> (&'static str, Value) {
-    let size = [output.width, output.height];
+/// Kind of an action, and its parameters if the frame knows them by name.
+fn named(what: &What) -> (&'static str, Option<Value>) {
     match what {
         What::Crop(params) => {
             let ((x, y), fill) = (params.position(), params.fill());
-            ("crop", json!({ "x": x, "y": y, "size": size, "fill": fill }))
+            ("crop", Some(json!({ "x": x, "y": y, "fill": fill })))
         }
         What::Flip(params) => {
             let (horizontal, vertical) = (params.horizontal(), params.vertical());
-            ("flip", json!({ "horizontal": horizontal, "vertical": vertical }))
+            ("flip", Some(json!({ "horizontal": horizontal, "vertical": vertical })))
         }
         What::Resample(params, Weights::Filter(filter)) => {
             let of = params.of();
             let of = [of.x, of.y, of.width, of.height];
-            ("resample", json!({ "box": of, "size": size, "filter": filter }))
+            ("resample", Some(json!({ "box": of, "filter": filter })))
         }
         What::Resample(_, Weights::Blur(blur)) => {
-            ("blur", json!({ "kernel": blur.kernel, "sigma": blur.sigma }))
+            ("blur", Some(json!({ "kernel": blur.kernel, "sigma": blur.sigma })))
         }
         What::Warp(warp, _, Some(field)) => {
             let Field { smoothness: Smoothness { alpha, sigma }, key } = field;
             let (interpolation, fill) = (warp.interpolation(), warp.fill());
             let params = json!({ "alpha": alpha, "sigma": sigma, "key": key, "interpolation": interpolation, "fill": fill });
-            ("displace", params)
+            ("displace", Some(params))
         }
         // A mix begins with the image's weight; the others end a chain that begins at the image.
-        What::Mix(Mix::Begin { weight, .. }) => ("mix", json!({ "weight": weight, "at": "begin" })),
+        What::Mix(Mix::Begin { weight, .. }) => {
+            ("mix", Some(json!({ "weight": weight, "at": "begin" })))
+        }
         What::Mix(Mix::Add { weight, last }) => {
             let at = if *last { "end" } else { "next" };
-            ("mix", json!({ "weight": weight, "at": at }))
+            ("mix", Some(json!({ "weight": weight, "at": at })))
         }
         What::Warp(warp, _, None) => {
             let (interpolation, fill) = (warp.interpolation(), warp.fill());
             let matrix = warp.back().map(|plane| plane.matrix());
-            let params = json!({ "size": size, "matrix": matrix, "interpolation": interpolation, "fill": fill });
-            ("warp", params)
+            let params = json!({ "matrix": matrix, "interpolation": interpolation, "fill": fill });
+            ("warp", Some(params))
         }
-        What::Table => ("table", Value::Null),
-        What::FloatTable => ("float_table", Value::Null),
-        What::Pixel(..) => ("pixel", Value::Null),
-        What::Statistics(..) => ("statistics", Value::Null),
-        What::Stencil(..) => ("stencil", Value::Null),
-        What::Image(..) => ("image", json!({ "size": size })),
+        What::Table => ("table", None),
+        What::FloatTable => ("float_table", None),
+        What::Pixel(..) => ("pixel", None),
+        What::Statistics(..) => ("statistics", None),
+        What::Stencil(..) => ("stencil", None),
+        What::Image(..) => ("image", None),
+    }
+}
+
+/// Entries of a table without a formula, for each channel.
+fn entries(what: &What, table: &[i32]) -> Value {
+    match what {
+        What::Table => json!({ "table": table::bytes(table).map(|row| row.to_vec()) }),
+        What::FloatTable => json!({ "table": table::floats(table).map(|row| row.to_vec()) }),
+        _ => Value::Null,
     }
 }

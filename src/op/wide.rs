@@ -5,7 +5,7 @@
 
 #![cfg_attr(target_arch = "x86_64", allow(unsafe_code))]
 
-/// A loop.
+/// A loop whose results do not depend on the instructions.
 pub trait Loop {
     /// Runs it. To be `#[inline(always)]`, as everything that it calls: only what is inlined uses the instructions.
     fn run(self);
@@ -14,21 +14,24 @@ pub trait Loop {
 /// Instructions that loops may use. Each value is one that this CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instructions {
+    #[cfg(target_arch = "x86_64")]
     avx2: bool,
 }
 
 impl Instructions {
     /// Those of every CPU of the target.
-    pub const PLAIN: Self = Self { avx2: false };
+    pub const PLAIN: Self = Self {
+        #[cfg(target_arch = "x86_64")]
+        avx2: false,
+    };
 
     /// Those of this CPU.
     #[inline]
     pub fn here() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        let avx2 = std::arch::is_x86_feature_detected!("avx2");
-        #[cfg(not(target_arch = "x86_64"))]
-        let avx2 = false;
-        Self { avx2 }
+        Self {
+            #[cfg(target_arch = "x86_64")]
+            avx2: std::arch::is_x86_feature_detected!("avx2"),
+        }
     }
 
     /// Runs a loop with these instructions.
@@ -53,7 +56,6 @@ fn with_avx2(it: impl Loop) {
 mod tests {
     use super::Instructions;
     use crate::geometry::Size;
-    use crate::image::Image;
     use crate::op::kind::RowPosition;
     use crate::op::{self, Actions, What};
     use crate::random::SampleKey;
@@ -61,51 +63,24 @@ mod tests {
     /// Rows longer than a block of pixels, with every byte in every channel.
     #[test]
     fn all_instructions_give_the_same_pixels() {
-        let size = Size::new(333, 3);
-        let bytes: Vec<u8> = (0..3 * size.pixels()).map(|at| (at * at / 7 + at) as u8).collect();
-        let image = Image::from_data(size.window(), bytes);
-        let row: &[[u8; 3]] = image.row(1).as_chunks().0;
-        let floats: Vec<[f32; 3]> =
-            row.iter().map(|it| it.map(|it| f32::from(it) / 50.0)).collect();
+        let bytes: Vec<u8> = (0..3 * 333u32).map(|at| (at * at / 7 + at) as u8).collect();
+        let row: &[[u8; 3]] = bytes.as_chunks().0;
         let mut compared = 0;
         for operator in op::examples() {
-            let actions = Actions::of([&*operator], SampleKey::default(), size);
+            let actions = Actions::of([&*operator], SampleKey::default(), Size::new(333, 3));
             for action in &actions.list {
+                let What::Pixel(form, params) = &action.what else { continue };
+                let Some(change) = form.bytes else { continue };
                 let at = RowPosition { x: 332, step: -1, y: 1 };
-                let sets = [Instructions::PLAIN, Instructions::here()];
-                match &action.what {
-                    What::Pixel(form, params) => {
-                        if let Some(change) = form.bytes {
-                            let [plain, wide] = sets.map(|set| {
-                                let mut row = row.to_vec();
-                                change(params, at, &mut row, set);
-                                row
-                            });
-                            assert_eq!(plain, wide, "{operator:?}");
-                        }
-                        if let Some(change) = form.floats {
-                            let [plain, wide] = sets.map(|set| {
-                                let mut row = floats.clone();
-                                change(params, at, &mut row, set);
-                                row
-                            });
-                            assert_eq!(plain, wide, "{operator:?}");
-                        }
-                        compared += 1;
-                    }
-                    What::Stencil(form, whole, params) => {
-                        let [plain, wide] = sets.map(|set| {
-                            let mut out = row.to_vec();
-                            form.row(params, &image, (0, 1), *whole, &mut out, set);
-                            out
-                        });
-                        assert_eq!(plain, wide, "{operator:?}");
-                        compared += 1;
-                    }
-                    _ => {}
-                }
+                let [plain, wide] = [Instructions::PLAIN, Instructions::here()].map(|set| {
+                    let mut row = row.to_vec();
+                    change(params, at, &mut row, set);
+                    row
+                });
+                assert_eq!(plain, wide, "{operator:?}");
+                compared += 1;
             }
         }
-        assert!(compared > 30, "{compared}");
+        assert!(compared > 20, "{compared}");
     }
 }

@@ -461,8 +461,13 @@ impl fmt::Display for Plan {
             writeln!(f, "{:<8}targets {}", last.name(), self.targets_note())?;
         }
         if let Some(device) = &self.device {
-            for name in device.planned().chain.names() {
+            let DeviceSplit { first, chain } = device.planned();
+            for name in chain.names() {
                 writeln!(f, "{:<8}{name}", "kernel")?;
+            }
+            if let Some((place, why)) = chain.unfused {
+                let (place, name) = (first + place, self.steps[first + place].operator.name());
+                writeln!(f, "{:<8}{name} (chain[{place}]) {why}", "program")?;
             }
         }
         if let [others @ .., planned] = &self.offloads[..]

@@ -244,7 +244,10 @@ impl Case<'_> {
         chains.push(DeviceChain::program(leaf, &[&known], last.pixels(), shape));
         let declared: Vec<Kinds> =
             self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
-        let planned = DeviceChain::new(leaf, &declared.iter().collect::<Vec<_>>(), shape);
+        // The same text for many chains: nothing more is drawn, but all that is known could be.
+        let more = (!self.known.is_empty()).then(|| Kinds::up_to(0, self.known));
+        let planned =
+            DeviceChain::new(leaf, &declared.iter().chain(&more).collect::<Vec<_>>(), shape);
         if planned.fused.is_some() && planned.program.is_some() {
             chains.push(planned);
         }

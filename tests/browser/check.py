@@ -321,11 +321,39 @@ class RanksCheck(Check):
             assert page.value(f"document.getElementById('rank-{number}').open"), f"rank {number} is not shown"
 
 
+class GalleryCheck:
+    """The page of operators, with its pictures beside it."""
+
+    def __init__(self, browser, file):
+        self.browser, self.file = browser, file
+
+    def run(self):
+        pictures = len(list(self.file.parent.glob("*.jpg")))
+        for name, how in {"light": {"width": 1100}, "dark": {"width": 1100, "dark": True}, "narrow": {"width": 400}}.items():
+            page = Page(self.browser, self.file.as_uri(), **how)
+            same(page.value("[...document.images].filter((it) => it.naturalWidth > 0 && it.alt).length"), pictures, f"{name}: pictures")
+            found = page.value(CONTRASTS)
+            same(found["low"][:5], [], f"{name}: too little contrast")
+            same(found["back"] < 0.5, how.get("dark", False), f"{name}: a dark page")
+            same(page.value(WIDE), [], f"{name}: elements that go over the edge")
+            anchors = "[...document.querySelectorAll('nav a')].filter((it) => document.querySelector(it.getAttribute('href')))"
+            same(page.value(f"{anchors}.length"), page.value("document.querySelectorAll('section').length"), "links to sections")
+            same(page.errors, [], "errors of the page")
+            assert all(url.startswith(self.file.parent.as_uri()) for url in page.requests), page.requests
+            page.image(self.file.parent.with_name(f"gallery-{name}.png"))
+            page.call("Page.close")
+
+    def without_scripts(self):
+        """The page has none."""
+        assert "<script" not in self.file.read_text(), "a script"
+
+
 def main():
     path = find()
     if path is None:
         sys.exit("no browser: install Debian's chromium-headless-shell, or name one in FEEDWATER_BROWSER")
     files = sorted(pathlib.Path(sys.argv[1]).resolve().glob("*.html"))
+    files += pathlib.Path(sys.argv[1]).resolve().glob("gallery/index.html")
     if not files:
         sys.exit(f"no pages in {sys.argv[1]}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -334,7 +362,8 @@ def main():
             print(browser.call("Browser.getVersion")["product"])
             for file in files:
                 begin = time.monotonic()
-                check = (RanksCheck if file.name.startswith("ranks") else Check)(browser, file)
+                kind = GalleryCheck if file.name == "index.html" else RanksCheck if file.name.startswith("ranks") else Check
+                check = kind(browser, file)
                 check.run()
                 check.without_scripts()
                 print(f"{file.name}: right, {time.monotonic() - begin:.1f} s")

@@ -1,16 +1,29 @@
-//! Reference and CPU transform of pairs and of random chains.
+//! Reference, CPU transform and kernels, compiled for the host, of pairs and of random chains.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use feedwater::geometry::{Orientation, Size};
+use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::image::{HostImage, Image, PixelType};
-use feedwater::op::{Actions, Operator};
+use feedwater::op::{Actions, Kind, Operator};
 use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout};
 use feedwater::testing::{Case, Kernels, extreme_images, random_image};
 
 use super::drawn::{EXAMPLES, chain, numbers};
+
+/// Kept, because other tests compile the same texts.
+static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
+    let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
+    HostCompiler::keeping_in(folder).expect("the target directory can be written")
+});
+
+/// Kinds of all built-in operators, so that a few texts serve all chains.
+static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    let kinds = EXAMPLES.iter().flat_map(|op| op.kinds().list().to_vec());
+    kinds.filter(|kind| kind.cuda().is_some()).collect()
+});
 
 /// Compares a chain on an image that is stored with an orientation. `name` says how to repeat it.
 fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u64, name: &str) {
@@ -27,8 +40,8 @@ fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u
         dtype: if is_bytes { DType::U8 } else { DType::F32 },
         layout: Layout::Nchw,
         key,
-        kernels: Kernels::None,
-        known: &[],
+        kernels: Kernels::Host(&COMPILER),
+        known: &KNOWN,
     };
     case.check().unwrap_or_else(|error| panic!("{name}: {error}"));
     if !is_bytes {

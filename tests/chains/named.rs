@@ -28,19 +28,19 @@ fn numbers(value: &Value) -> Vec<f64> {
 
 /// What an action gives, from its description alone.
 fn again(action: &Value, src: Pixels) -> Pixels {
+    let (params, size) = (&action["params"], numbers(&action["size"]));
     match action["kind"].as_str().unwrap() {
         "crop" => {
-            let (x, y) = (action["x"].as_i64().unwrap(), action["y"].as_i64().unwrap());
-            let size = numbers(&action["size"]);
-            let fill = numbers(&action["fill"]);
+            let (x, y) = (params["x"].as_i64().unwrap(), params["y"].as_i64().unwrap());
+            let fill = numbers(&params["fill"]);
             let fill = [0, 1, 2].map(|channel| fill[channel] as u8);
             from(size, |column, row| pixel(&src, column + x, row + y).unwrap_or(fill))
         }
         "flip" => {
-            let (width, height) = (src[0].len() as i64, src.len() as i64);
-            let horizontal = action["horizontal"].as_bool().unwrap();
-            let vertical = action["vertical"].as_bool().unwrap();
-            from(vec![width as f64, height as f64], |x, y| {
+            let [width, height] = [0, 1].map(|axis| size[axis] as i64);
+            let horizontal = params["horizontal"].as_bool().unwrap();
+            let vertical = params["vertical"].as_bool().unwrap();
+            from(size, |x, y| {
                 let x = if horizontal { width - 1 - x } else { x };
                 let y = if vertical { height - 1 - y } else { y };
                 pixel(&src, x, y).unwrap()
@@ -48,26 +48,24 @@ fn again(action: &Value, src: Pixels) -> Pixels {
         }
         "warp" => {
             // Pillow's `Image.transform(size, AFFINE, matrix, NEAREST)`, in 16 bits after the point.
-            assert_eq!(action["interpolation"], "nearest");
-            let m = numbers(&action["matrix"]);
+            assert_eq!(params["interpolation"], "nearest");
+            let m = numbers(&params["matrix"]);
             assert_eq!(m[6..], [0.0, 0.0, 1.0]);
             let fixed = |value: f64| (value * 65536.0 + 0.5).floor() as i64;
             let at = |m: &[f64], x: i64, y: i64| {
                 let first = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5);
                 (fixed(m[0]) * x + fixed(m[1]) * y + first) >> 16
             };
-            from(numbers(&action["size"]), |x, y| {
-                pixel(&src, at(&m, x, y), at(&m[3..], x, y)).unwrap_or([0; 3])
-            })
+            from(size, |x, y| pixel(&src, at(&m, x, y), at(&m[3..], x, y)).unwrap_or([0; 3]))
         }
         "table" => {
             let of: Box<dyn Fn(u8) -> u8> = match action["formula"].as_str().unwrap() {
                 "Brightness" => {
-                    let factor = action["factor"].as_f64().unwrap() as f32;
+                    let factor = params["factor"].as_f64().unwrap() as f32;
                     Box::new(move |byte| (f32::from(byte) * factor).clamp(0.0, 255.0) as u8)
                 }
                 "Posterize" => {
-                    let bits = action["bits"].as_f64().unwrap() as u32;
+                    let bits = params["bits"].as_f64().unwrap() as u32;
                     Box::new(move |byte| byte >> (8 - bits) << (8 - bits))
                 }
                 other => panic!("{other}"),
@@ -142,7 +140,7 @@ impl Operator for Plus {
 #[test]
 fn a_table_without_a_note_is_written_entry_by_entry() {
     let drawn = named(&[Arc::new(Plus)], SampleKey::default(), Size::new(3, 3));
-    let table = &drawn[0]["actions"][0]["table"];
+    let table = &drawn[0]["actions"][0]["params"]["table"];
     assert_eq!(
         [&table[0][255], &table[1][255], &table[2][255]].map(|it| it.as_u64()),
         [Some(255), Some(0), Some(1)]
@@ -157,13 +155,18 @@ fn no_example_leaves_parameters_without_names() {
             let key = SampleKey { seed: 1, epoch: 0, index };
             let drawn = named(std::slice::from_ref(example), key, Size::new(50, 40));
             for action in drawn[0]["actions"].as_array().unwrap() {
-                let map = action.as_object().unwrap();
-                assert!(!map.contains_key("table"), "{example:?}: {action}");
                 // Formulas without parameters have two zeros for the kernel.
-                let params = map.get("params").is_none_or(|it| *it == serde_json::json!([0, 0]));
-                assert!(params && !map.values().any(Value::is_null), "{example:?}: {action}");
-                if Normalize::IMAGENET.name() == example.name() {
-                    assert_eq!(numbers(&action["std"]).len(), 3);
+                let params = match &action["params"] {
+                    Value::Object(params) => params,
+                    params => {
+                        assert_eq!(*params, serde_json::json!([0, 0]), "{example:?}");
+                        continue;
+                    }
+                };
+                assert!(!params.contains_key("table"), "{example:?}: {action}");
+                assert!(!params.values().any(Value::is_null), "{example:?}: {action}");
+                if example.name() == Normalize::IMAGENET.name() {
+                    assert_eq!(numbers(&params["std"]).len(), 3);
                 }
             }
         }

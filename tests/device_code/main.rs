@@ -138,6 +138,19 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
     assert!(totals.mma > 0, "{totals:?}");
 }
 
+/// A chain whose second kernel has passes of every kind: two of sums, histograms, a stencil, and a warp of some samples.
+fn programs() -> Chain {
+    Chain::new()
+        .then(op::RandomResizedCrop::to(24, 20))
+        .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+        .then(op::GaussianBlur { kernel_size: [3, 5], sigma: [0.5, 1.5] })
+        .then(op::Equalize::default())
+        .then(op::Sharpness { factor: [0.0, 2.0] })
+        .then(op::RandAugment::default())
+        .then(op::Normalize::IMAGENET)
+        .then(op::RandomErasing { probability: 0.5, std: [1.0; 3], ..Default::default() })
+}
+
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn no_schedule_of_warps_and_blocks_changes_a_batch() {
@@ -145,7 +158,9 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
     machine.every_schedule(true);
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         for layout in Layout::ALL {
-            for (name, chain) in [("training", training()), ("evaluation", evaluation())] {
+            let chains =
+                [("training", training()), ("evaluation", evaluation()), ("programs", programs())];
+            for (name, chain) in chains {
                 let what = format!("{name} {dtype} {layout}");
                 let make = || builder(chain.clone(), 8, (40, 30)).batch(4).output(dtype, layout);
                 assert_eq!(same(make, &what), 2, "{what}");

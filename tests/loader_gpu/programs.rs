@@ -114,6 +114,7 @@ fn the_plan_names_both_kernels_and_their_scratch_memory() {
     let device = plan.device.as_ref().unwrap();
     let named = plan.to_string().lines().filter(|line| line.starts_with("kernel ")).count();
     assert_eq!(named, 2, "{plan}");
+    assert!(plan.to_string().contains("rand_augment (chain[2])"), "{plan}");
     // The image after the resampling, for each sample of a launch twice.
     assert_eq!(device.scratch_bytes, (3 * 32 * 24_usize).next_multiple_of(256));
     let row = plan.footprint.rows.iter().find(|row| row.name == "kernel scratch").unwrap();

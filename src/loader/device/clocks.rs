@@ -57,6 +57,12 @@ impl Clocks {
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
     }
 
+    /// A stopwatch for the kernel of the batch stage.
+    pub fn mix(&self) -> Result<Arc<Stopwatch>> {
+        let meter = self.meters.device(Stage::Kernel, "mix");
+        self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
+    }
+
     /// A stopwatch for the consumer's waits, for a ring of `slots` slots.
     pub fn waits(&self, slots: usize) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device_waits();

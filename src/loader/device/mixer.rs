@@ -1,8 +1,10 @@
 //! The batch stage on the device.
 
+use std::sync::Arc;
+
 use crate::error::Result;
 use crate::geometry::Size;
-use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stream};
+use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::feed::Feed;
 use crate::loader::pair::PairJob;
 use crate::op::batch::PairParams;
@@ -18,6 +20,7 @@ pub(in crate::loader) struct Mixer {
     kernel: Kernel,
     blocks: Vec<Block>,
     jobs: Vec<PairJob<Cell>>,
+    launches: Arc<Stopwatch>,
 }
 
 /// Parameters of a launch.
@@ -29,7 +32,12 @@ struct Block {
 
 impl Mixer {
     /// `blocks` are of [`DevicePlan::pairs_bytes`](crate::plan::DevicePlan::pairs_bytes).
-    pub fn new(plan: &Plan, kernel: Kernel, blocks: Vec<Staged>) -> Result<Self> {
+    pub fn new(
+        plan: &Plan,
+        kernel: Kernel,
+        blocks: Vec<Staged>,
+        launches: Arc<Stopwatch>,
+    ) -> Result<Self> {
         let block = |staged: Staged| {
             let read = Event::new(staged.device().device())?;
             Ok(Block { staged, read })
@@ -38,7 +46,7 @@ impl Mixer {
         let group = plan.device.as_ref().map_or(0, |device| device.group);
         let size = Size::new(plan.shape.width, plan.shape.height);
         let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);
-        Ok(Self { size, classes, kernel, blocks, jobs: Vec::with_capacity(group) })
+        Ok(Self { size, classes, kernel, blocks, jobs: Vec::with_capacity(group), launches })
     }
 
     /// Adds a pair to the next launch.
@@ -69,7 +77,11 @@ impl Mixer {
         staged.upload(tables, 0..bytes)?;
         stream.wait(staged.uploaded())?;
         let count = self.jobs.len() as u32;
+        let mut lap = self.launches.lap()?;
+        lap.start(stream)?;
         self.kernel.launch_for(goal, stream, staged.device(), 0, count, self.size)?;
+        // The fused kernel has counted the samples.
+        lap.stop(stream, 0)?;
         read.record(stream)?;
         self.jobs.drain(..).for_each(|job| feed.complete_pair(job));
         Ok(())

@@ -88,7 +88,8 @@ impl Taken {
             0 => None,
             bytes => Some(pools.device.buffer(rows::SCRATCH, bytes)?),
         };
-        let mixer = plan.stage.is_some().then(|| pools.mixer(plan, on_device, device, &stream));
+        let mixer = || pools.mixer((plan, on_device), device, &stream, clocks);
+        let mixer = plan.stage.is_some().then(mixer);
         let uploads = (0..on_device.uploads)
             .map(|_| Upload::new(pools.pinned.buffer(rows::UPLOADS, on_device.upload_bytes)?))
             .collect::<Result<Vec<_>>>()?;
@@ -143,16 +144,16 @@ impl Pools {
     /// Compiles the kernel of the batch stage and allocates its parameters.
     fn mixer(
         &self,
-        plan: &Plan,
-        on_device: &DevicePlan,
+        (plan, on_device): (&Plan, &DevicePlan),
         device: &Arc<Device>,
         stream: &Stream,
+        clocks: &Clocks,
     ) -> Result<Mixer> {
         let text = mix_kernel_text(plan.shape.dtype, plan.shape.layout);
         let kernel = Kernel::load(device, &text, "mix", size_of::<PairParams>())?;
         kernel.warm_up(stream)?;
         let blocks = (0..LAUNCH_BLOCKS).map(|_| self.staged(rows::PAIRS, on_device.pairs_bytes()));
-        Mixer::new(plan, kernel, blocks.collect::<Result<_>>()?)
+        Mixer::new(plan, kernel, blocks.collect::<Result<_>>()?, clocks.mix()?)
     }
 
     /// Opens the decoders of the plan's routes, and the group decoders of routes that batch.

@@ -16,21 +16,15 @@ use serde::{Deserialize, Deserializer};
 use super::FieldError;
 
 pub use blend::{Blend, Blends, PairDraw};
-pub use cutmix::CutMix;
 #[doc(hidden)]
 pub use kernel::{PairParams, mix_kernel_text};
-pub use mixup::Mixup;
-pub use mixup_or_cutmix::MixupOrCutMix;
 #[doc(hidden)]
 pub use target::{TargetCoding, TargetRow, plain_row, target_rows};
 
 #[doc(hidden)]
 pub mod beta;
 mod blend;
-mod cutmix;
 mod kernel;
-mod mixup;
-mod mixup_or_cutmix;
 mod target;
 
 /// One step of a loader's batch stage: see [`Chain::then_batch`](super::Chain::then_batch).
@@ -84,7 +78,12 @@ trait BuiltIn: BatchOperator + Sized + DeserializeOwned {
 
 /// List of the built-in batch operators. TOML names are derived from it.
 macro_rules! batch_operators {
-    ($($type:ident),+ $(,)?) => {
+    ($($module:ident :: $type:ident,)+) => {
+        $(
+            mod $module;
+            pub use $module::$type;
+        )+
+
         /// Names of the built-in batch operators, as in TOML.
         #[doc(hidden)]
         pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
@@ -105,7 +104,11 @@ macro_rules! batch_operators {
     };
 }
 
-batch_operators! { Mixup, CutMix, MixupOrCutMix }
+batch_operators! {
+    mixup::Mixup,
+    cutmix::CutMix,
+    mixup_or_cutmix::MixupOrCutMix,
+}
 
 /// Checks the parameter of a symmetric Beta distribution.
 fn check_alpha(field: &str, alpha: f64) -> Result<(), FieldError> {

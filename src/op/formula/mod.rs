@@ -25,26 +25,25 @@ pub mod warp;
 
 pub use statistics::{Histograms, luma};
 
-/// Applies a function of a pixel's place in a row and its value to the row. Works on 64 pixels at a time with their channels apart, so that the compiler
+/// Applies a function of a pixel to a row. Works on 64 pixels at a time with their channels apart, so that the compiler
 /// can use vector instructions.
 #[inline(always)]
-pub fn map_row(pixels: &mut [[u8; 3]], of: impl Fn(usize, [u8; 3]) -> [u8; 3]) {
+pub fn map_row(pixels: &mut [[u8; 3]], of: impl Fn([u8; 3]) -> [u8; 3]) {
     const LEN: usize = 64;
     let (blocks, rest) = pixels.as_chunks_mut::<LEN>();
-    let first_of_rest = LEN * blocks.len();
-    for (number, block) in blocks.iter_mut().enumerate() {
+    for block in blocks {
         let [mut r, mut g, mut b] = [[0; LEN]; 3];
         for at in 0..LEN {
             [r[at], g[at], b[at]] = block[at];
         }
         for at in 0..LEN {
-            [r[at], g[at], b[at]] = of(LEN * number + at, [r[at], g[at], b[at]]);
+            [r[at], g[at], b[at]] = of([r[at], g[at], b[at]]);
         }
         for at in 0..LEN {
             block[at] = [r[at], g[at], b[at]];
         }
     }
-    for (at, pixel) in rest.iter_mut().enumerate() {
-        *pixel = of(first_of_rest + at, *pixel);
+    for pixel in rest {
+        *pixel = of(*pixel);
     }
 }

@@ -62,7 +62,6 @@ pub struct RowPosition {
 
 impl RowPosition {
     /// Column of pixel number `place`.
-    #[inline(always)]
     fn column(self, place: usize) -> i32 {
         self.x + self.step * place as i32
     }
@@ -79,39 +78,7 @@ struct Colours<'a, F: ColourFormula> {
 impl<F: ColourFormula> Loop for Colours<'_, F> {
     #[inline(always)]
     fn run(self) {
-        map_row(self.row, |_, pixel| F::pixel(self.params, pixel));
-    }
-}
-
-/// A row of bytes with their positions.
-struct Bytes<'a, F: PositionFormula> {
-    params: &'a F::Params,
-    at: RowPosition,
-    row: &'a mut [[u8; 3]],
-}
-
-impl<F: PositionFormula> Loop for Bytes<'_, F> {
-    #[inline(always)]
-    fn run(self) {
-        let Self { params, at, row } = self;
-        map_row(row, |place, pixel| F::bytes(params, at.column(place), at.y, pixel));
-    }
-}
-
-/// A row of floats with their positions.
-struct Floats<'a, F: PositionFormula> {
-    params: &'a F::Params,
-    at: RowPosition,
-    row: &'a mut [[f32; 3]],
-}
-
-impl<F: PositionFormula> Loop for Floats<'_, F> {
-    #[inline(always)]
-    fn run(self) {
-        let Self { params, at, row } = self;
-        for (place, pixel) in row.iter_mut().enumerate() {
-            *pixel = F::floats(params, at.column(place), at.y, *pixel);
-        }
+        map_row(self.row, |pixel| F::pixel(self.params, pixel));
     }
 }
 
@@ -151,11 +118,16 @@ impl PixelForm {
     /// The formula `F` of values and positions.
     pub const fn position<F: PositionFormula>() -> &'static Self {
         const {
-            let bytes: Row<u8> = |params, at, row, instructions| {
-                instructions.run(Bytes::<F> { params: params.get(), at, row });
+            // With AVX2 these would not be faster: most of their time goes into random numbers and branches.
+            let bytes: Row<u8> = |params, at, row, _| {
+                for (place, pixel) in row.iter_mut().enumerate() {
+                    *pixel = F::bytes(params.get(), at.column(place), at.y, *pixel);
+                }
             };
-            let floats: Row<f32> = |params, at, row, instructions| {
-                instructions.run(Floats::<F> { params: params.get(), at, row });
+            let floats: Row<f32> = |params, at, row, _| {
+                for (place, pixel) in row.iter_mut().enumerate() {
+                    *pixel = F::floats(params.get(), at.column(place), at.y, *pixel);
+                }
             };
             &Self {
                 formula: TypeId::of::<F>,

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::wide::{Instructions, Loop};
 use crate::op::{Cuda, ParamBytes};
 
 /// A function of a pixel and its eight neighbours. Pixels at the border of the image are unchanged, as in Pillow's
@@ -26,26 +25,6 @@ pub trait StencilFormula: 'static {
 /// Pixels of a row.
 type Row = [[u8; 3]];
 
-/// The inner pixels of a row, with three rows that begin one pixel before it.
-struct Neighbourhoods<'a, F: StencilFormula> {
-    params: &'a F::Params,
-    rows: [&'a Row; 3],
-    out: &'a mut Row,
-}
-
-impl<F: StencilFormula> Loop for Neighbourhoods<'_, F> {
-    #[inline(always)]
-    fn run(self) {
-        let Self { params, rows, out } = self;
-        let rows = rows.map(|row| &row[..out.len() + 2]);
-        for (x, out) in out.iter_mut().enumerate() {
-            let [a, b, c] = rows.map(|row| [row[x], row[x + 1], row[x + 2]]);
-            let around = [a[0], a[1], a[2], b[0], b[1], b[2], c[0], c[1], c[2]];
-            *out = F::pixel(params, &around);
-        }
-    }
-}
-
 /// A [`StencilFormula`] as data.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -55,7 +34,7 @@ pub struct StencilForm {
     pub(super) cuda: Option<Cuda>,
     pub(crate) params_bytes: usize,
     /// Computes the inner pixels of a row from three rows, which begin one pixel before it.
-    row: fn(&ParamBytes, [&Row; 3], &mut Row, Instructions),
+    row: fn(&ParamBytes, [&Row; 3], &mut Row),
 }
 
 impl StencilForm {
@@ -66,8 +45,14 @@ impl StencilForm {
                 formula: TypeId::of::<F>,
                 cuda: F::CUDA,
                 params_bytes: size_of::<F::Params>(),
-                row: |params, rows, out, instructions| {
-                    instructions.run(Neighbourhoods::<F> { params: params.get(), rows, out });
+                row: |params, [above, row, below], out| {
+                    let params = params.get();
+                    for (x, out) in out.iter_mut().enumerate() {
+                        let [a, b, c] =
+                            [above, row, below].map(|row| [row[x], row[x + 1], row[x + 2]]);
+                        let around = [a[0], a[1], a[2], b[0], b[1], b[2], c[0], c[1], c[2]];
+                        *out = F::pixel(params, &around);
+                    }
                 },
             }
         }
@@ -89,7 +74,6 @@ impl StencilForm {
         (first, y): (u32, u32),
         whole: Size,
         out: &mut [[u8; 3]],
-        instructions: Instructions,
     ) {
         let pixels = |y: u32| src.row(y).as_chunks::<3>().0;
         let from = (first - src.window().x) as usize;
@@ -101,8 +85,7 @@ impl StencilForm {
         }
         let begin = (left - 1 - src.window().x) as usize;
         let rows = [y - 1, y, y + 1].map(|y| &pixels(y)[begin..]);
-        let out = &mut out[(left - first) as usize..(right - first) as usize];
-        (self.row)(params, rows, out, instructions);
+        (self.row)(params, rows, &mut out[(left - first) as usize..(right - first) as usize]);
     }
 
     /// Reference implementation, for an image of size `whole`.
@@ -120,7 +103,7 @@ impl StencilForm {
         for y in window.y..window.bottom() {
             for x in window.x..window.right() {
                 let mut pixel = [[0; 3]];
-                self.row(params, src, (x, y), whole, &mut pixel, Instructions::PLAIN);
+                self.row(params, src, (x, y), whole, &mut pixel);
                 out.set_pixel(x, y, pixel[0]);
             }
         }

@@ -111,7 +111,7 @@ fn read(path: &Path) -> Result<Image<u8>, CommandError> {
 
 /// The image after an operator, with the random numbers of sample number `draw`.
 fn applied(operator: &dyn Operator, draw: u64, photo: &HostImage) -> Result<HostImage, DataError> {
-    let key = SampleKey { seed: 0, epoch: 0, index: draw };
+    let key = SampleKey { seed: 1, epoch: 0, index: draw };
     let actions = Actions::of([operator], key, photo.window().size());
     // No tensor is stored.
     let (dtype, layout) = (DType::F32, Layout::Nchw);

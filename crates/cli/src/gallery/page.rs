@@ -26,7 +26,7 @@ const HEAD: &str = r#"<!doctype html>
 <title>feedwater: operators</title>
 <style>
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { margin: 0 auto; max-width: 75rem; padding: 1.5rem; }
+body { background: Canvas; color: CanvasText; margin: 0 auto; max-width: 75rem; padding: 1.5rem; }
 nav { columns: 13rem; }
 nav a { display: block; }
 h2 { border-top: 1px solid #8888; font-family: ui-monospace, monospace; margin-top: 2.5rem; padding-top: 1rem; }

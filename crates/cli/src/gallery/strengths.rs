@@ -18,7 +18,8 @@ const STRENGTHS: &str = include_str!("strengths.toml");
 
 /// All operators with their strengths: those of `strengths.toml`, else the examples that the tests use.
 pub fn all() -> Result<Vec<(&'static str, Vec<Strength>)>, CommandError> {
-    let broken = |name: &str, error: String| CommandError::Failed(format!("{name}: {error}"));
+    let broken =
+        |name: &str, error: String| CommandError::Failed(format!("{name}: {}", error.trim_end()));
     let listed: toml::Table = STRENGTHS
         .parse()
         .map_err(|error: toml::de::Error| broken("strengths", error.to_string()))?;

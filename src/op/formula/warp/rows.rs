@@ -1,11 +1,8 @@
 //! Fast row form of a warp: no tests where all neighbours are inside, and no arithmetic in the parts outside if positions are
 //! integers. Three channels and a fourth, unused one are computed side by side, in f64 as in the reference.
 
-use std::marker::PhantomData;
-
 use crate::geometry::Roi;
 use crate::image::Image;
-use crate::op::wide::{Instructions, Loop};
 
 use super::{Interpolation, Kind, Warp, cubic, interpolated, lerp, pixel};
 
@@ -17,9 +14,10 @@ pub fn row(warp: &Warp, table: &[i32], src: &Image<u8>, x: u32, y: u32, out: &mu
         Kind::Whole => whole(warp, src, x, y, out),
         Kind::Fixed => fixed(warp, src, x, y, out),
         Kind::Summed => summed(warp, src, x, y, out),
-        Kind::Affine => Instructions::here().run(Real::<Affine>::new(warp, src, (x, y), out)),
+        Kind::Affine => real(warp, src, (x, y), out, |above, _| above),
         Kind::Perspective => {
-            Instructions::here().run(Real::<Perspective>::new(warp, src, (x, y), out));
+            let divided = |(x, y): (f64, f64), below: f64| (x / below, y / below);
+            real(warp, src, (x, y), out, divided);
         }
         Kind::Displaced => each(warp, table, src, x, y, out),
     }
@@ -113,62 +111,29 @@ fn summed(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
     }
 }
 
-/// Map with positions in f64.
-trait Position {
-    /// Position with these numerators and this divisor.
-    fn of(above: (f64, f64), below: f64) -> (f64, f64);
-}
-
-struct Affine;
-struct Perspective;
-
-impl Position for Affine {
-    #[inline(always)]
-    fn of(above: (f64, f64), _: f64) -> (f64, f64) {
-        above
-    }
-}
-
-impl Position for Perspective {
-    #[inline(always)]
-    fn of((x, y): (f64, f64), below: f64) -> (f64, f64) {
-        (x / below, y / below)
-    }
-}
-
-/// A row with positions in f64.
-struct Real<'a, P> {
-    warp: &'a Warp,
-    src: &'a Image<u8>,
+/// Positions in f64. `position` is given the numerators and the divisor.
+#[inline(always)]
+fn real(
+    warp: &Warp,
+    src: &Image<u8>,
     place: (i32, i32),
-    out: &'a mut [[u8; 3]],
-    position: PhantomData<P>,
-}
-
-impl<'a, P> Real<'a, P> {
-    fn new(warp: &'a Warp, src: &'a Image<u8>, place: (i32, i32), out: &'a mut [[u8; 3]]) -> Self {
-        Self { warp, src, place, out, position: PhantomData }
-    }
-}
-
-impl<P: Position> Loop for Real<'_, P> {
-    #[inline(always)]
-    fn run(self) {
-        let Self { warp, src, place, out, .. } = self;
-        match warp.interpolation() {
-            Interpolation::Nearest => interpolate::<Nearest, P>(warp, src, place, out),
-            Interpolation::Bilinear => interpolate::<Bilinear, P>(warp, src, place, out),
-            Interpolation::Bicubic => interpolate::<Bicubic, P>(warp, src, place, out),
-        }
+    out: &mut [[u8; 3]],
+    position: impl Fn((f64, f64), f64) -> (f64, f64),
+) {
+    match warp.interpolation() {
+        Interpolation::Nearest => interpolate::<Nearest>(warp, src, place, out, position),
+        Interpolation::Bilinear => interpolate::<Bilinear>(warp, src, place, out, position),
+        Interpolation::Bicubic => interpolate::<Bicubic>(warp, src, place, out, position),
     }
 }
 
 #[inline(always)]
-fn interpolate<N: Neighbours, P: Position>(
+fn interpolate<N: Neighbours>(
     warp: &Warp,
     src: &Image<u8>,
     (x, y): (i32, i32),
     out: &mut [[u8; 3]],
+    position: impl Fn((f64, f64), f64) -> (f64, f64),
 ) {
     let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| warp.real(number));
     let row = f64::from(y) + 0.5;
@@ -183,7 +148,7 @@ fn interpolate<N: Neighbours, P: Position>(
     for (place, x) in out.iter_mut().zip(x..) {
         let column = f64::from(x) + 0.5;
         let below = g * column + h + 1.0;
-        let (at_x, at_y) = P::of((a * column + b + c, d * column + e + f), below);
+        let (at_x, at_y) = position((a * column + b + c, d * column + e + f), below);
         if at_x >= low && at_x < high_x && at_y >= low && at_y < high_y {
             let (at_x, at_y) = (at_x - N::FROM_CENTRE, at_y - N::FROM_CENTRE);
             let (left, top) = (at_x as i32, at_y as i32);

@@ -59,9 +59,9 @@ fn dump_writes_tensor_samples_and_sheet() {
         let operators = sample["operators"].as_array().unwrap();
         let names: Vec<_> = operators.iter().map(|it| it["op"].as_str().unwrap()).collect();
         assert_eq!(names, ["random_resized_crop", "flip", "normalize"]);
-        assert_eq!(operators[0]["actions"][0]["box"], sample["roi"]);
+        assert_eq!(operators[0]["actions"][0]["params"]["box"], sample["roi"]);
         assert_eq!(operators[0]["actions"][0]["size"], serde_json::json!([32, 24]));
-        let flips = operators[1]["actions"][0]["horizontal"].as_bool().unwrap();
+        let flips = operators[1]["actions"][0]["params"]["horizontal"].as_bool().unwrap();
         assert_eq!(sample["flipped_horizontally"], flips);
     }
     let sheet = png::Decoder::new(std::io::BufReader::new(

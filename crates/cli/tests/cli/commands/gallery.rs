@@ -49,9 +49,17 @@ fn the_gallery_shows_an_image_of_the_user_upright() {
 fn the_gallery_says_what_is_wrong_with_an_image() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("text.jpg"), "no image").unwrap();
-    for (file, word) in [("missing.jpg", "missing.jpg"), ("text.jpg", "unknown_format")] {
+    for (file, word) in [("missing.jpg", "missing.jpg"), ("text.jpg", "unsupported")] {
         let error = refused(dir.path(), &["gallery", "out", "--image", file], 1);
         assert!(error.contains(file) && error.contains(word), "{error}");
         assert!(!dir.path().join("out").exists(), "nothing is written");
     }
+}
+
+/// Writes the page that `tests/browser/` tests.
+#[test]
+#[ignore = "tests/browser/run.sh runs it, with FEEDWATER_PAGES"]
+fn write_pages_for_the_browser() {
+    let folder = std::env::var_os("FEEDWATER_PAGES").expect("FEEDWATER_PAGES names a folder");
+    done(Path::new(&folder), &["gallery", "gallery"]);
 }
