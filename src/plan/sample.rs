@@ -108,9 +108,13 @@ impl Plan {
     /// Maximum number of entries of all coefficient tables for an image of this size.
     pub(super) fn table_len(&self, image: Size) -> usize {
         let wanted = Size::new(self.shape.width, self.shape.height);
-        let side = image.width.max(image.height).max(1);
-        let bounds = Bounds { pixels: image.pixels(), side, wanted: Some(wanted) };
-        let lens = self.steps.iter().map(|step| step.table_len(bounds));
+        let mut input = Size::new(image.width.max(1), image.height.max(1));
+        let lens = self.steps.iter().map(|step| {
+            let side = input.width.max(input.height);
+            let bounds = Bounds { pixels: input.pixels(), side, wanted: Some(wanted) };
+            input = step.operator.largest_output(input);
+            step.table_len(bounds)
+        });
         lens.fold(0, usize::saturating_add)
     }
 

@@ -349,7 +349,7 @@ fn operators_read_the_boxes_of_the_sample() {
     let (_root, coco) = set(&sizes, &CocoSettings::default());
     let crop = op::RandomIouCrop { scale: [0.3, 0.9], overlaps: vec![0.0], ..Default::default() };
     let chain = Chain::new().then(crop).then(Resize::to(24, 16));
-    let (mut cropped, mut both) = (0, 0);
+    let (mut cropped, mut dropped) = (0, 0);
     for batch in batches(builder(coco, chain)) {
         for place in 0..batch.len() {
             let sample = batch.samples()[place];
@@ -369,10 +369,10 @@ fn operators_read_the_boxes_of_the_sample() {
             assert_eq!(found, expected, "{sample:?}");
             assert!(!found.is_empty(), "{sample:?}");
             cropped += usize::from(roi.size() != sample.size);
-            both += usize::from(found.len() == 2);
+            dropped += 2 - found.len();
         }
     }
-    assert!(cropped == 24 && (1..24).contains(&both), "{cropped} {both}");
+    assert!(cropped == 24 && dropped > 5, "{cropped} {dropped}");
 }
 
 #[test]
