@@ -92,9 +92,8 @@ fn soft_targets_are_a_tensor_of_their_own() {
             assert_eq!(Some(tensor.data as u64), batch.soft_targets_ptr());
         } else {
             // SAFETY: that many bytes, on the host.
-            assert!(
-                unsafe { read(tensor, 4 * 4 * 7) } == bytemuck::cast_slice::<f32, u8>(&expected)
-            );
+            let read = unsafe { read(tensor, 4 * 4 * 7) };
+            assert!(read == bytemuck::cast_slice::<f32, u8>(&expected));
         }
         drop((exported, _images));
         let alone = dlpack::export_soft_targets(batch, &stream).unwrap();
