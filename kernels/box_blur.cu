@@ -15,22 +15,27 @@ template <class Src> struct BoxBlurred {
 
     __device__ Bytes at(int x, int y) const {
         Bytes column[LINE], row[LINE];
-        for (int j = -MIDDLE; j <= MIDDLE; j++) {
+        // Only so much of the source is there.
+        const int around = reach() * PASSES;
+        for (int j = -around; j <= around; j++) {
             if (y + j < 0 || y + j >= p.height) continue;
-            for (int i = -MIDDLE; i <= MIDDLE; i++)
+            for (int i = -around; i <= around; i++)
                 if (x + i >= 0 && x + i < p.width) row[MIDDLE + i] = src.at(x + i, y + j);
             column[MIDDLE + j] = filtered(row, x, p.width);
         }
         return filtered(column, y, p.height);
     }
 
+    // Pixels on each side that a pass reads, at most REACH.
+    __device__ int reach() const { return (int)p.radius + 1; }
+
     // Result at position `at` of a line of `len` pixels, which has those around it.
     __device__ Bytes filtered(Bytes (&line)[LINE], int at, int len) const {
         for (int pass = PASSES - 1; pass >= 0; pass--) {
             Bytes out[LINE];
-            for (int i = -REACH * pass; i <= REACH * pass; i++)
+            for (int i = -reach() * pass; i <= reach() * pass; i++)
                 if (at + i >= 0 && at + i < len) out[MIDDLE + i] = one(line, at, at + i, len);
-            for (int i = -REACH * pass; i <= REACH * pass; i++)
+            for (int i = -reach() * pass; i <= reach() * pass; i++)
                 if (at + i >= 0 && at + i < len) line[MIDDLE + i] = out[MIDDLE + i];
         }
         return line[MIDDLE];
