@@ -1,10 +1,11 @@
 //! Pipeline file: conversion of TOML to a [`LoaderBuilder`] and back.
 //!
-//! Keys equal the names of the Rust fields, and omitted keys have the defaults of the Rust fields: the sections are the types of
-//! [`Settings`], and an entry of `[[chain]]` is the type of the operator, plus `op` (its name) and `placement`. Every error is an
-//! [`Error::Config`] with the full key and its location in the file, even if it is found later, when the source is opened or by
-//! the plan. Errors for unknown keys, operators and choices suggest the nearest known name, and for names from torchvision, DALI
-//! and albumentations the equivalent. Paths are relative to the file.
+//! Keys equal the names of the Rust fields, and omitted keys have the defaults of the Rust fields: the sections are
+//! the types of [`Settings`], and an entry of `[[chain]]` is the type of the operator, plus `op` (its name) and
+//! `placement`. Every error is an [`Error::Config`] with the full key and its location in the file, even if it is
+//! found later, when the source is opened or by the plan. Errors for unknown keys, operators and choices suggest the
+//! nearest known name, and for names from torchvision, DALI and albumentations the equivalent. Paths are relative to
+//! the file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -124,8 +125,8 @@ impl Pipeline {
         opened.map_err(|error| self.origin.locate(error, &self.settings))
     }
 
-    /// Opens the source, through a [storage handle of its own](Self::storage), and creates a loader builder with its chain and
-    /// settings. Errors of the loader about a setting include its location in the file.
+    /// Opens the source, through a [storage handle of its own](Self::storage), and creates a loader builder with its
+    /// chain and settings. Errors of the loader about a setting include its location in the file.
     ///
     /// # Errors
     ///
@@ -148,8 +149,8 @@ impl Pipeline {
         Ok(builder.settings(self.settings.clone()).locate_errors(Arc::new(locate)))
     }
 
-    /// Converts to an equivalent file with every setting of its sections written out; paths in it are relative to the working
-    /// directory.
+    /// Converts to an equivalent file with every setting of its sections written out; paths in it are relative to the
+    /// working directory.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Error types, grouped by who can fix the problem.
 //!
-//! Messages are lower case, without a final full stop. Each names the item, its value and a remedy. Messages that quote a file
-//! are bounded in length: the middle of a long one is cut.
+//! Messages are lower case, without a final full stop. Each names the item, its value and a remedy. Messages that
+//! quote a file are bounded in length: the middle of a long one is cut.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -196,8 +196,8 @@ pub enum Tolerated {
     PngEnd,
     /// A pixel of a PNG refers to a color outside the palette; it becomes black.
     PngPalette,
-    /// A PNG has fewer rows than its header says (in an interlaced PNG: fewer rows of a pass). Missing pixels are black, or the
-    /// palette's first color.
+    /// A PNG has fewer rows than its header says (in an interlaced PNG: fewer rows of a pass). Missing pixels are
+    /// black, or the palette's first color.
     PngRows,
 }
 
@@ -270,8 +270,8 @@ impl Error {
         Error::Unavailable { what, reason: reason.into(), asked: None }
     }
 
-    /// Location in the pipeline file of the setting that caused the error. `None` for other errors, and where the setting is not
-    /// from a file.
+    /// Location in the pipeline file of the setting that caused the error. `None` for other errors, and where the
+    /// setting is not from a file.
     pub fn location(&self) -> Option<&Location> {
         match self {
             Error::Config(error) => error.at.as_deref(),
@@ -289,8 +289,8 @@ impl Error {
     }
 }
 
-/// Longest text in an error, in bytes. A longer one keeps its first and last bytes: messages begin with the item and end with the
-/// remedy.
+/// Longest text in an error, in bytes. A longer one keeps its first and last bytes: messages begin with the item and
+/// end with the remedy.
 const MOST_BYTES: usize = 4096;
 const FIRST_BYTES: usize = 1024;
 const LAST_BYTES: usize = 1024;

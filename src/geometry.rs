@@ -84,8 +84,8 @@ impl Roi {
         self.y + self.height
     }
 
-    /// Row pitch in bytes of the window in device memory, as interleaved RGB: padded to groups of 16 pixels, so that kernels load
-    /// each group in three loads of 16 bytes.
+    /// Row pitch in bytes of the window in device memory, as interleaved RGB: padded to groups of 16 pixels, so that
+    /// kernels load each group in three loads of 16 bytes.
     pub const fn pitch_bytes(self) -> u32 {
         48 * self.width.div_ceil(16)
     }

@@ -61,8 +61,8 @@ fn each<T: Copy + Default, E: Pod>(
     }
 }
 
-/// Conversion of rows to elements of the tensor, mirrored on the way. For bytes it is a table, which also holds a chain's
-/// last tables. The bits equal those of the actions and [`store`].
+/// Conversion of rows to elements of the tensor, mirrored on the way. For bytes it is a table, which also holds a
+/// chain's last tables. The bits equal those of the actions and [`store`].
 #[derive(Clone, Debug)]
 pub struct Tail {
     elements: Elements,

@@ -28,9 +28,9 @@ const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
 ///
 /// Batch operators of the chain do not run: there is no batch.
 ///
-/// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool. The
-/// pool grows to the largest number of concurrent calls. A set with more than 32 MiB of buffers is freed after its image,
-/// so large images do not increase memory permanently.
+/// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool.
+/// The pool grows to the largest number of concurrent calls. A set with more than 32 MiB of buffers is freed after
+/// its image, so large images do not increase memory permanently.
 ///
 /// ```
 /// use feedwater::Preprocessor;
@@ -82,9 +82,9 @@ impl Preprocessor {
         Ok(tensor)
     }
 
-    /// Writes the tensor of one encoded image into `out`, in native byte order. Once the buffers have their size, this
-    /// allocates only what the format's own decoder frees again, and a few hundred bytes of bookkeeping. An `out` that is
-    /// not aligned for the element type costs a copy.
+    /// Writes the tensor of one encoded image into `out`, in native byte order. Once the buffers have their size,
+    /// this allocates only what the format's own decoder frees again, and a few hundred bytes of bookkeeping. An
+    /// `out` that is not aligned for the element type costs a copy.
     ///
     /// # Errors
     /// Those of [`run`](Self::run). The content of `out` is then unspecified.

@@ -1,8 +1,9 @@
-//! Random numbers that depend only on seed, epoch, sample index and operator, not on threads, batches, shards or reading order.
+//! Random numbers that depend only on seed, epoch, sample index and operator, not on threads, batches, shards or
+//! reading order.
 //!
-//! Draws come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a counter-based
-//! generator: the key is the seed, the counter is (draw, operator, epoch, index). The order of an epoch is a keyed permutation
-//! computed on the fly, without a table.
+//! Draws come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), a
+//! counter-based generator: the key is the seed, the counter is (draw, operator, epoch, index). The order of an epoch
+//! is a keyed permutation computed on the fly, without a table.
 
 /// Key of a sample's random numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,8 +89,9 @@ impl SampleRng {
     }
 }
 
-/// Position of an operator in a chain: its name and how many of this name precede it, and the same for each operator that it is
-/// inside of. Inserting or removing another operator does not change it, and so not the operator's draws either.
+/// Position of an operator in a chain: its name and how many of this name precede it, and the same for each operator
+/// that it is inside of. Inserting or removing another operator does not change it, and so not the operator's draws
+/// either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct OperatorPath(u64);
@@ -114,7 +116,8 @@ const REPLACEMENT: u16 = u16::MAX;
 /// Number of all operators, which differ by their key.
 const OPERATORS: u16 = u16::MAX - 1;
 
-/// Candidates to replace an unusable sample: all other samples, in an order keyed by (seed, epoch, index) of this sample.
+/// Candidates to replace an unusable sample: all other samples, in an order keyed by (seed, epoch, index) of this
+/// sample.
 #[doc(hidden)]
 pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64> {
     let mut rng = SampleRng::new(sample, REPLACEMENT);
@@ -125,16 +128,18 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
 
 /// Permutation of `0..len`, keyed by (seed, epoch), in constant memory for any length.
 ///
-/// * Up to 1024 elements it is 80 rounds of swap-or-not (Hoang, Morris and Rogaway, "An enciphering scheme based on a card
+/// * Up to 1024 elements it is 80 rounds of swap-or-not (Hoang, Morris and Rogaway, "An enciphering scheme based on a
+///   card
 ///   shuffle", CRYPTO 2012): in each round every element has a partner, and a keyed coin of the pair decides whether the two are
 ///   swapped. It needs no table and no power of two, and reaches every order. A chi-square test over some hundred thousand keys
 ///   finds all orders of up to seven elements equally frequent; 16 rounds are enough for that.
-/// * Above, it is a balanced Feistel network of eight rounds over the next power of four, iterated until the result is in range
+/// * Above, it is a balanced Feistel network of eight rounds over the next power of four, iterated until the result
+///   is in range
 ///   (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), which is less work. It is unsuitable for small
 ///   ranges: its halves have too few values to reach all orders evenly.
 ///
-/// The key has 64 bits and an epoch number, so only some of the orders of more than about twenty elements can occur, as with
-/// every generator seeded this way.
+/// The key has 64 bits and an epoch number, so only some of the orders of more than about twenty elements can occur,
+/// as with every generator seeded this way.
 ///
 /// `tests/order.rs` tests for uniformity, and that neighbours, epochs and seeds are not correlated.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,13 @@
 //! Objects in an image (box, category, outline), and their positions after an operator chain.
 //!
-//! * Coordinates are pixel edges, as in COCO's files: the centre of the first pixel is 0.5. The [`Canvas`] tells whether they
+//! * Coordinates are pixel edges, as in COCO's files: the centre of the first pixel is 0.5. The [`Canvas`] tells
+//!   whether they
 //!   refer to the stored pixels or to the upright image.
-//! * [`Objects::place`] follows the chain exactly, whatever reduction the decoder used: crops translate and clip, flips mirror,
+//! * [`Objects::place`] follows the chain exactly, whatever reduction the decoder used: crops translate and clip,
+//!   flips mirror,
 //!   and resizes scale by the ratio of the sizes.
-//! * A box is clipped to the visible part of the image. Objects whose box is completely invisible are dropped, and those that
+//! * A box is clipped to the visible part of the image. Objects whose box is completely invisible are dropped, and
+//!   those that
 //!   `random_iou_crop` drops; for the others, [`PlacedObject::visible`] is the visible share of the box.
 //! * Masks are computed on demand, in pixels of the tensor.
 
@@ -66,13 +69,13 @@ pub enum Frame {
 }
 
 impl Canvas {
-    /// Checks that the annotations fit an image of size `stored` with this orientation; `turned` is whether the loader turns it
-    /// upright.
+    /// Checks that the annotations fit an image of size `stored` with this orientation; `turned` is whether the
+    /// loader turns it upright.
     ///
     /// # Errors
     ///
-    /// [`Reason::Corrupt`] if the image has another size, or if the upright image was annotated but the loader returns the stored
-    /// one.
+    /// [`Reason::Corrupt`] if the image has another size, or if the upright image was annotated but the loader
+    /// returns the stored one.
     pub fn check(
         &self,
         stored: Size,
@@ -188,7 +191,8 @@ impl Objects {
         self.way.view.size
     }
 
-    /// Polygons of object `number`, in pixels of the tensor; `None` if it has none. They are not clipped and may reach outside.
+    /// Polygons of object `number`, in pixels of the tensor; `None` if it has none. They are not clipped and may
+    /// reach outside.
     pub fn polygons(&self, number: usize) -> Option<Vec<Vec<[f64; 2]>>> {
         let Some(Segmentation::Polygons(polygons)) = &self.list[number].outline else {
             return None;
@@ -201,10 +205,11 @@ impl Objects {
         Some(polygons.iter().map(|polygon| polygon.iter().map(moved).collect()).collect())
     }
 
-    /// Mask of object `number`: a byte per pixel of the tensor, row by row, 1 inside the object; `None` if it has no outline.
+    /// Mask of object `number`: a byte per pixel of the tensor, row by row, 1 inside the object; `None` if it has no
+    /// outline.
     ///
-    /// Polygons are transformed and then filled by pycocotools' rule, so they equal its masks for untransformed images. For run
-    /// lengths, each pixel gets the value of the image pixel that contains its centre.
+    /// Polygons are transformed and then filled by pycocotools' rule, so they equal its masks for untransformed
+    /// images. For run lengths, each pixel gets the value of the image pixel that contains its centre.
     pub fn mask(&self, number: usize) -> Option<Vec<u8>> {
         let size = self.size();
         let mut mask = vec![0; size.pixels() as usize];

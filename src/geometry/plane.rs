@@ -47,7 +47,8 @@ impl Plane {
         (divisor >= NEAREST).then(|| (x / divisor, y / divisor))
     }
 
-    /// Smallest box around a transformed box, of its part in front of the line at infinity. `None` if there is no such part.
+    /// Smallest box around a transformed box, of its part in front of the line at infinity. `None` if there is no
+    /// such part.
     pub fn bounding_box(&self, of: &BoundingBox) -> Option<BoundingBox> {
         let BoundingBox { left, top, right, bottom } = *of;
         let corners = [(left, top), (right, top), (right, bottom), (left, bottom)];

@@ -5,10 +5,12 @@ use super::{Axis, BoundingBox, Orientation, Plane, Roi, Size};
 /// Transform from the upright image to the result of a chain.
 ///
 /// * Every operator that moves pixels updates it, in order; operators that do not call it move nothing.
-/// * Coordinates are edges, not centres: the centre of the first pixel is 0.5. A decoder's reduction (`prescale`) does not change
+/// * Coordinates are edges, not centres: the centre of the first pixel is 0.5. A decoder's reduction (`prescale`)
+///   does not change
 ///   coordinates.
 /// * A crop, even one that reaches outside, limits the visible part, which no later operator enlarges.
-/// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of the chain, and another one
+/// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of the chain, and
+///   another one
 ///   begins. Boxes are clipped before each warp, and become the smallest upright boxes after it, as in torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
@@ -21,7 +23,8 @@ pub struct View {
     pub y: Axis,
     /// Size of the result.
     pub size: Size,
-    /// Visible part of the image, in pixels of the result; the rest is fill. After a warp, the smallest box around that part.
+    /// Visible part of the image, in pixels of the result; the rest is fill. After a warp, the smallest box around
+    /// that part.
     pub visible: BoundingBox,
     /// Rule that drops objects, if there is one.
     kept: Option<Kept>,
@@ -78,8 +81,8 @@ impl View {
         Self { size, visible, ..Self::NOTHING }
     }
 
-    /// Warps the image: `back` transforms positions of the result, which has `size`, to those of the input. If that has no
-    /// inverse, nothing is visible afterwards.
+    /// Warps the image: `back` transforms positions of the result, which has `size`, to those of the input. If that
+    /// has no inverse, nothing is visible afterwards.
     pub fn warp(&mut self, back: Plane, size: Size) {
         let whole = Self::new(size).visible;
         self.size = size;
@@ -132,8 +135,8 @@ impl View {
         self.size = size;
     }
 
-    /// Drops objects whose box, as far as it is visible, has its centre outside of the window of `size` at `(x, y)` or on the
-    /// window's edge. It replaces an earlier such window.
+    /// Drops objects whose box, as far as it is visible, has its centre outside of the window of `size` at `(x, y)`
+    /// or on the window's edge. It replaces an earlier such window.
     pub fn drop_objects(&mut self, (x, y): (i64, i64), size: Size) {
         let window = BoundingBox::new(x as f64, y as f64, size.width.into(), size.height.into());
         let Self { warps, x, y, visible, .. } = *self;
@@ -196,8 +199,8 @@ impl View {
         (self.x.at(x), self.y.at(y))
     }
 
-    /// Transforms a box of the upright image, including the part that is invisible in the result. Parts that are invisible
-    /// before a warp are removed.
+    /// Transforms a box of the upright image, including the part that is invisible in the result. Parts that are
+    /// invisible before a warp are removed.
     pub fn bounding_box(&self, of: &BoundingBox) -> BoundingBox {
         let mut of = *of;
         for part in self.parts() {

@@ -31,7 +31,8 @@ pub const PROGRAM: &str = "program";
 pub const PROGRAM_THREADS: u32 = 512;
 
 /// Loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`. Each
-/// thread computes one pixel of the output; `blockIdx.z` is the sample. Of the kernel [`PROGRAM`], `blockIdx.x` is the sample.
+/// thread computes one pixel of the output; `blockIdx.z` is the sample. Of the kernel [`PROGRAM`], `blockIdx.x` is
+/// the sample.
 ///
 /// The kernel named [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a tile of the
 /// output, and the grid divides the output among its blocks in multiples of 16 columns and rows. On devices without
@@ -184,8 +185,8 @@ impl Kernel {
             other => (other, Blocks::Pixels),
         };
         let _entered = device.enter()?;
-        // SAFETY: a whole cubin, or PTX with its final NUL, made by NVRTC; damaged code is refused by the cache's hash. The
-        // driver copies it.
+        // SAFETY: a whole cubin, or PTX with its final NUL, made by NVRTC; damaged code is refused by the cache's
+        // hash. The driver copies it.
         let module = unsafe { result::module::load_data(code.as_ptr().cast::<c_void>()) };
         let module = driver("cuModuleLoadData", module)?;
         // From here on `drop` unloads it.
@@ -399,9 +400,9 @@ const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 /// means than [`Kernel`]. A cached result is read without opening the compiler library, which alone takes longer than
 /// everything else.
 ///
-/// The result is a cubin for the device's exact architecture, because a driver may reject the intermediate code of a newer
-/// compiler. If the compiler does not know the architecture, the result is PTX for the newest older one, which the driver
-/// compiles. `cuModuleLoadData` takes either.
+/// The result is a cubin for the device's exact architecture, because a driver may reject the intermediate code of a
+/// newer compiler. If the compiler does not know the architecture, the result is PTX for the newest older one, which
+/// the driver compiles. `cuModuleLoadData` takes either.
 ///
 /// # Errors
 /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC or if the device is older than every

@@ -4,7 +4,8 @@
 //! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
 //! `tests/handoff/`:
 //!
-//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is dropped. That
+//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is dropped.
+//!   That
 //!   thread's CUDA context stays as it is.
 //! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or `dltensor` for the legacy
 //!   one; its owner calls the deleter once. Until then dropping [`Exported`] calls it.
@@ -17,7 +18,8 @@
 //!   other stream is ordered after a non-blocking one, so the deleter has to record an event in that stream. It is not
 //!   used afterwards. [`ConsumerStream::On`] with a stream of cudarc keeps it alive; streams of PyTorch live as long as
 //!   the process; a consumer that destroys its streams earlier (CuPy) passes -1 and orders its work itself.
-//! * A shared batch ([`Arc`]) may be exported any number of times and is marked read-only each time. The legacy structure
+//! * A shared batch ([`Arc`]) may be exported any number of times and is marked read-only each time. The legacy
+//!   structure
 //!   has no such mark, so there a shared batch is an error.
 //!
 //! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version is 1 or higher and with
@@ -214,8 +216,8 @@ pub fn export(
     export_as(batch.into(), stream, Part::images)
 }
 
-/// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the batch ([`Arc`]) to export
-/// images and targets.
+/// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the batch ([`Arc`]) to
+/// export images and targets.
 ///
 /// # Errors
 /// As [`export`]; [`Error::Config`] also if the batch has no soft targets.
@@ -254,8 +256,8 @@ pub struct Exported<M: Managed> {
     managed: NonNull<M>,
 }
 
-// SAFETY: it owns a `Holder`, whose batch may be sent and shared; the pointers in it refer to memory of that batch and of
-// the holder.
+// SAFETY: it owns a `Holder`, whose batch may be sent and shared; the pointers in it refer to memory of that batch
+// and of the holder.
 unsafe impl<M: Managed> Send for Exported<M> {}
 
 impl<M: Managed> Exported<M> {

@@ -75,8 +75,8 @@ impl Batch {
         &self.info().labels
     }
 
-    /// Soft targets, if [`targets.classes`](crate::plan::TargetSettings::classes) is set and the batch is in host memory:
-    /// `[samples, classes]`, row-major. All zeros for a sample that was replaced with zeros and has no label.
+    /// Soft targets, if [`targets.classes`](crate::plan::TargetSettings::classes) is set and the batch is in host
+    /// memory: `[samples, classes]`, row-major. All zeros for a sample that was replaced with zeros and has no label.
     pub fn soft_targets(&self) -> Option<&[f32]> {
         match &self.slot {
             BatchMemory::Host(slot) if self.classes > 0 => {
@@ -141,9 +141,9 @@ impl Batch {
         self.samples().iter().map(|sample| sample.index)
     }
 
-    /// Annotated objects visible in the tensor of the sample at `place`, with boxes in pixels of the tensor. Empty if the
-    /// source has no annotations or the sample was replaced with zeros. Batch operators do not change them: a mixed sample
-    /// also shows objects of its partner. Computed on each call, on the calling thread.
+    /// Annotated objects visible in the tensor of the sample at `place`, with boxes in pixels of the tensor. Empty if
+    /// the source has no annotations or the sample was replaced with zeros. Batch operators do not change them: a
+    /// mixed sample also shows objects of its partner. Computed on each call, on the calling thread.
     ///
     /// # Panics
     ///
@@ -174,8 +174,8 @@ impl Batch {
         &self.info().errors
     }
 
-    /// The tensor, if it is in host memory: dense, in the shape's layout, native byte order. [`as_f32`](Self::as_f32) and
-    /// similar methods return typed elements.
+    /// The tensor, if it is in host memory: dense, in the shape's layout, native byte order. [`as_f32`](Self::as_f32)
+    /// and similar methods return typed elements.
     pub fn host(&self) -> Option<&[u8]> {
         match &self.slot {
             BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),
@@ -192,9 +192,9 @@ impl Batch {
         }
     }
 
-    /// Address of the tensor, if it is in device memory. Work put into [`stream`](Self::stream) runs after the tensor is
-    /// filled; call [`on`](Self::on) for other streams. Valid until the batch is dropped, and after that for work already
-    /// in that stream.
+    /// Address of the tensor, if it is in device memory. Work put into [`stream`](Self::stream) runs after the tensor
+    /// is filled; call [`on`](Self::on) for other streams. Valid until the batch is dropped, and after that for work
+    /// already in that stream.
     pub fn device_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,

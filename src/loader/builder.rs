@@ -82,9 +82,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Period at which a thread samples the utilization of the device through NVML; `None`, the default, is never. The
-    /// readings are in [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning says why there
-    /// are none.
+    /// Period at which a thread samples the utilization of the device through NVML; `None`, the default, is never.
+    /// The readings are in [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning says
+    /// why there are none.
     pub fn watch_device(mut self, period: Option<Duration>) -> Self {
         self.watch_device = period;
         self
@@ -195,8 +195,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Most workers that decode on the CPU at a time if anything runs on the GPU. `None`, the default, is all of them, or
-    /// all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decodes, whose files need a reader.
+    /// Most workers that decode on the CPU at a time if anything runs on the GPU. `None`, the default, is all of
+    /// them, or all but one while `nvjpeg-hardware` or `nvjpeg-gpu` decodes, whose files need a reader.
     pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.decode.max_cpu_threads = threads;
         self
@@ -368,8 +368,8 @@ impl LoaderBuilder {
     }
 
     /// Whether to put NVTX ranges around the stages of each thread, for NVIDIA's profilers; off by default. If the
-    /// library is missing, [`Loader::warnings`] says so. Rows are decoded and transformed alternately: the range `decode`
-    /// covers both.
+    /// library is missing, [`Loader::warnings`] says so. Rows are decoded and transformed alternately: the range
+    /// `decode` covers both.
     pub fn nvtx(mut self, nvtx: bool) -> Self {
         self.nvtx = nvtx;
         self

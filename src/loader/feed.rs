@@ -7,7 +7,8 @@
 //! * A batch with a failed cell ends the ring, with the error of its first failed cell, after all batches before it. So
 //!   the batches before an error do not depend on timing.
 //! * With a batch stage, the thread that finishes the second sample of a pair also runs the batch operators on it.
-//! * When the consumer is in a later epoch, the rest of the older epoch is skipped, and a partly filled batch returns its
+//! * When the consumer is in a later epoch, the rest of the older epoch is skipped, and a partly filled batch returns
+//!   its
 //!   slot.
 
 use std::collections::VecDeque;

@@ -93,7 +93,8 @@ use watch::Watch;
 /// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for` begins the next epoch.
 /// * If a sample fails and the policy is `stop`, the batches before it come first, then its error. Every later call
 ///   returns the same error. All other errors end the loader in the same way.
-/// * [`state`](Self::state) returns the position of the consumer, at any time; another loader can resume from it. After a
+/// * [`state`](Self::state) returns the position of the consumer, at any time; another loader can resume from it.
+///   After a
 ///   loop that was left early it is the position where the loop ended, until the next loop begins.
 /// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held ([`Plan::slots`]). While the user
 ///   holds all of them, `next` waits. This is not an error, because another thread may drop one. After three seconds a
@@ -331,8 +332,8 @@ impl Loader {
         warnings
     }
 
-    /// The position of this loader, from which [`LoaderBuilder::resume`] continues. It is a few numbers for a data set of
-    /// any size.
+    /// The position of this loader, from which [`LoaderBuilder::resume`] continues. It is a few numbers for a data
+    /// set of any size.
     ///
     /// Batches that were handed out count as consumed; prefetched batches do not. All shards have the same state after
     /// the same number of batches, as in data-parallel training. At the end of an epoch whose last batches are not full

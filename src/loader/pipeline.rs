@@ -90,7 +90,8 @@ impl SamplePipeline {
         made
     }
 
-    /// Reads a sample, into the page unless it is cached decoded, and returns its header. [`end`](Self::end) must follow.
+    /// Reads a sample, into the page unless it is cached decoded, and returns its header. [`end`](Self::end) must
+    /// follow.
     pub fn read(
         &mut self,
         key: SampleKey,

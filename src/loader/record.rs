@@ -21,8 +21,8 @@ pub struct SampleRecord {
     pub trace: Trace,
     /// How the pixels were made.
     pub outcome: Outcome,
-    /// Why all operators ran on the CPU although the plan has some on the device: no route supported the image, or it did
-    /// not fit into a page. The pixels are the same as without a device. `None` if there was no fallback.
+    /// Why all operators ran on the CPU although the plan has some on the device: no route supported the image, or it
+    /// did not fit into a page. The pixels are the same as without a device. `None` if there was no fallback.
     pub cpu_fallback: Option<&'static str>,
     /// Damage that `decode.strict = false` accepted; one kind if there are several. Damage outside of the decoded window
     /// may go undetected.

@@ -73,8 +73,8 @@ impl What {
         }
     }
 
-    /// Returns the input window that an output window needs. Appends whatever depends on the window to `table`, where the
-    /// action's part begins at `start`.
+    /// Returns the input window that an output window needs. Appends whatever depends on the window to `table`, where
+    /// the action's part begins at `start`.
     pub(super) fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>, start: usize) -> Roi {
         match self {
             What::Crop(params) => params.demand(wanted.output),
@@ -144,8 +144,8 @@ impl What {
         }
     }
 
-    /// Computes row `y` of a stencil or a warp, from the column `x` on. `src` holds at least the action's input. `table` is the
-    /// action's part of the table.
+    /// Computes row `y` of a stencil or a warp, from the column `x` on. `src` holds at least the action's input.
+    /// `table` is the action's part of the table.
     pub fn read_row(
         &self,
         table: &[i32],
@@ -211,8 +211,8 @@ impl Action {
         Self { what, table: 0..0, whole, input, output: whole.window() }
     }
 
-    /// Records how actions move the pixels, one after another. Those of a mix are not recorded, because boxes stay where they
-    /// are in one of the images.
+    /// Records how actions move the pixels, one after another. Those of a mix are not recorded, because boxes stay
+    /// where they are in one of the images.
     pub(super) fn trace_all(actions: &[Self], trace: &mut Trace) {
         let mut mixes = false;
         for action in actions {

@@ -226,8 +226,8 @@ struct Branches {
 }
 
 impl Branches {
-    /// Passes a place of a mix backwards. `window` is needed of the image behind it. Returns the window that is needed of the
-    /// image before it.
+    /// Passes a place of a mix backwards. `window` is needed of the image behind it. Returns the window that is
+    /// needed of the image before it.
     fn pass(mix: &mut Option<Self>, at: &mut Mix, window: Roi) -> Roi {
         match at {
             Mix::Add { last: true, .. } => {

@@ -60,9 +60,9 @@ impl Chain {
         self
     }
 
-    /// Appends an operator of the batch stage, which runs where the finished batch is. Batch operators make soft targets,
-    /// which need [`TargetSettings::classes`](crate::plan::TargetSettings::classes), and an even batch size. A
-    /// [`Preprocessor`](crate::Preprocessor) does not run them.
+    /// Appends an operator of the batch stage, which runs where the finished batch is. Batch operators make soft
+    /// targets, which need [`TargetSettings::classes`](crate::plan::TargetSettings::classes), and an even batch size.
+    /// A [`Preprocessor`](crate::Preprocessor) does not run them.
     pub fn then_batch(self, operator: impl BatchOperator) -> Self {
         self.then_any_batch(Arc::new(operator))
     }

@@ -1,9 +1,9 @@
 //! Kernels of the part of a chain that runs on the device: at most two.
 //!
-//! The **fused** kernel evaluates a fixed order of actions for each pixel, and resamples on the tensor cores. It executes the whole chain if
-//! each operator draws the same kinds of actions for every sample, and none but one resamples. Otherwise it ends behind the
-//! resampling and stores bytes in scratch memory, and the **program** kernel does the rest. Without a resampling that it could begin
-//! with, there is only the program kernel.
+//! The **fused** kernel evaluates a fixed order of actions for each pixel, and resamples on the tensor cores. It
+//! executes the whole chain if each operator draws the same kinds of actions for every sample, and none but one
+//! resamples. Otherwise it ends behind the resampling and stores bytes in scratch memory, and the **program** kernel
+//! does the rest. Without a resampling that it could begin with, there is only the program kernel.
 
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;

@@ -141,8 +141,8 @@ impl Draw<'_> {
         self.push(What::Warp(warp, size, Some(Field { smoothness, key })), size);
     }
 
-    /// Computes the weighted sum of the image and of the results of chains, all of which begin at the image. `chain` draws one
-    /// of them, and keeps size and pixel type. `weights` are those of the image and of the chains.
+    /// Computes the weighted sum of the image and of the results of chains, all of which begin at the image. `chain`
+    /// draws one of them, and keeps size and pixel type. `weights` are those of the image and of the chains.
     pub(crate) fn mix(&mut self, weights: &[f32], mut chain: impl FnMut(&mut Self)) {
         let Some((&weight, chains)) = weights.split_first() else { return };
         let (size, window) = (self.size, self.size.window());
@@ -195,8 +195,8 @@ impl Draw<'_> {
         self.push_formula::<F, _>(params, |params| What::Image(form, params), to);
     }
 
-    /// Adds the actions of operators inside of this one, one after another, each with its own random numbers. `which` are
-    /// indices into `operators`.
+    /// Adds the actions of operators inside of this one, one after another, each with its own random numbers. `which`
+    /// are indices into `operators`.
     pub fn inner(
         &mut self,
         operators: &[Arc<dyn Operator>],

@@ -178,8 +178,9 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
     }
 }
 
-/// Writes one sample's parameters in the kernel's layout: address and size of the tensor, the leaf's parameters ([`RoiParams`] or
-/// [`FloatsParams`]) and the actions' parameters in order. `buffer` must be [`KernelText::sample_bytes`] long.
+/// Writes one sample's parameters in the kernel's layout: address and size of the tensor, the leaf's parameters
+/// ([`RoiParams`] or [`FloatsParams`]) and the actions' parameters in order. `buffer` must be
+/// [`KernelText::sample_bytes`] long.
 pub fn write_sample(
     buffer: &mut [u8],
     out_address: u64,

@@ -25,8 +25,8 @@ pub struct DrawnOperator {
 pub struct DrawnAction {
     /// Name of the operator that drew it: inside of a combinator, the inner one.
     pub op: &'static str,
-    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`, `statistics`, `stencil`
-    /// or `image`.
+    /// What is done: `crop`, `flip`, `resample`, `blur`, `warp`, `displace`, `mix`, `table`, `float_table`, `pixel`,
+    /// `statistics`, `stencil` or `image`.
     pub kind: &'static str,
     /// Which formula, for kinds that have several.
     #[serde(skip_serializing_if = "Option::is_none")]

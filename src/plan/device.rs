@@ -43,8 +43,8 @@ pub struct DevicePlan {
     pub table_bytes: usize,
     /// Pixels of the largest image that fits nvJPEG's buffers, whatever its window.
     pub image_pixels: usize,
-    /// Device bytes for each of a sample's two images between kernels or passes of a kernel. 0 if no kernel needs them. Samples that need
-    /// more are processed on the CPU.
+    /// Device bytes for each of a sample's two images between kernels or passes of a kernel. 0 if no kernel needs
+    /// them. Samples that need more are processed on the CPU.
     pub scratch_bytes: usize,
     /// Number of page-locked buffers for samples processed on the CPU.
     pub uploads: usize,
@@ -280,13 +280,14 @@ impl DevicePlan {
         aligned(self.passes_of(self.group))
     }
 
-    /// Offset in bytes of the programs in a block of launch parameters: after the parameters of all samples for the fused kernel.
+    /// Offset in bytes of the programs in a block of launch parameters: after the parameters of all samples for the
+    /// fused kernel.
     pub fn programs(&self) -> usize {
         (self.group * self.most(DeviceChain::fused_bytes)).next_multiple_of(8)
     }
 
-    /// Offset in bytes of the passes of sample number `sample` in a block of launch parameters: after the programs of all samples,
-    /// and the passes and tables of the samples before it.
+    /// Offset in bytes of the passes of sample number `sample` in a block of launch parameters: after the programs of
+    /// all samples, and the passes and tables of the samples before it.
     pub fn passes_of(&self, sample: usize) -> usize {
         let each = self.most(DeviceChain::passes_bytes) + self.table_bytes;
         self.programs() + self.group * self.most(DeviceChain::program_bytes) + sample * each

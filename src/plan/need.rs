@@ -136,7 +136,8 @@ impl SampleRoom {
 }
 
 impl Plan {
-    /// Maximum memory that a sample with this header takes of its worker, for any random numbers. `scratch` is overwritten.
+    /// Maximum memory that a sample with this header takes of its worker, for any random numbers. `scratch` is
+    /// overwritten.
     pub fn sample_memory(
         &self,
         header: &Header,

@@ -83,9 +83,10 @@ impl Plan {
         self.steps.iter().any(|step| step.operator.reads_boxes())
     }
 
-    /// Actions that [`sample`](Self::sample) draws for sample number `index` of an epoch, by name: with the image they say
-    /// what the tensor holds, on any device. `size` is that of the upright image, as in the sample's record; an image
-    /// without pixels, which takes the place of an unusable one, has no actions. `boxes` are those of its objects.
+    /// Actions that [`sample`](Self::sample) draws for sample number `index` of an epoch, by name: with the image
+    /// they say what the tensor holds, on any device. `size` is that of the upright image, as in the sample's record;
+    /// an image without pixels, which takes the place of an unusable one, has no actions. `boxes` are those of its
+    /// objects.
     pub fn drawn(
         &self,
         epoch: u32,

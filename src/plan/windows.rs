@@ -105,8 +105,8 @@ impl Stage {
         Self { what, pixels: step.pixels, input, output, operator }
     }
 
-    /// Maximum size of an image that the program kernel keeps in scratch memory for these stages, in bytes. The first stage's input is
-    /// there if `in_scratch`.
+    /// Maximum size of an image that the program kernel keeps in scratch memory for these stages, in bytes. The first
+    /// stage's input is there if `in_scratch`.
     pub fn scratch(stages: &[Self], in_scratch: bool) -> u64 {
         let mut most = 0;
         for (place, stage) in stages.iter().enumerate() {
@@ -157,8 +157,8 @@ impl Stage {
     }
 }
 
-/// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time, and what a mix keeps: an
-/// image of bytes and one of floats.
+/// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time, and what a mix
+/// keeps: an image of bytes and one of floats.
 pub struct Windows {
     bytes: [[u64; 2]; 2],
     mixes: [u64; 2],

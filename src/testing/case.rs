@@ -48,8 +48,8 @@ pub struct Case<'a> {
     pub known: &'a [Kind],
 }
 
-/// Launches of a kernel: one thread per pixel; tiles as on a device; and small tiles with too little shared memory for one strip
-/// of columns, or for the widest rows.
+/// Launches of a kernel: one thread per pixel; tiles as on a device; and small tiles with too little shared memory
+/// for one strip of columns, or for the widest rows.
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
     Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
@@ -57,7 +57,8 @@ const LAUNCHES: [Option<Tiles>; 4] = [
     Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
 
-/// Shared memory, in bytes, of the launch whose pixels are stored as in a loader's pages: rows begin at multiples of 16 bytes.
+/// Shared memory, in bytes, of the launch whose pixels are stored as in a loader's pages: rows begin at multiples of
+/// 16 bytes.
 const PITCHED: u32 = 56 << 10;
 
 /// Number of values between the rows of an image in the other launches.
@@ -221,7 +222,8 @@ impl Case<'_> {
         self.same(Form::Rows, of_images(prefix, transform.image()))
     }
 
-    /// Compares the kernels that a plan can have: one fused kernel, one program kernel, or a program behind a fused kernel.
+    /// Compares the kernels that a plan can have: one fused kernel, one program kernel, or a program behind a fused
+    /// kernel.
     fn check_kernels(
         &self,
         actions: &Actions,

@@ -66,8 +66,8 @@ impl ChainKernels {
         self.fused.iter().chain(&self.program).try_for_each(|kernel| kernel.warm_up(stream))
     }
 
-    /// Enqueues the launches for `count` samples. Their parameters for the fused and for the program kernel are at these offsets of
-    /// `block`.
+    /// Enqueues the launches for `count` samples. Their parameters for the fused and for the program kernel are at
+    /// these offsets of `block`.
     ///
     /// # Errors
     /// Those of [`Kernel::launch`].

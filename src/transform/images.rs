@@ -5,8 +5,8 @@ use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::mix::{Mix, Mixer};
 
-/// Images between passes, two of bytes and two of floats, and two that a mix keeps, so that a chain that changes the pixel type reuses the
-/// previous sample's memory. `plan/need.rs` counts them.
+/// Images between passes, two of bytes and two of floats, and two that a mix keeps, so that a chain that changes the
+/// pixel type reuses the previous sample's memory. `plan/need.rs` counts them.
 pub struct Images {
     bytes: [HostImage; 2],
     floats: [HostImage; 2],

@@ -1,4 +1,5 @@
-//! Execution of a plan: its operators on the CPU, its kernels on a device. Decoding of whole images for caches and packing.
+//! Execution of a plan: its operators on the CPU, its kernels on a device. Decoding of whole images for caches and
+//! packing.
 
 #[doc(hidden)]
 pub mod blend;

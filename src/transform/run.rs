@@ -210,8 +210,8 @@ impl Run {
         self.rows.first..self.rows.first + self.rows.len as i64
     }
 
-    /// Result of row `y` of the source; `pixels` is that row, from the column `first` on. Without one, because the row is
-    /// outside of the source, all pixels are filled. `None` if the result does not need the row.
+    /// Result of row `y` of the source; `pixels` is that row, from the column `first` on. Without one, because the
+    /// row is outside of the source, all pixels are filled. `None` if the result does not need the row.
     pub fn row<'a>(
         &'a mut self,
         y: i64,
@@ -311,8 +311,8 @@ fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a
     Pixels::Floats(line)
 }
 
-/// Position of row `y` of the source in an action's image, given the position of the line's first column and of row 0, each
-/// with the direction.
+/// Position of row `y` of the source in an action's image, given the position of the line's first column and of row
+/// 0, each with the direction.
 fn position(columns: (i32, i32), rows: (i32, i32), y: i64) -> RowPosition {
     let ((x, step), (first, down)) = (columns, rows);
     RowPosition { x, step, y: first.wrapping_add(down.wrapping_mul(y as i32)) }

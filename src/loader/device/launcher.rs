@@ -23,8 +23,8 @@ use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 /// While the consumer has no finished batch, launches are to end soon. Otherwise nobody waits for them, and they are to
 /// take little of the device from the model.
 ///
-/// Pages whose pixels are ready come first. A slow image delays those behind it in the stream at most by its own decoding
-/// time, and only if there is nothing else to launch.
+/// Pages whose pixels are ready come first. A slow image delays those behind it in the stream at most by its own
+/// decoding time, and only if there is nothing else to launch.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
@@ -187,8 +187,8 @@ impl Launcher {
         }
     }
 
-    /// Puts the content of a page into the stream, or its parameters into the block as those of sample number `count`. Returns the size of
-    /// the fused kernel's output for the latter.
+    /// Puts the content of a page into the stream, or its parameters into the block as those of sample number
+    /// `count`. Returns the size of the fused kernel's output for the latter.
     fn fill(
         &mut self,
         (device, cut): (&DevicePlan, usize),

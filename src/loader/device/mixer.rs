@@ -12,8 +12,8 @@ use crate::plan::Plan;
 
 use super::{Cell, DeviceSlot};
 
-/// Runs the batch operators on pairs whose samples are in the producer's stream: one launch for the pairs that one launch
-/// of the fused kernel completes, while they are in the L2 cache.
+/// Runs the batch operators on pairs whose samples are in the producer's stream: one launch for the pairs that one
+/// launch of the fused kernel completes, while they are in the L2 cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
     classes: u32,

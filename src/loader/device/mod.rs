@@ -4,8 +4,8 @@
 //! ```text
 //! worker      page, cell, read, header, plan, route, and one of
 //!               a decoder on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
-//! gatherer    for a route that batches: gathers pages and decodes them in one call
-//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel, then, with a batch stage, one
+//! gatherer    for a route that batches: gathers pages and decodes them in one call launcher    for a group of pages
+//! whose pixels are ready: one launch of the fused kernel, then, with a batch stage, one
 //!             of the kernel that mixes the pairs which are complete now
 //! ```
 //!
@@ -164,8 +164,9 @@ pub(super) struct DevicePage {
 }
 
 impl DevicePage {
-    /// Creates a page, and enqueues clearing its pixels in the stream of the kernels. Decoders leave the gaps between rows
-    /// as they are, and kernels read them together with pixels: what is there does not matter, but it must be initialised.
+    /// Creates a page, and enqueues clearing its pixels in the stream of the kernels. Decoders leave the gaps between
+    /// rows as they are, and kernels read them together with pixels: what is there does not matter, but it must be
+    /// initialised.
     pub fn new(
         encoded: Option<PinnedBuffer>,
         pixels: DeviceBuffer,

@@ -20,7 +20,8 @@ mod windows;
 ///   any number of shards before and after.
 /// * With `drop` and `pad` all shards have the same number of batches, also in an epoch that starts in its middle. With
 ///   `partial` every sample comes exactly once, and shards may differ by one batch.
-/// * `loader.shuffle` alone permutes the whole set, position by position, without a table: about 100 bytes, and some tens
+/// * `loader.shuffle` alone permutes the whole set, position by position, without a table: about 100 bytes, and some
+///   tens
 ///   of nanoseconds per sample, for ten samples as for a billion.
 /// * `loader.shuffle_window` puts the source's files into a random order and permutes blocks of that many samples twice,
 ///   the second time displaced by half a block. Any run of `window` positions is read from at most three consecutive
@@ -29,10 +30,11 @@ mod windows;
 /// * The order is a function of (seed, epoch, number of samples) and, with windows, of the window and of the ends of the
 ///   files; of nothing else. It is part of the public contract: a change is a breaking change.
 ///
-/// For one billion samples: shuffling the whole set takes no memory that depends on it; `2 ceil(log2(N) / 2) = 30` bits
-/// are permuted, and of `2^30` values a position walks through 1.07 on average (at most 4 for any `N`). With windows, `F`
-/// files take `40 F` bytes, 4 MB for 100 000 files of 10 000 samples, `O(F)` time at the start of each epoch, and a
-/// search in `log2(F) = 17` steps per sample. Resuming computes one position: `O(1)`, or `O(F)` with windows.
+/// For one billion samples: shuffling the whole set takes no memory that depends on it; `2 ceil(log2(N) / 2) = 30`
+/// bits are permuted, and of `2^30` values a position walks through 1.07 on average (at most 4 for any `N`). With
+/// windows, `F` files take `40 F` bytes, 4 MB for 100 000 files of 10 000 samples, `O(F)` time at the start of each
+/// epoch, and a search in `log2(F) = 17` steps per sample. Resuming computes one position: `O(1)`, or `O(F)` with
+/// windows.
 #[derive(Clone, Debug)]
 pub struct Order {
     samples: u64,
@@ -178,8 +180,8 @@ impl Extent {
         self.settings.batch.min(self.places() - start) as usize
     }
 
-    /// Position in the epoch's order, over all shards, of place `place` of batch number `batch`. Positions after the last
-    /// are those of padding.
+    /// Position in the epoch's order, over all shards, of place `place` of batch number `batch`. Positions after the
+    /// last are those of padding.
     pub fn position(&self, batch: u64, place: usize) -> u64 {
         let OrderSettings { rank, world, .. } = self.settings;
         self.begin + (batch * self.settings.batch + place as u64) * world + rank

@@ -1,9 +1,9 @@
 //! Batch operators: what happens to the samples of a finished batch, and to their targets.
 //!
-//! **A batch operator draws blends of pairs; the frame executes blends.** A pair is the two samples at the places 2k and
-//! 2k + 1 of a batch. A [`Blend`] replaces each of them, inside of a window, by a weighted sum of both, and their targets
-//! by a weighted sum of both targets. The CPU and the kernel `mix` execute blends and know no operators, so both produce
-//! the same bits.
+//! **A batch operator draws blends of pairs; the frame executes blends.** A pair is the two samples at the places 2k
+//! and 2k + 1 of a batch. A [`Blend`] replaces each of them, inside of a window, by a weighted sum of both, and their
+//! targets by a weighted sum of both targets. The CPU and the kernel `mix` execute blends and know no operators, so
+//! both produce the same bits.
 //!
 //! To add an operator, add a file here and one line in `batch_operators!`.
 

@@ -52,9 +52,11 @@ impl ColourFormula for Hue {
     ///
     /// Without branches, where Pillow computes in f32 and f64:
     ///
-    /// * hue = floor(255 n / (6 d)) for the hue n / (6 d) of the exact colour with d = max - min, less 1 where that is an
+    /// * hue = floor(255 n / (6 d)) for the hue n / (6 d) of the exact colour with d = max - min, less 1 where that
+    ///   is an
     ///   integer in `ROUNDED_DOWN`; saturation s = floor(255 d / max).
-    /// * Back, a channel is max (1 - s w / (255 * 85)), rounded, which is never half-way between two integers. Its weight w
+    /// * Back, a channel is max (1 - s w / (255 * 85)), rounded, which is never half-way between two integers. Its
+    ///   weight w
     ///   is a trapezoid of the hue: 0 for a third of the circle, 85 for the opposite third.
     #[inline(always)]
     fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {

@@ -10,12 +10,14 @@ use crate::tensor::CHANNELS;
 /// Computes each channel of each pixel from its value, by an expression such as `clamp(x * 1.1 - 0.05, 0, 1)`.
 ///
 /// * `x` is the value of the channel, 0 to 1: its byte / 255. `c` is the number of the channel: 0 red, 1 green, 2 blue.
-/// * `+ - * /`, parentheses, and `abs`, `clamp(v, low, high)`, `exp`, `floor`, `if(condition, then, else)`, `log` (natural),
+/// * `+ - * /`, parentheses, and `abs`, `clamp(v, low, high)`, `exp`, `floor`, `if(condition, then, else)`, `log`
+///   (natural),
 ///   `max(a, b)`, `min(a, b)`, `pow(base, exponent)`, `round` (half away from 0) and `sqrt`. Comparisons (`< <= > >= == !=`)
 ///   are 1 or 0.
 ///
-/// The result is a value from 0 to 1; below and above, it is 0 and 1. The new byte is `round(255 * result)`. Everything is
-/// computed in f64, once per byte and channel when the operator is made. A result that is not a number is an error.
+/// The result is a value from 0 to 1; below and above, it is 0 and 1. The new byte is `round(255 * result)`.
+/// Everything is computed in f64, once per byte and channel when the operator is made. A result that is not a number
+/// is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Text", into = "Text")]
 pub struct Pointwise {

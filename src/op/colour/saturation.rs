@@ -50,7 +50,8 @@ impl ColourFormula for Saturation {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Saturation", include_str!("../../../kernels/saturation.cu")));
 
-    /// Blends each channel with the pixel's luma: torchvision's `adjust_saturation` on PIL images (`ImageEnhance.Color`).
+    /// Blends each channel with the pixel's luma: torchvision's `adjust_saturation` on PIL images
+    /// (`ImageEnhance.Color`).
     #[inline(always)]
     fn pixel(params: &Params, pixel: [u8; 3]) -> [u8; 3] {
         blend_pixel([luma(pixel); 3], pixel, params.factor)

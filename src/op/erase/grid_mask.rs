@@ -95,9 +95,9 @@ impl PositionFormula for GridMask {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("GridMask", include_str!("../../../kernels/grid_mask.cu")));
 
-    /// DALI's `grid_mask` (`grid_mask_cpu.h`): the colour where both fractions of (x cos - y sin, x sin + y cos) / tile -
-    /// shift / tile are below `ratio`, the pixel elsewhere. In integers; DALI adds up steps in f32, so pixels at the edges of
-    /// squares may differ.
+    /// DALI's `grid_mask` (`grid_mask_cpu.h`): the colour where both fractions of (x cos - y sin, x sin + y cos) /
+    /// tile - shift / tile are below `ratio`, the pixel elsewhere. In integers; DALI adds up steps in f32, so pixels
+    /// at the edges of squares may differ.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let (x, y) = (x as u32, y as u32);
@@ -132,8 +132,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// Grid of tiles of `tile` pixels, masked for `ratio` (0 to 1) of their sides, rotated by `angle` radians, then moved
-    /// by `shift` pixels along its own axes, as in DALI (Chen et al., "GridMask data augmentation", 2020).
+    /// Grid of tiles of `tile` pixels, masked for `ratio` (0 to 1) of their sides, rotated by `angle` radians, then
+    /// moved by `shift` pixels along its own axes, as in DALI (Chen et al., "GridMask data augmentation", 2020).
     pub fn new(tile: f64, ratio: f64, angle: f64, shift: [f64; 2], fill: [u8; 3]) -> Self {
         let position = |tiles: f64| (tiles * UNIT).round_ties_even() as i64 as u32;
         Self {

@@ -29,12 +29,12 @@ pub struct RandomErasing {
     pub value: [f64; 3],
     /// What the rectangles become: `const` (default), `rand` or `pixel`.
     pub mode: ErasingMode,
-    /// Standard deviation of the noise of the modes `rand` and `pixel`: one number or one per channel, 0 to 1000, in bytes
-    /// before `normalize`, else normalized. Default 1.
+    /// Standard deviation of the noise of the modes `rand` and `pixel`: one number or one per channel, 0 to 1000, in
+    /// bytes before `normalize`, else normalized. Default 1.
     #[serde(deserialize_with = "one_or_each")]
     pub std: [f64; 3],
-    /// Minimum number of rectangles, 1 to 32. Their number is drawn uniformly, and each gets its part of the area. Default
-    /// 1.
+    /// Minimum number of rectangles, 1 to 32. Their number is drawn uniformly, and each gets its part of the area.
+    /// Default 1.
     pub min_count: u32,
     /// Maximum number of rectangles, `min_count` to 32. Default 1.
     pub max_count: u32,
@@ -182,8 +182,8 @@ impl PositionFormula for RandomErasing {
         Self::floats(params, x, y, [0.0; 3]).map(|value| value as u8)
     }
 
-    /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normal`]. With mean 0 and deviation
-    /// 1 it is timm's mode `pixel` on normalized images (`timm/data/random_erasing.py`).
+    /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normal`]. With mean 0 and
+    /// deviation 1 it is timm's mode `pixel` on normalized images (`timm/data/random_erasing.py`).
     #[inline(always)]
     fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
         if !is_inside(params, x, y) {

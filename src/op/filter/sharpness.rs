@@ -12,7 +12,8 @@ use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sharpness {
-    /// 0 gives the smoothed image, 1 the image, 2 a sharpened one. One number, or `[low, high]`, from which it is drawn uniformly.
+    /// 0 gives the smoothed image, 1 the image, 2 a sharpened one. One number, or `[low, high]`, from which it is
+    /// drawn uniformly.
     #[serde(deserialize_with = "one_or_each")]
     pub factor: [f64; 2],
 }
@@ -49,10 +50,10 @@ impl StencilFormula for Sharpness {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Sharpness", include_str!("../../../kernels/sharpness.cu")));
 
-    /// Blends the pixel in the middle of a 3x3 neighbourhood, given in row order, with the neighbourhood's weighted mean
-    /// (5 in the middle, 1 elsewhere, rounded): torchvision's `adjust_sharpness` on PIL images
-    /// (`ImageEnhance.Sharpness`). Pixels at the border of the image, and images of fewer than three rows or columns, are
-    /// unchanged.
+    /// Blends the pixel in the middle of a 3x3 neighbourhood, given in row order, with the neighbourhood's weighted
+    /// mean (5 in the middle, 1 elsewhere, rounded): torchvision's `adjust_sharpness` on PIL images
+    /// (`ImageEnhance.Sharpness`). Pixels at the border of the image, and images of fewer than three rows or columns,
+    /// are unchanged.
     #[inline(always)]
     fn pixel(params: &Params, around: &[[u8; 3]; 9]) -> [u8; 3] {
         std::array::from_fn(|channel| {

@@ -1,9 +1,9 @@
 //! `elastic`: the displacements of torchvision's `ElasticTransform` (`torchvision/transforms/v2/_geometry.py`).
 //!
-//! torchvision adds `alpha / side` times blurred noise to a grid that reaches from -1 to 1, and samples the image there, all in
-//! f32 with sums in an order that it does not promise. Here a displacement is `alpha / 2` pixels times the blurred noise, rounded to
-//! 1/65536 pixel. Sums are f32 in a fixed order, and pixels are interpolated in integers
-//! ([`Warp::displaced`](super::warp::Warp::displaced)). Results differ from torchvision's by at most one.
+//! torchvision adds `alpha / side` times blurred noise to a grid that reaches from -1 to 1, and samples the image
+//! there, all in f32 with sums in an order that it does not promise. Here a displacement is `alpha / 2` pixels times
+//! the blurred noise, rounded to 1/65536 pixel. Sums are f32 in a fixed order, and pixels are interpolated in
+//! integers ([`Warp::displaced`](super::warp::Warp::displaced)). Results differ from torchvision's by at most one.
 
 use crate::geometry::Size;
 
@@ -44,11 +44,11 @@ impl Field {
 }
 
 impl Smoothness {
-    /// Appends the displacements of a whole image to `table`, in units of 1/65536 pixel: pairs (x, y) in row order. `noise`
-    /// returns uniform numbers from 0 to 1: of all pixels along columns, then of all along rows.
+    /// Appends the displacements of a whole image to `table`, in units of 1/65536 pixel: pairs (x, y) in row order.
+    /// `noise` returns uniform numbers from 0 to 1: of all pixels along columns, then of all along rows.
     ///
-    /// Unlike in torchvision, the image may be smaller than the blur. The end of `table` is scratch memory, so that nothing
-    /// else is allocated: [`entries`](Self::entries) in all.
+    /// Unlike in torchvision, the image may be smaller than the blur. The end of `table` is scratch memory, so that
+    /// nothing else is allocated: [`entries`](Self::entries) in all.
     pub fn append(self, size: Size, mut noise: impl FnMut() -> f32, table: &mut Vec<i32>) {
         let Self { alpha, sigma } = self;
         let (pixels, start) = (size.pixels() as usize, table.len());
@@ -68,7 +68,8 @@ impl Smoothness {
         table.truncate(start + 2 * pixels);
     }
 
-    /// Entries that [`append`](Self::append) needs for an image of this size: two per pixel that stay, and scratch memory.
+    /// Entries that [`append`](Self::append) needs for an image of this size: two per pixel that stay, and scratch
+    /// memory.
     pub fn entries(self, size: Size) -> usize {
         let taps = 2 * radius(self.sigma[0].max(self.sigma[1])) + 1;
         let padded = size.width as usize + taps;

@@ -10,8 +10,8 @@ pub struct IouCrop<'a> {
     pub scale: [f64; 2],
     /// Smallest and largest aspect ratio of the crop, width / height. Default 0.5 to 2.
     pub aspect: [f64; 2],
-    /// Least intersection over union of the crop and one of the boxes, one of which is drawn evenly. 1 and more keep the image as
-    /// it is. Default 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
+    /// Least intersection over union of the crop and one of the boxes, one of which is drawn evenly. 1 and more keep
+    /// the image as it is. Default 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
     pub overlaps: &'a [f64],
     /// Crops that are tried for one overlap. Default 40.
     pub trials: u32,
@@ -32,7 +32,8 @@ impl IouCrop<'_> {
     /// Overlaps that are drawn before the image is kept as it is. torchvision would go on for ever.
     const ROUNDS: u32 = 100;
 
-    /// Draws a crop. `None` keeps the image as it is. Objects whose box is not in the crop by [`keeps`] are to be removed.
+    /// Draws a crop. `None` keeps the image as it is. Objects whose box is not in the crop by [`keeps`] are to be
+    /// removed.
     pub fn draw(&self, size: Size, boxes: &[BoundingBox], rng: &mut SampleRng) -> Option<Roi> {
         for _ in 0..Self::ROUNDS {
             let overlap = self.overlaps[rng.below(self.overlaps.len() as u64) as usize];
@@ -52,7 +53,8 @@ impl IouCrop<'_> {
         None
     }
 
-    /// Width and height of a crop from numbers of 0 to 1, in f32 as in torchvision. `None` if the aspect ratio is not allowed.
+    /// Width and height of a crop from numbers of 0 to 1, in f32 as in torchvision. `None` if the aspect ratio is not
+    /// allowed.
     pub fn sides(&self, size: Size, [x, y]: [f32; 2]) -> Option<[u32; 2]> {
         let [low, high] = self.scale;
         let side =
@@ -64,7 +66,8 @@ impl IouCrop<'_> {
     }
 }
 
-/// Crop of a size at a place from numbers of 0 to 1, if the centre of a box is in it and one of these boxes overlaps enough.
+/// Crop of a size at a place from numbers of 0 to 1, if the centre of a box is in it and one of these boxes overlaps
+/// enough.
 pub fn placed(
     size: Size,
     [width, height]: [u32; 2],

@@ -1,8 +1,8 @@
 //! What JPEG loses: the arithmetic of libjpeg-turbo's encoder and decoder, without the lossless coding between them.
 //!
-//! Baseline JPEG with 4:2:0 and the tables of Annex K, as `Image.save(file, "JPEG", quality=...)` of Pillow writes and Pillow
-//! reads: `jccolor.c`, `jcsample.c` (`h2v2_downsample`), `jfdctint.c`, `jcdctmgr.c`, `jidctint.c`, `jdsample.c`
-//! (`h2v2_fancy_upsample`) and `jdcolor.c`. All of it is integer arithmetic.
+//! Baseline JPEG with 4:2:0 and the tables of Annex K, as `Image.save(file, "JPEG", quality=...)` of Pillow writes
+//! and Pillow reads: `jccolor.c`, `jcsample.c` (`h2v2_downsample`), `jfdctint.c`, `jcdctmgr.c`, `jidctint.c`,
+//! `jdsample.c` (`h2v2_fancy_upsample`) and `jdcolor.c`. All of it is integer arithmetic.
 
 use crate::geometry::{Roi, Size};
 
@@ -103,7 +103,8 @@ pub fn blocks_end(end: u32, len: u32) -> u32 {
     last / SIDE as u32 + 1
 }
 
-/// Colour of the pixel at (`x`, `y`) of an image of size `size`, from its luma and from `chroma(column, row)`, blue and red.
+/// Colour of the pixel at (`x`, `y`) of an image of size `size`, from its luma and from `chroma(column, row)`, blue
+/// and red.
 #[inline(always)]
 pub fn pixel(
     size: Size,

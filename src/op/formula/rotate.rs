@@ -8,11 +8,12 @@ use crate::random::SampleRng;
 
 use super::warp::{Interpolation, Warp};
 
-/// Rotates counter-clockwise by `angle` degrees around `center`, in pixels from the upper left corner. `None` is the centre of the
-/// image. Returns the size of the result and its warp.
+/// Rotates counter-clockwise by `angle` degrees around `center`, in pixels from the upper left corner. `None` is the
+/// centre of the image. Returns the size of the result and its warp.
 ///
-/// With `expand`, the result is as large as the rotated image, otherwise as large as the input. Multiples of 90 degrees around the
-/// centre of the image only move pixels, unless the result has another shape than the rotated image.
+/// With `expand`, the result is as large as the rotated image, otherwise as large as the input. Multiples of 90
+/// degrees around the centre of the image only move pixels, unless the result has another shape than the rotated
+/// image.
 ///
 /// The matrix has the cosine and sine of the angle, rounded to 15 digits after the point as in Pillow.
 pub fn rotate(

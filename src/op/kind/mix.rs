@@ -1,7 +1,7 @@
 //! Mixes: the weighted sum of an image and of the results of several chains, each of which begins at that image.
 //!
-//! The actions of a mix are [`Mix::Begin`], those of the first chain, [`Mix::Add`], those of the second chain, [`Mix::Add`], and so
-//! on. Between them, images are passed on as usual.
+//! The actions of a mix are [`Mix::Begin`], those of the first chain, [`Mix::Add`], those of the second chain,
+//! [`Mix::Add`], and so on. Between them, images are passed on as usual.
 
 use crate::error::DataError;
 use crate::geometry::Roi;

@@ -69,8 +69,8 @@ impl PositionFormula for SaltAndPepper {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("SaltAndPepper", include_str!("../../../kernels/salt_and_pepper.cu")));
 
-    /// 255 with the probability `probability * salt_vs_pepper`, 0 with `probability * (1 - salt_vs_pepper)`, else the byte: DALI's
-    /// `noise.salt_and_pepper`.
+    /// 255 with the probability `probability * salt_vs_pepper`, 0 with `probability * (1 - salt_vs_pepper)`, else the
+    /// byte: DALI's `noise.salt_and_pepper`.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let words = words(params.key, x, y);

@@ -11,9 +11,9 @@ use super::apply::{self, Warping};
 /// Mixes the image with the results of several chains of random operations: torchvision's `AugMix`, whose operations,
 /// magnitudes, weights and order of draws it has.
 ///
-/// The sum is computed in f32, and its fraction is dropped, as in torchvision. The operations are those of PIL images, as
-/// in the other policies; torchvision converts a PIL image to a tensor before. Boxes, masks and keypoints stay where they
-/// are.
+/// The sum is computed in f32, and its fraction is dropped, as in torchvision. The operations are those of PIL
+/// images, as in the other policies; torchvision converts a PIL image to a tensor before. Boxes, masks and keypoints
+/// stay where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AugMix {

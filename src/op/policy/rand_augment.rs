@@ -8,8 +8,8 @@ use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
 
-/// Applies operations that are drawn from 14, each with the same strength: torchvision's `RandAugment`, whose operations,
-/// magnitudes and order of draws it has. Pixels are those of PIL images.
+/// Applies operations that are drawn from 14, each with the same strength: torchvision's `RandAugment`, whose
+/// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandAugment {

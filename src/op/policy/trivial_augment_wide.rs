@@ -9,8 +9,8 @@ use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 use super::apply::{self, Warping};
 use super::rand_augment::MOST_BINS;
 
-/// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's `TrivialAugmentWide`, whose
-/// operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+/// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's
+/// `TrivialAugmentWide`, whose operations, magnitudes and order of draws it has. Pixels are those of PIL images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrivialAugmentWide {

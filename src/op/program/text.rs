@@ -13,8 +13,8 @@ use super::passes::Passes;
 /// Text of a program kernel, and room for the data of a sample.
 #[derive(Clone, Debug)]
 pub struct ProgramText {
-    /// Complete text. The kernel `program(const Program* programs, int count, int width, int height)` needs one block per sample;
-    /// it ignores `width` and `height`.
+    /// Complete text. The kernel `program(const Program* programs, int count, int width, int height)` needs one block
+    /// per sample; it ignores `width` and `height`.
     pub source: String,
     /// The formulas, element type and layout: `program of Contrast, Hue, Warp f16 nchw`.
     pub name: String,

@@ -14,7 +14,8 @@ use super::passes::{self, Image, Passes, Reader};
 use super::text::ProgramText;
 
 impl ProgramText {
-    /// Why the kernel cannot execute a sample's actions from number `first` on: an operator drew what it does not declare.
+    /// Why the kernel cannot execute a sample's actions from number `first` on: an operator drew what it does not
+    /// declare.
     pub fn takes(&self, actions: &Actions, first: usize) -> Result<(), &'static str> {
         let list = &actions.list[first..];
         let passes: usize = list.iter().map(|it| Passes::most(it.what.kind())).sum();
@@ -25,16 +26,17 @@ impl ProgramText {
             .ok_or("an operator drew actions that it does not declare")
     }
 
-    /// Size of the larger one of the scratch images for a sample's actions from number `first` on, in bytes. `source` is in scratch
-    /// memory if `is_scratch`.
+    /// Size of the larger one of the scratch images for a sample's actions from number `first` on, in bytes. `source`
+    /// is in scratch memory if `is_scratch`.
     pub fn scratch_bytes(actions: &Actions, first: usize, source: Image, is_scratch: bool) -> u64 {
         let passes = Passes::new(actions, first, source);
         let stored = passes.filter(|pass| !pass.is_last).map(|pass| pass.output.bytes());
         stored.fold(if is_scratch { source.bytes() } else { 0 }, u64::max)
     }
 
-    /// Writes a sample's actions from number `first` on. `leaf` are the leaf's parameters if the source is one; otherwise the source is
-    /// the first scratch image. `header` is [`sample_bytes`](Self::sample_bytes) long, `body` [`passes_bytes`](Self::passes_bytes).
+    /// Writes a sample's actions from number `first` on. `leaf` are the leaf's parameters if the source is one;
+    /// otherwise the source is the first scratch image. `header` is [`sample_bytes`](Self::sample_bytes) long, `body`
+    /// [`passes_bytes`](Self::passes_bytes).
     pub fn write(
         &self,
         (actions, first): (&Actions, usize),
@@ -168,7 +170,8 @@ impl ProgramText {
     }
 }
 
-/// Positions in the input of the first of these pointwise actions, for the pixels of the window of the last one's output.
+/// Positions in the input of the first of these pointwise actions, for the pixels of the window of the last one's
+/// output.
 fn positions(actions: &Actions, which: Range<usize>, output: &Image) -> (Along, Along) {
     let mut columns = Along { at: output.window.x as i32, step: 1 };
     let mut rows = Along { at: output.window.y as i32, step: 1 };

@@ -65,8 +65,8 @@ impl Line {
         for index in wanted {
             let (center, first, count) = window(index);
             let (start, count) = (table.len(), count as usize);
-            // Until their sum is known, weights stand in the table as f64: entry by entry their low halves, and their high
-            // halves behind.
+            // Until their sum is known, weights stand in the table as f64: entry by entry their low halves, and their
+            // high halves behind.
             table.resize(start + taps + count, 0);
             let (low, high) = table[start..].split_at_mut(taps);
             let mut sum = 0.0;

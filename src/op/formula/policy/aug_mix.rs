@@ -1,7 +1,7 @@
 //! `aug_mix`: torchvision's `AugMix` (`torchvision/transforms/v2/_auto_augment.py`).
 //!
-//! torchvision converts a PIL image to a tensor first, and applies the steps to that. Here they are those of PIL images, as in the
-//! other policies.
+//! torchvision converts a PIL image to a tensor first, and applies the steps to that. Here they are those of PIL
+//! images, as in the other policies.
 
 use crate::geometry::Size;
 use crate::random::SampleRng;
@@ -52,8 +52,9 @@ pub fn depth(rng: &mut SampleRng) -> u32 {
 /// Maximum number of chains.
 pub const MOST_WIDTH: usize = 16;
 
-/// Draws the weight of the image, followed by those of the chains, at most [`MOST_WIDTH`] and 3 by default; their sum is 1.
-/// `alpha` (default 1) is the parameter of both Dirichlet distributions: of the image against all chains, and of the chains.
+/// Draws the weight of the image, followed by those of the chains, at most [`MOST_WIDTH`] and 3 by default; their sum
+/// is 1. `alpha` (default 1) is the parameter of both Dirichlet distributions: of the image against all chains, and
+/// of the chains.
 pub fn put_weights(alpha: f64, weights: &mut [f32], rng: &mut SampleRng) {
     let [image, chains] = [gamma(alpha, rng), gamma(alpha, rng)];
     let mut gammas = [0.0; MOST_WIDTH];
@@ -73,7 +74,8 @@ pub fn mixed(weights: &[f32], bytes: impl IntoIterator<Item = u8>) -> u8 {
     products.fold(0.0, |sum, product| sum + product) as u8
 }
 
-/// Draws from a gamma distribution of this shape (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
+/// Draws from a gamma distribution of this shape (Marsaglia and Tsang, "A simple method for generating gamma
+/// variables", 2000).
 fn gamma(shape: f64, rng: &mut SampleRng) -> f64 {
     if shape < 1.0 {
         let uniform = 1.0 - rng.uniform();

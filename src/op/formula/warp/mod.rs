@@ -1,8 +1,9 @@
 //! Warps: each output pixel is read at a position of the input, as `Image.transform` of Pillow 12.3 does
 //! (`src/libImaging/Geometry.c`), bit for bit on x86-64.
 //!
-//! The centre of output pixel `(x, y)` is `(x + 0.5, y + 0.5)`; the map gives its position in the input, where the centre of the
-//! first pixel is 0.5 too. A position outside of the input gives the fill colour. Neighbours beyond an edge are those of the edge.
+//! The centre of output pixel `(x, y)` is `(x + 0.5, y + 0.5)`; the map gives its position in the input, where the
+//! centre of the first pixel is 0.5 too. A position outside of the input gives the fill colour. Neighbours beyond an
+//! edge are those of the edge.
 //!
 //! Pillow computes positions in different ways, which round differently:
 //!
@@ -76,8 +77,8 @@ enum Kind {
     Displaced,
 }
 
-/// Displacements of a window of the output: pairs (x, y) in units of 1/65536 pixel, in row order. The position of output pixel
-/// `(x, y)` in the input is its own plus its displacement.
+/// Displacements of a window of the output: pairs (x, y) in units of 1/65536 pixel, in row order. The position of
+/// output pixel `(x, y)` in the input is its own plus its displacement.
 #[derive(Clone, Copy, Debug)]
 pub struct Displacements<'a> {
     /// First column and row of the window.
@@ -134,8 +135,8 @@ impl Warp {
         Self::new(Kind::Perspective, input, interpolation, fill).coefficients(&coefficients)
     }
 
-    /// Quarter turns and mirrored images: Pillow's `Image.transpose`. `input` has the orientation as its EXIF tag; the output is
-    /// upright.
+    /// Quarter turns and mirrored images: Pillow's `Image.transpose`. `input` has the orientation as its EXIF tag;
+    /// the output is upright.
     pub fn turn(input: Size, orientation: Orientation) -> Self {
         let upright = orientation.upright_size(input);
         let axis = |mirror: bool, len: u32| if mirror { (-1, len as i32 - 1) } else { (1, 0) };
@@ -145,8 +146,8 @@ impl Warp {
         Self::new(Kind::Whole, input, Interpolation::Nearest, [0; 3]).integers(map)
     }
 
-    /// Displacement table of `columns` columns for the window of the output that begins at `origin`, as in [`Displacements`].
-    /// `interpolation` is nearest or bilinear. The address of the table is set later.
+    /// Displacement table of `columns` columns for the window of the output that begins at `origin`, as in
+    /// [`Displacements`]. `interpolation` is nearest or bilinear. The address of the table is set later.
     pub fn displaced(
         input: Size,
         origin: (i32, i32),
@@ -285,8 +286,8 @@ impl Warp {
     }
 }
 
-/// Reference implementation: output pixel `(x, y)`, where `src(x, y)` is an input pixel. For a displacement table, `table` has
-/// its numbers; others ignore it.
+/// Reference implementation: output pixel `(x, y)`, where `src(x, y)` is an input pixel. For a displacement table,
+/// `table` has its numbers; others ignore it.
 pub fn pixel(
     warp: &Warp,
     table: &[i32],
@@ -353,8 +354,9 @@ fn cubic([a, b, c, d]: [f64; 4], at: f64) -> f64 {
     p1 + at * (p2 + at * (p3 + at * p4))
 }
 
-/// Value of a displaced pixel. Twin of torchvision's `elastic` (`grid_sample` with zeros outside, and a mask that blends in the
-/// fill colour), in integers: products of weights have 32 bits after the point, and the result is rounded.
+/// Value of a displaced pixel. Twin of torchvision's `elastic` (`grid_sample` with zeros outside, and a mask that
+/// blends in the fill colour), in integers: products of weights have 32 bits after the point, and the result is
+/// rounded.
 fn displaced(
     warp: &Warp,
     table: &[i32],
