@@ -80,12 +80,13 @@ impl ColourFormula for ColorTwist {
     #[inline(always)]
     fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
         let [r, g, b] = [f32::from(r), f32::from(g), f32::from(b)];
-        params.matrix.map(|row| {
+        let channel = |row: [f32; 3]| {
             let value = row[0] * r + row[1] * g + row[2] * b + params.offset;
             let cut = value.clamp(0.0, 255.0);
             // At this size f32 has no fraction bits: the addition rounds.
-            ((cut + ROUNDS) - ROUNDS) as u8
-        })
+            (cut + ROUNDS).to_bits() as u8
+        };
+        params.matrix.map(channel)
     }
 }
 
