@@ -101,6 +101,7 @@ pub(super) fn record(
         label: own_label(source, index),
         size: sample.upright,
         orientation: sample.orientation,
+        reduction: sample.reduction,
         trace: sample.trace,
         outcome,
         cpu_fallback: None,

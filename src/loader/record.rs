@@ -17,6 +17,8 @@ pub struct SampleRecord {
     pub size: Size,
     /// How the stored image was rotated and mirrored.
     pub orientation: Orientation,
+    /// Factor by which the decoder reduced both sides: 1, or up to 8 with `decode.prescale`. The sides are rounded up.
+    pub reduction: u32,
     /// What the operators did to the image.
     pub trace: Trace,
     /// How the pixels were made.
@@ -40,6 +42,7 @@ impl SampleRecord {
         label: None,
         size: Size { width: 0, height: 0 },
         orientation: Orientation::UPRIGHT,
+        reduction: 1,
         trace: Trace {
             roi: Roi { x: 0, y: 0, width: 0, height: 0 },
             cropping: false,

@@ -47,6 +47,8 @@ struct SampleEntry {
     label: i64,
     width: u32,
     height: u32,
+    /// Factor by which the decoder reduced both sides.
+    reduction: u32,
     roi: [u32; 4],
     flipped_horizontally: bool,
     flipped_vertically: bool,
@@ -173,6 +175,7 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             label: sample.label.unwrap_or(NO_LABEL),
             width: sample.size.width,
             height: sample.size.height,
+            reduction: sample.reduction,
             roi: [roi.x, roi.y, roi.width, roi.height],
             flipped_horizontally: sample.trace.flipped_horizontally,
             flipped_vertically: sample.trace.flipped_vertically,
