@@ -29,6 +29,8 @@ pub struct SampleRecord {
     /// Damage that `decode.strict = false` accepted; one kind if there are several. Damage outside of the decoded window
     /// may go undetected.
     pub tolerated: Option<Tolerated>,
+    /// Number of earlier places of the epoch, over all shards, that have the same sample, from 0 to `loader.repeats - 1`.
+    pub repeat: u32,
     /// Index of the sample that failed and that this one replaces.
     pub replaces: Option<u64>,
     /// Whether the sample only pads the last batch and must not be counted again.
@@ -53,6 +55,7 @@ impl SampleRecord {
         outcome: Outcome::Substituted,
         cpu_fallback: None,
         tolerated: None,
+        repeat: 0,
         replaces: None,
         padding: false,
     };

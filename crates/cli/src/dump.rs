@@ -55,6 +55,9 @@ struct SampleEntry {
     /// What the operators of the chain drew, enough to make the image again.
     operators: Vec<DrawnOperator>,
     outcome: &'static str,
+    /// Number of earlier places of the epoch that have the same sample.
+    #[serde(skip_serializing_if = "is_first")]
+    repeat: u32,
     /// Index of the unusable sample that this one replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaces: Option<u64>,
@@ -182,10 +185,12 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             operators: loader.plan().drawn(
                 batch.epoch(),
                 sample.index,
+                sample.repeat,
                 sample.size,
                 batch.upright_boxes(place),
             ),
             outcome: sample.outcome.name(),
+            repeat: sample.repeat,
             replaces: sample.replaces,
             padding: sample.padding,
             error: error.map(|it| format!("{}: {}", it.reason.name(), it.problem)),
@@ -194,6 +199,10 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
         }
     };
     batch.samples().iter().enumerate().map(entry).collect()
+}
+
+fn is_first(repeat: &u32) -> bool {
+    *repeat == 0
 }
 
 fn mixed_entry(batch: &Batch, place: usize) -> Option<MixedEntry> {

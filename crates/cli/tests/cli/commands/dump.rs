@@ -131,6 +131,26 @@ fn dump_of_another_epoch_reorders_the_same_set() {
 }
 
 #[test]
+fn dump_writes_what_each_repeat_drew() {
+    let dir = workplace();
+    let text = format!("{PIPELINE}repeats = 2\n{CHAIN}");
+    write(&dir, "repeats.toml", &text);
+    done(dir.path(), &["dump", "repeats.toml", "--device", "cpu", "--out", "out"]);
+    let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let samples = samples.as_array().unwrap();
+    assert_eq!(samples.len(), 4);
+    for repeats in samples.chunks(2) {
+        assert_eq!(repeats[0]["index"], repeats[1]["index"]);
+        assert_eq!((&repeats[0]["repeat"], &repeats[1]["repeat"]), (&Value::Null, &1.into()));
+        assert_ne!(repeats[0]["operators"], repeats[1]["operators"]);
+        for sample in repeats {
+            assert_eq!(sample["operators"][0]["actions"][0]["params"]["box"], sample["roi"]);
+        }
+    }
+}
+
+#[test]
 fn dump_writes_each_element_type() {
     let dir = workplace();
     let crop = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 6\n";
