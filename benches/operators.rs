@@ -1,10 +1,15 @@
-//! Cost of operators. On the CPU, one core: the examples of every operator with its reference and its fast path, and resampling
+//! Cost of operators. On the CPU, one core: single operators and whole recipes next to torchvision, Albumentations, OpenCV
+//! and DALI (`operators/peers.rs`; `FEEDWATER_BENCH_ONLY=NAME` runs only jobs with these letters), the examples of every operator with its reference and its fast path, and resampling
 //! compared with `fast_image_resize`, which is within one level of Pillow where ours is exact. On a GPU, if there is one: the
 //! kernels of every operator alone for a launch of 64 samples, and the fused training kernel compared with a copy on the device,
 //! as lines of JSON. A simulated device is reported as such, without rates.
 
+#[path = "common/mod.rs"]
+mod common;
 #[path = "common/device_samples.rs"]
 mod device_samples;
+#[path = "operators/peers.rs"]
+mod peers;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -331,6 +336,6 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(std::time::Duration::from_millis(300))
         .measurement_time(std::time::Duration::from_secs(1));
-    targets = training_on_gpu, resampling, operators, operators_on_gpu
+    targets = peers::compare, training_on_gpu, resampling, operators, operators_on_gpu
 }
 criterion_main!(benches);

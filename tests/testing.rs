@@ -212,12 +212,12 @@ fn errors_of_the_cuda_text_are_detected() {
     let report = check_operator(Inverted::<true>).unwrap();
     assert_eq!(report.no_host_kernel, None);
     let found = difference(check_operator(Inverted::<false>));
-    assert_eq!((found.form, found.channel), (Form::HostKernel, 1));
+    assert_eq!((found.form, found.channel), (Form::HostProgram, 1));
     assert_eq!((found.expected, found.found), (0.0, 1.0));
     // The form, the size, the channel, and both values.
     let size = found.input.to_string();
     let text = ParityError::Differs(Box::new(found)).to_string();
-    assert!(text.contains(Form::HostKernel.name()), "{text}");
+    assert!(text.contains(Form::HostProgram.name()), "{text}");
     assert!(has_words(&text, &[&size, "1", "0"]), "{text}");
 }
 

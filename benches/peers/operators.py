@@ -1,213 +1,348 @@
 #!/usr/bin/env python3
-"""Time per image of single operators: feedwater's, torchvision's on PIL images and on tensors, Albumentations', OpenCV's and DALI's
-on the CPU, on the same pixels, one thread each, in one run.
+"""The Python side of `cargo bench --bench operators`: operators and recipes of torchvision on PIL images and on tensors,
+Albumentations, OpenCV and DALI on the CPU, one thread each.
 
-    cargo build --release -p feedwater-cli
-    python3 -m venv .venv && .venv/bin/pip install -r benches/peers/requirements.txt albumentations opencv-python-headless
-    .venv/bin/python benches/peers/operators.py [--rounds 5] [--images 32] [--json FILE]
+    operators.py FILE:WIDTHxHEIGHT FILE:WIDTHxHEIGHT
 
-feedwater's times are those of `feedwater bench-ops`. All take turns, round after round; a figure is the median over the rounds, and
-the ratio is the fastest peer's time divided by feedwater's. Peers that are not installed, or lack an operator, are left out.
+The files have RGB images one after another: those that operators change, and those that they resize and that recipes begin with.
+First it writes a line for each peer, with its name and its jobs separated by tabs, and an empty line. Then it reads lines with a peer
+and a job, runs the job on all images, and answers with the seconds per image. Peers that are not installed are reported on
+standard error. Every job gives what feedwater's gives: operators an image of bytes, recipes a tensor of 32-bit floats.
 """
 
-import argparse
-import json
-import pathlib
-import statistics
-import subprocess
-import tempfile
+import math
+import random
+import sys
 import time
+from pathlib import Path
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SIDE = 224
+import numpy as np
 
-# Settings in TOML, and the same for each peer.
-OPERATORS = {
-    "brightness": "factor = 1.3",
-    "contrast": "factor = 1.3",
-    "saturation": "factor = 1.3",
-    "hue": "shift = 0.1",
-    "grayscale": "",
-    "posterize": "bits = 4",
-    "solarize": "threshold = 128.0",
-    "equalize": "",
-    "autocontrast": "",
-    "sharpness": "factor = 1.7",
-    "gaussian_blur": "kernel_size = 9\nsigma = 1.5",
-    "rotate": "angle = 20.0\ninterpolation = \"bilinear\"",
-    "gaussian_noise": "sigma = 0.1",
-}
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+CORNERS = [[0, 0], [223, 0], [223, 223], [0, 223]]
+MOVED = [[20, 10], [210, 16], [200, 220], [8, 190]]
+# Jobs on the larger images; the recipes are too.
+LARGE = {"resize", "resize_bicubic", "random_resized_crop"}
+RECIPES = {"torchvision-resnet", "deit-iii", "clip", "yolo-detection"}
 
 
-def torchvision(images, on_tensors):
+def torchvision(on_tensors):
     import torch
+    from PIL import Image
     from torchvision.transforms import v2
     from torchvision.transforms.v2 import functional as F
     torch.set_num_threads(1)
-    if on_tensors:
-        images = [F.pil_to_tensor(image) for image in images]
-    bilinear = v2.InterpolationMode.BILINEAR
-    calls = {
+    bilinear, bicubic, nearest = v2.InterpolationMode.BILINEAR, v2.InterpolationMode.BICUBIC, v2.InterpolationMode.NEAREST
+    crop, jitter = v2.RandomResizedCrop(224, antialias=True), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)
+    elastic, erasing = v2.ElasticTransform(50.0, 5.0), v2.RandomErasing(p=1.0)
+
+    def tensor(mean, std):
+        return [v2.PILToTensor()] * (not on_tensors) + [v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, std)]
+
+    class LetterBox(torch.nn.Module):
+        def forward(self, it):
+            width, height = F.get_size(it)[::-1]
+            scale = min(640 / width, 640 / height)
+            width, height = round(width * scale), round(height * scale)
+            left, top = (640 - width) // 2, (640 - height) // 2
+            it = F.resize(it, [height, width], interpolation=bilinear, antialias=True)
+            return F.pad(it, [left, top, 640 - width - left, 640 - height - top], fill=114)
+
+    start = [v2.RandomHorizontalFlip()]
+    three = v2.RandomChoice([v2.Grayscale(3), v2.RandomSolarize(128, p=1.0), v2.GaussianBlur(9, (0.1, 2.0))])
+    recipes = {
+        "torchvision-resnet": [v2.RandomResizedCrop(176, antialias=True), *start, v2.TrivialAugmentWide(interpolation=bilinear),
+                               *tensor(MEAN, STD), v2.RandomErasing(p=0.1)],
+        "deit-iii": [v2.RandomResizedCrop(224, interpolation=bicubic, antialias=True), *start, three, v2.ColorJitter(0.3, 0.3, 0.3),
+                     *tensor(MEAN, STD)],
+        "clip": [v2.RandomResizedCrop(224, scale=(0.9, 1.0), interpolation=bicubic, antialias=True), *tensor(CLIP_MEAN, CLIP_STD)],
+        "yolo-detection": [v2.ColorJitter(brightness=0.4, saturation=0.7, hue=0.015), LetterBox(),
+                           v2.RandomAffine(0, (0.1, 0.1), (0.5, 1.5), interpolation=bilinear, fill=114), *start,
+                           *tensor([0.0] * 3, [1.0] * 3)],
+    }
+    jobs = {
         "brightness": lambda it: F.adjust_brightness(it, 1.3),
         "contrast": lambda it: F.adjust_contrast(it, 1.3),
         "saturation": lambda it: F.adjust_saturation(it, 1.3),
         "hue": lambda it: F.adjust_hue(it, 0.1),
+        "color_jitter": jitter,
         "grayscale": lambda it: F.rgb_to_grayscale(it, 3),
+        "gamma": lambda it: F.adjust_gamma(it, 1.4),
         "posterize": lambda it: F.posterize(it, 4),
         "solarize": lambda it: F.solarize(it, 128),
-        "equalize": F.equalize,
+        "invert": F.invert,
         "autocontrast": F.autocontrast,
+        "equalize": F.equalize,
         "sharpness": lambda it: F.adjust_sharpness(it, 1.7),
         "gaussian_blur": lambda it: F.gaussian_blur(it, [9, 9], [1.5, 1.5]),
+        "flip": F.horizontal_flip,
+        "pad": lambda it: F.pad(it, [16, 16, 16, 16], padding_mode="reflect"),
         "rotate": lambda it: F.rotate(it, 20.0, interpolation=bilinear),
+        "affine": lambda it: F.affine(it, 10.0, [8, 4], 1.1, [5.0, 0.0], interpolation=nearest),
+        "perspective": lambda it: F.perspective(it, CORNERS, MOVED, interpolation=bilinear),
+        "elastic": elastic,
+        "resize": lambda it: F.resize(it, [224, 224], interpolation=bilinear, antialias=True),
+        "resize_bicubic": lambda it: F.resize(it, [224, 224], interpolation=bicubic, antialias=True),
+        "random_resized_crop": crop,
+        "normalize": lambda it: F.normalize(F.to_dtype(it if on_tensors else F.pil_to_tensor(it), torch.float32, scale=True), MEAN, STD),
+        **{name: v2.Compose(steps) for name, steps in recipes.items()},
     }
     if on_tensors:
-        calls["gaussian_noise"] = lambda it: F.gaussian_noise(it, 0.0, 0.1)
-    return images, calls
+        jobs["gaussian_noise"] = lambda it: F.gaussian_noise(it.to(torch.float32).div_(255), 0.0, 0.1).mul_(255).to(torch.uint8)
+        jobs["random_erasing"] = erasing
+        jobs["jpeg_distortion"] = lambda it: F.jpeg(it, 50)
+        return lambda image: F.pil_to_tensor(Image.fromarray(image)), jobs
+    jobs["jpeg_distortion"] = lambda it: F.jpeg(it, 50)
+    return Image.fromarray, jobs
 
 
-def albumentations(images):
+def albumentations():
     import albumentations as A
     import cv2
-    import numpy as np
     cv2.setNumThreads(1)
-    images = [np.asarray(image) for image in images]
-    jitter = lambda **one: A.ColorJitter(**{"brightness": (1, 1), "contrast": (1, 1), "saturation": (1, 1), "hue": (0, 0), **one}, p=1)
-    steps = {
-        "brightness": jitter(brightness=(1.3, 1.3)),
-        "contrast": jitter(contrast=(1.3, 1.3)),
-        "saturation": jitter(saturation=(1.3, 1.3)),
-        "hue": jitter(hue=(0.1, 0.1)),
+    linear, cubic, area = cv2.INTER_LINEAR, cv2.INTER_CUBIC, cv2.INTER_AREA
+
+    def one(**changed):
+        return A.ColorJitter(**{"brightness": (1, 1), "contrast": (1, 1), "saturation": (1, 1), "hue": (0, 0), **changed}, p=1)
+
+    def crop(side, interpolation=linear, **more):
+        return A.RandomResizedCrop((side, side), interpolation=interpolation, **more)
+
+    def tensor(mean=MEAN, std=STD):
+        from albumentations.pytorch import ToTensorV2
+        return [A.Normalize(mean, std), ToTensorV2()]
+
+    # torchvision's TrivialAugmentWide out of Albumentations' operators.
+    wide = [A.NoOp(), A.Affine(shear={"x": (-45, 45)}, p=1), A.Affine(shear={"y": (-45, 45)}, p=1),
+            A.Affine(translate_px={"x": (-32, 32)}, p=1), A.Affine(translate_px={"y": (-32, 32)}, p=1), A.Rotate(135, p=1),
+            one(brightness=(0.01, 1.99)), one(saturation=(0.01, 1.99)), one(contrast=(0.01, 1.99)),
+            A.Sharpen(p=1), A.Posterize((2, 8), p=1), A.Solarize((0, 1), p=1), A.AutoContrast(p=1), A.Equalize(p=1)]
+    three = [A.ToGray(p=1), A.Solarize(p=1), A.GaussianBlur(blur_limit=(9, 9), sigma_limit=(0.1, 2.0), p=1)]
+    recipes = {
+        "torchvision-resnet": [crop(176), A.HorizontalFlip(), A.OneOf(wide, p=1), *tensor()[:1], A.CoarseDropout(p=0.1), *tensor()[1:]],
+        "deit-iii": [crop(224, cubic), A.HorizontalFlip(), A.OneOf(three, p=1), A.ColorJitter(0.3, 0.3, 0.3, 0, p=1), *tensor()],
+        "clip": [crop(224, cubic, scale=(0.9, 1.0)), *tensor(CLIP_MEAN, CLIP_STD)],
+        "yolo-detection": [A.ColorJitter(0.4, 0, 0.7, 0.015, p=1), A.LongestMaxSize(640), A.PadIfNeeded(640, 640, fill=114),
+                           A.Affine(scale=(0.5, 1.5), translate_percent=(-0.1, 0.1), fill=114, p=1), A.HorizontalFlip(),
+                           *tensor([0.0] * 3, [1.0] * 3)],
+    }
+    jobs = {
+        "brightness": one(brightness=(1.3, 1.3)),
+        "contrast": one(contrast=(1.3, 1.3)),
+        "saturation": one(saturation=(1.3, 1.3)),
+        "hue": one(hue=(0.1, 0.1)),
+        "color_jitter": A.ColorJitter(0.4, 0.4, 0.4, 0.1, p=1),
         "grayscale": A.ToGray(p=1),
+        "gamma": A.RandomGamma((140, 140), p=1),
         "posterize": A.Posterize(num_bits=4, p=1),
         "solarize": A.Solarize(p=1),
+        "invert": A.InvertImg(p=1),
+        "autocontrast": A.AutoContrast(p=1),
         "equalize": A.Equalize(p=1),
         "gaussian_blur": A.GaussianBlur(blur_limit=(9, 9), sigma_limit=(1.5, 1.5), p=1),
-        "rotate": A.Rotate(limit=(20, 20), p=1),
         "gaussian_noise": A.GaussNoise(std_range=(0.1, 0.1), p=1),
+        "jpeg_distortion": A.ImageCompression(quality_range=(50, 50), p=1),
+        "random_erasing": A.Erasing(p=1),
+        "flip": A.HorizontalFlip(p=1),
+        "pad": A.Pad(16, border_mode=cv2.BORDER_REFLECT_101, p=1),
+        "rotate": A.Rotate(limit=(20, 20), p=1),
+        "affine": A.Affine(scale=(1.1, 1.1), rotate=(10, 10), shear={"x": (5, 5)}, interpolation=cv2.INTER_NEAREST, p=1),
+        "elastic": A.ElasticTransform(50, 5, p=1),
+        # Without antialiasing a smaller image is another one: its nearest to the others is the mean of areas.
+        "resize": A.Resize(224, 224, interpolation=area),
+        "random_resized_crop": A.RandomResizedCrop((224, 224), interpolation=area),
+        "normalize": A.Compose(tensor()),
+        **{name: A.Compose(steps) for name, steps in recipes.items()},
     }
-    return images, {name: lambda it, step=step: step(image=it) for name, step in steps.items()}
+    return lambda image: image, {name: lambda it, job=job: job(image=it) for name, job in jobs.items()}
 
 
-def opencv(images):
+def opencv():
     import cv2
-    import numpy as np
     cv2.setNumThreads(1)
-    images = [np.asarray(image) for image in images]
-    bright = np.clip(np.arange(256) * 1.3, 0, 255).astype(np.uint8)
-    few = (np.arange(256) & 0xF0).astype(np.uint8)
-    solar = np.array([it if it < 128 else 255 - it for it in range(256)], np.uint8)
-    turned = cv2.getRotationMatrix2D((SIDE / 2, SIDE / 2), 20.0, 1.0)
+    levels = np.arange(256)
+    tables = {
+        "brightness": np.clip(levels * 1.3, 0, 255),
+        "gamma": 255 * (levels / 255) ** 1.4,
+        "posterize": levels & 0xF0,
+        "solarize": np.where(levels < 128, levels, 255 - levels),
+    }
+    tables = {name: table.astype(np.uint8) for name, table in tables.items()}
+    turned = cv2.getRotationMatrix2D((112, 112), 20.0, 1.0)
+    sheared = np.array([[1.08, 0.19, 8.0], [-0.19, 1.08, 4.0]])
+    moved = cv2.getPerspectiveTransform(np.float32(CORNERS), np.float32(MOVED))
+    smooth = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
     def hue(it):
-        hsv = cv2.cvtColor(it, cv2.COLOR_RGB2HSV)
-        hsv[..., 0] = (hsv[..., 0] + 18) % 180
-        return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+        hsv = cv2.cvtColor(it, cv2.COLOR_RGB2HSV_FULL)
+        hsv[..., 0] += 26
+        return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB_FULL)
 
-    def equalize(it):
-        return cv2.merge([cv2.equalizeHist(channel) for channel in cv2.split(it)])
+    def gray(it):
+        return cv2.cvtColor(cv2.cvtColor(it, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
 
-    def saturation(it):
-        gray = cv2.cvtColor(cv2.cvtColor(it, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
-        return cv2.addWeighted(it, 1.3, gray, -0.3, 0)
+    def contrast(it):
+        mean = round(cv2.mean(cv2.cvtColor(it, cv2.COLOR_RGB2GRAY))[0])
+        return cv2.LUT(it, np.clip(mean + 1.3 * (levels - mean), 0, 255).astype(np.uint8))
 
-    return images, {
-        "brightness": lambda it: cv2.LUT(it, bright),
-        "saturation": saturation,
+    def autocontrast(it):
+        channels = []
+        for channel in cv2.split(it):
+            low, high, _, _ = cv2.minMaxLoc(channel)
+            scale = 255 / max(high - low, 1)
+            channels.append(cv2.convertScaleAbs(channel, alpha=scale, beta=-low * scale))
+        return cv2.merge(channels)
+
+    def crop(it):
+        height, width = it.shape[:2]
+        for _ in range(10):
+            area, ratio = height * width * random.uniform(0.08, 1), math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < w <= width and 0 < h <= height:
+                break
+        else:
+            w, h = width, height
+        x, y = random.randint(0, width - w), random.randint(0, height - h)
+        return cv2.resize(it[y:y + h, x:x + w], (224, 224), interpolation=cv2.INTER_AREA)
+
+    def noise(it):
+        drawn = np.empty(it.shape, np.int16)
+        cv2.randn(drawn, 0, 25.5)
+        return cv2.add(it, drawn, dtype=cv2.CV_8U)
+
+    def normalize(it):
+        scaled = (it.astype(np.float32) - 255 * np.float32(MEAN)) / (255 * np.float32(STD))
+        return np.ascontiguousarray(scaled.transpose(2, 0, 1))
+
+    return lambda image: image, {
+        **{name: lambda it, table=table: cv2.LUT(it, table) for name, table in tables.items()},
+        "contrast": contrast,
+        "saturation": lambda it: cv2.addWeighted(it, 1.3, gray(it), -0.3, 0),
         "hue": hue,
-        "grayscale": lambda it: cv2.cvtColor(cv2.cvtColor(it, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB),
-        "posterize": lambda it: cv2.LUT(it, few),
-        "solarize": lambda it: cv2.LUT(it, solar),
-        "equalize": equalize,
+        "grayscale": gray,
+        "invert": cv2.bitwise_not,
+        "autocontrast": autocontrast,
+        "equalize": lambda it: cv2.merge([cv2.equalizeHist(channel) for channel in cv2.split(it)]),
+        "sharpness": lambda it: cv2.addWeighted(it, 1.7, cv2.filter2D(it, -1, smooth), -0.7, 0),
         "gaussian_blur": lambda it: cv2.GaussianBlur(it, (9, 9), 1.5),
-        "rotate": lambda it: cv2.warpAffine(it, turned, (SIDE, SIDE), flags=cv2.INTER_LINEAR),
+        "gaussian_noise": noise,
+        "jpeg_distortion": lambda it: cv2.imdecode(cv2.imencode(".jpg", it, [cv2.IMWRITE_JPEG_QUALITY, 50])[1], cv2.IMREAD_COLOR),
+        "flip": lambda it: cv2.flip(it, 1),
+        "pad": lambda it: cv2.copyMakeBorder(it, 16, 16, 16, 16, cv2.BORDER_REFLECT_101),
+        "rotate": lambda it: cv2.warpAffine(it, turned, (224, 224), flags=cv2.INTER_LINEAR),
+        "affine": lambda it: cv2.warpAffine(it, sheared, (224, 224), flags=cv2.INTER_NEAREST),
+        "perspective": lambda it: cv2.warpPerspective(it, moved, (224, 224), flags=cv2.INTER_LINEAR),
+        # Without antialiasing a smaller image is another one: its nearest to the others is the mean of areas.
+        "resize": lambda it: cv2.resize(it, (224, 224), interpolation=cv2.INTER_AREA),
+        "random_resized_crop": crop,
+        "normalize": normalize,
     }
 
 
-def dali(images):
-    """A pipeline per operator; one call runs all images on one thread."""
-    import numpy as np
+def dali(batches):
+    """A pipeline per job; one call runs all images on one thread."""
     from nvidia.dali import fn, pipeline_def, types
-    arrays = [np.asarray(image) for image in images]
-    steps = {
+
+    def normalize(it, mean, std, **more):
+        mean, std = [255 * value for value in mean], [255 * value for value in std]
+        return fn.crop_mirror_normalize(it, mean=mean, std=std, dtype=types.FLOAT, output_layout="CHW", **more)
+
+    def crop(it, side, interpolation, **more):
+        return fn.random_resized_crop(it, size=side, interp_type=interpolation, **more)
+
+    def coin(probability=0.5):
+        return fn.random.coin_flip(probability=probability)
+
+    def wide(it):
+        from nvidia.dali.auto_aug import trivial_augment
+        return trivial_augment.trivial_augment_wide(it)
+
+    linear, cubic = types.INTERP_LINEAR, types.INTERP_CUBIC
+    uniform = lambda low, high: fn.random.uniform(range=(low, high))
+    twist = lambda it, b, s, h: fn.color_twist(it, brightness=uniform(1 - b, 1 + b), contrast=uniform(1 - b, 1 + b),
+                                               saturation=uniform(1 - s, 1 + s), hue=uniform(-h, h))
+    jobs = {
         "brightness": lambda it: fn.brightness(it, brightness=1.3),
         "contrast": lambda it: fn.contrast(it, contrast=1.3),
         "saturation": lambda it: fn.saturation(it, saturation=1.3),
         "hue": lambda it: fn.hue(it, hue=36.0),
+        "color_jitter": lambda it: twist(it, 0.4, 0.4, 36.0),
+        "grayscale": lambda it: fn.color_space_conversion(
+            fn.color_space_conversion(it, image_type=types.RGB, output_type=types.GRAY), image_type=types.GRAY, output_type=types.RGB),
         "gaussian_blur": lambda it: fn.gaussian_blur(it, window_size=9, sigma=1.5),
-        "rotate": lambda it: fn.rotate(it, angle=20.0, keep_size=True, interp_type=types.INTERP_LINEAR),
         "gaussian_noise": lambda it: fn.noise.gaussian(it, stddev=25.5),
+        "jpeg_distortion": lambda it: fn.jpeg_compression_distortion(it, quality=50),
+        "flip": lambda it: fn.flip(it, horizontal=1),
+        "rotate": lambda it: fn.rotate(it, angle=20.0, keep_size=True, interp_type=linear),
+        "affine": lambda it: fn.warp_affine(it, matrix=[1.08, 0.19, 8.0, -0.19, 1.08, 4.0], interp_type=types.INTERP_NN),
+        "resize": lambda it: fn.resize(it, resize_x=224, resize_y=224, interp_type=linear, antialias=True),
+        "resize_bicubic": lambda it: fn.resize(it, resize_x=224, resize_y=224, interp_type=cubic, antialias=True),
+        "random_resized_crop": lambda it: crop(it, 224, linear),
+        "normalize": lambda it: normalize(it, MEAN, STD),
+        "torchvision-resnet": lambda it: normalize(
+            wide(fn.flip(crop(it, 176, linear), horizontal=coin())), MEAN, STD),
+        "clip": lambda it: normalize(
+            crop(it, 224, cubic, random_area=[0.9, 1.0]), CLIP_MEAN, CLIP_STD),
     }
 
-    def make(step):
-        @pipeline_def(batch_size=len(arrays), num_threads=1, device_id=None, exec_async=False, exec_pipelined=False)
+    def make(step, arrays):
+        @pipeline_def(batch_size=len(arrays), num_threads=1, device_id=None, exec_async=False, exec_pipelined=False,
+                      enable_conditionals=step is jobs["torchvision-resnet"])
         def pipe():
-            return step(fn.external_source(lambda: arrays, batch=True, no_copy=True))
+            return step(fn.external_source(lambda: arrays, batch=True, no_copy=True, layout="HWC"))
         made = pipe()
         made.build()
-        return made
+        return made.run
 
-    return None, {name: make(step).run for name, step in steps.items()}
+    made = {}
+    for name, step in jobs.items():
+        try:
+            made[name] = make(step, batches[name in LARGE | RECIPES])
+        except Exception as error:
+            print(f"DALI: {name} is left out: {error}", file=sys.stderr)
+    return None, made
 
 
-def feedwater(binary, folder, name):
-    """Milliseconds per image of one operator, after a resize that the peers' images went through too."""
-    file = folder / f"{name}.toml"
-    resize = f"[[chain]]\nop = \"resize\"\nwidth = {SIDE}\nheight = {SIDE}\n"
-    file.write_text(f"[source]\ndirectory = \"data\"\n{resize}[[chain]]\nop = \"{name}\"\n{OPERATORS[name]}\n")
-    out = subprocess.run([binary, "bench-ops", file, "--device", "cpu", "--json"], check=True, capture_output=True, text=True, cwd=folder)
-    rows = json.loads(out.stdout.splitlines()[-1])["rows"]
-    return 1e3 * next(row["seconds"] for row in rows if row["name"] == f"chain[1] {name}")
+def images(argument):
+    file, size = argument.rsplit(":", 1)
+    width, height = map(int, size.split("x"))
+    return list(np.fromfile(Path(file), np.uint8).reshape(-1, height, width, 3))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", default=ROOT / "target" / "release" / "feedwater")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--images", type=int, default=32)
-    parser.add_argument("--json", type=pathlib.Path)
-    args = parser.parse_args()
-    from PIL import Image
-
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        binary = pathlib.Path(args.binary).resolve()
-        made = [binary, "synth", folder / "data", "--images", str(args.images), "--width", "256", "--height", "256"]
-        subprocess.run(made, check=True, capture_output=True)
-        files = sorted((folder / "data").rglob("*.jpg"))
-        images = [Image.open(file).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR) for file in files]
-        peers = {}
-        for name, make in {
-            "torchvision PIL": lambda: torchvision(images, False), "torchvision tensor": lambda: torchvision(images, True),
-            "Albumentations": lambda: albumentations(images), "OpenCV": lambda: opencv(images), "DALI": lambda: dali(images),
-        }.items():
+    batches = [images(argument) for argument in sys.argv[1:3]]
+    peers = {}
+    for name, make in {
+        "torchvision-PIL": lambda: torchvision(False), "torchvision-tensor": lambda: torchvision(True),
+        "Albumentations": albumentations, "OpenCV": opencv, "DALI": lambda: dali(batches),
+    }.items():
+        try:
+            convert, jobs = make()
+        except Exception as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+            continue
+        inputs = convert and [[convert(image) for image in batch] for batch in batches]
+        for job, call in list(jobs.items()):
             try:
-                peers[name] = make()
+                call(*(inputs[job in LARGE | RECIPES][:1] if inputs else []))
             except Exception as error:
-                print(f"{name}: left out: {error}")
-        times = {operator: {} for operator in OPERATORS}
-        for _ in range(args.rounds):
-            for operator, row in times.items():
-                row.setdefault("feedwater", []).append(feedwater(binary, folder, operator))
-                for peer, (inputs, calls) in peers.items():
-                    if call := calls.get(operator):
-                        begin = time.perf_counter()
-                        if inputs is None:
-                            call()
-                        for image in inputs or []:
-                            call(image)
-                        row.setdefault(peer, []).append(1e3 * (time.perf_counter() - begin) / len(images))
-
-    medians = {operator: {peer: statistics.median(all) for peer, all in row.items()} for operator, row in times.items()}
-    columns = ["feedwater", *peers]
-    print(f"milliseconds per image of {SIDE}x{SIDE}, median of {args.rounds} rounds")
-    print(f"{'':16}" + "".join(f"{peer:>20}" for peer in columns) + f"{'ratio':>8}")
-    for operator, row in medians.items():
-        fastest = min(time for peer, time in row.items() if peer != "feedwater")
-        cells = "".join(f"{row[peer]:20.3f}" if peer in row else f"{'-':>20}" for peer in columns)
-        print(f"{operator:16}{cells}{fastest / row['feedwater']:8.2f}")
-    if args.json:
-        args.json.write_text(json.dumps(medians, indent=1) + "\n")
+                print(f"{name}: {job} is left out: {error}", file=sys.stderr)
+                del jobs[job]
+        peers[name] = inputs, jobs
+        print("\t".join([name, *jobs]))
+    print(flush=True)
+    for line in sys.stdin:
+        name, job = line.rstrip("\n").split("\t")
+        inputs, jobs = peers[name]
+        call, count = jobs[job], len(batches[job in LARGE | RECIPES])
+        begin = time.perf_counter()
+        if inputs is None:
+            call()
+        else:
+            for image in inputs[job in LARGE | RECIPES]:
+                call(image)
+        print((time.perf_counter() - begin) / count, flush=True)
 
 
 main()

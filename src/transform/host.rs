@@ -5,6 +5,7 @@
 //! resampling, so the decoded image is not stored unless it is rotated. The last pass stores the tensor; any other
 //! stores an image. All ways produce the bits of the actions' references.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::decode::Decoders;
@@ -127,13 +128,26 @@ impl HostTransform {
         operator: usize,
         image: &HostImage,
     ) -> Result<(), DataError> {
+        self.run_image(actions, operator..operator + 1, image, None)
+    }
+
+    /// Runs operators on an image, which must cover their input. They store `out`, a sample's tensor; without one,
+    /// [`image`](Self::image) is then the result.
+    pub fn run_image(
+        &mut self,
+        actions: &Actions,
+        operators: Range<usize>,
+        image: &HostImage,
+        mut out: Option<&mut [u8]>,
+    ) -> Result<(), DataError> {
         self.images.begin();
-        let mut rest =
-            Rest { actions, place: actions.end(operator), end: actions.end(operator + 1) };
-        if let Some(made) = self.next_pass(image, &mut rest, None)? {
-            self.images.advance(made);
+        let [place, end] = [operators.start, operators.end].map(|at| actions.end(at));
+        let mut rest = Rest { actions, place, end };
+        match self.next_pass(image, &mut rest, out.as_deref_mut())? {
+            Some(made) => self.images.advance(made),
+            None => return Ok(()),
         }
-        self.finish(rest, None)
+        self.finish(rest, out)
     }
 
     /// Runs the first `operators` operators, and stores the tensor if there is one.

@@ -107,7 +107,9 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
         (stage.busy, stage.cpu_share, stage.waited_for_processor) = (busy, 1.0, None);
     }
     for thread in profile.threads.iter_mut().filter(|it| it.name != "feedwater-list") {
-        (thread.busy, thread.ran, thread.waited_for_processor) = (0.06, None, None);
+        // As many samples each: a thread with fewer would be a straggler.
+        (thread.count, thread.busy) = (24, 0.06);
+        (thread.ran, thread.waited_for_processor) = (None, None);
         (thread.waited_for_input, thread.waited_for_room) = (0.0, 0.03);
         (thread.starting, thread.finished) = (0.1, 0.3);
     }
