@@ -8,8 +8,8 @@ use crate::op::kind::StatisticsFormula;
 use crate::op::kind::statistics::Reads;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
-/// Subtracts the image's own mean and divides by its own deviation, like Albumentations' `Normalize` with the
-/// normalization `image` or `image_per_channel`.
+/// Subtracts the image's own mean and divides by its own deviation: Albumentations' `Normalize` with the normalization
+/// `image` or `image_per_channel`, whose f64 values are rounded to f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NormalizeImage {
