@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use serde::Serialize;
 
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::formula::map_row;
+use crate::op::formula::{PixelMap, map_row};
 use crate::op::wide::{Instructions, Loop};
 use crate::op::{Cuda, ParamBytes};
 
@@ -69,16 +69,26 @@ impl RowPosition {
 
 type Row<T> = fn(&ParamBytes, RowPosition, &mut [[T; 3]], Instructions);
 
+/// A formula of colours with its parameters.
+struct Colour<'a, F: ColourFormula>(&'a F::Params);
+
+impl<F: ColourFormula> PixelMap for Colour<'_, F> {
+    #[inline(always)]
+    fn of(&self, pixel: [u8; 3]) -> [u8; 3] {
+        F::pixel(self.0, pixel)
+    }
+}
+
 /// A row of colours.
 struct Colours<'a, F: ColourFormula> {
-    params: &'a F::Params,
+    colour: Colour<'a, F>,
     row: &'a mut [[u8; 3]],
 }
 
 impl<F: ColourFormula> Loop for Colours<'_, F> {
     #[inline(always)]
     fn run(self) {
-        map_row(self.row, |pixel| F::pixel(self.params, pixel));
+        map_row(self.row, &self.colour);
     }
 }
 
@@ -108,7 +118,7 @@ impl PixelForm {
                 params_bytes: size_of::<F::Params>(),
                 takes_position: false,
                 bytes: Some(|params, _, row, instructions| {
-                    instructions.run(Colours::<F> { params: params.get(), row });
+                    instructions.run(Colours { colour: Colour::<F>(params.get()), row });
                 }),
                 floats: None,
             }
