@@ -295,7 +295,7 @@ mod tests {
                 let field = Field { smoothness, key: [number, 7] };
                 let size = Size::new(width, height);
                 let expected = expected(&field, size);
-                for set in [Instructions::PLAIN, Instructions::here()] {
+                for set in Instructions::all() {
                     let mut table = vec![5; 3];
                     field.append_with(size, &mut table, set);
                     assert_eq!(table[..3], [5; 3]);

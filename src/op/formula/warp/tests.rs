@@ -47,7 +47,7 @@ fn check(warp: &Warp, table: &[i32], src: &Image<u8>, wanted: Roi) {
         let at = (wanted.x as i32, y as i32);
         let columns = wanted.x as i32..wanted.right() as i32;
         let expected: Vec<_> = columns.map(|x| pixel(warp, table, &read, x, at.1)).collect();
-        for set in [Instructions::PLAIN, Instructions::here()] {
+        for set in Instructions::all() {
             let mut row = vec![[77; 3]; wanted.width as usize];
             row_with(set, warp, table, &cut, at, &mut row);
             assert_eq!(row, expected, "row {y} of {wanted}, {set:?}, {:?}: {warp:?}", src.window());
