@@ -270,7 +270,8 @@ fn elastic_images_are_torchvisions_up_to_one() {
         let window = source.window();
         let (alpha, sigma, mut table) =
             (numbers(&row["alpha"]), numbers(&row["sigma"]), Vec::new());
-        Smoothness { alpha, sigma }.append(window.size(), noise(1), &mut table);
+        let numbers = |numbers: &mut [f32]| numbers.fill_with(noise(1));
+        Smoothness { alpha, sigma }.append(window.size(), numbers, &mut table);
         let expected = numbers::<40>(&row["displacements"]);
         for (ours, theirs) in table.iter().zip(expected) {
             assert!((f64::from(*ours) / 65536.0 - theirs).abs() < 1e-4, "{ours} {theirs}");
@@ -339,7 +340,7 @@ fn elastic_images_may_be_smaller_than_the_blur() {
     for (width, height) in [(1, 1), (1, 7), (40, 2)] {
         let (size, mut table) = (Size::new(width, height), vec![7; 3]);
         let smoothness = Smoothness { alpha: [50.0; 2], sigma: [5.0; 2] };
-        smoothness.append(size, noise(9), &mut table);
+        smoothness.append(size, |numbers| numbers.fill_with(noise(9)), &mut table);
         assert_eq!(table[..3], [7; 3]);
         table.drain(..3);
         assert_eq!(table.len() as u32, 2 * width * height);

@@ -108,27 +108,40 @@ fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) 
     }
 }
 
-/// The same, row by row: the middle of a row is copied.
+/// The same: the middle of each row is copied, then the sides in strips, whose columns are computed once.
 fn rows<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) {
+    const STRIP: usize = 32;
     let (columns, rows) = params.axes();
     let (window, from) = (out.window(), src.window());
     let left = params.left as u32;
     let middle: Range<u32> = left.clamp(window.x, window.right())
         ..(left + params.width as u32).clamp(window.x, window.right());
-    for y in window.y..window.bottom() {
-        let Some(row) = rows.at(y) else { continue };
-        let row = src.row(row).as_chunks::<CHANNELS>().0;
-        let pixel = |column: u32| row[(column - from.x) as usize];
-        let out = out.row_mut(y).as_chunks_mut::<CHANNELS>().0;
-        for x in (window.x..middle.start).chain(middle.end..window.right()) {
-            if let Some(column) = columns.at(x) {
-                out[(x - window.x) as usize] = pixel(column);
+    // Only a constant border has no pixel.
+    let mut each_row = |change: &mut dyn FnMut(&[[T; CHANNELS]], &mut [[T; CHANNELS]])| {
+        for y in window.y..window.bottom() {
+            if let Some(row) = rows.at(y) {
+                change(src.row(row).as_chunks().0, out.row_mut(y).as_chunks_mut().0);
             }
         }
-        if !middle.is_empty() {
-            let first = (middle.start - left - from.x) as usize;
-            let to = (middle.start - window.x) as usize..(middle.end - window.x) as usize;
-            out[to].copy_from_slice(&row[first..][..middle.len()]);
+    };
+    if !middle.is_empty() {
+        let first = (middle.start - left - from.x) as usize;
+        let to = (middle.start - window.x) as usize..(middle.end - window.x) as usize;
+        each_row(&mut |row, out| out[to.clone()].copy_from_slice(&row[first..][..middle.len()]));
+    }
+    for side in [window.x..middle.start, middle.end..window.right()] {
+        for first in side.clone().step_by(STRIP) {
+            let to = (first - window.x) as usize;
+            let mut strip = [0; STRIP];
+            let strip = &mut strip[..((side.end - first) as usize).min(STRIP)];
+            for (x, place) in (first..).zip(&mut *strip) {
+                *place = columns.at(x).map_or(0, |column| (column - from.x) as usize);
+            }
+            each_row(&mut |row, out| {
+                for (place, column) in out[to..].iter_mut().zip(&*strip) {
+                    *place = row[*column];
+                }
+            });
         }
     }
 }

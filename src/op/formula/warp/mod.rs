@@ -24,8 +24,13 @@ use crate::op::Cuda;
 pub use demand::demand;
 pub use rows::row;
 
+mod blocks;
 mod demand;
+mod nearest;
+mod pixels;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 /// CUDA implementation.
 pub const CUDA: Cuda = Cuda::new("Warp", include_str!("../../../../kernels/warp.cu"));
@@ -270,8 +275,12 @@ impl Warp {
         if self.kind() == Kind::Summed {
             let sum = |first: usize| {
                 let mut at = a(first + 2) + a(first + 1) * 0.5 + a(first) * 0.5;
-                (0..y).for_each(|_| at += a(first + 1));
-                (0..x).for_each(|_| at += a(first));
+                for (count, step) in [(y, a(first + 1)), (x, a(first))] {
+                    // Mostly one of the two steps is 0.
+                    if step != 0.0 {
+                        (0..count).for_each(|_| at += step);
+                    }
+                }
                 at
             };
             return (sum(0), sum(3));

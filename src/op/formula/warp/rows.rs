@@ -1,30 +1,54 @@
 //! Fast row form of a warp: no tests where all neighbours are inside, and no arithmetic in the parts outside if positions are
-//! integers. Three channels and a fourth, unused one are computed side by side, in f64 as in the reference.
+//! integers.
 
-use crate::geometry::Roi;
 use crate::image::Image;
+use crate::op::wide::Instructions;
 
-use super::{Interpolation, Kind, Warp, cubic, interpolated, lerp, pixel};
+use super::blocks::{Bilinear, Displaced, Real};
+use super::nearest::Integers;
+use super::pixels::Pixels;
+use super::{Interpolation, Kind, Warp, cubic, interpolated, pixel};
 
 /// Writes output pixels `(x, y)`, `(x + 1, y)`, … to `out`. `src` holds at least what [`demand`](super::demand()) returned.
 /// Equal to [`pixel`] bit for bit.
 pub fn row(warp: &Warp, table: &[i32], src: &Image<u8>, x: u32, y: u32, out: &mut [[u8; 3]]) {
-    let (x, y) = (x as i32, y as i32);
+    row_with(Instructions::here(), warp, table, src, (x as i32, y as i32), out);
+}
+
+/// [`row`] with these instructions.
+pub(super) fn row_with(
+    set: Instructions,
+    warp: &Warp,
+    table: &[i32],
+    src: &Image<u8>,
+    (x, y): (i32, i32),
+    out: &mut [[u8; 3]],
+) {
     match warp.kind() {
-        Kind::Whole => whole(warp, src, x, y, out),
-        Kind::Fixed => fixed(warp, src, x, y, out),
+        Kind::Whole => integers(set, warp, src, (x, y), 0, out),
+        Kind::Fixed => integers(set, warp, src, (x, y), 16, out),
         Kind::Summed => summed(warp, src, x, y, out),
-        Kind::Affine => real(warp, src, (x, y), out, |above, _| above),
-        Kind::Perspective => {
-            let divided = |(x, y): (f64, f64), below: f64| (x / below, y / below);
-            real(warp, src, (x, y), out, divided);
-        }
-        Kind::Displaced => each(warp, table, src, x, y, out),
+        Kind::Affine => real(set, warp, src, x, out, positions::<false>(warp, y)),
+        Kind::Perspective => real(set, warp, src, x, out, positions::<true>(warp, y)),
+        Kind::Displaced => displaced(set, warp, table, src, (x, y), out),
     }
 }
 
-/// Pixel by pixel.
-fn each(warp: &Warp, table: &[i32], src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
+fn displaced(
+    set: Instructions,
+    warp: &Warp,
+    table: &[i32],
+    src: &Image<u8>,
+    (x, y): (i32, i32),
+    out: &mut [[u8; 3]],
+) {
+    if warp.interpolation() == Interpolation::Bilinear {
+        let [left, top, columns] = [0, 1, 2].map(|number| warp.integer(number));
+        let first = (y - top) as usize * columns as usize + (x - left) as usize;
+        let pairs = &table.as_chunks().0[first..][..out.len()];
+        let line = Displaced { pairs, x, y, table };
+        return set.run(Bilinear { warp, src, line, out });
+    }
     let src = Pixels::of(src);
     let read = |x: i32, y: i32| src.at(x, y);
     for (place, x) in out.iter_mut().zip(x..) {
@@ -32,71 +56,34 @@ fn each(warp: &Warp, table: &[i32], src: &Image<u8>, x: i32, y: i32, out: &mut [
     }
 }
 
-/// Stored pixels by their coordinates in the whole image.
-#[derive(Clone, Copy)]
-struct Pixels<'a> {
-    pixels: &'a [[u8; 3]],
-    window: Roi,
-}
-
-impl<'a> Pixels<'a> {
-    fn of(image: &'a Image<u8>) -> Self {
-        Self { pixels: image.data().as_chunks().0, window: image.window() }
-    }
-
-    #[inline(always)]
-    fn index(&self, x: i32, y: i32) -> usize {
-        let (x, y) = (x - self.window.x as i32, y - self.window.y as i32);
-        y as usize * self.window.width as usize + x as usize
-    }
-
-    #[inline(always)]
-    fn at(&self, x: i32, y: i32) -> [u8; 3] {
-        self.pixels[self.index(x, y)]
-    }
-}
-
-fn whole(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
-    let [dx, dy] = [warp.integer(0), warp.integer(3)];
-    let (sx, sy) = warp.integer_position(x, y);
-    let mut inside = inside((sx.into(), dx.into()), warp.width.into(), out.len());
-    narrow(&mut inside, (sy.into(), dy.into()), warp.height.into(), out.len());
-    let src = Pixels::of(src);
-    let (first, end) = fill_outside(warp, inside, out);
-    let (mut sx, mut sy) = (sx + dx * first as i32, sy + dy * first as i32);
-    let out = &mut out[first..end];
-    if out.is_empty() {
-        return;
-    }
-    if (dx, dy) == (1, 0) {
-        let start = src.index(sx, sy);
-        out.copy_from_slice(&src.pixels[start..start + out.len()]);
-        return;
-    }
-    for place in out {
-        *place = src.at(sx, sy);
-        (sx, sy) = (sx + dx, sy + dy);
-    }
-}
-
-fn fixed(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
+/// Positions in integers, of which the bits after the first `bits` are those of the pixel.
+fn integers(
+    set: Instructions,
+    warp: &Warp,
+    src: &Image<u8>,
+    (x, y): (i32, i32),
+    bits: u32,
+    out: &mut [[u8; 3]],
+) {
     let start = |first: usize| {
         let moved = warp.integer(first).wrapping_mul(x);
         let moved = moved.wrapping_add(warp.integer(first + 1).wrapping_mul(y));
         warp.integer(first + 2).wrapping_add(moved)
     };
-    let (mut sx, mut sy) = (start(0), start(3));
-    let (dx, dy) = (warp.integer(0), warp.integer(3));
-    let mut inside = inside((sx.into(), dx.into()), i64::from(warp.width) << 16, out.len());
-    narrow(&mut inside, (sy.into(), dy.into()), i64::from(warp.height) << 16, out.len());
+    let (at, step) = ((start(0), start(3)), (warp.integer(0), warp.integer(3)));
+    let mut inside = inside((at.0.into(), step.0.into()), i64::from(warp.width) << bits, out.len());
+    let height = i64::from(warp.height) << bits;
+    narrow(&mut inside, (at.1.into(), step.1.into()), height, out.len());
     let (first, end) = fill_outside(warp, inside, out);
-    sx = sx.wrapping_add(dx.wrapping_mul(first as i32));
-    sy = sy.wrapping_add(dy.wrapping_mul(first as i32));
+    let out = &mut out[first..end];
+    let ahead = |at: i32, step: i32| at.wrapping_add(step.wrapping_mul(first as i32));
+    let at = (ahead(at.0, step.0), ahead(at.1, step.1));
     let src = Pixels::of(src);
-    for place in &mut out[first..end] {
-        *place = src.at(sx >> 16, sy >> 16);
-        (sx, sy) = (sx.wrapping_add(dx), sy.wrapping_add(dy));
+    if bits == 0 && step == (1, 0) && !out.is_empty() {
+        out.copy_from_slice(&src.from(at.0, at.1)[..out.len()]);
+        return;
     }
+    set.run(Integers { src, at, step, bits, out });
 }
 
 fn summed(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
@@ -111,19 +98,40 @@ fn summed(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
     }
 }
 
-/// Positions in f64. `position` is given the numerators and the divisor.
+/// Positions of the pixels of row `y` by their column, as [`Warp::real_position`] computes them.
+#[inline(always)]
+fn positions<const PERSPECTIVE: bool>(warp: &Warp, y: i32) -> impl Fn(i32) -> (f64, f64) + Copy {
+    let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| warp.real(number));
+    let y = f64::from(y) + 0.5;
+    let (b, e, h) = (b * y, e * y, h * y);
+    move |x| {
+        let x = f64::from(x) + 0.5;
+        let above = (a * x + b + c, d * x + e + f);
+        if !PERSPECTIVE {
+            return above;
+        }
+        let below = g * x + h + 1.0;
+        (above.0 / below, above.1 / below)
+    }
+}
+
+/// Positions in f64, by column. Of bicubic interpolation, three channels and a fourth, unused one are computed side by side.
 #[inline(always)]
 fn real(
+    set: Instructions,
     warp: &Warp,
     src: &Image<u8>,
-    place: (i32, i32),
+    x: i32,
     out: &mut [[u8; 3]],
-    position: impl Fn((f64, f64), f64) -> (f64, f64),
+    position: impl Fn(i32) -> (f64, f64) + Copy,
 ) {
     match warp.interpolation() {
-        Interpolation::Nearest => interpolate::<Nearest>(warp, src, place, out, position),
-        Interpolation::Bilinear => interpolate::<Bilinear>(warp, src, place, out, position),
-        Interpolation::Bicubic => interpolate::<Bicubic>(warp, src, place, out, position),
+        Interpolation::Nearest => interpolate::<Nearest>(warp, src, x, out, position),
+        Interpolation::Bilinear => {
+            let line = Real { x, position };
+            set.run(Bilinear { warp, src, line, out });
+        }
+        Interpolation::Bicubic => interpolate::<Bicubic>(warp, src, x, out, position),
     }
 }
 
@@ -131,24 +139,19 @@ fn real(
 fn interpolate<N: Neighbours>(
     warp: &Warp,
     src: &Image<u8>,
-    (x, y): (i32, i32),
+    x: i32,
     out: &mut [[u8; 3]],
-    position: impl Fn((f64, f64), f64) -> (f64, f64),
+    position: impl Fn(i32) -> (f64, f64),
 ) {
-    let [a, b, c, d, e, f, g, h] = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| warp.real(number));
-    let row = f64::from(y) + 0.5;
-    let (b, e, h) = (b * row, e * row, h * row);
     // Positions whose neighbours are all inside, and whose last pixel has a byte after it.
     let (first, before) = (f64::from(N::BEFORE), f64::from(N::AFTER));
     let (low, high_x) = (first + N::FROM_CENTRE, f64::from(warp.width) - before + N::FROM_CENTRE);
     let high_y = f64::from(warp.height) - before + N::FROM_CENTRE;
     let pixels = Pixels::of(src);
-    let (bytes, pitch) = (src.data(), 3 * pixels.window.width as usize);
+    let (bytes, pitch) = (src.data(), 3 * src.window().width as usize);
     let read = |x: i32, y: i32| pixels.at(x, y);
     for (place, x) in out.iter_mut().zip(x..) {
-        let column = f64::from(x) + 0.5;
-        let below = g * column + h + 1.0;
-        let (at_x, at_y) = position((a * column + b + c, d * column + e + f), below);
+        let (at_x, at_y) = position(x);
         if at_x >= low && at_x < high_x && at_y >= low && at_y < high_y {
             let (at_x, at_y) = (at_x - N::FROM_CENTRE, at_y - N::FROM_CENTRE);
             let (left, top) = (at_x as i32, at_y as i32);
@@ -176,7 +179,6 @@ trait Neighbours {
 }
 
 struct Nearest;
-struct Bilinear;
 struct Bicubic;
 
 impl Neighbours for Nearest {
@@ -187,22 +189,6 @@ impl Neighbours for Nearest {
     #[inline(always)]
     fn value(bytes: &[u8], from: usize, _: usize, _: (f64, f64)) -> [u8; 3] {
         [bytes[from], bytes[from + 1], bytes[from + 2]]
-    }
-}
-
-impl Neighbours for Bilinear {
-    const BEFORE: i32 = 0;
-    const AFTER: i32 = 1;
-
-    #[inline(always)]
-    fn value(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
-        let row = |from: usize| {
-            let row = &bytes[from..from + 7];
-            let (a, b) = (four(row, 0), four(row, 3));
-            lanes(|lane| lerp(a[lane], b[lane], dx))
-        };
-        let (upper, lower) = (row(from), row(from + pitch));
-        truncated(lanes(|lane| lerp(upper[lane], lower[lane], dy)))
     }
 }
 

@@ -1,0 +1,67 @@
+//! Nearest pixels at positions in integers, in blocks of pixels: positions are computed with vector instructions, and pixels
+//! are copied four bytes at a time.
+
+use crate::op::wide::Loop;
+
+use super::pixels::Pixels;
+
+/// Pixels of a block.
+const LEN: usize = 64;
+
+/// Row of pixels that are all inside.
+pub struct Integers<'a> {
+    pub src: Pixels<'a>,
+    /// Position of the first pixel, and the step to the next, of which only the bits after the first `bits` are used.
+    pub at: (i32, i32),
+    pub step: (i32, i32),
+    pub bits: u32,
+    pub out: &'a mut [[u8; 3]],
+}
+
+impl Loop for Integers<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { src, at, step, bits, out } = self;
+        let (bytes, len) = (src.bytes(), out.len());
+        let position = |number: i32| {
+            let axis = |at: i32, step: i32| at.wrapping_add(step.wrapping_mul(number)) >> bits;
+            (axis(at.0, step.0), axis(at.1, step.1))
+        };
+        // Indices of bytes are computed in 32 bits.
+        if len < LEN || u32::try_from(bytes.len()).is_err() {
+            for (number, place) in (0..).zip(out) {
+                let (x, y) = position(number);
+                *place = src.at(x, y);
+            }
+            return;
+        }
+        for first in (0..len).step_by(LEN) {
+            // The last block overlaps with the one before it.
+            let first = first.min(len - LEN);
+            let mut from = [0; LEN];
+            for (number, from) in (first as i32..).zip(&mut from) {
+                let (x, y) = position(number);
+                *from = src.byte(x, y);
+            }
+            let (blocks, _) = out[first..].as_flattened_mut().as_chunks_mut();
+            if let Some(block) = blocks.first_mut() {
+                copy(bytes, &from, block);
+            }
+        }
+    }
+}
+
+/// Copies the pixels that begin at these bytes.
+#[inline(always)]
+fn copy(bytes: &[u8], from: &[u32; LEN], out: &mut [u8; 3 * LEN]) {
+    const LAST: usize = LEN - 1;
+    for at in 0..LAST {
+        let (from, to) = (from[at] as usize, 3 * at);
+        match bytes.get(from..from + 4) {
+            // The next pixel overwrites the fourth byte.
+            Some(four) => out[to..to + 4].copy_from_slice(four),
+            None => out[to..to + 3].copy_from_slice(&bytes[from..from + 3]),
+        }
+    }
+    out[3 * LAST..].copy_from_slice(&bytes[from[LAST] as usize..][..3]);
+}
