@@ -75,7 +75,8 @@ impl PositionFormula for SaltAndPepper {
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let words = words(params.key, x, y);
         std::array::from_fn(|channel| {
-            let word = u64::from(words[if params.per_channel == 1 { channel } else { 0 }]);
+            let word = if params.per_channel == 1 { words[channel] } else { words[0] };
+            let word = u64::from(word);
             if word < params.salt {
                 255
             } else if word < params.noise {
