@@ -178,24 +178,19 @@ impl PositionFormula for RandomErasing {
     /// is a number.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-        if !is_inside(params, x, y) {
-            return pixel;
-        }
-        Self::floats(params, x, y, [0.0; 3]).map(|it| truncated(it.clamp(0.0, 255.0)) as u8)
+        let (inside, values) = (is_inside(params, x, y), values(params, x, y));
+        std::array::from_fn(|channel| {
+            let byte = truncated(values[channel].clamp(0.0, 255.0)) as u8;
+            if inside { byte } else { pixel[channel] }
+        })
     }
 
     /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normals`]. With mean 0 and
     /// deviation 1 it is timm's mode `pixel` on normalized images (`timm/data/random_erasing.py`).
     #[inline(always)]
     fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
-        if !is_inside(params, x, y) {
-            return pixel;
-        }
-        if params.std == [0.0; 3] {
-            return params.mean;
-        }
-        let normals = normals(words(params.key, x, y));
-        std::array::from_fn(|channel| params.mean[channel] + params.std[channel] * normals[channel])
+        let (inside, values) = (is_inside(params, x, y), values(params, x, y));
+        std::array::from_fn(|channel| if inside { values[channel] } else { pixel[channel] })
     }
 
     /// Changes only pixels in the rectangle; those of a colour are filled.
@@ -273,7 +268,17 @@ impl Boxes {
 
 #[inline(always)]
 fn is_inside(params: &Params, x: i32, y: i32) -> bool {
-    (params.x..params.right).contains(&x) && (params.y..params.bottom).contains(&y)
+    (params.x <= x) & (x < params.right) & (params.y <= y) & (y < params.bottom)
+}
+
+/// Values of a pixel of the rectangle.
+#[inline(always)]
+fn values(params: &Params, x: i32, y: i32) -> [f32; 3] {
+    let (is_colour, normals) = (params.std == [0.0; 3], normals(words(params.key, x, y)));
+    std::array::from_fn(|channel| {
+        let (mean, std) = (params.mean[channel], params.std[channel]);
+        if is_colour { mean } else { mean + std * normals[channel] }
+    })
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl Loop for Compression<'_> {
             // The last tile of a stripe that another one follows is there for its neighbour's sake.
             let last = first + tiles as u32;
             let right = if last == end { window.right() } else { SIDE * (last - 1) };
-            // Rows are computed in pairs of tiles.
+            // Blocks of pixels are as wide as two tiles.
             let width = tiles.next_multiple_of(2) * SIDE as usize;
             let stripe = Stripe { size, src, luma, chroma, left: SIDE * first, width };
             stripe.run(rows.clone(), left..right, out);
