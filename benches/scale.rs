@@ -186,6 +186,7 @@ fn first_batch(source: Arc<dyn Source>) {
         position: samples / 2 + 12_345,
         samples,
         shuffle_window: None,
+        repeats: None,
         files: None,
     };
     let chain = Chain::new().then(CenterCrop { width: 1, height: 1 });

@@ -17,6 +17,16 @@ pub struct SampleKey {
     pub index: u64,
 }
 
+impl SampleKey {
+    /// Key of repeat number `repeat` of the sample within the epoch. Repeat 0 draws what the sample draws without repeats.
+    pub fn of_repeat(self, repeat: u32) -> Self {
+        match repeat {
+            0 => self,
+            repeat => Self { seed: mix(self.seed ^ mix(repeat.into())), ..self },
+        }
+    }
+}
+
 /// Random number stream of one operator for one sample.
 #[derive(Clone, Debug)]
 pub struct SampleRng {
@@ -308,6 +318,9 @@ mod tests {
         assert_ne!(base, first(SampleKey { epoch: 3, ..sample }, 0));
         assert_ne!(base, first(SampleKey { index: 4, ..sample }, 0));
         assert_ne!(base, first(sample, 1));
+        assert_eq!(base, first(sample.of_repeat(0), 0));
+        assert_ne!(base, first(sample.of_repeat(1), 0));
+        assert_ne!(first(sample.of_repeat(1), 0), first(sample.of_repeat(2), 0));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use feedwater::random::Permutation;
 use feedwater::source::Source;
 use feedwater::source::custom::{Hints, Page};
 use proptest::prelude::*;
+use serde_json::Value;
 
 /// Returns the whole order of `0..len`.
 fn permuted(seed: u64, epoch: u32, len: u64) -> Vec<u64> {
@@ -334,6 +335,35 @@ fn windows_need_files_and_a_shuffle() {
         assert!(problem.contains("file_ends") && problem.contains("10"), "{problem}");
     }
     built(vec![4, 4, 10], true).unwrap();
+}
+
+/// `tests/golden/operators/orders.py` writes the places that timm's sampler gives to each rank. It fills ranks up with
+/// further places where `last = "partial"` ends.
+#[test]
+fn repeats_go_to_the_ranks_as_with_timm() {
+    let golden: Value = serde_json::from_str(include_str!("golden/operators/orders.json")).unwrap();
+    for row in golden["repeats"].as_array().unwrap() {
+        let number = |key: &str| row[key].as_u64().unwrap();
+        let [samples, world, rank, repeats] = ["samples", "world", "rank", "repeats"].map(number);
+        let settings = LoaderSettings { shuffle: true, last: Last::Partial, ..Default::default() };
+        let once = Order::new(samples, &settings, &WHOLE, &[]).unwrap().epoch(3);
+        let settings = LoaderSettings { repeats: repeats as u32, ..settings };
+        let shard = Shard { rank, world, from: "settings" };
+        let order = Order::new(samples, &settings, &shard, &[]).unwrap().epoch(3);
+        let theirs = row["indices"].as_array().unwrap();
+        assert_eq!(theirs.len() as u64, samples.div_ceil(world));
+        assert_eq!(order.places(), (samples - rank).div_ceil(world));
+        for (place, position) in theirs.iter().zip(0..order.places() as usize) {
+            let expected = once.at(0, place.as_u64().unwrap() as usize).index;
+            let repeat = (rank + position as u64 * world) % repeats;
+            let ours = order.at(0, position);
+            assert_eq!(
+                (ours.index, u64::from(ours.repeat)),
+                (expected, repeat),
+                "{row} {position}"
+            );
+        }
+    }
 }
 
 /// The order is part of the public contract: a change breaks resumed runs.

@@ -55,15 +55,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// An epoch that is interrupted repeatedly, each time with another number of shards, batch size, workers and prefetch: every
-    /// sample appears once, with the draws and pixels of an uninterrupted epoch.
+    /// sample appears once, or every repeat of a sample, with the draws and pixels of an uninterrupted epoch.
     #[test]
     fn an_epoch_is_exact_after_any_interruptions(
         legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5),
         pad: bool,
         window in proptest::option::of(1u64..40),
+        repeats in 1u32..5,
     ) {
         let last = if pad { Last::Pad } else { Last::Partial };
-        let builder = || builder().last(last).shuffle_window(window);
+        let builder = || builder().last(last).shuffle_window(window).repeats(repeats);
         let mut made = Vec::new();
         let mut state: Option<LoaderState> = None;
         let count = legs.len();
@@ -76,7 +77,7 @@ proptest! {
                 let shard = match from {
                     Some(from) if from.epoch > 0 => break,
                     // The state overrides the settings.
-                    Some(from) => shard.shuffle_window(None).resume(from),
+                    Some(from) => shard.shuffle_window(None).repeats(1).resume(from),
                     None => shard,
                 };
                 let (more, after) = run(&mut shard.build().unwrap(), batches);
@@ -86,9 +87,9 @@ proptest! {
                 }
             }
         }
-        made.sort_by_key(|it| it.0);
+        made.sort_by_key(|it| (it.0, it.1.repeat));
         let mut whole = run(&mut builder().build().unwrap(), usize::MAX).0;
-        whole.sort_by_key(|it| it.0);
+        whole.sort_by_key(|it| (it.0, it.1.repeat));
         prop_assert_eq!(made.len(), SAMPLES as usize);
         prop_assert!(made == whole);
     }
@@ -264,11 +265,25 @@ fn a_state_is_a_few_numbers() {
     let text = serde_json::to_string(&state).unwrap();
     assert_eq!(text, r#"{"seed":9,"shuffle":true,"epoch":3,"position":40,"samples":61}"#);
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
+    let state = builder().repeats(3).build().unwrap().state();
+    let text = serde_json::to_string(&state).unwrap();
+    let repeated = r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"repeats":3}"#;
+    assert_eq!(text, repeated);
+    assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
     let state = builder().shuffle_window(Some(8)).build().unwrap().state();
     let text = serde_json::to_string(&state).unwrap();
     let begin = r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"shuffle_window":8,"files":"#;
     assert!(text.starts_with(begin), "{text}");
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
+}
+
+#[test]
+fn repeats_of_a_state_are_checked() {
+    let state = builder().repeats(3).build().unwrap().state();
+    for (repeats, values) in [(0, ["256", "0"]), (257, ["256", "257"])] {
+        let resumed = builder().resume(LoaderState { repeats: Some(repeats), ..state }).build();
+        refused(resumed, "loader.repeats", &values);
+    }
 }
 
 #[test]

@@ -336,13 +336,16 @@ def main():
         name, job = line.rstrip("\n").split("\t")
         inputs, jobs = peers[name]
         call, count = jobs[job], len(batches[job in LARGE | RECIPES])
-        begin = time.perf_counter()
-        if inputs is None:
-            call()
-        else:
-            for image in inputs[job in LARGE | RECIPES]:
-                call(image)
-        print((time.perf_counter() - begin) / count, flush=True)
+        # The first pass brings the images into the processor's cache.
+        for _ in range(2):
+            begin = time.perf_counter()
+            if inputs is None:
+                call()
+            else:
+                for image in inputs[job in LARGE | RECIPES]:
+                    call(image)
+            seconds = time.perf_counter() - begin
+        print(seconds / count, flush=True)
 
 
 main()

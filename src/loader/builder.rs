@@ -155,6 +155,15 @@ impl LoaderBuilder {
         self
     }
 
+    /// Repeated augmentation (Hoffer et al., "Augment your batch", CVPR 2020): each sample occurs this many times in a row
+    /// in an epoch's order over all shards, each time with random draws of its own. 1, the default, to 256; more than 1
+    /// needs [`shuffle`](Self::shuffle). As with torchvision's `RASampler` an epoch keeps its length, so it has only one
+    /// of `repeats` samples.
+    pub fn repeats(mut self, repeats: u32) -> Self {
+        self.settings.loader.repeats = repeats;
+        self
+    }
+
     /// What to do with the samples that do not fill the last batch.
     pub fn last(mut self, last: Last) -> Self {
         self.settings.loader.last = last;
@@ -343,12 +352,13 @@ impl LoaderBuilder {
     }
 
     /// Continues from the position of another loader of the same source, see [`Loader::state`]. The seed, the shuffle
-    /// with its window, and the first epoch come from the state. Workers, batch, prefetch, device, rank and world may
+    /// with its window, the repeats, and the first epoch come from the state. Workers, batch, prefetch, device, rank and world may
     /// differ.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.settings.loader.seed = state.seed;
         self.settings.loader.shuffle = state.shuffle;
         self.settings.loader.shuffle_window = state.shuffle_window;
+        self.settings.loader.repeats = state.repeats.unwrap_or(1);
         self.start_epoch = state.epoch;
         self.resumed = Some(state);
         self

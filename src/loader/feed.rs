@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, SampleError};
 use crate::measure::Meters;
+use crate::plan::Plan;
+use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
 use crate::source::NO_LABEL;
 
@@ -37,12 +39,27 @@ pub(super) struct Job<C> {
     pub epoch: u32,
     /// Index of the sample in the source.
     pub index: u64,
+    /// Number of earlier places of the epoch, over all shards, that have the same sample.
+    pub repeat: u32,
     /// Whether the sample only pads the last batch.
     pub padding: bool,
     /// Time that handing out took: waiting for a free slot, or for another thread that did.
     pub waited: Duration,
     /// The memory of the sample.
     pub cell: C,
+}
+
+impl<C> Job<C> {
+    /// Key of the sample's random numbers.
+    pub fn key(&self, plan: &Plan) -> SampleKey {
+        let seed = plan.settings.loader.seed;
+        SampleKey { seed, epoch: self.epoch, index: self.index }.of_repeat(self.repeat)
+    }
+
+    /// Record of a finished sample, for this place.
+    pub fn placed(&self, record: SampleRecord) -> SampleRecord {
+        SampleRecord { repeat: self.repeat, padding: self.padding, ..record }
+    }
 }
 
 /// Result of a job.
@@ -292,6 +309,7 @@ impl<S: BatchSlot> Feed<S> {
             place,
             epoch: cursor.epoch,
             index: position.index,
+            repeat: position.repeat,
             padding: position.padding,
             waited,
             cell: batch.slot.take_cell(place),

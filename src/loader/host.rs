@@ -7,7 +7,6 @@ use bytes::BytesMut;
 use crate::error::{Error, Result, reserve};
 use crate::measure::{Stage, ThreadMeter};
 use crate::plan::Plan;
-use crate::random::SampleKey;
 use crate::ring::Slot;
 use crate::source::Source;
 use crate::transform::blend::blend;
@@ -19,7 +18,7 @@ use super::large::LargeImages;
 use super::pair::PairJob;
 use super::pipeline::SamplePipeline;
 use super::policy::produce;
-use super::record::{Outcome, SampleRecord};
+use super::record::Outcome;
 use super::slot::{BatchInfo, BatchSlot, no_slot};
 
 /// A batch's memory on the host: the tensor and the soft targets. Each is split into one part per sample while it is
@@ -234,19 +233,19 @@ impl Worker {
         }
     }
 
-    fn fill(&mut self, job: Job<HostCell>) -> Done<HostCell> {
-        let Job { batch, place, epoch, index, padding, mut cell, .. } = job;
+    fn fill(&mut self, mut job: Job<HostCell>) -> Done<HostCell> {
+        let wanted = job.key(&self.plan);
         let mut errors = Vec::new();
-        let seed = self.plan.settings.loader.seed;
         let (plan, source) = (self.plan.clone(), self.source.clone());
-        let wanted = SampleKey { seed, epoch, index };
+        let pixels = &mut job.cell.pixels;
         let result = produce(&plan, &*source, wanted, &mut errors, |key| {
-            Ok(self.pipeline.finish(key, &mut cell.pixels)?)
+            Ok(self.pipeline.finish(key, pixels)?)
         });
         if result.as_ref().is_ok_and(|record| record.outcome == Outcome::Substituted) {
-            cell.pixels.fill(0);
+            job.cell.pixels.fill(0);
         }
-        let result = result.map(|record| SampleRecord { padding, ..record });
+        let result = result.map(|record| job.placed(record));
+        let Job { batch, place, cell, .. } = job;
         Done { batch, place, cell, result, errors }
     }
 }

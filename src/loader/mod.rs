@@ -325,6 +325,7 @@ impl Loader {
         }
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
+        warnings.extend(self.plan.repeated_pairs());
         if let Some(Err(error)) = &self.watch {
             warnings.push(format!("the utilization of the device is not measured: {error}"));
         }
@@ -353,6 +354,7 @@ impl Loader {
             position,
             samples: self.source.len(),
             shuffle_window: settings.shuffle_window,
+            repeats: (settings.repeats > 1).then_some(settings.repeats),
             files: self.order.files(),
         }
     }

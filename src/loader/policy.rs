@@ -101,10 +101,12 @@ pub(super) fn record(
         label: own_label(source, index),
         size: sample.upright,
         orientation: sample.orientation,
+        reduction: sample.reduction,
         trace: sample.trace,
         outcome,
         cpu_fallback: None,
         tolerated: None,
+        repeat: 0,
         replaces: None,
         padding: false,
     }

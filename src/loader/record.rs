@@ -17,6 +17,8 @@ pub struct SampleRecord {
     pub size: Size,
     /// How the stored image was rotated and mirrored.
     pub orientation: Orientation,
+    /// Factor by which the decoder reduced both sides: 1, or up to 8 with `decode.prescale`. The sides are rounded up.
+    pub reduction: u32,
     /// What the operators did to the image.
     pub trace: Trace,
     /// How the pixels were made.
@@ -27,6 +29,8 @@ pub struct SampleRecord {
     /// Damage that `decode.strict = false` accepted; one kind if there are several. Damage outside of the decoded window
     /// may go undetected.
     pub tolerated: Option<Tolerated>,
+    /// Number of earlier places of the epoch, over all shards, that have the same sample, from 0 to `loader.repeats - 1`.
+    pub repeat: u32,
     /// Index of the sample that failed and that this one replaces.
     pub replaces: Option<u64>,
     /// Whether the sample only pads the last batch and must not be counted again.
@@ -40,6 +44,7 @@ impl SampleRecord {
         label: None,
         size: Size { width: 0, height: 0 },
         orientation: Orientation::UPRIGHT,
+        reduction: 1,
         trace: Trace {
             roi: Roi { x: 0, y: 0, width: 0, height: 0 },
             cropping: false,
@@ -50,6 +55,7 @@ impl SampleRecord {
         outcome: Outcome::Substituted,
         cpu_fallback: None,
         tolerated: None,
+        repeat: 0,
         replaces: None,
         padding: false,
     };

@@ -25,6 +25,9 @@ pub struct LoaderState {
     /// Samples per shuffle window, if files and windows are shuffled; else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
+    /// How often each sample occurs in a row; absent if once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u32>,
     /// With `shuffle_window`: CRC-32C of the end of each file that has samples (the index after its last sample), each as
     /// eight bytes, little-endian.
     #[serde(default, skip_serializing_if = "Option::is_none")]

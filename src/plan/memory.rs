@@ -11,7 +11,7 @@ use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 pub(super) const SOURCE: &str = "source";
 
 /// Maximum number of bytes that a slot holds for each sample besides the tensor.
-pub(crate) const RECORD_BYTES: u64 = 640;
+pub(crate) const RECORD_BYTES: u64 = 648;
 
 /// Maximum number of bytes that a slot holds for each pair of samples, if there is a batch stage.
 pub(crate) const PAIR_BYTES: u64 = 256;

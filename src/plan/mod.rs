@@ -487,7 +487,7 @@ impl fmt::Display for Plan {
             writeln!(f, "{:<8}{reduction}", "less")?;
         }
         writeln!(f, "{:<8}{}", "device", self.runs_on)?;
-        writeln!(f, "{:<8}{}", "order", self.shuffle)?;
+        writeln!(f, "{:<8}{}", "order", self.order_note())?;
         writeln!(f, "{:<8}{}", "shard", self.shard)?;
         writeln!(f)?;
         self.footprint.fmt(f)?;

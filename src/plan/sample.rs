@@ -84,20 +84,22 @@ impl Plan {
     }
 
     /// Actions that [`sample`](Self::sample) draws for sample number `index` of an epoch, by name: with the image
-    /// they say what the tensor holds, on any device. `size` is that of the upright image, as in the sample's record;
+    /// they say what the tensor holds, on any device. `repeat` is the number in the sample's record; `size` is that of the upright image, as in the sample's record;
     /// an image without pixels, which takes the place of an unusable one, has no actions. `boxes` are those of its
     /// objects.
     pub fn drawn(
         &self,
         epoch: u32,
         index: u64,
+        repeat: u32,
         size: Size,
         boxes: Vec<BoundingBox>,
     ) -> Vec<DrawnOperator> {
         if size.pixels() == 0 {
             return Vec::new();
         }
-        let key = SampleKey { seed: self.settings.loader.seed, epoch, index };
+        let seed = self.settings.loader.seed;
+        let key = SampleKey { seed, epoch, index }.of_repeat(repeat);
         Actions::named(self.steps.iter().map(|step| &*step.operator), key, size, boxes)
     }
 

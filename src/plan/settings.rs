@@ -59,6 +59,10 @@ pub struct LoaderSettings {
     /// a full shuffle, which is better if random reads are cheap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
+    /// Repeated augmentation: how often each sample occurs in a row in an epoch's order over all shards, each time with
+    /// random draws of its own. 1 to 256; more than 1 needs `shuffle`. An epoch keeps its length, so it has only one of
+    /// `repeats` samples. Default 1.
+    pub repeats: u32,
     /// Handling of the samples that do not fill the last batch of an epoch. Default `drop`.
     pub last: Last,
     /// Where `rank` and `world` come from if they are not set. Default `environment`: the launcher.
@@ -83,6 +87,7 @@ impl Default for LoaderSettings {
             seed: 0,
             shuffle: false,
             shuffle_window: None,
+            repeats: 1,
             last: Last::Drop,
             shard: ShardFrom::Environment,
             rank: None,
@@ -296,9 +301,8 @@ impl Limits {
 impl Settings {
     /// Validates the values.
     pub fn check(&self) -> Result<()> {
-        let LoaderSettings {
-            batch, workers, prefetch, shuffle, shuffle_window, rank, world, ..
-        } = self.loader;
+        let LoaderSettings { batch, workers, prefetch, shuffle_window, rank, world, .. } =
+            self.loader;
         // `auto` values are chosen within their bounds.
         let [workers, prefetch] = [workers, prefetch].map(|count| count.fixed().unwrap_or(1));
         let at_least_one = [
@@ -329,11 +333,7 @@ impl Settings {
             let problem = format!("must be at most {}, is {batch}", 1 << 20);
             return Err(Error::config("loader.batch", problem));
         }
-        if shuffle_window.is_some() && !shuffle {
-            let problem =
-                "is for a set that is shuffled; write loader.shuffle = true, or leave it out";
-            return Err(Error::config("loader.shuffle_window", problem));
-        }
+        self.loader.check_order()?;
         if let (Some(rank), Some(world)) = (rank, world)
             && rank >= world
         {

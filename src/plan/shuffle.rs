@@ -6,7 +6,10 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-use super::{Facts, LoaderSettings};
+use super::{Facts, LoaderSettings, Plan};
+
+/// Largest `loader.repeats`.
+const MAX_REPEATS: u32 = 256;
 
 /// Order of the samples of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -63,6 +66,41 @@ impl Shuffle {
             (true, Some(window)) => {
                 Ok(Self::Windows(Windows::new(window, facts.files, facts.samples)))
             }
+        }
+    }
+}
+
+impl LoaderSettings {
+    /// Checks the settings of the order, without a source.
+    pub(super) fn check_order(&self) -> Result<()> {
+        let &Self { shuffle, shuffle_window, repeats, .. } = self;
+        if shuffle_window.is_some() && !shuffle {
+            let problem =
+                "is for a set that is shuffled; write loader.shuffle = true, or leave it out";
+            return Err(Error::config("loader.shuffle_window", problem));
+        }
+        if !(1..=MAX_REPEATS).contains(&repeats) {
+            let problem = format!("must be 1 to {MAX_REPEATS}, is {repeats}");
+            return Err(Error::config("loader.repeats", problem));
+        }
+        if repeats > 1 && !shuffle {
+            let problem = format!(
+                "is {repeats}, and without shuffle all epochs would have the same samples; write loader.shuffle = true, \
+                 or leave it out"
+            );
+            return Err(Error::config("loader.repeats", problem));
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// Order of an epoch, for people.
+    pub(super) fn order_note(&self) -> String {
+        let shuffle = &self.shuffle;
+        match self.settings.loader.repeats {
+            1 => shuffle.to_string(),
+            repeats => format!("{shuffle}; each sample {repeats} times in a row over the shards"),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::op::batch::TargetCoding;
 use crate::op::{BatchOperator, Blends, Chain};
 
-use super::{Facts, Settings, TargetSettings};
+use super::{Facts, Plan, Settings, TargetSettings};
 
 /// Soft targets, and the operators that mix the samples of a batch.
 #[derive(Clone, Debug)]
@@ -78,5 +78,21 @@ impl BatchStage {
     /// Size in bytes of a sample's soft target.
     pub fn row_bytes(&self) -> usize {
         size_of::<f32>() * self.classes as usize
+    }
+}
+
+impl Plan {
+    /// Warning if batch operators mix repeats of one sample with each other: the samples of a pair are as many places of
+    /// the epoch apart as there are shards.
+    pub(crate) fn repeated_pairs(&self) -> Option<String> {
+        let (repeats, world) = (self.settings.loader.repeats, self.shard.world);
+        let operator = self.stage.as_ref()?.operators.first()?;
+        (u64::from(repeats) > world).then(|| {
+            format!(
+                "loader.repeats is {repeats} and the world size {world}, so {} mixes repeats of a sample with each \
+                 other; use at least {repeats} ranks, or fewer repeats",
+                operator.name()
+            )
+        })
     }
 }

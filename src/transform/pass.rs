@@ -7,6 +7,7 @@ use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::Floats;
+use crate::op::wide::{self, Instructions};
 use crate::op::{Actions, What};
 use crate::output::{RowPlace, Tail};
 use crate::tensor::{CHANNELS, TensorShape};
@@ -116,7 +117,16 @@ impl Passes {
 impl Pass<'_> {
     /// Takes row `y` of the source.
     pub fn put(&mut self, y: u32, pixels: Pixels<'_>) {
-        if let Some(row) = self.run.row(y.into(), self.source.x, Some(pixels)) {
+        self.store(y.into(), self.source.x, Some(pixels));
+    }
+
+    /// Stores row `y` of the source, from the column `first` on.
+    fn store(&mut self, y: i64, first: u32, pixels: Option<Pixels<'_>>) {
+        if let Sink::Image(HostImage::U8(image)) = &mut self.sink
+            && let Some(row) = self.run.straight(y)
+        {
+            self.run.bytes(y, first, pixels, image.row_mut(row));
+        } else if let Some(row) = self.run.row(y, first, pixels) {
             self.sink.store(&row);
         }
     }
@@ -131,9 +141,7 @@ impl Pass<'_> {
     pub fn end(mut self) -> Option<HostImage> {
         let source = i64::from(self.source.y)..i64::from(self.source.bottom());
         for y in self.run.needed_rows().filter(|y| !source.contains(y)) {
-            if let Some(row) = self.run.row(y, 0, None) {
-                self.sink.store(&row);
-            }
+            self.store(y, 0, None);
         }
         match self.sink {
             Sink::Tensor { .. } => None,
@@ -155,10 +163,10 @@ impl Sink<'_> {
                 }
             }
             (Sink::Image(HostImage::U8(image)), Pixels::Bytes(pixels)) => {
-                keep(image, row, pixels);
+                keep(image, row, pixels, reverse_bytes);
             }
             (Sink::Image(HostImage::F32(image)), Pixels::Floats(pixels)) => {
-                keep(image, row, pixels);
+                keep(image, row, pixels, reverse_floats);
             }
             (Sink::Image(_), _) => unreachable!("the image has the pixel type of the rows"),
         }
@@ -200,13 +208,26 @@ fn tail_for<'a>(
     tail
 }
 
-fn keep<T: Copy + Default>(image: &mut Image<T>, row: &Row<'_>, pixels: &[T]) {
+fn keep<T: Copy + Default>(
+    image: &mut Image<T>,
+    row: &Row<'_>,
+    pixels: &[T],
+    reverse: fn(&[T], &mut [T]),
+) {
     let out = image.row_mut(row.y);
-    if !row.mirrored {
-        return out.copy_from_slice(pixels);
+    match row.mirrored {
+        false => out.copy_from_slice(pixels),
+        true => reverse(pixels, out),
     }
-    let from = pixels.as_chunks::<CHANNELS>().0;
-    for (to, from) in out.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(from.iter().rev()) {
+}
+
+fn reverse_bytes(from: &[u8], to: &mut [u8]) {
+    wide::bytes::reverse(from, to, Instructions::here());
+}
+
+fn reverse_floats(from: &[f32], to: &mut [f32]) {
+    let from = from.as_chunks::<CHANNELS>().0.iter().rev();
+    for (to, from) in to.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(from) {
         *to = *from;
     }
 }

@@ -10,7 +10,7 @@ use crate::geometry::Roi;
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::{self, Bytes, Floats};
 use crate::op::kind::{PixelForm, RowPosition};
-use crate::op::wide::Instructions;
+use crate::op::wide::{self, Instructions};
 use crate::op::{Actions, ParamBytes, What};
 use crate::tensor::CHANNELS;
 
@@ -263,6 +263,22 @@ impl Run {
         Some(Row { y: rows.result(y), mirrored: columns.mirrored, pixels })
     }
 
+    /// Row of the result that row `y` of the source becomes, if the result needs it and all that changes it are bytes
+    /// that keep their order. [`bytes`](Self::bytes) then computes it.
+    pub fn straight(&self, y: i64) -> Option<u32> {
+        let straight = !self.columns.mirrored && self.values.is_none() && !self.gives_floats();
+        (straight && self.needed_rows().contains(&y)).then(|| self.rows.result(y))
+    }
+
+    /// As [`row`](Self::row), in the memory of the result.
+    pub fn bytes(&self, y: i64, first: u32, pixels: Option<Pixels<'_>>, out: &mut [u8]) {
+        match pixels {
+            Some(Pixels::Bytes(row)) => fit(out, row, (self.columns.first, first.into())),
+            _ => out.fill(0),
+        }
+        filled_bytes(&self.bytes, &self.tables, y, out);
+    }
+
     /// Memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.line.capacity() + self.float_line.capacity() * size_of::<f32>()
@@ -274,11 +290,7 @@ fn filled_bytes<'a>(stages: &[Stage], tables: &[Bytes], y: i64, line: &'a mut [u
     for stage in stages {
         match stage {
             Stage::Table(table) => {
-                let [r, g, b] = &tables[*table];
-                for pixel in line.as_chunks_mut::<CHANNELS>().0 {
-                    let [x, y, z] = pixel.map(usize::from);
-                    *pixel = [r[x], g[y], b[z]];
-                }
+                wide::bytes::look_up(&tables[*table], line, Instructions::here());
             }
             Stage::Pixel { form, params, columns, rows } => {
                 let Some(change) = form.bytes else { unreachable!("the form takes bytes") };

@@ -52,6 +52,29 @@ fn epochs_and_seeds_draw_differently() {
     assert!(first.chunks(2).zip(first[2..].chunks(2)).all(|(a, b)| a[0] != b[0]));
 }
 
+/// A pair has two samples if there are at least as many shards as repeats; else the loader warns.
+#[test]
+fn repeats_are_mixed_with_other_samples_of_their_shard() {
+    let [chain, ..] = mixing();
+    for (repeats, world) in [(2, 2), (3, 4), (4, 1), (3, 2)] {
+        let of = |batch| {
+            let builder = builder(chain.clone()).shuffle(true).repeats(repeats);
+            builder.shard(world - 1, world).batch(batch).last(Last::Partial)
+        };
+        let expected = epoch(of(2));
+        assert!(epoch(of(6).workers(3)) == expected, "{repeats} {world}");
+        let mut loader = of(4).build().unwrap();
+        let mut made = run(&mut loader, 1);
+        made.extend(epoch(of(2).repeats(1).resume(loader.state())));
+        assert!(made == expected, "{repeats} {world}");
+        let repeated = expected.chunks_exact(2).any(|it| it[0].index == it[1].index);
+        let warnings = loader.warnings();
+        let names = |it: &String| it.contains("loader.repeats");
+        assert_eq!(warnings.iter().any(names), repeated, "{repeats} {world}: {warnings:?}");
+        assert_eq!(repeated, u64::from(repeats) > world, "{repeats} {world}");
+    }
+}
+
 /// Pairs lie within a shard, so they depend on the number of shards. The shards' samples are those of their own order.
 #[test]
 fn each_shard_mixes_its_own_samples() {

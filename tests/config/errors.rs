@@ -36,6 +36,9 @@ fn errors_name_the_full_key_and_the_nearest_name() {
         ("[loader]\nbatch = -1", "loader.batch", &["0", "-1"]),
         ("[loader]\nbatch = \"x\"", "loader.batch", &["0", "\"x\""]),
         ("[decode]\nprescale = 1", "decode.prescale", &["boolean", "1"]),
+        ("[loader]\nrepeats = 0", "loader.repeats", &["1", "256", "0"]),
+        ("[loader]\nrepeats = 257", "loader.repeats", &["1", "256", "257"]),
+        ("[loader]\nrepeats = 3", "loader.repeats", &["3", "loader.shuffle", "true"]),
         ("[loader]\nrank = 2\nworld = 2", "loader.rank", &["loader.world", "2"]),
         ("[loader]\nlast = 3", "loader.last", &["drop", "pad", "partial", "integer"]),
         (

@@ -113,6 +113,7 @@ fn every_choice_is_read() {
         shard = "environment"
         shuffle = true
         shuffle_window = 1000
+        repeats = 3
         [decode]
         placement = "cpu"
         routes = ["cpu", "nvjpeg-hybrid"]
@@ -153,8 +154,8 @@ fn every_choice_is_read() {
     assert_eq!(settings.device, DeviceChoice::Gpu(3));
     assert_eq!((settings.loader.rank, settings.loader.world), (Some(1), Some(3)));
     assert_eq!(
-        (settings.loader.shard, settings.loader.shuffle_window),
-        (ShardFrom::Environment, Some(1000))
+        (settings.loader.shard, settings.loader.shuffle_window, settings.loader.repeats),
+        (ShardFrom::Environment, Some(1000), 3)
     );
     assert_eq!(settings.decode.placement, Placement::Cpu);
     assert_eq!((settings.output.dtype, settings.output.layout), (DType::BF16, Layout::Nhwc));
@@ -273,6 +274,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             (loader.last, loader.on_error, loader.shard) = (last, on_error, shard);
             (loader.rank, loader.world) = written.unzip();
             loader.shuffle_window = window.filter(|_| loader.shuffle);
+            loader.repeats = loader.shuffle_window.map_or(1, |window| window as u32);
             let (decode, output) = (&mut settings.decode, &mut settings.output);
             (decode.placement, decode.prescale, decode.orientation, output.dtype, output.layout) =
                 rest;

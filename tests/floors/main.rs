@@ -67,7 +67,7 @@ const UNSAFE: [&str; 12] = [
     "src/loader/large.rs",
     "src/op/resample/avx2.rs",
     "src/op/resample/vnni/",
-    "src/op/wide.rs",
+    "src/op/wide/",
     "src/storage/mapped/",
 ];
 

@@ -1,8 +1,8 @@
-//! Results of torchvision v2 and Pillow, written by tests/golden/operators/colour.py.
+//! Results of torchvision v2, Pillow and Albumentations, written by colour.py and normalize_image.py of tests/golden/operators/.
 
 use feedwater::image::HostImage;
 
-use super::golden::{picture, size};
+use super::golden::{digest, picture, rows, size};
 use super::pictures::{Applied, bytes, colours, golden, pictures, short_digest};
 
 #[test]
@@ -46,6 +46,25 @@ fn a_gaussian_blur_is_within_one_level_of_torchvision() {
                 let digits = std::str::from_utf8(digits).unwrap();
                 let theirs = u8::from_str_radix(digits, 16).unwrap();
                 assert!(ours.abs_diff(theirs) <= 1, "{} {}", case["size"], case["params"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_image_normalized_by_itself_has_the_values_of_albumentations() {
+    let pictures: Vec<HostImage> = pictures().into_iter().map(HostImage::U8).collect();
+    for case in rows(include_str!("../golden/operators/normalize_image.json"), "images") {
+        let settings = serde_json::json!({"per_channel": case["per_channel"]});
+        let results = case["results"].as_array().unwrap();
+        assert_eq!(results.len(), pictures.len());
+        for (picture, result) in pictures.iter().zip(results) {
+            let applied = Applied::new("normalize_image", &settings, picture);
+            for ours in [applied.reference(), applied.transformed()] {
+                let HostImage::F32(ours) = ours else { panic!("an image of floats") };
+                let bytes: Vec<u8> = ours.data().iter().flat_map(|it| it.to_le_bytes()).collect();
+                let size = picture.window().size();
+                assert_eq!(digest(&bytes)[..16], *result.as_str().unwrap(), "{settings} {size:?}");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod boxes;
 mod colours;
+mod dali;
 mod device;
 mod draws;
 mod golden;

@@ -25,13 +25,23 @@ def wanted(file):
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "find_spec":
             yield ast.literal_eval(node.args[0])
 
+def module(name):
+    """The first name of a module's path. Every library of NVIDIA's is inside of `nvidia`, so there the first two."""
+    return ".".join(name.split(".")[:2 if name.startswith("nvidia.") else 1])
+
+def installed(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
 found, files = set(), [pathlib.Path(sys.argv[1])]
 for file in files:
-    for name in sorted({name.split(".")[0] for name in wanted(file)} - found):
+    for name in sorted({module(name) for name in wanted(file)} - found):
         found.add(name)
         own = [path for path in (file.with_name(f"{name}.py"), pathlib.Path("..", f"{name}.py")) if path.is_file()]
         files += own[:1]
-        if not own and importlib.util.find_spec(name) is None:
+        if not own and not installed(name):
             print(name)
 END
 }

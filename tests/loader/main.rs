@@ -126,6 +126,34 @@ fn the_same_seed_gives_the_same_batches_in_the_same_order() {
 }
 
 #[test]
+fn each_repeat_draws_on_its_own_and_the_first_as_without_repeats() {
+    let made = |repeats| {
+        let mut loader =
+            builder(40).shuffle(true).repeats(repeats).last(Last::Partial).build().unwrap();
+        let mut made = BTreeMap::new();
+        for batch in &mut loader {
+            let batch = batch.unwrap();
+            let each = batch.host().unwrap().chunks(batch.shape().sample_bytes());
+            for (record, pixels) in batch.samples().iter().zip(each) {
+                made.insert((record.index, record.repeat), (record.trace, pixels.to_vec()));
+            }
+        }
+        made
+    };
+    let (once, repeated) = (made(1), made(3));
+    assert_eq!((once.len(), repeated.len()), (40, 40));
+    let mut compared = 0;
+    for (&(index, repeat), sample) in &repeated {
+        assert_eq!(*sample == once[&(index, 0)], repeat == 0, "{index} {repeat}");
+        if let Some(next) = repeated.get(&(index, repeat + 1)) {
+            assert!(next != sample);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 26);
+}
+
+#[test]
 fn labels_and_records_belong_to_their_sample() {
     let mut loader = builder(12).build().unwrap();
     let images = jpegs(12);

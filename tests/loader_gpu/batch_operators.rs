@@ -58,6 +58,19 @@ fn every_chain_and_schedule_equals_the_cpu() {
 }
 
 #[test]
+fn repeats_equal_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(8));
+    for last in [Last::Pad, Last::Partial] {
+        let make = || {
+            let builder = mixing(builder(jpegs(37), training().then_batch(op::Mixup::alpha(0.8))));
+            builder.last(last).shuffle(true).repeats(3)
+        };
+        same_targets(make, &format!("{last:?}"));
+    }
+}
+
+#[test]
 fn every_dtype_and_layout_equals_the_cpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(7));

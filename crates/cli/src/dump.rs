@@ -47,12 +47,17 @@ struct SampleEntry {
     label: i64,
     width: u32,
     height: u32,
+    /// Factor by which the decoder reduced both sides.
+    reduction: u32,
     roi: [u32; 4],
     flipped_horizontally: bool,
     flipped_vertically: bool,
     /// What the operators of the chain drew, enough to make the image again.
     operators: Vec<DrawnOperator>,
     outcome: &'static str,
+    /// Number of earlier places of the epoch that have the same sample.
+    #[serde(skip_serializing_if = "is_first")]
+    repeat: u32,
     /// Index of the unusable sample that this one replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaces: Option<u64>,
@@ -173,16 +178,19 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             label: sample.label.unwrap_or(NO_LABEL),
             width: sample.size.width,
             height: sample.size.height,
+            reduction: sample.reduction,
             roi: [roi.x, roi.y, roi.width, roi.height],
             flipped_horizontally: sample.trace.flipped_horizontally,
             flipped_vertically: sample.trace.flipped_vertically,
             operators: loader.plan().drawn(
                 batch.epoch(),
                 sample.index,
+                sample.repeat,
                 sample.size,
                 batch.upright_boxes(place),
             ),
             outcome: sample.outcome.name(),
+            repeat: sample.repeat,
             replaces: sample.replaces,
             padding: sample.padding,
             error: error.map(|it| format!("{}: {}", it.reason.name(), it.problem)),
@@ -191,6 +199,10 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
         }
     };
     batch.samples().iter().enumerate().map(entry).collect()
+}
+
+fn is_first(repeat: &u32) -> bool {
+    *repeat == 0
 }
 
 fn mixed_entry(batch: &Batch, place: usize) -> Option<MixedEntry> {

@@ -101,6 +101,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
         "ahead_batches": plan.ahead_batches,
         "offloads": plan.offloads,
         "order": plan.shuffle,
+        "repeats": plan.settings.loader.repeats,
         "runs_on": plan.runs_on,
         "shard": plan.shard,
         "excluded": excluded,

@@ -6,13 +6,11 @@ use std::time::Instant;
 
 use crate::error::Result;
 use crate::gpu::{Stopwatch, Stream};
-use crate::loader::feed::Job;
 use crate::loader::pipeline::SamplePipeline;
 use crate::loader::policy::produce;
 use crate::loader::record::{Outcome, SampleRecord};
 use crate::measure::Stage;
 use crate::plan::Route;
-use crate::random::SampleKey;
 use crate::ring::Producer;
 
 use super::decoder::GroupDecoder;
@@ -123,8 +121,7 @@ impl Gatherer {
         let Some(mut work) = page.work.take() else { return Ok(true) };
         let Some(mut upload) = self.parts.uploads.take() else { return Ok(false) };
         let (plan, source) = (self.parts.plan.clone(), self.parts.source.clone());
-        let Job { epoch, index, padding, .. } = work.job;
-        let wanted = SampleKey { seed: plan.settings.loader.seed, epoch, index };
+        let wanted = work.job.key(&plan);
         let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
         // Errors of samples that it replaces are known already and occur again.
         work.errors.clear();
@@ -140,7 +137,7 @@ impl Gatherer {
                 if substituted { Payload::Zeros } else { Payload::Nothing }
             }
         };
-        work.result = result.map(|record| SampleRecord { padding, ..record });
+        work.result = result.map(|record| work.job.placed(record));
         page.work = Some(work);
         page.publish()?;
         Ok(true)

@@ -111,8 +111,7 @@ impl PageWorker {
 
     fn fill(&mut self, mut page: Filling<DevicePage>, job: Job<Cell>) -> Result<()> {
         let Parts { plan, source, .. } = self.parts.clone();
-        let wanted =
-            SampleKey { seed: plan.settings.loader.seed, epoch: job.epoch, index: job.index };
+        let wanted = job.key(&plan);
         let mut payload = Payload::Nothing;
         let mut errors = Vec::new();
         let result = produce(&plan, &*source, wanted, &mut errors, |key| {
@@ -128,7 +127,7 @@ impl PageWorker {
             Ok(_) => {}
             Err(_) => payload = Payload::Nothing,
         }
-        let result = result.map(|record| SampleRecord { padding: job.padding, ..record });
+        let result = result.map(|record| job.placed(record));
         page.work = Some(Work { job, payload, result, errors });
         let Some(gathered) = self.gathered.take() else { return page.publish() };
         let route = gathered.submitted.route();

@@ -14,12 +14,15 @@ mod windows;
 /// The order of every epoch, for one shard of the set.
 ///
 /// * The epoch's order is a permutation of all indices (the identity without shuffling), the same for all shards. Of the
-///   remaining positions, number `p` belongs to rank `p % world`. So all shards together hold every sample exactly once,
+///   remaining positions, number `p` belongs to rank `p % world`. So all shards together hold every position exactly once,
 ///   and the global order does not depend on the number of shards.
+/// * With `loader.repeats` `r`, position `p` holds what position `p / r` holds without, so each sample occurs `r` times
+///   in a row over the shards, as with torchvision's `RASampler`. The epoch keeps its length and holds only the first of
+///   `r` parts of the permutation.
 /// * In the first epoch of a resumed loader the consumed positions are skipped, so the remaining ones are the same for
 ///   any number of shards before and after.
 /// * With `drop` and `pad` all shards have the same number of batches, also in an epoch that starts in its middle. With
-///   `partial` every sample comes exactly once, and shards may differ by one batch.
+///   `partial` every position comes exactly once, and shards may differ by one batch.
 /// * `loader.shuffle` alone permutes the whole set, position by position, without a table: about 100 bytes, and some
 ///   tens
 ///   of nanoseconds per sample, for ten samples as for a billion.
@@ -27,8 +30,8 @@ mod windows;
 ///   the second time displaced by half a block. Any run of `window` positions is read from at most three consecutive
 ///   windows, so from the files in them: one or two if files are longer than three windows. A sample moves by at most one
 ///   and a half windows.
-/// * The order is a function of (seed, epoch, number of samples) and, with windows, of the window and of the ends of the
-///   files; of nothing else. It is part of the public contract: a change is a breaking change.
+/// * The order is a function of (seed, epoch, number of samples, repeats) and, with windows, of the window and of the ends
+///   of the files; of nothing else. It is part of the public contract: a change is a breaking change.
 ///
 /// For one billion samples: shuffling the whole set takes no memory that depends on it; `2 ceil(log2(N) / 2) = 30`
 /// bits are permuted, and of `2^30` values a position walks through 1.07 on average (at most 4 for any `N`). With
@@ -50,6 +53,7 @@ struct OrderSettings {
     batch: u64,
     seed: u64,
     shuffle: bool,
+    repeats: u64,
     last: Last,
     rank: u64,
     world: u64,
@@ -60,6 +64,8 @@ struct OrderSettings {
 pub struct Position {
     /// Index of the sample in its source.
     pub index: u64,
+    /// Number of earlier positions of the epoch that have the same sample.
+    pub repeat: u32,
     /// Whether the sample only pads the last batch.
     pub padding: bool,
 }
@@ -102,9 +108,10 @@ impl Order {
         shard: &Shard,
         file_ends: &[u64],
     ) -> Result<Self> {
-        let &LoaderSettings { batch, seed, shuffle, shuffle_window, last, .. } = loader;
+        let &LoaderSettings { batch, seed, shuffle, shuffle_window, repeats, last, .. } = loader;
         let &Shard { rank, world, .. } = shard;
-        let settings = OrderSettings { batch: batch as u64, seed, shuffle, last, rank, world };
+        let (batch, repeats) = (batch as u64, repeats.into());
+        let settings = OrderSettings { batch, seed, shuffle, repeats, last, rank, world };
         let files = match shuffle_window.filter(|_| shuffle) {
             Some(window) => Some(Arc::new(Files::new(samples, file_ends, window)?)),
             None => None,
@@ -204,7 +211,7 @@ impl EpochOrder {
     /// The sample at index `place` of batch number `batch`.
     pub fn at(&self, batch: u64, place: usize) -> Position {
         let Extent { settings, samples, begin } = self.extent;
-        let OrderSettings { rank, world, .. } = settings;
+        let OrderSettings { repeats, rank, world, .. } = settings;
         let own = self.own();
         let padding = batch * settings.batch + place as u64 >= own;
         // A shard without a sample of its own pads with the last sample of the set.
@@ -213,12 +220,13 @@ impl EpochOrder {
             (true, 0) => samples - 1,
             (true, _) => begin + (own - 1) * world + rank,
         };
+        let (place, repeat) = (global / repeats, (global % repeats) as u32);
         let index = match &self.visit {
-            Visit::Source => global,
-            Visit::Whole(permutation) => permutation.at(global),
-            Visit::Windows(windows) => windows.at(global),
+            Visit::Source => place,
+            Visit::Whole(permutation) => permutation.at(place),
+            Visit::Windows(windows) => windows.at(place),
         };
-        Position { index, padding }
+        Position { index, repeat, padding }
     }
 }
 

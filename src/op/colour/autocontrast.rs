@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::op::formula::Histograms;
 use crate::op::formula::statistics::identity;
 use crate::op::kind::StatisticsFormula;
+use crate::op::kind::statistics::Reads;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
 /// Stretches each channel to 0..=255, like torchvision's `autocontrast`.
@@ -39,6 +40,7 @@ impl StatisticsFormula for Autocontrast {
     type Value = u8;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Autocontrast", include_str!("../../../kernels/autocontrast.cu")));
+    const READS: Reads = Reads::Channels;
 
     /// Maps the smallest byte of a channel to 0 and the largest to 255: torchvision's `autocontrast` on PIL images
     /// (`ImageOps.autocontrast` without cutoff). A channel of one byte is unchanged.

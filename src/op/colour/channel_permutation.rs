@@ -58,7 +58,8 @@ impl ColourFormula for ChannelPermutation {
     /// torchvision's `permute_channels`.
     #[inline(always)]
     fn pixel(params: &Params, pixel: [u8; 3]) -> [u8; 3] {
-        params.order.map(|channel| pixel[channel as usize])
+        let [a, b, c] = params.order;
+        [pixel[a as usize], pixel[b as usize], pixel[c as usize]]
     }
 }
 

@@ -8,7 +8,8 @@ use crate::op::kind::ColourFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Changes brightness, contrast, saturation and hue by one linear map, like DALI's `color_twist`.
+/// Changes brightness, contrast, saturation and hue by one linear map: DALI's `color_twist`. DALI computes the map in f32,
+/// feedwater in f64, so a byte may differ by one level where the exact value is halfway between two levels.
 ///
 /// Each setting is one number, or `[low, high]`, from which it is drawn uniformly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,17 +76,18 @@ impl ColourFormula for ColorTwist {
     const CUDA: Option<Cuda> =
         Some(Cuda::new("ColorTwist", include_str!("../../../kernels/color_twist.cu")));
 
-    /// The linear map in f32, cut to 0..=255 and rounded half to even. DALI's f32 matrix differs in its last bits: one
-    /// byte of 100,000 differs by one level.
+    /// The linear map in f32, cut to 0..=255 and rounded half to even. DALI's f32 matrix differs in its last bits,
+    /// and so does a value halfway between two levels.
     #[inline(always)]
     fn pixel(params: &Params, [r, g, b]: [u8; 3]) -> [u8; 3] {
         let [r, g, b] = [f32::from(r), f32::from(g), f32::from(b)];
-        params.matrix.map(|row| {
+        let channel = |row: [f32; 3]| {
             let value = row[0] * r + row[1] * g + row[2] * b + params.offset;
             let cut = value.clamp(0.0, 255.0);
             // At this size f32 has no fraction bits: the addition rounds.
-            ((cut + ROUNDS) - ROUNDS) as u8
-        })
+            (cut + ROUNDS).to_bits() as u8
+        };
+        params.matrix.map(channel)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::op::formula::Histograms;
 use crate::op::formula::blend::{MAX_FACTOR, blend};
 use crate::op::formula::statistics::count_and_sum;
 use crate::op::kind::StatisticsFormula;
+use crate::op::kind::statistics::Reads;
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -51,6 +52,7 @@ impl StatisticsFormula for Contrast {
     type Value = u8;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Contrast", include_str!("../../../kernels/contrast.cu")));
+    const READS: Reads = Reads::Gray;
 
     /// Blends each byte with the mean of the gray image, rounded half up: torchvision's `adjust_contrast` on PIL images
     /// (`ImageEnhance.Contrast`).

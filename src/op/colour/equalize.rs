@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::op::formula::Histograms;
 use crate::op::formula::statistics::identity;
 use crate::op::kind::StatisticsFormula;
+use crate::op::kind::statistics::Reads;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
 /// Makes the bytes of each channel equally frequent, like torchvision's `equalize`.
@@ -39,6 +40,7 @@ impl StatisticsFormula for Equalize {
     type Value = u8;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Equalize", include_str!("../../../kernels/equalize.cu")));
+    const READS: Reads = Reads::Channels;
 
     /// Maps a byte to the number of smaller bytes, in steps of (pixels - pixels of the largest byte) / 255: torchvision's
     /// `equalize` on PIL images (`ImageOps.equalize`). A channel of one byte, or with a step of 0, is unchanged.

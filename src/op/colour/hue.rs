@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
+use crate::op::formula::truncated;
 use crate::op::kind::ColourFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
@@ -75,16 +76,17 @@ impl ColourFormula for Hue {
         let denominator = 2 * range.max(1);
         let floor = divide(numerator, denominator);
         let exact = i32::from(floor * denominator == numerator);
-        let rounded_down = (ROUNDED_DOWN[(floor >> 5) as usize & 7] >> (floor & 31)) as i32 & exact;
+        let rounded_down = (rounded_down(floor >> 5) >> (floor & 31)) as i32 & exact;
         let saturation = divide(255 * range, max.max(1));
         // In 510 parts of the circle.
         let hue = 2 * ((floor - rounded_down + params.shift as i32) & 255);
 
-        [425, 255, 85].map(|offset| {
+        let channel = |offset: i32| {
             let at = if hue + offset < 510 { hue + offset } else { hue + offset - 510 };
             let weight = at.min(340 - at).clamp(0, 85);
             level(max * (21675 - saturation * weight))
-        })
+        };
+        [channel(425), channel(255), channel(85)]
     }
 }
 
@@ -117,11 +119,21 @@ impl Params {
 const ROUNDED_DOWN: [u32; 8] =
     [0xffff_fffe, 0, 0x1100_0000, 0x0000_0111, 0x222a_aaaa, 0x2323_2222, 0x0002_2222, 0];
 
-/// Integer quotient of numbers below 2^18 and 2^9. The f32 quotient has the same integer part: it is exact or
-/// farther from an integer than its error.
+/// Word of `ROUNDED_DOWN`, selected rather than read, so that vectors of pixels need no reads.
+#[inline(always)]
+fn rounded_down(word: i32) -> u32 {
+    let mut found = 0;
+    for at in 0..8 {
+        found = if at == word { ROUNDED_DOWN[at as usize] } else { found };
+    }
+    found
+}
+
+/// Integer quotient, of at most 255, of numbers below 2^18 and 2^9. The f32 quotient has the same integer part: it is
+/// exact or farther from an integer than its error.
 #[inline(always)]
 fn divide(numerator: i32, denominator: i32) -> i32 {
-    (numerator as f32 / denominator as f32) as i32
+    truncated(numerator as f32 / denominator as f32)
 }
 
 /// A 21675th, rounded, of a product of a byte with a number up to 21675. The f32 product with the reciprocal has

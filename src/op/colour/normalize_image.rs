@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::formula::Histograms;
 use crate::op::kind::StatisticsFormula;
+use crate::op::kind::statistics::Reads;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
-/// Subtracts the image's own mean and divides by its own deviation, like Albumentations' `Normalize` with the
-/// normalization `image` or `image_per_channel`.
+/// Subtracts the image's own mean and divides by its own deviation: Albumentations' `Normalize` with the normalization
+/// `image` or `image_per_channel`, whose f64 values are rounded to f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NormalizeImage {
@@ -43,6 +44,7 @@ impl StatisticsFormula for NormalizeImage {
     type Value = f32;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("NormalizeImage", include_str!("../../../kernels/normalize_image.cu")));
+    const READS: Reads = Reads::Channels;
 
     /// `(byte - mean) / (deviation + 1e-4)`, cut to -20..=20: Albumentations' `Normalize(normalization="image")` and
     /// `"image_per_channel"` (`albucore/functions.py`). Statistics and result are computed in f64 and rounded once.

@@ -7,7 +7,8 @@ use crate::op::kind::PositionFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Overwrites the squares of a rotated grid with a colour, like DALI's `grid_mask`.
+/// Overwrites the squares of a rotated grid with a colour: DALI's `grid_mask`, except for pixels less than 0.001 pixel
+/// from the edge of a square, where DALI rounds in f32 (measured on images of up to 1000x1000).
 ///
 /// Each number may be given as `[low, high]`, from which it is drawn uniformly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +98,7 @@ impl PositionFormula for GridMask {
 
     /// DALI's `grid_mask` (`grid_mask_cpu.h`): the colour where both fractions of (x cos - y sin, x sin + y cos) /
     /// tile - shift / tile are below `ratio`, the pixel elsewhere. In integers; DALI adds up steps in f32, so pixels
-    /// at the edges of squares may differ.
+    /// less than 0.001 pixel from an edge may differ.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let (x, y) = (x as u32, y as u32);

@@ -223,7 +223,7 @@ mod tests {
                     let src = HostImage::U8(demanded);
                     let mut expected = HostImage::new(PixelType::U8, window);
                     JpegDistortion::reference(&params, &src, &mut expected);
-                    for instructions in [Instructions::PLAIN, Instructions::here()] {
+                    for instructions in Instructions::all() {
                         let mut found = HostImage::new(PixelType::U8, window);
                         compress(&params, &src, &mut found, instructions);
                         assert!(found == expected, "{at} {quality} {window} {instructions:?}");

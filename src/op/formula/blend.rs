@@ -1,5 +1,7 @@
 //! Pillow's `Image.blend`, the last step of brightness, contrast, saturation and sharpness.
 
+use super::truncated;
+
 /// Largest factor of a blend in settings. Pillow has no limit; from 255 on, every byte is at an end or unchanged.
 pub const MAX_FACTOR: f64 = 1e6;
 
@@ -7,11 +9,12 @@ pub const MAX_FACTOR: f64 = 1e6;
 #[inline(always)]
 pub fn blend(from: u8, to: u8, factor: f32) -> u8 {
     let (from, to) = (f32::from(from), f32::from(to));
-    (from + factor * (to - from)) as u8
+    truncated((from + factor * (to - from)).clamp(0.0, 255.0)) as u8
 }
 
 /// Blends each channel of a pixel.
 #[inline(always)]
 pub fn blend_pixel(from: [u8; 3], to: [u8; 3], factor: f32) -> [u8; 3] {
-    std::array::from_fn(|channel| blend(from[channel], to[channel], factor))
+    // Not with `from_fn`, which is not always inlined.
+    [blend(from[0], to[0], factor), blend(from[1], to[1], factor), blend(from[2], to[2], factor)]
 }

@@ -2,6 +2,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::{PixelMap, map_row};
+use crate::op::wide::{Instructions, Loop};
+
 /// Number of pixels with each byte: in each channel, and in the image's gray version.
 ///
 /// Twin: `struct Histograms { unsigned channel[3][256], gray[256]; }`.
@@ -20,11 +23,50 @@ impl Histograms {
 
     /// Counts pixels.
     pub fn add(&mut self, pixels: &[[u8; 3]]) {
+        self.add_channels(pixels);
+        self.add_gray(pixels);
+    }
+
+    /// Counts pixels by their channels only.
+    pub fn add_channels(&mut self, pixels: &[[u8; 3]]) {
         for &pixel in pixels {
             for (bins, byte) in self.channel.iter_mut().zip(pixel) {
                 bins[usize::from(byte)] += 1;
             }
-            self.gray[usize::from(luma(pixel))] += 1;
+        }
+    }
+
+    /// Counts pixels by their gray only.
+    pub fn add_gray(&mut self, pixels: &[[u8; 3]]) {
+        Instructions::here().run(Grays { bins: &mut self.gray, pixels });
+    }
+}
+
+struct Grays<'a> {
+    bins: &'a mut [u32; 256],
+    pixels: &'a [[u8; 3]],
+}
+
+struct Gray;
+
+impl PixelMap for Gray {
+    #[inline(always)]
+    fn of(&self, pixel: [u8; 3]) -> [u8; 3] {
+        [luma(pixel); 3]
+    }
+}
+
+impl Loop for Grays<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let mut block = [[0; 3]; 256];
+        for pixels in self.pixels.chunks(block.len()) {
+            let block = &mut block[..pixels.len()];
+            block.copy_from_slice(pixels);
+            map_row(block, &Gray);
+            for [gray, _, _] in block {
+                self.bins[usize::from(*gray)] += 1;
+            }
         }
     }
 }

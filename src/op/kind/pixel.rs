@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use serde::Serialize;
 
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::formula::map_row;
+use crate::op::formula::{PixelMap, map_row};
 use crate::op::wide::{Instructions, Loop};
 use crate::op::{Cuda, ParamBytes};
 
@@ -162,16 +162,26 @@ type Pixel<T> = fn(&ParamBytes, i32, i32, [T; 3]) -> [T; 3];
 
 type Row<T> = fn(&ParamBytes, RowPosition, &mut [[T; 3]], Instructions);
 
+/// A formula of colours with its parameters.
+struct Colour<'a, F: ColourFormula>(&'a F::Params);
+
+impl<F: ColourFormula> PixelMap for Colour<'_, F> {
+    #[inline(always)]
+    fn of(&self, pixel: [u8; 3]) -> [u8; 3] {
+        F::pixel(self.0, pixel)
+    }
+}
+
 /// A row of colours.
 struct Colours<'a, F: ColourFormula> {
-    params: &'a F::Params,
+    colour: Colour<'a, F>,
     row: &'a mut [[u8; 3]],
 }
 
 impl<F: ColourFormula> Loop for Colours<'_, F> {
     #[inline(always)]
     fn run(self) {
-        map_row(self.row, |pixel| F::pixel(self.params, pixel));
+        map_row(self.row, &self.colour);
     }
 }
 
@@ -219,7 +229,7 @@ impl PixelForm {
                 params_bytes: size_of::<F::Params>(),
                 takes_position: false,
                 bytes: Some(|params, _, row, instructions| {
-                    instructions.run(Colours::<F> { params: params.get(), row });
+                    instructions.run(Colours { colour: Colour::<F>(params.get()), row });
                 }),
                 floats: None,
                 byte_pixel: |params, _, _, pixel| F::pixel(params.get(), pixel),
@@ -300,7 +310,7 @@ mod tests {
                     [(0, 1, 100), (17, 1, 1), (9, 1, 32), (119, -1, 100), (70, -1, 37)]
                 {
                     for y in [0, 11, 20] {
-                        for set in [Instructions::PLAIN, Instructions::here()] {
+                        for set in Instructions::all() {
                             let at = RowPosition { x, step, y };
                             if let Some(row) = form.bytes {
                                 assert_row(row, form.byte_pixel, params, at, &bytes[..len], set);

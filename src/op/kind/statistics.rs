@@ -21,9 +21,22 @@ pub trait StatisticsFormula: 'static {
     /// CUDA implementation: a type with the function `static __device__ T of(const Params& p, const Histograms& h, int
     /// channel, int byte)` for one entry, whose parameters' type has the same name and `Params` behind it.
     const CUDA: Option<Cuda>;
+    /// Histograms that the table is made from. On the CPU the others are empty.
+    const READS: Reads = Reads::All;
 
     /// The table.
     fn table(params: &Self::Params, histograms: &Histograms) -> [[Self::Value; 256]; CHANNELS];
+}
+
+/// Histograms that a formula reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Those of the channels.
+    Channels,
+    /// That of the gray image.
+    Gray,
+    /// All.
+    All,
 }
 
 /// Value of a table.
@@ -71,6 +84,7 @@ pub struct StatisticsForm {
     /// Pixel type of the output.
     pub(crate) output: PixelType,
     pub(crate) table: fn(&ParamBytes, &Histograms) -> Made,
+    reads: Reads,
 }
 
 impl StatisticsForm {
@@ -83,6 +97,7 @@ impl StatisticsForm {
                 params_bytes: size_of::<F::Params>(),
                 output: <F::Value as TableValue>::TYPE,
                 table: |params, histograms| F::Value::made(F::table(params.get(), histograms)),
+                reads: F::READS,
             }
         }
     }
@@ -91,7 +106,12 @@ impl StatisticsForm {
     pub(crate) fn made(&self, params: &ParamBytes, image: &HostImage) -> Made {
         let HostImage::U8(image) = image else { unreachable!("statistics are of bytes") };
         let mut histograms = Histograms::EMPTY;
-        histograms.add(image.data().as_chunks().0);
+        let pixels = image.data().as_chunks().0;
+        match self.reads {
+            Reads::Channels => histograms.add_channels(pixels),
+            Reads::Gray => histograms.add_gray(pixels),
+            Reads::All => histograms.add(pixels),
+        }
         (self.table)(params, &histograms)
     }
 

@@ -32,7 +32,9 @@ def text_of(golden):
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def main(name, make):
+def main(name, make, **others):
+    """`others` are the versions of further libraries."""
+    installed = {**versions(), **others}
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
@@ -41,11 +43,11 @@ def main(name, make):
     path = pathlib.Path(args.out or pathlib.Path(__file__).with_name(name))
     golden = json.loads(text_of(make(args.seed)))
     if not args.check:
-        path.write_text(text_of({"made_with": versions(), **golden}))
+        path.write_text(text_of({"made_with": installed, **golden}))
         print(f"{path}: {path.stat().st_size} bytes")
         return
     stored = json.loads(path.read_text())
-    print(f"stored {stored.pop('made_with')}\ninstalled {versions()}")
+    print(f"stored {stored.pop('made_with')}\ninstalled {installed}")
     wrong = [
         f"{key}[{number}]: {was} is now {now}"
         for key in golden for number, (was, now) in enumerate(zip(stored[key], golden[key])) if was != now

@@ -1,4 +1,4 @@
-//! `gallery`: a page with pictures of what every operator does.
+//! `gallery`: a page with pictures of what every operator does, or strips of pictures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,11 @@ use serde_json::json;
 
 use super::{CommandError, io_failure, print, print_json};
 use page::{Picture, Section};
+use strengths::Strength;
 
 mod page;
 mod strengths;
+mod strip;
 
 /// Writes a page (index.html) with pictures of every operator at several strengths
 #[derive(Args)]
@@ -34,6 +36,9 @@ pub struct Options {
     /// Image to show, instead of a generated one
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
+    /// Write one strip of small pictures per operator (NAME.jpg) instead of the page
+    #[arg(long)]
+    strips: bool,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -48,6 +53,9 @@ const DRAWS: u64 = 4;
 /// JPEG quality of the pictures: from 90 on, the encoder does not reduce colours.
 const QUALITY: u8 = 92;
 
+/// JPEG quality of strips, which are a part of the documentation and must be small.
+const STRIP_QUALITY: u8 = 70;
+
 pub fn main(options: &Options) -> Result<(), CommandError> {
     let dir = &options.dir;
     let photo = match &options.image {
@@ -56,20 +64,23 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         None => Image::from_data(PHOTO.window(), synth::image(1, 4, PHOTO.width, PHOTO.height)),
     };
     fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
-    let photo = HostImage::U8(photo);
-    write_picture(&dir.join(page::PHOTO), &photo)?;
+    let operators = strengths::all()?;
+    if options.strips {
+        strips(options, &photo, &operators)
+    } else {
+        whole(options, &photo, &operators)
+    }
+}
+
+/// Writes the page with its pictures.
+fn whole(options: &Options, photo: &Image<u8>, operators: &Operators) -> Result<(), CommandError> {
+    let dir = &options.dir;
+    write_picture(&dir.join(page::PHOTO), photo, QUALITY)?;
     let mut sections = Vec::new();
-    for (name, strengths) in strengths::all()? {
-        let mut pictures = Vec::new();
-        for (number, strength) in strengths.iter().enumerate() {
-            let operator = &*strength.operator;
-            for draw in 0..if operator.is_random() { DRAWS } else { 1 } {
-                let file = format!("{name}-{number}-{draw}.jpg");
-                let image =
-                    applied(operator, draw, &photo).map_err(|error| failed(name, &error))?;
-                write_picture(&dir.join(&file), &image)?;
-                pictures.push(Picture { file, settings: &strength.settings, draw });
-            }
+    for (name, strengths) in operators {
+        let (pictures, images) = shown(name, strengths, photo)?;
+        for (picture, image) in pictures.iter().zip(&images) {
+            write_picture(&dir.join(&picture.file), image, QUALITY)?;
         }
         sections.push(Section {
             name,
@@ -85,6 +96,52 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         return print_json(&json!({ "page": index, "operators": operators, "pictures": pictures }));
     }
     print(format!("{}: {} operators, {pictures} pictures", index.display(), sections.len()))
+}
+
+/// Writes the strips.
+fn strips(options: &Options, photo: &Image<u8>, operators: &Operators) -> Result<(), CommandError> {
+    let mut entries = Vec::new();
+    for (name, strengths) in operators {
+        let (pictures, mut images) = shown(name, strengths, photo)?;
+        let chosen = strip::chosen(&pictures);
+        // Without boxes, random_iou_crop changes nothing.
+        if chosen.iter().all(|&at| images[at] == *photo) {
+            continue;
+        }
+        let results = chosen.iter().map(|&at| std::mem::take(&mut images[at]));
+        let all: Vec<Image<u8>> = std::iter::once(photo.clone()).chain(results).collect();
+        let strip = strip::strip(&all).map_err(|error| failed(name, &error))?;
+        let file = options.dir.join(format!("{name}.jpg"));
+        write_picture(&file, &strip, STRIP_QUALITY)?;
+        entries.push(json!({ "op": name, "file": file, "alt": strip::alt(&pictures, &chosen) }));
+    }
+    if options.json {
+        return print_json(&json!({ "strips": entries }));
+    }
+    print(format!("{}: {} strips", options.dir.display(), entries.len()))
+}
+
+/// All operators with their strengths.
+type Operators = [(&'static str, Vec<Strength>)];
+
+/// Pictures of an operator, and their pixels.
+fn shown<'a>(
+    name: &str,
+    strengths: &'a [Strength],
+    photo: &Image<u8>,
+) -> Result<(Vec<Picture<'a>>, Vec<Image<u8>>), CommandError> {
+    let photo = HostImage::U8(photo.clone());
+    let (mut pictures, mut images) = (Vec::new(), Vec::new());
+    for (number, strength) in strengths.iter().enumerate() {
+        let operator = &*strength.operator;
+        for draw in 0..if operator.is_random() { DRAWS } else { 1 } {
+            let file = format!("{name}-{number}-{draw}.jpg");
+            let image = applied(operator, draw, &photo).map_err(|error| failed(name, &error))?;
+            pictures.push(Picture { file, settings: &strength.settings, draw });
+            images.push(visible(image));
+        }
+    }
+    Ok((pictures, images))
 }
 
 /// Reads an image file, upright and not much larger than a generated image.
@@ -121,18 +178,25 @@ fn applied(operator: &dyn Operator, draw: u64, photo: &HostImage) -> Result<Host
     Ok(transform.image().clone())
 }
 
-/// Writes a picture as a JPEG. Floats from -2.5 to 2.5 are shown as black to white.
-fn write_picture(path: &Path, image: &HostImage) -> Result<(), CommandError> {
+/// Bytes of an image. Floats from -2.5 to 2.5 are shown as black to white.
+fn visible(image: HostImage) -> Image<u8> {
+    match image {
+        HostImage::U8(image) => image,
+        HostImage::F32(image) => {
+            // `as` clamps to 0..=255.
+            let bytes = image.data().iter().map(|it| (127.5 + 51.0 * it) as u8).collect();
+            Image::from_data(image.window(), bytes)
+        }
+    }
+}
+
+/// Writes a picture as a JPEG.
+fn write_picture(path: &Path, image: &Image<u8>, quality: u8) -> Result<(), CommandError> {
     let Size { width, height } = image.window().size();
-    let shown: Vec<u8> = match image {
-        HostImage::U8(image) => image.data().to_vec(),
-        // `as` clamps to 0..=255.
-        HostImage::F32(image) => image.data().iter().map(|it| (127.5 + 51.0 * it) as u8).collect(),
-    };
     let mut jpeg = Vec::new();
     let side = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
-    Encoder::new(&mut jpeg, QUALITY)
-        .encode(&shown, side(width), side(height), ColorType::Rgb)
+    Encoder::new(&mut jpeg, quality)
+        .encode(image.data(), side(width), side(height), ColorType::Rgb)
         .map_err(|error| CommandError::Failed(format!("{}: {error}", path.display())))?;
     file::write(path, jpeg).map_err(|error| io_failure(path, &error))
 }

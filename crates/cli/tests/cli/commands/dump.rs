@@ -43,12 +43,14 @@ fn dump_writes_tensor_samples_and_sheet() {
                 "operators",
                 "outcome",
                 "path",
+                "reduction",
                 "roi",
                 "width"
             ]
         );
         assert_eq!((&sample["width"], &sample["height"]), (&80.into(), &60.into()));
         assert_eq!(sample["outcome"], "cpu");
+        assert_eq!(sample["reduction"], 1);
         let file = path.join(sample["path"].as_str().unwrap());
         assert!(file.is_file(), "{file:?}");
         let class = format!("class{:03}", sample["label"].as_i64().unwrap());
@@ -70,6 +72,31 @@ fn dump_writes_tensor_samples_and_sheet() {
     let info = sheet.read_info().unwrap();
     // Two rows of two images, with gaps of 8 pixels, captions of sixteen characters and 25 pixel rows.
     assert_eq!((info.info().width, info.info().height), (2 * (95 + 8) + 8, 2 * (24 + 25 + 8) + 8));
+}
+
+#[test]
+fn dump_writes_how_far_the_decoder_reduced() {
+    let dir = workplace();
+    let text = format!(
+        "{PIPELINE}[decode]\nprescale = true\n[[chain]]\nop = \"random_resized_crop\"\nwidth = 10\nheight = 7\n"
+    );
+    write(&dir, "prescaled.toml", &text);
+    done(
+        dir.path(),
+        &["dump", "prescaled.toml", "--device", "cpu", "--out", "out", "--batches", "9"],
+    );
+    let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let mut reduced = 0;
+    for sample in samples.as_array().unwrap() {
+        assert_eq!((&sample["width"], &sample["height"]), (&80.into(), &60.into()));
+        let [width, height] = [2, 3].map(|side| sample["roi"][side].as_u64().unwrap());
+        let fits = |by: &u64| width / by >= 10 && height / by >= 7;
+        let expected = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        assert_eq!(sample["reduction"], expected, "{width}x{height}");
+        reduced += u32::from(expected > 1);
+    }
+    assert!(reduced > 0);
 }
 
 #[test]
@@ -101,6 +128,26 @@ fn dump_of_another_epoch_reorders_the_same_set() {
     assert_eq!(order("1").len(), 8);
     assert_ne!(order("0"), order("1"));
     assert_eq!(order("1"), order("1"));
+}
+
+#[test]
+fn dump_writes_what_each_repeat_drew() {
+    let dir = workplace();
+    let text = format!("{PIPELINE}repeats = 2\n{CHAIN}");
+    write(&dir, "repeats.toml", &text);
+    done(dir.path(), &["dump", "repeats.toml", "--device", "cpu", "--out", "out"]);
+    let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let samples = samples.as_array().unwrap();
+    assert_eq!(samples.len(), 4);
+    for repeats in samples.chunks(2) {
+        assert_eq!(repeats[0]["index"], repeats[1]["index"]);
+        assert_eq!((&repeats[0]["repeat"], &repeats[1]["repeat"]), (&Value::Null, &1.into()));
+        assert_ne!(repeats[0]["operators"], repeats[1]["operators"]);
+        for sample in repeats {
+            assert_eq!(sample["operators"][0]["actions"][0]["params"]["box"], sample["roi"]);
+        }
+    }
 }
 
 #[test]

@@ -36,6 +36,31 @@ fn the_gallery_shows_every_operator() {
 }
 
 #[test]
+fn strips_show_the_image_and_up_to_three_results() {
+    let dir = tempfile::tempdir().unwrap();
+    let result = json(dir.path(), &["gallery", "strips", "--strips", "--json"]);
+    let strips = result["strips"].as_array().unwrap();
+    let listed: Vec<&str> = strips.iter().map(|it| it["op"].as_str().unwrap()).collect();
+    // Without boxes it changes nothing.
+    let shown: Vec<&str> =
+        op::NAMES.iter().copied().filter(|name| *name != "random_iou_crop").collect();
+    assert_eq!(listed, shown);
+    assert!(!dir.path().join("strips/index.html").exists());
+    let mut bytes = 0;
+    for strip in strips {
+        let (file, alt) = (strip["file"].as_str().unwrap(), strip["alt"].as_str().unwrap());
+        let jpeg = fs::read(dir.path().join(file)).unwrap();
+        bytes += jpeg.len();
+        let size = Header::parse(&jpeg).unwrap().size;
+        let results = alt.matches("; ").count() as u32;
+        assert!((1..=3).contains(&results), "{alt}");
+        assert!(size.width > 96 && size.width <= (1 + results) * 100 - 4, "{file}: {size:?}");
+        assert!((72..=96).contains(&size.height), "{file}: {size:?}");
+    }
+    assert!(bytes < 400_000, "{bytes} bytes");
+}
+
+#[test]
 fn the_gallery_shows_an_image_of_the_user_upright() {
     let dir = tempfile::tempdir().unwrap();
     let jpeg = crate::common::jpeg(2, 500, 300);
@@ -55,6 +80,16 @@ fn the_gallery_says_what_is_wrong_with_an_image() {
         assert!(error.contains(file) && error.contains(word), "{error}");
         assert!(!dir.path().join("out").exists(), "nothing is written");
     }
+}
+
+/// Writes the pictures of `docs/reference/`.
+#[test]
+#[ignore = "scripts/operator-reference runs it, with FEEDWATER_STRIPS"]
+fn write_strips_for_the_reference() {
+    let folder = std::env::var_os("FEEDWATER_STRIPS").expect("FEEDWATER_STRIPS names a folder");
+    let folder = Path::new(&folder);
+    let texts = json(folder, &["gallery", ".", "--strips", "--json"]);
+    fs::write(folder.join("strips.json"), texts.to_string()).unwrap();
 }
 
 /// Writes the page that `tests/browser/` tests.

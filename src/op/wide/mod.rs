@@ -1,0 +1,129 @@
+//! Loops over pixels that are compiled for several sets of instructions: for what every CPU of the target has, for AVX2
+//! and for AVX-512 with its byte permutations.
+//!
+//! The source is the same, and the compiler keeps the order of floating-point operations and does not join them, so the
+//! bits are the same too. [`bytes`] has the loops that no compiler finds by itself.
+
+#![cfg_attr(target_arch = "x86_64", allow(unsafe_code))]
+
+pub mod bytes;
+
+/// A loop whose results do not depend on the instructions.
+pub trait Loop {
+    /// Runs it. To be `#[inline(always)]`, as everything that it calls: only what is inlined uses the instructions.
+    fn run(self);
+}
+
+/// Instructions that loops may use. Each value is one that this CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instructions(Set);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Instructions {
+    /// Those of every CPU of the target.
+    pub const PLAIN: Self = Self(Set::Plain);
+
+    /// The most that this CPU has.
+    #[inline]
+    pub fn here() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            let bytes = has!("avx512bw") && has!("avx512vbmi");
+            if bytes && has!("avx512f") && has!("avx512vl") && has!("avx512dq") && has!("avx2") {
+                return Self(Set::Avx512);
+            }
+            if has!("avx2") {
+                return Self(Set::Avx2);
+            }
+        }
+        Self::PLAIN
+    }
+
+    /// All sets that this CPU has.
+    pub fn all() -> Vec<Self> {
+        let all = [
+            Set::Plain,
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512,
+        ];
+        let has = all.iter().position(|set| *set == Self::here().0).unwrap_or(0);
+        all[..=has].iter().map(|set| Self(*set)).collect()
+    }
+
+    /// Runs a loop with these instructions.
+    #[inline]
+    pub fn run(self, it: impl Loop) {
+        match self.0 {
+            Set::Plain => it.run(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: only `here` and `all` give it, where the CPU has AVX2.
+            Set::Avx2 => unsafe { with_avx2(it) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: only `here` and `all` give it, where the CPU has all of these instructions.
+            Set::Avx512 => unsafe { with_avx512(it) },
+        }
+    }
+
+    /// Whether they include AVX-512's byte permutations.
+    #[cfg(target_arch = "x86_64")]
+    fn has_avx512(self) -> bool {
+        self.0 == Set::Avx512
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn with_avx2(it: impl Loop) {
+    it.run();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi")]
+fn with_avx512(it: impl Loop) {
+    it.run();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Instructions;
+    use crate::geometry::Size;
+    use crate::op::kind::RowPosition;
+    use crate::op::{self, Actions, What};
+    use crate::random::SampleKey;
+
+    /// Rows longer than a block of pixels, with every byte in every channel.
+    #[test]
+    fn all_instructions_give_the_same_pixels() {
+        let bytes: Vec<u8> = (0..3 * 333u32).map(|at| (at * at / 7 + at) as u8).collect();
+        let row: &[[u8; 3]] = bytes.as_chunks().0;
+        let mut compared = 0;
+        for operator in op::examples() {
+            let actions = Actions::of([&*operator], SampleKey::default(), Size::new(333, 3));
+            for action in &actions.list {
+                let What::Pixel(form, params) = &action.what else { continue };
+                let Some(change) = form.bytes else { continue };
+                let at = RowPosition { x: 332, step: -1, y: 1 };
+                let by = |set| {
+                    let mut row = row.to_vec();
+                    change(params, at, &mut row, set);
+                    row
+                };
+                let plain = by(Instructions::PLAIN);
+                assert!(Instructions::all().into_iter().all(|it| by(it) == plain), "{operator:?}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 20, "{compared}");
+    }
+}
