@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use feedwater::config::Pipeline;
@@ -208,11 +208,17 @@ impl Job {
         output
     }
 
-    /// Seconds per image, from the random choices to the stored result. A first pass, which is not measured, brings the
-    /// images into the processor's cache, where decoders leave them.
+    /// Seconds per image, from the random choices to the stored result: the fastest of the passes over the images in 30
+    /// ms, two at least. After the first ones they are in the processor's cache, where decoders leave them.
     fn run(&mut self, images: &[HostImage]) -> f64 {
-        self.pass(images);
-        self.pass(images)
+        let begin = Instant::now();
+        let mut best = self.pass(images);
+        loop {
+            best = best.min(self.pass(images));
+            if begin.elapsed() > Duration::from_millis(30) {
+                return best;
+            }
+        }
     }
 
     fn pass(&mut self, images: &[HostImage]) -> f64 {

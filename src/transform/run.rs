@@ -272,11 +272,20 @@ impl Run {
 
     /// As [`row`](Self::row), in the memory of the result.
     pub fn bytes(&self, y: i64, first: u32, pixels: Option<Pixels<'_>>, out: &mut [u8]) {
+        let at = (self.columns.first, first.into());
+        let mut stages = &*self.bytes;
         match pixels {
-            Some(Pixels::Bytes(row)) => fit(out, row, (self.columns.first, first.into())),
+            Some(Pixels::Bytes(row)) => match (&*self.bytes, covered(row, at, self.columns.len)) {
+                ([Stage::Table(table), rest @ ..], Some(row)) => {
+                    let table = &self.tables[*table];
+                    wide::bytes::look_up_to(table, row, out, Instructions::here());
+                    stages = rest;
+                }
+                _ => fit(out, row, at),
+            },
             _ => out.fill(0),
         }
-        filled_bytes(&self.bytes, &self.tables, y, out);
+        filled_bytes(stages, &self.tables, y, out);
     }
 
     /// Memory held, in bytes.

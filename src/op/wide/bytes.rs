@@ -12,11 +12,34 @@ pub fn look_up(tables: &[[u8; 256]; CHANNELS], row: &mut [u8], instructions: Ins
         return unsafe { avx512::look_up(tables, row) };
     }
     let _ = instructions;
-    let [r, g, b] = tables;
     for pixel in row.as_chunks_mut::<CHANNELS>().0 {
-        let [x, y, z] = pixel.map(usize::from);
-        *pixel = [r[x], g[y], b[z]];
+        *pixel = of_pixel(tables, *pixel);
     }
+}
+
+/// As [`look_up`], to another row of the same length.
+pub fn look_up_to(
+    tables: &[[u8; 256]; CHANNELS],
+    from: &[u8],
+    to: &mut [u8],
+    instructions: Instructions,
+) {
+    debug_assert_eq!(from.len(), to.len());
+    #[cfg(target_arch = "x86_64")]
+    if instructions.has_avx512() {
+        // SAFETY: the CPU has these instructions.
+        return unsafe { avx512::look_up_to(tables, from, to) };
+    }
+    let _ = instructions;
+    let to = to.as_chunks_mut::<CHANNELS>().0;
+    for (to, from) in to.iter_mut().zip(from.as_chunks::<CHANNELS>().0) {
+        *to = of_pixel(tables, *from);
+    }
+}
+
+fn of_pixel([r, g, b]: &[[u8; 256]; CHANNELS], pixel: [u8; CHANNELS]) -> [u8; CHANNELS] {
+    let [x, y, z] = pixel.map(usize::from);
+    [r[x], g[y], b[z]]
 }
 
 /// Copies a row of pixels in reverse order. Both have the same length.
@@ -71,31 +94,81 @@ mod avx512 {
         places
     };
 
+    /// Bytes of 64 pixels.
+    const BLOCK: usize = CHANNELS * LEN;
+
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub fn look_up(tables: &[[u8; 256]; CHANNELS], row: &mut [u8]) {
-        let quarters = tables.each_ref().map(|table| {
-            let parts = table.as_chunks::<LEN>().0;
-            [0, 1, 2, 3].map(|part| load(&parts[part]))
-        });
-        let same = tables[0] == tables[1] && tables[0] == tables[2];
-        let (blocks, rest) = row.as_chunks_mut::<{ CHANNELS * LEN }>();
-        let mut last = [0; CHANNELS * LEN];
-        last[..rest.len()].copy_from_slice(rest);
-        let all = blocks.iter_mut().chain((!rest.is_empty()).then_some(&mut last));
-        for block in all {
-            for (bytes, [green, blue]) in block.as_chunks_mut::<LEN>().0.iter_mut().zip(MASKS) {
-                let index = load(bytes);
-                let found = of_one(&quarters[0], index);
-                let found = if same {
-                    found
-                } else {
-                    let found = _mm512_mask_mov_epi8(found, green, of_one(&quarters[1], index));
-                    _mm512_mask_mov_epi8(found, blue, of_one(&quarters[2], index))
-                };
-                store(bytes, found);
+        let tables = Tables::new(tables);
+        let (blocks, rest) = row.as_chunks_mut::<BLOCK>();
+        for block in blocks {
+            for (bytes, masks) in block.as_chunks_mut().0.iter_mut().zip(MASKS) {
+                store(bytes, tables.found(load(bytes), masks));
             }
         }
-        rest.copy_from_slice(&last[..rest.len()]);
+        let mut last = [0; BLOCK];
+        last[..rest.len()].copy_from_slice(rest);
+        tables.look_up_last(&last, rest);
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub fn look_up_to(tables: &[[u8; 256]; CHANNELS], from: &[u8], to: &mut [u8]) {
+        let tables = Tables::new(tables);
+        let (blocks, rest) = to.as_chunks_mut::<BLOCK>();
+        let (sources, last_source) = from.as_chunks::<BLOCK>();
+        for (block, source) in blocks.iter_mut().zip(sources) {
+            let parts = block.as_chunks_mut().0.iter_mut().zip(source.as_chunks().0);
+            for ((bytes, from), masks) in parts.zip(MASKS) {
+                store(bytes, tables.found(load(from), masks));
+            }
+        }
+        let mut last = [0; BLOCK];
+        last[..rest.len()].copy_from_slice(&last_source[..rest.len()]);
+        tables.look_up_last(&last, rest);
+    }
+
+    /// Tables in registers.
+    struct Tables {
+        quarters: [[__m512i; 4]; CHANNELS],
+        same: bool,
+    }
+
+    impl Tables {
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        fn new(tables: &[[u8; 256]; CHANNELS]) -> Self {
+            let quarters = tables.each_ref().map(|table| {
+                let parts = table.as_chunks::<LEN>().0;
+                [0, 1, 2, 3].map(|part| load(&parts[part]))
+            });
+            Self { quarters, same: tables[0] == tables[1] && tables[0] == tables[2] }
+        }
+
+        /// What is found for a vector of bytes, of which these are green and blue.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        fn found(&self, index: __m512i, [green, blue]: [u64; 2]) -> __m512i {
+            let [r, g, b] = &self.quarters;
+            let found = of_one(r, index);
+            if self.same {
+                return found;
+            }
+            let found = _mm512_mask_mov_epi8(found, green, of_one(g, index));
+            _mm512_mask_mov_epi8(found, blue, of_one(b, index))
+        }
+
+        /// Looks up less than a block.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        fn look_up_last(&self, from: &[u8; BLOCK], to: &mut [u8]) {
+            let mut found = [0; BLOCK];
+            let used = to.len().div_ceil(LEN);
+            let parts = found.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0);
+            for ((bytes, from), masks) in parts.zip(MASKS).take(used) {
+                store(bytes, self.found(load(from), masks));
+            }
+            to.copy_from_slice(&found[..to.len()]);
+        }
     }
 
     /// Bytes of a table.
@@ -151,6 +224,9 @@ mod tests {
                 let by = |instructions| {
                     let mut found = row.to_vec();
                     look_up(&tables, &mut found, instructions);
+                    let mut other = vec![0; row.len()];
+                    look_up_to(&tables, row, &mut other, instructions);
+                    assert_eq!(found, other, "{pixels}");
                     let mut reversed = vec![0; row.len()];
                     reverse(row, &mut reversed, instructions);
                     (found, reversed)
