@@ -84,7 +84,8 @@ impl RandomErasing {
 
     /// Mean and deviation of a rectangle's noise.
     fn noise(&self, rng: &mut SampleRng) -> ([f32; 3], [f32; 3]) {
-        let (value, std) = (self.value.map(|it| it as f32), self.std.map(|it| it as f32));
+        // Adding 0 makes 0 of -0. The kernel gives a colour as it is, and here 0 times noise is added to it.
+        let (value, std) = (self.value.map(|it| it as f32 + 0.0), self.std.map(|it| it as f32));
         match self.mode {
             ErasingMode::Const => (value, [0.0; 3]),
             ErasingMode::Pixel => (value, std),
@@ -178,19 +179,15 @@ impl PositionFormula for RandomErasing {
     /// is a number.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-        let (inside, values) = (is_inside(params, x, y), values(params, x, y));
-        std::array::from_fn(|channel| {
-            let byte = truncated(values[channel].clamp(0.0, 255.0)) as u8;
-            if inside { byte } else { pixel[channel] }
-        })
+        let byte = |value: f32| truncated(value.clamp(0.0, 255.0)) as u8;
+        if is_inside(params, x, y) { values(params, x, y).map(byte) } else { pixel }
     }
 
     /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normals`]. With mean 0 and
     /// deviation 1 it is timm's mode `pixel` on normalized images (`timm/data/random_erasing.py`).
     #[inline(always)]
     fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
-        let (inside, values) = (is_inside(params, x, y), values(params, x, y));
-        std::array::from_fn(|channel| if inside { values[channel] } else { pixel[channel] })
+        if is_inside(params, x, y) { values(params, x, y) } else { pixel }
     }
 
     /// Changes only pixels in the rectangle; those of a colour are filled.
@@ -221,7 +218,7 @@ pub struct Params {
     pub right: i32,
     /// Row after the last.
     pub bottom: i32,
-    /// Mean of the new values, per channel.
+    /// Mean of the new values, per channel; not -0.
     pub mean: [f32; 3],
     /// Deviation of the new values, per channel; 0 for a colour.
     pub std: [f32; 3],
@@ -271,14 +268,12 @@ fn is_inside(params: &Params, x: i32, y: i32) -> bool {
     (params.x <= x) & (x < params.right) & (params.y <= y) & (y < params.bottom)
 }
 
-/// Values of a pixel of the rectangle.
+/// Values of a pixel of the rectangle. Those of a colour are the mean, although noise is computed: a branch on the
+/// deviation would keep compilers from making vector instructions.
 #[inline(always)]
 fn values(params: &Params, x: i32, y: i32) -> [f32; 3] {
-    let (is_colour, normals) = (params.std == [0.0; 3], normals(words(params.key, x, y)));
-    std::array::from_fn(|channel| {
-        let (mean, std) = (params.mean[channel], params.std[channel]);
-        if is_colour { mean } else { mean + std * normals[channel] }
-    })
+    let normals = normals(words(params.key, x, y));
+    std::array::from_fn(|channel| params.mean[channel] + params.std[channel] * normals[channel])
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Compression of several blocks at once, in loops that compilers make vector instructions of.
 
+#![allow(clippy::needless_range_loop, reason = "transposed accesses are clearer by index")]
+
 use super::{BITS, Block, PASS_BITS, Quality, SIDE, forward_line, inverse_line, rounded};
 
 /// Blocks that are compressed at once.
