@@ -63,15 +63,28 @@ static __device__ inline float logarithm(float value) {
     return f + small + 0.693359375f * exponent;
 }
 
-// Standard normal number of the 24 leading bits.
-static __device__ inline float normal(unsigned bits) {
-    const float centre[9] = {2.8102264e-8f, 3.4327394e-7f, -3.5233877e-6f, -4.3915065e-6f, 0.00021858087f, -0.00125372503f, -0.00417768164f, 0.246640727f, 1.50140941f};
-    const float tail[9] = {-0.000200214257f, 0.000100950558f, 0.00134934322f, -0.00367342844f, 0.00573950773f, -0.0076224613f, 0.00943887047f, 1.00167406f, 2.83297682f};
-    const float v = (float)((int)(bits >> 8) * 2 + 1 - (1 << 24)) * (1.0f / (1 << 24));
-    const float w = -logarithm((1.0f - v) * (1.0f + v));
-    const bool far = w >= 5.0f;
-    const float at = far ? sqrtf(w) - 3.0f : w - 2.5f;
-    float sum = 0.0f;
-    for (int i = 0; i < 9; ++i) sum = sum * at + (far ? tail[i] : centre[i]);
-    return sum * v * 1.41421356f;
+// Point of a normal distribution in the plane, by Box and Muller's transform.
+struct Normals {
+    float x, y;
+    static __device__ Normals of(unsigned distance, unsigned direction) {
+        const float uniform = (float)((int)(distance >> 9) * 2 + 1) * (1.0f / (1 << 24));
+        const float radius = sqrtf(-2.0f * logarithm(uniform));
+        const float angle = (float)(int)(direction << 2) * (0.785398163f / 2147483648.0f), square = angle * angle;
+        const float sine = ((-1.9515296e-4f * square + 8.332161e-3f) * square + -0.16666655f) * square * angle + angle;
+        const float cosine = ((2.4433157e-5f * square + -1.3887316e-3f) * square + 0.041666646f) * square * square - 0.5f * square + 1.0f;
+        const bool mirrored = direction & 1u << 30;
+        FloatBits x, y;
+        x.value = mirrored ? sine : cosine;
+        y.value = mirrored ? cosine : sine;
+        x.bits ^= (int)(direction & 1u << 31);
+        y.bits ^= (int)(direction & 1u << 31);
+        const Normals point = {radius * x.value, radius * y.value};
+        return point;
+    }
+};
+
+// Three standard normal numbers of a pixel's words.
+static __device__ inline Floats3 normals(const Words& w) {
+    const Normals first = Normals::of(w.word[0], w.word[1]);
+    return Floats3::of(first.x, first.y, Normals::of(w.word[2], w.word[3]).x);
 }

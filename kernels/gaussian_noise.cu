@@ -5,12 +5,12 @@ struct GaussianNoiseParams {
 };
 
 struct GaussianNoise {
-    static __device__ unsigned char noisy(const GaussianNoiseParams& p, unsigned word, unsigned char byte) {
-        return clamped((int)byte + (int)(p.mean + p.sigma * normal(word)));
+    static __device__ unsigned char noisy(const GaussianNoiseParams& p, float normal, unsigned char byte) {
+        return clamped((int)byte + (int)(p.mean + p.sigma * normal));
     }
     static __device__ Bytes of(const GaussianNoiseParams& p, int x, int y, Bytes pixel) {
-        const Words w = Words::of(p.key, x, y);
-        const Bytes out = {noisy(p, w.word[0], pixel.r), noisy(p, w.word[1], pixel.g), noisy(p, w.word[2], pixel.b)};
+        const Floats3 n = normals(Words::of(p.key, x, y));
+        const Bytes out = {noisy(p, n.r, pixel.r), noisy(p, n.g, pixel.g), noisy(p, n.b, pixel.b)};
         return out;
     }
 };

@@ -11,8 +11,8 @@ struct RandomErasing {
     }
     static __device__ Floats3 value(const RandomErasingParams& p, int x, int y) {
         if (p.std[0] == 0.0f && p.std[1] == 0.0f && p.std[2] == 0.0f) return Floats3::of(p.mean[0], p.mean[1], p.mean[2]);
-        const Words w = Words::of(p.key, x, y);
-        return Floats3::of(p.mean[0] + p.std[0] * normal(w.word[0]), p.mean[1] + p.std[1] * normal(w.word[1]), p.mean[2] + p.std[2] * normal(w.word[2]));
+        const Floats3 n = normals(Words::of(p.key, x, y));
+        return Floats3::of(p.mean[0] + p.std[0] * n.r, p.mean[1] + p.std[1] * n.g, p.mean[2] + p.std[2] * n.b);
     }
     static __device__ unsigned char byte(float value) { return value <= 0.0f ? 0 : value >= 255.0f ? 255 : (unsigned char)value; }
     static __device__ Floats3 of(const RandomErasingParams& p, int x, int y, Floats3 pixel) {

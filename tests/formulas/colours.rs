@@ -1,7 +1,6 @@
 //! Results of torchvision v2, Pillow and Albumentations, written by colour.py and normalize_image.py of tests/golden/operators/.
 
 use feedwater::image::HostImage;
-use feedwater::op::formula::noise;
 
 use super::golden::{digest, picture, rows, size};
 use super::pictures::{Applied, bytes, colours, golden, pictures, short_digest};
@@ -68,14 +67,5 @@ fn an_image_normalized_by_itself_has_the_values_of_albumentations() {
                 assert_eq!(digest(&bytes)[..16], *result.as_str().unwrap(), "{settings} {size:?}");
             }
         }
-    }
-}
-
-#[test]
-fn normal_numbers_are_quantiles() {
-    for case in golden("quantiles") {
-        let (k, normal) = (case["k"].as_u64().unwrap() as u32, case["normal"].as_f64().unwrap());
-        let ours = f64::from(noise::normal(k << 8));
-        assert!((ours - normal).abs() < 2e-6, "{k}: {ours} {normal}");
     }
 }

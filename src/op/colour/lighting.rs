@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::noise::normal;
+use crate::op::formula::noise::normals;
 use crate::op::settings::check_number;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -80,6 +80,7 @@ impl Params {
     /// Draws the three normal numbers with the deviation `std`; AlexNet's is 0.1 (Krizhevsky, Sutskever and Hinton,
     /// "ImageNet classification with deep convolutional neural networks", 2012, section 4.1).
     pub fn draw(std: f64, rng: &mut SampleRng) -> Self {
-        Self::new(std::array::from_fn(|_| std * f64::from(normal(rng.bits()))))
+        let normals = normals(std::array::from_fn(|_| rng.bits()));
+        Self::new(normals.map(|it| std * f64::from(it)))
     }
 }

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::kind::PositionFormula;
+use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
@@ -78,6 +78,18 @@ impl PositionFormula for Cutout {
             (left..right).contains(&x) && (top..bottom).contains(&y)
         });
         if inside { params.fill } else { pixel }
+    }
+
+    /// Fills what is inside a square.
+    #[inline(always)]
+    fn row<T: Channel>(params: &Params, at: RowPosition, row: &mut [[T; 3]]) {
+        for hole in params.holes {
+            let [left, top, right, bottom] = hole.map(i32::from);
+            if left < right && (top..bottom).contains(&at.y) {
+                let places = at.places(left..right, row.len());
+                row[places].fill(T::pixel::<Self>(params, left, at.y, [T::default(); 3]));
+            }
+        }
     }
 }
 

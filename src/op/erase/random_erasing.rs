@@ -4,8 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::formula::noise::{key, normal, words};
-use crate::op::kind::PositionFormula;
+use crate::op::formula::noise::{key, normals, words};
+use crate::op::formula::truncated;
+use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::settings::{check_count, check_number, check_pair, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -88,7 +89,8 @@ impl RandomErasing {
             ErasingMode::Const => (value, [0.0; 3]),
             ErasingMode::Pixel => (value, std),
             ErasingMode::Rand => {
-                (std::array::from_fn(|at| value[at] + std[at] * normal(rng.bits())), [0.0; 3])
+                let normals = normals(std::array::from_fn(|_| rng.bits()));
+                (std::array::from_fn(|at| value[at] + std[at] * normals[at]), [0.0; 3])
             }
         }
     }
@@ -176,26 +178,34 @@ impl PositionFormula for RandomErasing {
     /// is a number.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-        if !is_inside(params, x, y) {
-            return pixel;
-        }
-        Self::floats(params, x, y, [0.0; 3]).map(|value| value as u8)
+        let (inside, values) = (is_inside(params, x, y), values(params, x, y));
+        std::array::from_fn(|channel| {
+            let byte = truncated(values[channel].clamp(0.0, 255.0)) as u8;
+            if inside { byte } else { pixel[channel] }
+        })
     }
 
-    /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normal`]. With mean 0 and
+    /// New value of a float pixel: `mean + std * n` in the rectangle, with `n` from [`normals`]. With mean 0 and
     /// deviation 1 it is timm's mode `pixel` on normalized images (`timm/data/random_erasing.py`).
     #[inline(always)]
     fn floats(params: &Params, x: i32, y: i32, pixel: [f32; 3]) -> [f32; 3] {
-        if !is_inside(params, x, y) {
-            return pixel;
+        let (inside, values) = (is_inside(params, x, y), values(params, x, y));
+        std::array::from_fn(|channel| if inside { values[channel] } else { pixel[channel] })
+    }
+
+    /// Changes only pixels in the rectangle; those of a colour are filled.
+    #[inline(always)]
+    fn row<T: Channel>(params: &Params, at: RowPosition, row: &mut [[T; 3]]) {
+        if !(params.y..params.bottom).contains(&at.y) {
+            return;
         }
+        let places = at.places(params.x..params.right, row.len());
+        let (at, row) = (at.from(places.start), &mut row[places]);
         if params.std == [0.0; 3] {
-            return params.mean;
+            row.fill(T::pixel::<Self>(params, params.x, params.y, [T::default(); 3]));
+        } else {
+            at.map::<Self, T>(params, row);
         }
-        let words = words(params.key, x, y);
-        std::array::from_fn(|channel| {
-            params.mean[channel] + params.std[channel] * normal(words[channel])
-        })
     }
 }
 
@@ -256,8 +266,19 @@ impl Boxes {
     }
 }
 
+#[inline(always)]
 fn is_inside(params: &Params, x: i32, y: i32) -> bool {
-    (params.x..params.right).contains(&x) && (params.y..params.bottom).contains(&y)
+    (params.x <= x) & (x < params.right) & (params.y <= y) & (y < params.bottom)
+}
+
+/// Values of a pixel of the rectangle.
+#[inline(always)]
+fn values(params: &Params, x: i32, y: i32) -> [f32; 3] {
+    let (is_colour, normals) = (params.std == [0.0; 3], normals(words(params.key, x, y)));
+    std::array::from_fn(|channel| {
+        let (mean, std) = (params.mean[channel], params.std[channel]);
+        if is_colour { mean } else { mean + std * normals[channel] }
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `jpeg_distortion`: what JPEG compression loses.
 
+mod stripe;
+
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
@@ -10,7 +12,10 @@ use crate::image::{HostImage, Image, PixelType};
 use crate::op::formula::jpeg::{self, Compressed, Quality, Samples};
 use crate::op::kind::ImageFormula;
 use crate::op::settings::one_or_each;
+use crate::op::wide::Instructions;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator, Wanted};
+
+use stripe::Compression;
 
 /// Compresses the image as a JPEG of a quality drawn for each sample, and decompresses it: torchvision's `JPEG` on PIL
 /// images, bit for bit.
@@ -84,12 +89,22 @@ impl ImageFormula for JpegDistortion {
     type Params = Params;
 
     fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
-        run(params, src, out, |window| Tiles { window, kept: None });
+        let (src, out) = of_bytes(src, out);
+        let quality = Quality::new(params.quality);
+        let pixel = |x, y| src.pixel(x, y);
+        let of = Compressed { size: params.size(), quality: &quality, pixel };
+        let window = out.window();
+        for row in window.y / 16..window.bottom().div_ceil(16) {
+            for column in window.x / 16..window.right().div_ceil(16) {
+                let chroma = chroma(&of, window, (column, row));
+                put_tile(&of, (column, row), &chroma, out);
+            }
+        }
     }
 
-    /// The same, with the chroma of the tile to the left kept.
+    /// By stripes.
     fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
-        run(params, src, out, |window| Tiles { window, kept: Some((u32::MAX, EMPTY)) });
+        compress(params, src, out, Instructions::here());
     }
 
     fn pixels(input: PixelType) -> Option<PixelType> {
@@ -101,70 +116,45 @@ impl ImageFormula for JpegDistortion {
     }
 }
 
-/// Blue and red chroma of three by three blocks: those of a tile of 16x16 pixels, and its neighbours.
-type Chroma = [[[Samples; 2]; 3]; 3];
-
-const EMPTY: Chroma = [[[[[0; 8]; 8]; 2]; 3]; 3];
-
-/// Chroma of the tiles of an output window, in row order.
-struct Tiles {
-    window: Roi,
-    /// Column of the last tile, with its chroma, if that is kept.
-    kept: Option<(u32, Chroma)>,
-}
-
-impl Tiles {
-    /// Chroma of the tile in `column` and `row`: columns of blocks from left to right.
-    fn chroma(
-        &mut self,
-        of: &Compressed<'_, impl Fn(u32, u32) -> jpeg::Pixel>,
-        column: u32,
-        row: u32,
-    ) -> Chroma {
-        let Roi { x, y, .. } = self.window;
-        let (right, bottom) = (self.window.right(), self.window.bottom());
-        // Blocks outside of these are not used, and their pixels may not be there.
-        let columns = jpeg::blocks(x)..jpeg::blocks_end(right, of.size.width);
-        let rows = jpeg::blocks(y)..jpeg::blocks_end(bottom, of.size.height);
-        let mut chroma = EMPTY;
-        let mut first = 0;
-        if let Some((last, kept)) = &self.kept
-            && last.wrapping_add(1) == column
-            && column > columns.start
-        {
-            (chroma[0], chroma[1], first) = (kept[1], kept[2], 2);
-        }
-        for (dx, blocks) in chroma.iter_mut().enumerate().skip(first) {
-            for (dy, block) in blocks.iter_mut().enumerate() {
-                let place = |at: u32, by: usize, of: &Range<u32>| {
-                    (at + by as u32).checked_sub(1).filter(|at| of.contains(at))
-                };
-                if let (Some(x), Some(y)) = (place(column, dx, &columns), place(row, dy, &rows)) {
-                    *block = of.chroma(x, y);
-                }
-            }
-        }
-        if let Some(kept) = &mut self.kept {
-            *kept = (column, chroma);
-        }
-        chroma
-    }
-}
-
-fn run(params: &Params, src: &HostImage, out: &mut HostImage, tiles: impl Fn(Roi) -> Tiles) {
+fn of_bytes<'a>(src: &'a HostImage, out: &'a mut HostImage) -> (&'a Image<u8>, &'a mut Image<u8>) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
         unreachable!("JPEG compresses bytes");
     };
-    let quality = Quality::new(params.quality);
-    let of = Compressed { size: params.size(), quality: &quality, pixel: |x, y| src.pixel(x, y) };
-    let window = out.window();
-    let mut tiles = tiles(window);
-    for row in window.y / 16..window.bottom().div_ceil(16) {
-        for column in window.x / 16..window.right().div_ceil(16) {
-            let chroma = tiles.chroma(&of, column, row);
-            put_tile(&of, (column, row), &chroma, out);
-        }
+    (src, out)
+}
+
+/// Fast path. Images of up to 4 columns, whose chroma is not smoothed, are left to the reference.
+fn compress(params: &Params, src: &HostImage, out: &mut HostImage, instructions: Instructions) {
+    if params.width <= 4 {
+        return JpegDistortion::reference(params, src, out);
     }
+    let (src, out) = of_bytes(src, out);
+    let quality = Quality::new(params.quality);
+    instructions.run(Compression { size: params.size(), quality: &quality, src, out });
+}
+
+/// Blue and red chroma of three by three blocks: those of a tile of 16x16 pixels, and its neighbours, in columns from
+/// left to right.
+type Chroma = [[[Samples; 2]; 3]; 3];
+
+/// Chroma of the tile in `column` and `row`, as far as the pixels in `window` need it.
+fn chroma(
+    of: &Compressed<'_, impl Fn(u32, u32) -> jpeg::Pixel>,
+    window: Roi,
+    (column, row): (u32, u32),
+) -> Chroma {
+    // Blocks outside of these are not used, and their pixels may not be there.
+    let columns = jpeg::blocks(window.x)..jpeg::blocks_end(window.right(), of.size.width);
+    let rows = jpeg::blocks(window.y)..jpeg::blocks_end(window.bottom(), of.size.height);
+    let place = |at: u32, by: usize, of: &Range<u32>| {
+        (at + by as u32).checked_sub(1).filter(|at| of.contains(at))
+    };
+    std::array::from_fn(|dx| {
+        std::array::from_fn(|dy| match (place(column, dx, &columns), place(row, dy, &rows)) {
+            (Some(x), Some(y)) => of.chroma(x, y),
+            _ => [[[0; 8]; 8]; 2],
+        })
+    })
 }
 
 /// Writes the pixels of a tile that are in the output window.
@@ -200,6 +190,48 @@ fn put_tile(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Windows of images with the edges of tiles, of stripes and of the image inside of them or not.
+    #[test]
+    fn stripes_give_the_pixels_of_the_reference() {
+        let sizes = [(1, 1), (4, 9), (5, 1), (6, 7), (17, 33), (100, 31), (513, 20), (1040, 18)];
+        for (at, (width, height)) in sizes.into_iter().enumerate() {
+            let size = Size::new(width, height);
+            let mut seed = 7u32;
+            let bytes = (0..3 * size.pixels()).map(|at| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                // Noise beside plain areas.
+                if at / 60 % 3 == 0 { (seed >> 24) as u8 } else { (at / 9) as u8 }
+            });
+            let src = Image::from_data(size.window(), bytes.collect());
+            for quality in [1, 47, 100] {
+                let params = Params { width, height, quality, unused: 0 };
+                for window in [
+                    size.window(),
+                    Roi::new(width / 3, height / 4, width - width / 3, height - height / 4),
+                    Roi::new(width / 2, height / 2, 1, 1),
+                    Roi::new(0, height / 3, width / 2 + 1, height / 3 + 1),
+                ] {
+                    // Only what is demanded is there.
+                    let mut demanded = Image::new(jpeg::demand(size, window));
+                    let there = demanded.window();
+                    for y in there.y..there.bottom() {
+                        for x in there.x..there.right() {
+                            demanded.set_pixel(x, y, src.pixel(x, y));
+                        }
+                    }
+                    let src = HostImage::U8(demanded);
+                    let mut expected = HostImage::new(PixelType::U8, window);
+                    JpegDistortion::reference(&params, &src, &mut expected);
+                    for instructions in Instructions::all() {
+                        let mut found = HostImage::new(PixelType::U8, window);
+                        compress(&params, &src, &mut found, instructions);
+                        assert!(found == expected, "{at} {quality} {window} {instructions:?}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn quality_is_checked() {

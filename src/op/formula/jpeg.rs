@@ -4,6 +4,8 @@
 //! and Pillow reads: `jccolor.c`, `jcsample.c` (`h2v2_downsample`), `jfdctint.c`, `jcdctmgr.c`, `jidctint.c`,
 //! `jdsample.c` (`h2v2_fancy_upsample`) and `jdcolor.c`. All of it is integer arithmetic.
 
+pub mod blocks;
+
 use crate::geometry::{Roi, Size};
 
 /// Side of a block.
@@ -128,18 +130,21 @@ pub fn pixel(
         let bias = 8 - (x % 2) as i32;
         [0, 1].map(|of| 3 * near[of] + far[of] + bias)
     };
-    let [blue, red] = sums.map(|it| (it >> 4) - 128);
-    let luma = i32::from(luma);
-    let add = |term: i32| (luma + term).clamp(0, 255) as u8;
+    colour(i32::from(luma), sums.map(|it| (it >> 4) - 128))
+}
+
+/// Colour of a pixel of this luma, 0 to 255, and of this blue and red chroma, -128 to 127.
+#[inline(always)]
+pub fn colour(luma: i32, [blue, red]: [i32; 2]) -> Pixel {
     [
-        add((91_881 * red + 32_768) >> 16),
-        add((-22_554 * blue - 46_802 * red + 32_768) >> 16),
-        add((116_130 * blue + 32_768) >> 16),
+        (luma + ((91_881 * red + 32_768) >> 16)).clamp(0, 255) as u8,
+        (luma + ((-22_554 * blue - 46_802 * red + 32_768) >> 16)).clamp(0, 255) as u8,
+        (luma + ((116_130 * blue + 32_768) >> 16)).clamp(0, 255) as u8,
     ]
 }
 
 /// The second-nearest sample of chroma: the one before that of an even pixel, or the one after that of an odd one.
-fn neighbour(at: u32, last: u32) -> u32 {
+pub fn neighbour(at: u32, last: u32) -> u32 {
     if at.is_multiple_of(2) { (at / 2).saturating_sub(1) } else { (at / 2 + 1).min(last) }
 }
 
@@ -147,12 +152,16 @@ fn at(block: u32, place: usize) -> u32 {
     block * SIDE as u32 + place as u32
 }
 
-fn luma([r, g, b]: Pixel) -> i32 {
+/// Luma of a pixel, 0 to 255.
+#[inline(always)]
+pub fn luma([r, g, b]: Pixel) -> i32 {
     let [r, g, b] = [r, g, b].map(i32::from);
     (19_595 * r + 38_470 * g + 7_471 * b + 32_768) >> 16
 }
 
-fn chroma([r, g, b]: Pixel) -> [i32; 2] {
+/// Blue and red chroma of a pixel, 0 to 255.
+#[inline(always)]
+pub fn chroma([r, g, b]: Pixel) -> [i32; 2] {
     const MIDDLE: i32 = (128 << 16) + 32_767;
     let [r, g, b] = [r, g, b].map(i32::from);
     [

@@ -9,7 +9,7 @@ use super::Cuda;
 use super::formula::warp;
 
 pub use image::{ImageForm, ImageFormula};
-pub use pixel::{ColourFormula, PixelForm, PositionFormula, RowPosition};
+pub use pixel::{Channel, ColourFormula, PixelForm, PositionFormula, RowPosition};
 pub use statistics::{StatisticsForm, StatisticsFormula};
 pub use stencil::{StencilForm, StencilFormula};
 

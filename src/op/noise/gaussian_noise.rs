@@ -3,7 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::noise::{key, normal, words};
+use crate::op::formula::noise::{key, normals, words};
+use crate::op::formula::truncated;
 use crate::op::kind::PositionFormula;
 use crate::op::settings::check_number;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
@@ -58,13 +59,15 @@ impl PositionFormula for GaussianNoise {
         Some(Cuda::new("GaussianNoise", include_str!("../../../kernels/gaussian_noise.cu")));
 
     /// Adds `mean + sigma * n`, truncated towards 0, and cuts to 0..=255: torchvision's `gaussian_noise` on tensors of
-    /// bytes, with `n` from [`normal`]. torchvision refuses PIL images.
+    /// bytes, with `n` from [`normals`]. torchvision refuses PIL images.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-        let words = words(params.key, x, y);
+        let normals = normals(words(params.key, x, y));
         std::array::from_fn(|channel| {
-            let noise = params.mean + params.sigma * normal(words[channel]);
-            (i32::from(pixel[channel]) + noise as i32).clamp(0, 255) as u8
+            let noise = (params.mean + params.sigma * normals[channel]).clamp(-255.0, 255.0);
+            let levels = truncated(noise.abs());
+            let levels = if noise < 0.0 { -levels } else { levels };
+            (i32::from(pixel[channel]) + levels).clamp(0, 255) as u8
         })
     }
 }

@@ -74,15 +74,12 @@ impl PositionFormula for SaltAndPepper {
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let words = words(params.key, x, y);
+        // Selections of bits, which compilers make vector instructions of.
+        let each = 0u32.wrapping_sub(params.per_channel);
         std::array::from_fn(|channel| {
-            let word = u64::from(words[if params.per_channel == 1 { channel } else { 0 }]);
-            if word < params.salt {
-                255
-            } else if word < params.noise {
-                0
-            } else {
-                pixel[channel]
-            }
+            let word = u64::from(words[0] ^ (words[0] ^ words[channel]) & each);
+            let byte = if word < params.noise { 0 } else { pixel[channel] };
+            if word < params.salt { 255 } else { byte }
         })
     }
 }
