@@ -270,8 +270,8 @@ fn elastic_images_are_torchvisions_up_to_one() {
         let window = source.window();
         let (alpha, sigma, mut table) =
             (numbers(&row["alpha"]), numbers(&row["sigma"]), Vec::new());
-        let numbers = |numbers: &mut [f32]| numbers.fill_with(noise(1));
-        Smoothness { alpha, sigma }.append(window.size(), numbers, &mut table);
+        let uniform = |values: &mut [f32]| values.fill_with(noise(1));
+        Smoothness { alpha, sigma }.append(window.size(), uniform, &mut table);
         let expected = numbers::<40>(&row["displacements"]);
         for (ours, theirs) in table.iter().zip(expected) {
             assert!((f64::from(*ours) / 65536.0 - theirs).abs() < 1e-4, "{ours} {theirs}");

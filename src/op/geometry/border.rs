@@ -108,6 +108,9 @@ fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) 
     }
 }
 
+/// Writes a row of the output from one of the input.
+type Change<'a, T> = &'a mut dyn FnMut(&[[T; CHANNELS]], &mut [[T; CHANNELS]]);
+
 /// The same: the middle of each row is copied, then the sides in strips, whose columns are computed once.
 fn rows<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) {
     const STRIP: usize = 32;
@@ -117,7 +120,7 @@ fn rows<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) 
     let middle: Range<u32> = left.clamp(window.x, window.right())
         ..(left + params.width as u32).clamp(window.x, window.right());
     // Only a constant border has no pixel.
-    let mut each_row = |change: &mut dyn FnMut(&[[T; CHANNELS]], &mut [[T; CHANNELS]])| {
+    let mut each_row = |change: Change<'_, T>| {
         for y in window.y..window.bottom() {
             if let Some(row) = rows.at(y) {
                 change(src.row(row).as_chunks().0, out.row_mut(y).as_chunks_mut().0);

@@ -1,14 +1,15 @@
-//! Nearest pixels at positions in integers, in blocks of pixels: positions are computed with vector instructions, and pixels
-//! are copied four bytes at a time.
+//! Nearest pixels, in blocks of pixels: positions are computed with vector instructions before pixels are copied.
 
+use crate::image::Image;
 use crate::op::wide::Loop;
 
+use super::Warp;
 use super::pixels::Pixels;
 
 /// Pixels of a block.
-const LEN: usize = 64;
+pub const LEN: usize = 64;
 
-/// Row of pixels that are all inside.
+/// Row of positions in integers that are all inside.
 pub struct Integers<'a> {
     pub src: Pixels<'a>,
     /// Position of the first pixel, and the step to the next, of which only the bits after the first `bits` are used.
@@ -64,4 +65,44 @@ fn copy(bytes: &[u8], from: &[u32; LEN], out: &mut [u8; 3 * LEN]) {
         }
     }
     out[3 * LAST..].copy_from_slice(&bytes[from[LAST] as usize..][..3]);
+}
+
+/// Row of positions in f64. `positions` writes the columns and rows of one block after another.
+pub struct Reals<'a, P> {
+    pub warp: &'a Warp,
+    pub src: &'a Image<u8>,
+    pub positions: P,
+    pub out: &'a mut [[u8; 3]],
+}
+
+impl<P: FnMut(&mut [f64; LEN], &mut [f64; LEN])> Loop for Reals<'_, P> {
+    #[inline(always)]
+    fn run(self) {
+        /// From here on, an f64 has no bits after the point, and its lower bits are an integer.
+        const WHOLE: f64 = (1u64 << 52) as f64;
+        /// Larger than any image.
+        const OUTSIDE: f64 = WHOLE + (1u64 << 50) as f64;
+        let Self { warp, src, mut positions, out } = self;
+        let (bytes, window) = (src.data(), src.window());
+        let (width, height) = (f64::from(warp.width), f64::from(warp.height));
+        let pitch = 3.0 * f64::from(window.width);
+        let first = WHOLE - (f64::from(window.y) * pitch + 3.0 * f64::from(window.x));
+        let [mut columns, mut rows, mut from] = [[0.0; LEN]; 3];
+        for out in out.chunks_mut(LEN) {
+            positions(&mut columns, &mut rows);
+            for at in 0..LEN {
+                let (x, y) = (columns[at], rows[at]);
+                let inside = (x >= 0.0) & (x < width) & (y >= 0.0) & (y < height);
+                let index = y.floor() * pitch + x.floor() * 3.0 + first;
+                from[at] = if inside { index } else { OUTSIDE };
+            }
+            for (place, from) in out.iter_mut().zip(&from) {
+                let from = (from.to_bits() & (WHOLE as u64 - 1)) as usize;
+                *place = match bytes.get(from..from + 3) {
+                    Some(pixel) => [pixel[0], pixel[1], pixel[2]],
+                    None => warp.fill,
+                };
+            }
+        }
+    }
 }

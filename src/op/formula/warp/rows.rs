@@ -5,7 +5,7 @@ use crate::image::Image;
 use crate::op::wide::Instructions;
 
 use super::blocks::{Bilinear, Displaced, Real};
-use super::nearest::Integers;
+use super::nearest::{Integers, LEN, Reals};
 use super::pixels::Pixels;
 use super::{Interpolation, Kind, Warp, cubic, interpolated, pixel};
 
@@ -27,7 +27,7 @@ pub(super) fn row_with(
     match warp.kind() {
         Kind::Whole => integers(set, warp, src, (x, y), 0, out),
         Kind::Fixed => integers(set, warp, src, (x, y), 16, out),
-        Kind::Summed => summed(warp, src, x, y, out),
+        Kind::Summed => summed(set, warp, src, (x, y), out),
         Kind::Affine => real(set, warp, src, x, out, positions::<false>(warp, y)),
         Kind::Perspective => real(set, warp, src, x, out, positions::<true>(warp, y)),
         Kind::Displaced => displaced(set, warp, table, src, (x, y), out),
@@ -86,16 +86,21 @@ fn integers(
     set.run(Integers { src, at, step, bits, out });
 }
 
-fn summed(warp: &Warp, src: &Image<u8>, x: i32, y: i32, out: &mut [[u8; 3]]) {
-    let (mut at_x, mut at_y) = warp.real_position(x, y);
-    let (width, height) = (f64::from(warp.width), f64::from(warp.height));
-    let src = Pixels::of(src);
-    for place in out {
-        let inside = at_x >= 0.0 && at_x < width && at_y >= 0.0 && at_y < height;
-        *place = if inside { src.at(at_x as i32, at_y as i32) } else { warp.fill };
-        at_x += warp.real(0);
-        at_y += warp.real(3);
-    }
+fn summed(
+    set: Instructions,
+    warp: &Warp,
+    src: &Image<u8>,
+    (x, y): (i32, i32),
+    out: &mut [[u8; 3]],
+) {
+    let (mut at, step) = (warp.real_position(x, y), (warp.real(0), warp.real(3)));
+    let positions = move |columns: &mut [f64; LEN], rows: &mut [f64; LEN]| {
+        for (x, y) in columns.iter_mut().zip(rows) {
+            (*x, *y) = at;
+            at = (at.0 + step.0, at.1 + step.1);
+        }
+    };
+    set.run(Reals { warp, src, positions, out });
 }
 
 /// Positions of the pixels of row `y` by their column, as [`Warp::real_position`] computes them.
@@ -126,17 +131,26 @@ fn real(
     position: impl Fn(i32) -> (f64, f64) + Copy,
 ) {
     match warp.interpolation() {
-        Interpolation::Nearest => interpolate::<Nearest>(warp, src, x, out, position),
+        Interpolation::Nearest => {
+            let mut first = x;
+            let positions = move |columns: &mut [f64; LEN], rows: &mut [f64; LEN]| {
+                for (number, (x, y)) in (0..).zip(columns.iter_mut().zip(rows)) {
+                    (*x, *y) = position(first.wrapping_add(number));
+                }
+                first = first.wrapping_add(LEN as i32);
+            };
+            set.run(Reals { warp, src, positions, out });
+        }
         Interpolation::Bilinear => {
             let line = Real { x, position };
             set.run(Bilinear { warp, src, line, out });
         }
-        Interpolation::Bicubic => interpolate::<Bicubic>(warp, src, x, out, position),
+        Interpolation::Bicubic => bicubic(warp, src, x, out, position),
     }
 }
 
 #[inline(always)]
-fn interpolate<N: Neighbours>(
+fn bicubic(
     warp: &Warp,
     src: &Image<u8>,
     x: i32,
@@ -144,21 +158,19 @@ fn interpolate<N: Neighbours>(
     position: impl Fn(i32) -> (f64, f64),
 ) {
     // Positions whose neighbours are all inside, and whose last pixel has a byte after it.
-    let (first, before) = (f64::from(N::BEFORE), f64::from(N::AFTER));
-    let (low, high_x) = (first + N::FROM_CENTRE, f64::from(warp.width) - before + N::FROM_CENTRE);
-    let high_y = f64::from(warp.height) - before + N::FROM_CENTRE;
+    let (high_x, high_y) = (f64::from(warp.width) - 1.5, f64::from(warp.height) - 1.5);
     let pixels = Pixels::of(src);
     let (bytes, pitch) = (src.data(), 3 * src.window().width as usize);
     let read = |x: i32, y: i32| pixels.at(x, y);
     for (place, x) in out.iter_mut().zip(x..) {
         let (at_x, at_y) = position(x);
-        if at_x >= low && at_x < high_x && at_y >= low && at_y < high_y {
-            let (at_x, at_y) = (at_x - N::FROM_CENTRE, at_y - N::FROM_CENTRE);
+        if at_x >= 1.5 && at_x < high_x && at_y >= 1.5 && at_y < high_y {
+            let (at_x, at_y) = (at_x - 0.5, at_y - 0.5);
             let (left, top) = (at_x as i32, at_y as i32);
             let at = (at_x - f64::from(left), at_y - f64::from(top));
             let from = 3 * pixels.index(left, top);
-            if from + N::AFTER as usize * (pitch + 3) + 4 <= bytes.len() {
-                *place = N::value(bytes, from, pitch, at);
+            if from + 2 * (pitch + 3) + 4 <= bytes.len() {
+                *place = sixteen(bytes, from, pitch, at);
                 continue;
             }
         }
@@ -166,47 +178,17 @@ fn interpolate<N: Neighbours>(
     }
 }
 
-/// Interpolation where all neighbours are inside.
-trait Neighbours {
-    /// Pixels that are read before and after the position, on each axis.
-    const BEFORE: i32;
-    const AFTER: i32;
-    /// What is subtracted from a position before it is split into a whole number and a rest.
-    const FROM_CENTRE: f64 = 0.5;
-
-    /// Value from the pixel at byte `from` and its neighbours, in rows of `pitch` bytes; `at` is the rest of the position.
-    fn value(bytes: &[u8], from: usize, pitch: usize, at: (f64, f64)) -> [u8; 3];
-}
-
-struct Nearest;
-struct Bicubic;
-
-impl Neighbours for Nearest {
-    const BEFORE: i32 = 0;
-    const AFTER: i32 = 0;
-    const FROM_CENTRE: f64 = 0.0;
-
-    #[inline(always)]
-    fn value(bytes: &[u8], from: usize, _: usize, _: (f64, f64)) -> [u8; 3] {
-        [bytes[from], bytes[from + 1], bytes[from + 2]]
-    }
-}
-
-impl Neighbours for Bicubic {
-    const BEFORE: i32 = 1;
-    const AFTER: i32 = 2;
-
-    #[inline(always)]
-    fn value(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
-        let row = |from: usize| {
-            let row = &bytes[from - 3..from + 10];
-            let (a, b, c, d) = (four(row, 0), four(row, 3), four(row, 6), four(row, 9));
-            lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dx))
-        };
-        let (a, b) = (row(from - pitch), row(from));
-        let (c, d) = (row(from + pitch), row(from + 2 * pitch));
-        truncated(lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dy)))
-    }
+/// Value of the pixel at byte `from` and its 15 neighbours, in rows of `pitch` bytes, at the rest of a position.
+#[inline(always)]
+fn sixteen(bytes: &[u8], from: usize, pitch: usize, (dx, dy): (f64, f64)) -> [u8; 3] {
+    let row = |from: usize| {
+        let row = &bytes[from - 3..from + 10];
+        let (a, b, c, d) = (four(row, 0), four(row, 3), four(row, 6), four(row, 9));
+        lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dx))
+    };
+    let (a, b) = (row(from - pitch), row(from));
+    let (c, d) = (row(from + pitch), row(from + 2 * pitch));
+    truncated(lanes(|lane| cubic([a[lane], b[lane], c[lane], d[lane]], dy)))
 }
 
 /// A pixel, and one byte after it.
