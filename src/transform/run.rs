@@ -10,7 +10,8 @@ use crate::geometry::Roi;
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::{self, Bytes, Floats};
 use crate::op::kind::{PixelForm, RowPosition};
-use crate::op::wide::{self, Instructions};
+use crate::op::wide::Instructions;
+use crate::op::wide::bytes::Tables;
 use crate::op::{Actions, ParamBytes, What};
 use crate::tensor::CHANNELS;
 
@@ -22,7 +23,7 @@ pub struct Run {
     bytes: Vec<Stage>,
     /// After the table of floats, or all stages if the source has floats.
     floats: Vec<Stage>,
-    tables: Vec<Bytes>,
+    tables: Vec<Tables>,
     /// The table of floats, if there is one, with the table of bytes before it.
     values: Option<Floats>,
     line: Vec<u8>,
@@ -185,17 +186,17 @@ impl Run {
     fn push_table(&mut self, table: &Bytes) {
         if let Some(Stage::Table(before)) = self.bytes.last() {
             let before = &mut self.tables[*before];
-            *before = table::composed(before, table);
+            *before = Tables::new(table::composed(before.bytes(), table));
         } else {
             self.bytes.push(Stage::Table(self.tables.len()));
-            self.tables.push(*table);
+            self.tables.push(Tables::new(*table));
         }
     }
 
     /// Sets the table of floats, composed with a table directly before it.
     fn push_values(&mut self, table: &Floats) {
         self.values = Some(match self.bytes.pop_if(|it| matches!(it, Stage::Table(_))) {
-            Some(Stage::Table(before)) => table::composed(&self.tables[before], table),
+            Some(Stage::Table(before)) => table::composed(self.tables[before].bytes(), table),
             _ => *table,
         });
     }
@@ -277,8 +278,7 @@ impl Run {
         match pixels {
             Some(Pixels::Bytes(row)) => match (&*self.bytes, covered(row, at, self.columns.len)) {
                 ([Stage::Table(table), rest @ ..], Some(row)) => {
-                    let table = &self.tables[*table];
-                    wide::bytes::look_up_to(table, row, out, Instructions::here());
+                    self.tables[*table].look_up_to(row, out, Instructions::here());
                     stages = rest;
                 }
                 _ => fit(out, row, at),
@@ -295,11 +295,11 @@ impl Run {
 }
 
 /// Applies the stages to a row of bytes.
-fn filled_bytes<'a>(stages: &[Stage], tables: &[Bytes], y: i64, line: &'a mut [u8]) -> &'a [u8] {
+fn filled_bytes<'a>(stages: &[Stage], tables: &[Tables], y: i64, line: &'a mut [u8]) -> &'a [u8] {
     for stage in stages {
         match stage {
             Stage::Table(table) => {
-                wide::bytes::look_up(&tables[*table], line, Instructions::here());
+                tables[*table].look_up(line, Instructions::here());
             }
             Stage::Pixel { form, params, columns, rows } => {
                 let Some(change) = form.bytes else { unreachable!("the form takes bytes") };

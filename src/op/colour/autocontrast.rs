@@ -40,7 +40,7 @@ impl StatisticsFormula for Autocontrast {
     type Value = u8;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Autocontrast", include_str!("../../../kernels/autocontrast.cu")));
-    const READS: Reads = Reads::Channels;
+    const READS: Reads = Reads::Extremes;
 
     /// Maps the smallest byte of a channel to 0 and the largest to 255: torchvision's `autocontrast` on PIL images
     /// (`ImageOps.autocontrast` without cutoff). A channel of one byte is unchanged.

@@ -52,7 +52,7 @@ impl StatisticsFormula for Contrast {
     type Value = u8;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Contrast", include_str!("../../../kernels/contrast.cu")));
-    const READS: Reads = Reads::Gray;
+    const READS: Reads = Reads::MeanGray;
 
     /// Blends each byte with the mean of the gray image, rounded half up: torchvision's `adjust_contrast` on PIL images
     /// (`ImageEnhance.Contrast`).

@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::truncated;
 use crate::op::kind::ColourFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Turns the hue of each pixel, like torchvision's `adjust_hue`.

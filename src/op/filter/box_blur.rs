@@ -143,11 +143,13 @@ struct Passes {
 
 /// Computes the columns and rows `wanted` of the result.
 fn strip(params: &Params, wanted: Roi, src: &Image<u8>, out: &mut Image<u8>) {
-    const LINE: usize = STRIP + 2 * BoxBlur::PASSES * (MAX_RADIUS + 1);
+    /// Pixels that a value depends on, on each side.
+    const REACH: usize = MAX_RADIUS + 1;
+    const LINE: usize = STRIP + 2 * (BoxBlur::PASSES + 1) * REACH;
     let (filter, read) = (params.filter(), params.input(wanted));
     let width = read.width as usize;
     let (mut line, mut filtered) = ([[0; CHANNELS]; LINE], [[0; CHANNELS]; LINE]);
-    let (line, filtered) = (&mut line[..width], &mut filtered[..width]);
+    let (line, filtered) = (&mut line[..width + 2 * REACH], &mut filtered[..width]);
     let pass = Pass { rows: [[[0; CHANNELS]; STRIP]; ROWS], next: read.y };
     let passes = [pass; BoxBlur::PASSES];
     let mut passes = Passes { filter, first: read.y, last: read.bottom() - 1, passes };
@@ -160,13 +162,17 @@ fn strip(params: &Params, wanted: Roi, src: &Image<u8>, out: &mut Image<u8>) {
     };
     for y in read.y..read.bottom() {
         let from = (read.x - src.window().x) as usize;
-        line.copy_from_slice(&src.row(y).as_chunks().0[from..][..width]);
+        filtered.copy_from_slice(&src.row(y).as_chunks().0[from..][..width]);
         for _ in 0..BoxBlur::PASSES {
-            filter.pass(line, filtered);
-            line.copy_from_slice(filtered);
+            // Pixels beyond an edge are those of the edge.
+            line[..REACH].fill(filtered[0]);
+            line[REACH..][..width].copy_from_slice(filtered);
+            line[REACH + width..].fill(filtered[width - 1]);
+            let taps = [0, 1, 2, 3, 4].map(|first| line[first..][..width].as_flattened());
+            filter.values(taps, filtered.as_flattened_mut());
         }
         let mut row = [[0; CHANNELS]; STRIP];
-        let inner = &line[(wanted.x - read.x) as usize..][..wanted.width as usize];
+        let inner = &filtered[(wanted.x - read.x) as usize..][..wanted.width as usize];
         row[..inner.len()].copy_from_slice(inner);
         passes.push(0, y, &row, &mut put);
     }
@@ -197,26 +203,14 @@ impl Passes {
 
     /// Row `y` of the result of a pass.
     fn row(&self, number: usize, y: u32) -> [Pixel; STRIP] {
-        let BoxBlur { radius, weight, far } = self.filter;
         let rows = &self.passes[number].rows;
         // Rows beyond an edge are those of the edge.
-        let row = |y: i64| &rows[y.clamp(self.first.into(), self.last.into()) as usize % ROWS];
-        let (y, reach) = (i64::from(y), i64::from(radius));
-        let (above, below) = (row(y - reach - 1), row(y + reach + 1));
-        let mut sums = [[0u32; CHANNELS]; STRIP];
-        for at in y - reach..=y + reach {
-            for (sum, value) in sums.as_flattened_mut().iter_mut().zip(row(at).as_flattened()) {
-                *sum += u32::from(*value);
-            }
-        }
+        let row = |y: i64| {
+            rows[y.clamp(self.first.into(), self.last.into()) as usize % ROWS].as_flattened()
+        };
+        let taps = [-2, -1, 0, 1, 2].map(|distance| row(i64::from(y) + distance));
         let mut out = [[0; CHANNELS]; STRIP];
-        let ends = above.as_flattened().iter().zip(below.as_flattened());
-        let sums = sums.as_flattened().iter().zip(ends);
-        for (out, (sum, (above, below))) in out.as_flattened_mut().iter_mut().zip(sums) {
-            let ends = (u32::from(*above) + u32::from(*below)).wrapping_mul(far);
-            let sum = sum.wrapping_mul(weight).wrapping_add(ends);
-            *out = (sum.wrapping_add(1 << 23) >> 24) as u8;
-        }
+        self.filter.values(taps, out.as_flattened_mut());
         out
     }
 }

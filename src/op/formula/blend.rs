@@ -1,6 +1,6 @@
 //! Pillow's `Image.blend`, the last step of brightness, contrast, saturation and sharpness.
 
-use super::truncated;
+use crate::op::wide::truncated;
 
 /// Largest factor of a blend in settings. Pillow has no limit; from 255 on, every byte is at an end or unchanged.
 pub const MAX_FACTOR: f64 = 1e6;
@@ -9,7 +9,7 @@ pub const MAX_FACTOR: f64 = 1e6;
 #[inline(always)]
 pub fn blend(from: u8, to: u8, factor: f32) -> u8 {
     let (from, to) = (f32::from(from), f32::from(to));
-    truncated((from + factor * (to - from)).clamp(0.0, 255.0)) as u8
+    truncated(from + factor * (to - from)) as u8
 }
 
 /// Blends each channel of a pixel.

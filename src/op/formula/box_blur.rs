@@ -1,6 +1,8 @@
 //! Pillow's `ImageFilter.GaussianBlur` (`src/libImaging/BoxBlur.c`): three passes of a box filter along rows, then three along
 //! columns, each rounded to bytes. Pixels beyond an edge are those of the edge.
 
+use crate::op::wide::{Instructions, Loop};
+
 /// One pass of a box filter, whose outermost two pixels count in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoxBlur {
@@ -31,6 +33,13 @@ impl BoxBlur {
         Self { radius, weight, far }
     }
 
+    /// Filters values of which `taps` are those two before, one before, at the place, one behind and two behind, for a
+    /// radius of at most 1. All have the length of `out`.
+    pub fn values(&self, taps: [&[u8]; 5], out: &mut [u8]) {
+        debug_assert!(self.radius <= 1);
+        Instructions::here().run(Values { filter: self, taps, out });
+    }
+
     /// Filters a line of pixels. Both have the same length, at least 1.
     pub fn pass(&self, line: &[[u8; 3]], out: &mut [[u8; 3]]) {
         let (radius, last) = (self.radius as isize, line.len() as isize - 1);
@@ -49,6 +58,30 @@ impl BoxBlur {
                 let sum = sums[channel].wrapping_mul(self.weight).wrapping_add(far);
                 out[channel] = (sum.wrapping_add(1 << 23) >> 24) as u8;
             }
+        }
+    }
+}
+
+struct Values<'a> {
+    filter: &'a BoxBlur,
+    taps: [&'a [u8]; 5],
+    out: &'a mut [u8],
+}
+
+impl Loop for Values<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { filter: BoxBlur { radius, weight, far }, taps: [a, b, c, d, e], out } = self;
+        let len = out.len();
+        let (a, b, c, d, e) = (&a[..len], &b[..len], &c[..len], &d[..len], &e[..len]);
+        for at in 0..len {
+            let near = u32::from(b[at]) + u32::from(d[at]);
+            let (sum, ends) = match radius {
+                0 => (u32::from(c[at]), near),
+                _ => (near + u32::from(c[at]), u32::from(a[at]) + u32::from(e[at])),
+            };
+            let sum = sum.wrapping_mul(*weight).wrapping_add(ends.wrapping_mul(*far));
+            out[at] = (sum.wrapping_add(1 << 23) >> 24) as u8;
         }
     }
 }

@@ -53,12 +53,3 @@ pub fn map_row(pixels: &mut [[u8; 3]], map: &impl PixelMap) {
     }
     rest.copy_from_slice(&last[..rest.len()]);
 }
-
-/// Integer part of a number from 0 to 255. A cast would be the same, but compilers make no vector instructions of it.
-#[inline(always)]
-pub fn truncated(value: f32) -> i32 {
-    // At this size f32 has no fraction bits: the addition rounds.
-    const ROUNDS: f32 = 8_388_608.0;
-    let rounded = ((value + ROUNDS).to_bits() & 0x1ff) as i32;
-    rounded - i32::from(rounded as f32 > value)
-}

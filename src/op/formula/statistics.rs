@@ -36,14 +36,69 @@ impl Histograms {
         }
     }
 
+    /// Counts one pixel for the smallest and one for the largest byte of each channel.
+    pub fn add_extremes(&mut self, pixels: &[[u8; 3]]) {
+        if pixels.is_empty() {
+            return;
+        }
+        let mut extremes = [[255; 3], [0; 3]];
+        Instructions::here().run(Extremes { extremes: &mut extremes, pixels });
+        for pixel in extremes {
+            self.add_channels(&[pixel]);
+        }
+    }
+
+    /// Counts as many pixels as there are, with the same sum of grays, in two bins.
+    pub fn add_mean_gray(&mut self, pixels: &[[u8; 3]]) {
+        let mut sum = 0;
+        Instructions::here().run(SumOfGrays { sum: &mut sum, pixels });
+        let count = pixels.len() as u64;
+        let (mean, rest) = (sum / count.max(1), sum % count.max(1));
+        self.gray[mean as usize] += (count - rest) as u32;
+        if rest > 0 {
+            self.gray[mean as usize + 1] += rest as u32;
+        }
+    }
+
     /// Counts pixels by their gray only.
-    pub fn add_gray(&mut self, pixels: &[[u8; 3]]) {
-        Instructions::here().run(Grays { bins: &mut self.gray, pixels });
+    fn add_gray(&mut self, pixels: &[[u8; 3]]) {
+        for pixel in pixels {
+            self.gray[usize::from(luma(*pixel))] += 1;
+        }
     }
 }
 
-struct Grays<'a> {
-    bins: &'a mut [u32; 256],
+/// The smallest and the largest byte of each channel.
+struct Extremes<'a> {
+    extremes: &'a mut [[u8; 3]; 2],
+    pixels: &'a [[u8; 3]],
+}
+
+impl Loop for Extremes<'_> {
+    #[inline(always)]
+    fn run(self) {
+        // A number of bytes in which every channel has its own places.
+        const BLOCK: usize = 3 * 64;
+        let (mut low, mut high) = ([255; BLOCK], [0; BLOCK]);
+        let (blocks, rest) = self.pixels.as_flattened().as_chunks::<BLOCK>();
+        for block in blocks {
+            for at in 0..BLOCK {
+                low[at] = block[at].min(low[at]);
+                high[at] = block[at].max(high[at]);
+            }
+        }
+        let [smallest, largest] = self.extremes;
+        for (at, byte) in low.iter().chain(rest).enumerate() {
+            smallest[at % 3] = smallest[at % 3].min(*byte);
+        }
+        for (at, byte) in high.iter().chain(rest).enumerate() {
+            largest[at % 3] = largest[at % 3].max(*byte);
+        }
+    }
+}
+
+struct SumOfGrays<'a> {
+    sum: &'a mut u64,
     pixels: &'a [[u8; 3]],
 }
 
@@ -56,7 +111,7 @@ impl PixelMap for Gray {
     }
 }
 
-impl Loop for Grays<'_> {
+impl Loop for SumOfGrays<'_> {
     #[inline(always)]
     fn run(self) {
         let mut block = [[0; 3]; 256];
@@ -64,9 +119,7 @@ impl Loop for Grays<'_> {
             let block = &mut block[..pixels.len()];
             block.copy_from_slice(pixels);
             map_row(block, &Gray);
-            for [gray, _, _] in block {
-                self.bins[usize::from(*gray)] += 1;
-            }
+            *self.sum += u64::from(block.iter().map(|[gray, _, _]| u32::from(*gray)).sum::<u32>());
         }
     }
 }
@@ -87,4 +140,30 @@ pub(in crate::op) fn count_and_sum(bins: &[u32; 256]) -> (u64, u64) {
 /// The table that changes nothing.
 pub(in crate::op) fn identity() -> [u8; 256] {
     std::array::from_fn(|byte| byte as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_histograms_have_what_they_are_read_for() {
+        for len in [0, 1, 63, 64, 65, 200, 1000] {
+            let pixels: Vec<[u8; 3]> = (0..len)
+                .map(|at| [0, 1, 2].map(|c: u32| (at * (7 + c) / 3 + 40 * c) as u8 / 2 + 20))
+                .collect();
+            let (mut all, mut some) = (Histograms::EMPTY, Histograms::EMPTY);
+            all.add(&pixels);
+            some.add_mean_gray(&pixels);
+            assert_eq!(count_and_sum(&some.gray), count_and_sum(&all.gray), "{len}");
+            some.add_extremes(&pixels);
+            for (all, some) in all.channel.iter().zip(some.channel) {
+                let ends = |bins: &[u32; 256]| {
+                    let has = |bin: &u32| *bin > 0;
+                    (bins.iter().position(has), bins.iter().rposition(has))
+                };
+                assert_eq!(ends(&some), ends(all), "{len}");
+            }
+        }
+    }
 }

@@ -33,8 +33,10 @@ pub trait StatisticsFormula: 'static {
 pub enum Reads {
     /// Those of the channels.
     Channels,
-    /// That of the gray image.
-    Gray,
+    /// Of those of the channels only the first and the last byte that occurs. All other bins may be empty.
+    Extremes,
+    /// Of that of the gray image only the number of pixels and their sum.
+    MeanGray,
     /// All.
     All,
 }
@@ -109,7 +111,8 @@ impl StatisticsForm {
         let pixels = image.data().as_chunks().0;
         match self.reads {
             Reads::Channels => histograms.add_channels(pixels),
-            Reads::Gray => histograms.add_gray(pixels),
+            Reads::Extremes => histograms.add_extremes(pixels),
+            Reads::MeanGray => histograms.add_mean_gray(pixels),
             Reads::All => histograms.add(pixels),
         }
         (self.table)(params, &histograms)

@@ -4,9 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::op::formula::noise::{key, normals, words};
-use crate::op::formula::truncated;
 use crate::op::kind::PositionFormula;
 use crate::op::settings::check_number;
+use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Adds normal noise to each channel of each pixel, like torchvision's `GaussianNoise`.

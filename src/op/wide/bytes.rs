@@ -1,45 +1,57 @@
-//! Look-ups and reversed rows.
+//! Look-ups and reversed rows of pixels.
 
 use crate::tensor::CHANNELS;
 
 use super::Instructions;
 
-/// Replaces every byte of a row of pixels by that of its channel's table.
-pub fn look_up(tables: &[[u8; 256]; CHANNELS], row: &mut [u8], instructions: Instructions) {
-    #[cfg(target_arch = "x86_64")]
-    if instructions.has_avx512() {
-        // SAFETY: the CPU has these instructions.
-        return unsafe { avx512::look_up(tables, row) };
-    }
-    let _ = instructions;
-    for pixel in row.as_chunks_mut::<CHANNELS>().0 {
-        *pixel = of_pixel(tables, *pixel);
-    }
+/// A table of bytes for each channel.
+pub struct Tables {
+    bytes: [[u8; 256]; CHANNELS],
+    /// Whether all channels have the same one.
+    same: bool,
 }
 
-/// As [`look_up`], to another row of the same length.
-pub fn look_up_to(
-    tables: &[[u8; 256]; CHANNELS],
-    from: &[u8],
-    to: &mut [u8],
-    instructions: Instructions,
-) {
-    debug_assert_eq!(from.len(), to.len());
-    #[cfg(target_arch = "x86_64")]
-    if instructions.has_avx512() {
-        // SAFETY: the CPU has these instructions.
-        return unsafe { avx512::look_up_to(tables, from, to) };
+impl Tables {
+    pub fn new(bytes: [[u8; 256]; CHANNELS]) -> Self {
+        Self { same: bytes[0] == bytes[1] && bytes[0] == bytes[2], bytes }
     }
-    let _ = instructions;
-    let to = to.as_chunks_mut::<CHANNELS>().0;
-    for (to, from) in to.iter_mut().zip(from.as_chunks::<CHANNELS>().0) {
-        *to = of_pixel(tables, *from);
-    }
-}
 
-fn of_pixel([r, g, b]: &[[u8; 256]; CHANNELS], pixel: [u8; CHANNELS]) -> [u8; CHANNELS] {
-    let [x, y, z] = pixel.map(usize::from);
-    [r[x], g[y], b[z]]
+    pub fn bytes(&self) -> &[[u8; 256]; CHANNELS] {
+        &self.bytes
+    }
+
+    /// Replaces every byte of a row of pixels by that of its channel's table.
+    pub fn look_up(&self, row: &mut [u8], instructions: Instructions) {
+        #[cfg(target_arch = "x86_64")]
+        if instructions.has_avx512() {
+            // SAFETY: the CPU has these instructions.
+            return unsafe { avx512::look_up(self, row) };
+        }
+        let _ = instructions;
+        for pixel in row.as_chunks_mut::<CHANNELS>().0 {
+            *pixel = self.of_pixel(*pixel);
+        }
+    }
+
+    /// As [`look_up`](Self::look_up), to another row of the same length.
+    pub fn look_up_to(&self, from: &[u8], to: &mut [u8], instructions: Instructions) {
+        debug_assert_eq!(from.len(), to.len());
+        #[cfg(target_arch = "x86_64")]
+        if instructions.has_avx512() {
+            // SAFETY: the CPU has these instructions.
+            return unsafe { avx512::look_up_to(self, from, to) };
+        }
+        let _ = instructions;
+        let to = to.as_chunks_mut::<CHANNELS>().0;
+        for (to, from) in to.iter_mut().zip(from.as_chunks::<CHANNELS>().0) {
+            *to = self.of_pixel(*from);
+        }
+    }
+
+    fn of_pixel(&self, pixel: [u8; CHANNELS]) -> [u8; CHANNELS] {
+        let ([r, g, b], [x, y, z]) = (&self.bytes, pixel.map(usize::from));
+        [r[x], g[y], b[z]]
+    }
 }
 
 /// Copies a row of pixels in reverse order. Both have the same length.
@@ -64,6 +76,8 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     use crate::tensor::CHANNELS;
+
+    use super::Tables;
 
     /// Bytes of a vector.
     const LEN: usize = 64;
@@ -94,54 +108,38 @@ mod avx512 {
         places
     };
 
-    /// Bytes of 64 pixels.
-    const BLOCK: usize = CHANNELS * LEN;
-
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub fn look_up(tables: &[[u8; 256]; CHANNELS], row: &mut [u8]) {
-        let tables = Tables::new(tables);
-        let (blocks, rest) = row.as_chunks_mut::<BLOCK>();
-        for block in blocks {
-            for (bytes, masks) in block.as_chunks_mut().0.iter_mut().zip(MASKS) {
-                store(bytes, tables.found(load(bytes), masks));
-            }
+    pub fn look_up(tables: &Tables, row: &mut [u8]) {
+        let tables = Registers::new(tables);
+        for (bytes, masks) in row.chunks_mut(LEN).zip(MASKS.into_iter().cycle()) {
+            store_part(bytes, tables.found(load_part(bytes), masks));
         }
-        let mut last = [0; BLOCK];
-        last[..rest.len()].copy_from_slice(rest);
-        tables.look_up_last(&last, rest);
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub fn look_up_to(tables: &[[u8; 256]; CHANNELS], from: &[u8], to: &mut [u8]) {
-        let tables = Tables::new(tables);
-        let (blocks, rest) = to.as_chunks_mut::<BLOCK>();
-        let (sources, last_source) = from.as_chunks::<BLOCK>();
-        for (block, source) in blocks.iter_mut().zip(sources) {
-            let parts = block.as_chunks_mut().0.iter_mut().zip(source.as_chunks().0);
-            for ((bytes, from), masks) in parts.zip(MASKS) {
-                store(bytes, tables.found(load(from), masks));
-            }
+    pub fn look_up_to(tables: &Tables, from: &[u8], to: &mut [u8]) {
+        let tables = Registers::new(tables);
+        let parts = to.chunks_mut(LEN).zip(from.chunks(LEN));
+        for ((to, from), masks) in parts.zip(MASKS.into_iter().cycle()) {
+            store_part(to, tables.found(load_part(from), masks));
         }
-        let mut last = [0; BLOCK];
-        last[..rest.len()].copy_from_slice(&last_source[..rest.len()]);
-        tables.look_up_last(&last, rest);
     }
 
     /// Tables in registers.
-    struct Tables {
+    struct Registers {
         quarters: [[__m512i; 4]; CHANNELS],
         same: bool,
     }
 
-    impl Tables {
+    impl Registers {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-        fn new(tables: &[[u8; 256]; CHANNELS]) -> Self {
-            let quarters = tables.each_ref().map(|table| {
+        fn new(tables: &Tables) -> Self {
+            let quarters = tables.bytes.each_ref().map(|table| {
                 let parts = table.as_chunks::<LEN>().0;
                 [0, 1, 2, 3].map(|part| load(&parts[part]))
             });
-            Self { quarters, same: tables[0] == tables[1] && tables[0] == tables[2] }
+            Self { quarters, same: tables.same }
         }
 
         /// What is found for a vector of bytes, of which these are green and blue.
@@ -155,19 +153,6 @@ mod avx512 {
             }
             let found = _mm512_mask_mov_epi8(found, green, of_one(g, index));
             _mm512_mask_mov_epi8(found, blue, of_one(b, index))
-        }
-
-        /// Looks up less than a block.
-        #[inline]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-        fn look_up_last(&self, from: &[u8; BLOCK], to: &mut [u8]) {
-            let mut found = [0; BLOCK];
-            let used = to.len().div_ceil(LEN);
-            let parts = found.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0);
-            for ((bytes, from), masks) in parts.zip(MASKS).take(used) {
-                store(bytes, self.found(load(from), masks));
-            }
-            to.copy_from_slice(&found[..to.len()]);
         }
     }
 
@@ -194,6 +179,36 @@ mod avx512 {
         (from, to)
     }
 
+    /// Up to 64 bytes, and 0 for the others.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn load_part(bytes: &[u8]) -> __m512i {
+        match bytes.first_chunk() {
+            Some(bytes) => load(bytes),
+            // SAFETY: reads the bytes of the slice only, of any alignment.
+            None => unsafe { _mm512_maskz_loadu_epi8(first(bytes.len()), bytes.as_ptr().cast()) },
+        }
+    }
+
+    /// Stores the first bytes, up to 64.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn store_part(bytes: &mut [u8], value: __m512i) {
+        match bytes.first_chunk_mut() {
+            Some(bytes) => store(bytes, value),
+            None => {
+                let mask = first(bytes.len());
+                // SAFETY: writes the bytes of the slice only, of any alignment.
+                unsafe { _mm512_mask_storeu_epi8(bytes.as_mut_ptr().cast(), mask, value) };
+            }
+        }
+    }
+
+    /// Mask of the first bytes, fewer than 64.
+    fn first(len: usize) -> u64 {
+        (1 << len) - 1
+    }
+
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn load(bytes: &[u8; LEN]) -> __m512i {
@@ -218,14 +233,14 @@ mod tests {
     fn all_instructions_give_the_same_bytes() {
         let all: Vec<u8> = (0..3 * 300u32).map(|at| (at * at / 7 + at) as u8).collect();
         let other = |channel: usize| std::array::from_fn(|byte| (byte * (7 + 2 * channel)) as u8);
-        for tables in [[other(0); 3], [0, 1, 2].map(other)] {
+        for tables in [[other(0); 3], [0, 1, 2].map(other)].map(Tables::new) {
             for pixels in 0..300 {
                 let row = &all[..3 * pixels];
                 let by = |instructions| {
                     let mut found = row.to_vec();
-                    look_up(&tables, &mut found, instructions);
+                    tables.look_up(&mut found, instructions);
                     let mut other = vec![0; row.len()];
-                    look_up_to(&tables, row, &mut other, instructions);
+                    tables.look_up_to(row, &mut other, instructions);
                     assert_eq!(found, other, "{pixels}");
                     let mut reversed = vec![0; row.len()];
                     reverse(row, &mut reversed, instructions);

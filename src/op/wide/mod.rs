@@ -4,7 +4,7 @@
 //! The source is the same, and the compiler keeps the order of floating-point operations and does not join them, so the
 //! bits are the same too. [`bytes`] has the loops that no compiler finds by itself.
 
-#![cfg_attr(target_arch = "x86_64", allow(unsafe_code))]
+#![allow(unsafe_code)]
 
 pub mod bytes;
 
@@ -80,6 +80,14 @@ impl Instructions {
     fn has_avx512(self) -> bool {
         self.0 == Set::Avx512
     }
+}
+
+/// A number, cut to 0..=255 and truncated, as by a cast to `u8`, of which compilers make no vector instructions.
+#[inline(always)]
+pub fn truncated(value: f32) -> i32 {
+    let cut = value.max(0.0).min(255.0);
+    // SAFETY: the number is from 0 to 255: `max` makes 0 of what is not a number.
+    unsafe { cut.to_int_unchecked() }
 }
 
 #[cfg(target_arch = "x86_64")]
