@@ -111,7 +111,7 @@ fn drawn(seed: u64) -> Operators {
 
 #[test]
 fn every_operator_alone_on_every_size() {
-    // An interpreter takes minutes for each draw of them all.
+    // An interpreter takes about a minute for each draw of them all.
     let draws = if executes_device_code() { 1 } else { 4 };
     for op in op::examples() {
         for (width, height) in SIZES {

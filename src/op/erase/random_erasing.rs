@@ -179,7 +179,7 @@ impl PositionFormula for RandomErasing {
     /// is a number.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-        let byte = |value: f32| truncated(value.clamp(0.0, 255.0)) as u8;
+        let byte = |value: f32| truncated(value) as u8;
         if is_inside(params, x, y) { values(params, x, y).map(byte) } else { pixel }
     }
 

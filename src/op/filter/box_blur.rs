@@ -7,6 +7,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::formula::box_blur::BoxBlur;
 use crate::op::kind::ImageFormula;
+use crate::op::wide::Instructions;
 use crate::op::{Cuda, Draw, Wanted};
 use crate::tensor::CHANNELS;
 
@@ -169,7 +170,7 @@ fn strip(params: &Params, wanted: Roi, src: &Image<u8>, out: &mut Image<u8>) {
             line[REACH..][..width].copy_from_slice(filtered);
             line[REACH + width..].fill(filtered[width - 1]);
             let taps = [0, 1, 2, 3, 4].map(|first| line[first..][..width].as_flattened());
-            filter.values(taps, filtered.as_flattened_mut());
+            filter.values(taps, filtered.as_flattened_mut(), Instructions::here());
         }
         let mut row = [[0; CHANNELS]; STRIP];
         let inner = &filtered[(wanted.x - read.x) as usize..][..wanted.width as usize];
@@ -210,7 +211,7 @@ impl Passes {
         };
         let taps = [-2, -1, 0, 1, 2].map(|distance| row(i64::from(y) + distance));
         let mut out = [[0; CHANNELS]; STRIP];
-        self.filter.values(taps, out.as_flattened_mut());
+        self.filter.values(taps, out.as_flattened_mut(), Instructions::here());
         out
     }
 }

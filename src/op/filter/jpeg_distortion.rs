@@ -212,7 +212,7 @@ mod tests {
                     Roi::new(width / 2, height / 2, 1, 1),
                     Roi::new(0, height / 3, width / 2 + 1, height / 3 + 1),
                 ] {
-                    // Only what is demanded is there.
+                    // The source has no pixels but those that the window needs.
                     let mut demanded = Image::new(jpeg::demand(size, window));
                     let there = demanded.window();
                     for y in there.y..there.bottom() {

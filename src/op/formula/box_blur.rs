@@ -35,9 +35,9 @@ impl BoxBlur {
 
     /// Filters values of which `taps` are those two before, one before, at the place, one behind and two behind, for a
     /// radius of at most 1. All have the length of `out`.
-    pub fn values(&self, taps: [&[u8]; 5], out: &mut [u8]) {
+    pub fn values(&self, taps: [&[u8]; 5], out: &mut [u8], instructions: Instructions) {
         debug_assert!(self.radius <= 1);
-        Instructions::here().run(Values { filter: self, taps, out });
+        instructions.run(Values { filter: self, taps, out });
     }
 
     /// Filters a line of pixels. Both have the same length, at least 1.
@@ -82,6 +82,33 @@ impl Loop for Values<'_> {
             };
             let sum = sum.wrapping_mul(*weight).wrapping_add(ends.wrapping_mul(*far));
             out[at] = (sum.wrapping_add(1 << 23) >> 24) as u8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_a_pass() {
+        for deviation in [0.1, 0.7, 1.2, 2.0] {
+            let filter = BoxBlur::gaussian(deviation);
+            for len in [1, 2, 21, 64, 100] {
+                let line: Vec<[u8; 3]> =
+                    (0..len).map(|x| [3, 50, 90].map(|c| (x * x * 7 + c * x) as u8)).collect();
+                let mut expected = line.clone();
+                filter.pass(&line, &mut expected);
+                // Pixels beyond an edge are those of the edge.
+                let (first, last) = (line[0], line[len - 1]);
+                let padded = [&[first; 2], &line[..], &[last; 2]].concat();
+                let taps = [0, 1, 2, 3, 4].map(|at| padded[at..][..len].as_flattened());
+                for set in Instructions::all() {
+                    let mut found = vec![[0; 3]; len];
+                    filter.values(taps, found.as_flattened_mut(), set);
+                    assert_eq!(found, expected, "{deviation} {len} {set:?}");
+                }
+            }
         }
     }
 }

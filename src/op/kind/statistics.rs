@@ -104,7 +104,7 @@ impl StatisticsForm {
         }
     }
 
-    /// Table for an image of bytes that is stored whole.
+    /// Table for an image of bytes that is stored whole, from the histograms that the formula reads.
     pub(crate) fn made(&self, params: &ParamBytes, image: &HostImage) -> Made {
         let HostImage::U8(image) = image else { unreachable!("statistics are of bytes") };
         let mut histograms = Histograms::EMPTY;
@@ -118,9 +118,12 @@ impl StatisticsForm {
         (self.table)(params, &histograms)
     }
 
-    /// Reference implementation. `src` is the whole image.
+    /// Reference implementation, from all histograms. `src` is the whole image.
     pub(crate) fn reference(&self, params: &ParamBytes, src: &HostImage, out: &mut HostImage) {
-        match (self.made(params, src), src, out) {
+        let HostImage::U8(bytes) = src else { unreachable!("statistics are of bytes") };
+        let mut histograms = Histograms::EMPTY;
+        histograms.add(bytes.data().as_chunks().0);
+        match ((self.table)(params, &histograms), src, out) {
             (Made::Bytes(table), HostImage::U8(src), HostImage::U8(out)) => {
                 look_up(&table, src, out)
             }

@@ -171,3 +171,40 @@ impl StencilForm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{self, Actions, What};
+    use crate::random::SampleKey;
+
+    /// Rows with and without whole blocks.
+    #[test]
+    fn rows_are_the_pixels_of_the_formula() {
+        let mut compared = 0;
+        let bytes = |y: u32| (0..202).map(move |x| [0, 5, 9].map(|c| (x * x * y + c * x) as u8));
+        let rows = [1, 6, 11].map(|y| bytes(y).collect::<Vec<_>>());
+        for operator in op::examples() {
+            let actions = Actions::of([&*operator], SampleKey::default(), Size::new(120, 40));
+            for action in &actions.list {
+                let What::Stencil(form, _, params) = &action.what else { continue };
+                for len in [1, 63, 64, 65, 200] {
+                    for set in Instructions::all() {
+                        let mut found = vec![[0; 3]; len];
+                        (form.row)(params, rows.each_ref().map(|row| &row[..]), &mut found, set);
+                        for (x, found) in found.into_iter().enumerate() {
+                            let around = std::array::from_fn(|at| rows[at / 3][x + at % 3]);
+                            assert_eq!(
+                                (form.pixel)(params, &around),
+                                found,
+                                "{x} of {len} {set:?}"
+                            );
+                        }
+                        compared += 1;
+                    }
+                }
+            }
+        }
+        assert!(compared >= 20, "{compared}");
+    }
+}

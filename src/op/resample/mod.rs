@@ -23,6 +23,7 @@
 
 use std::ops::Range;
 
+use crate::error::DataError;
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::tensor::CHANNELS;
@@ -211,21 +212,25 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
 }
 
-/// Resamples with [`Resampler`].
+/// Resamples with [`Resampler`], for tests that compare it with [`reference`]. Samples go through [`Resampler::begin`] and
+/// [`run`].
 ///
-/// # Panics
-/// If a buffer cannot be allocated. Only the self-test, tests and benches call this, to compare it with [`reference`].
-/// Samples go through [`Resampler::begin`] and [`run`], where a failed allocation is a sample error.
-pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+/// # Errors
+/// If a buffer cannot be allocated.
+pub fn apply(
+    params: &Params,
+    table: &[i32],
+    src: &HostImage,
+    out: &mut HostImage,
+) -> Result<(), DataError> {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
         unreachable!("resampling maps bytes to bytes");
     };
     let mut line = vec![0; CHANNELS * params.wanted().width as usize];
     let mut resampler = Resampler::default();
-    if let Err(error) = resampler.begin(params, table, src.window()) {
-        panic!("{error}");
-    }
+    resampler.begin(params, table, src.window())?;
     run(&mut resampler, params, table, src, &mut line, out);
+    Ok(())
 }
 
 /// Resamples an image with a resampler whose `begin` was called with its window. `line` holds a row of the wanted

@@ -24,7 +24,7 @@ impl Tables {
     pub fn look_up(&self, row: &mut [u8], instructions: Instructions) {
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
-            // SAFETY: the CPU has these instructions.
+            // SAFETY: `has_avx512` says that the CPU has these instructions.
             return unsafe { avx512::look_up(self, row) };
         }
         let _ = instructions;
@@ -38,7 +38,7 @@ impl Tables {
         debug_assert_eq!(from.len(), to.len());
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
-            // SAFETY: the CPU has these instructions.
+            // SAFETY: `has_avx512` says that the CPU has these instructions.
             return unsafe { avx512::look_up_to(self, from, to) };
         }
         let _ = instructions;
@@ -59,7 +59,7 @@ pub fn reverse(from: &[u8], to: &mut [u8], instructions: Instructions) {
     debug_assert_eq!(from.len(), to.len());
     #[cfg(target_arch = "x86_64")]
     let (from, to) = if instructions.has_avx512() {
-        // SAFETY: the CPU has these instructions.
+        // SAFETY: `has_avx512` says that the CPU has these instructions.
         unsafe { avx512::reverse(from, to) }
     } else {
         (from, to)

@@ -1,7 +1,7 @@
 //! Persistent table of a file's samples, so that the file is scanned only once.
 //!
-//! It is stored next to the file as `.NAME.XXXXXXXX.feedwater1`. If that is not writable, and for every file behind a URL, it is
-//! stored in the cache directory (`storage/cache_dir.rs`). The digits are a hash of everything else that the table depends on:
+//! It is stored next to the file as `.NAME.DIGITS.feedwater1`. If that is not writable, and for every file behind a URL, it is
+//! stored in the cache directory (`storage/cache_dir.rs`). The eight digits are a hash of everything else that the table depends on:
 //! the format and its settings. The table is valid for one length and modification time of the file. It is written under a
 //! temporary name and renamed, so readers never see a partial table and concurrent writers do not conflict. A checksum detects
 //! damage; a damaged table is rebuilt. If it can be stored nowhere, the file is scanned each time, which is no error. Entries
