@@ -8,6 +8,8 @@ use half::{bf16, f16};
 
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::table::{self, Floats};
+use crate::op::wide::Instructions;
+use crate::op::wide::elements::ElementTables;
 use crate::tensor::{CHANNELS, DType, Layout};
 
 /// Checks that pixels of this type can be stored as elements of `dtype`. The error says what to do instead.
@@ -74,8 +76,8 @@ pub struct Tail {
 #[derive(Clone, Debug)]
 enum Elements {
     Bytes,
-    Halves(Box<[[u16; 256]; CHANNELS]>),
-    Floats(Box<Floats>),
+    Halves(Box<ElementTables<u16, 2>>),
+    Floats(Box<ElementTables<f32, 4>>),
 }
 
 /// Position of a row in a sample's tensor.
@@ -96,14 +98,14 @@ impl Tail {
     pub fn new(values: Option<&Floats>, dtype: DType, layout: Layout) -> Self {
         let floats = || values.copied().unwrap_or_else(|| table::of(|_, byte| f32::from(byte)));
         let halves = |convert: fn(f32) -> u16| {
-            Elements::Halves(Box::new(floats().map(|table| table.map(convert))))
+            Elements::Halves(Box::new(ElementTables::new(floats().map(|table| table.map(convert)))))
         };
         let elements = match dtype {
             DType::U8 if values.is_some() => unreachable!("check() refuses floats as bytes"),
             DType::U8 => Elements::Bytes,
             DType::F16 => halves(half_bits),
             DType::BF16 => halves(brain_bits),
-            DType::F32 => Elements::Floats(Box::new(floats())),
+            DType::F32 => Elements::Floats(Box::new(ElementTables::new(floats()))),
         };
         Self { elements, dtype, layout }
     }
@@ -113,13 +115,8 @@ impl Tail {
         let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
         match &mut self.elements {
             Elements::Bytes => unreachable!("check() refuses floats as bytes"),
-            Elements::Floats(tables) => **tables = *values,
-            Elements::Halves(tables) => {
-                for (half, value) in tables.as_flattened_mut().iter_mut().zip(values.as_flattened())
-                {
-                    *half = convert(*value);
-                }
-            }
+            Elements::Floats(tables) => tables.set(*values),
+            Elements::Halves(tables) => tables.set(values.map(|table| table.map(convert))),
         }
     }
 
@@ -134,14 +131,10 @@ impl Tail {
         match &self.elements {
             Elements::Bytes => place.store(self.layout, pixels, out, |_, byte| byte),
             Elements::Halves(tables) => {
-                let out: &mut [u16] = bytemuck::cast_slice_mut(out);
-                let of = |c: usize, byte: u8| tables[c][usize::from(byte)];
-                place.store(self.layout, pixels, out, of);
+                place.store_elements(self.layout, pixels, bytemuck::cast_slice_mut(out), tables);
             }
             Elements::Floats(tables) => {
-                let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-                let of = |c: usize, byte: u8| tables[c][usize::from(byte)];
-                place.store(self.layout, pixels, out, of);
+                place.store_elements(self.layout, pixels, bytemuck::cast_slice_mut(out), tables);
             }
         }
     }
@@ -173,6 +166,29 @@ fn brain_bits(value: f32) -> u16 {
 }
 
 impl RowPlace {
+    fn store_elements<E: Pod, const N: usize>(
+        self,
+        layout: Layout,
+        pixels: &[[u8; CHANNELS]],
+        out: &mut [E],
+        tables: &ElementTables<E, N>,
+    ) {
+        if layout == Layout::Nhwc {
+            return self.store(layout, pixels, out, |channel, byte| tables.of(channel, byte));
+        }
+        self.check(pixels, out);
+        let (start, instructions) = (self.y * self.width, Instructions::here());
+        for (channel, plane) in out.chunks_exact_mut(self.width * self.height).enumerate() {
+            let line = &mut plane[start..start + self.width];
+            tables.line(channel, pixels, self.mirrored, line, instructions);
+        }
+    }
+
+    fn check<T, E>(self, pixels: &[[T; CHANNELS]], out: &[E]) {
+        assert_eq!(out.len(), CHANNELS * self.width * self.height, "elements of a sample");
+        assert_eq!(pixels.len(), self.width, "pixels of a row");
+    }
+
     #[inline(always)]
     fn store<T: Copy, E>(
         self,
@@ -181,8 +197,7 @@ impl RowPlace {
         out: &mut [E],
         element: impl Fn(usize, T) -> E,
     ) {
-        assert_eq!(out.len(), CHANNELS * self.width * self.height, "elements of a sample");
-        assert_eq!(pixels.len(), self.width, "pixels of a row");
+        self.check(pixels, out);
         match layout {
             Layout::Nchw => {
                 let start = self.y * self.width;

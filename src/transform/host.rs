@@ -240,9 +240,7 @@ impl HostTransform {
             let begin = (!untimed).then(Instant::now);
             for (y, row) in rows.iter() {
                 match resample {
-                    Some((_, (_, cut))) => {
-                        resampling.push(y - cut, row, |y, row| pass.put_bytes(y, row));
-                    }
+                    Some((_, (_, cut))) => resampling.push(y - cut, row, &mut pass),
                     None => pass.put_bytes(y, row),
                 }
             }
@@ -309,23 +307,20 @@ impl HostTransform {
                         let first = CHANNELS * (input.x + left - window.x) as usize;
                         let len = CHANNELS * input.width as usize;
                         for y in input.y..input.bottom() {
-                            let put = |y, row: &[u8]| pass.put_bytes(y, row);
-                            resampling.push(y, &image.row(y + top)[first..][..len], put);
+                            resampling.push(y, &image.row(y + top)[first..][..len], &mut pass);
                         }
                     }
                     (_, Some(what @ (What::Stencil(..) | What::Warp(..)))) => {
                         let line = resampling.line(actions.list[place].output.width)?;
                         let (output, table) = (actions.list[place].output, actions.table_of(place));
                         for y in output.y..output.bottom() {
-                            what.read_row(table, image, (output.x, y), line);
-                            pass.put_bytes(y, line.as_flattened());
+                            pass.make(y, line, |out| {
+                                let out = out.as_chunks_mut().0;
+                                what.read_row(table, image, (output.x, y), out);
+                            });
                         }
                     }
-                    _ => {
-                        for y in window.y..window.bottom() {
-                            pass.put_bytes(y, image.row(y));
-                        }
-                    }
+                    _ => pass.put_image(image),
                 }
             }
             HostImage::F32(image) => {

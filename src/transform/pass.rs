@@ -7,7 +7,7 @@ use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::Floats;
-use crate::op::wide::{self, Instructions};
+use crate::op::wide::{Instructions, bytes};
 use crate::op::{Actions, What};
 use crate::output::{RowPlace, Tail};
 use crate::tensor::{CHANNELS, TensorShape};
@@ -131,6 +131,35 @@ impl Pass<'_> {
         }
     }
 
+    /// Takes row `y` of a source of bytes, which `make` writes: to the result, or to `line` if its columns change.
+    pub fn make(&mut self, y: u32, line: &mut [u8], make: impl FnOnce(&mut [u8])) {
+        if let Sink::Image(HostImage::U8(image)) = &mut self.sink
+            && self.run.keeps_columns(self.source)
+            && let Some(row) = self.run.straight(y.into())
+        {
+            let out = image.row_mut(row);
+            make(out);
+            self.run.change(y.into(), out);
+        } else {
+            make(line);
+            self.put_bytes(y, line);
+        }
+    }
+
+    /// Takes all rows of a source of bytes.
+    pub fn put_image(&mut self, image: &Image<u8>) {
+        match &mut self.sink {
+            Sink::Image(HostImage::U8(out)) if self.run.keeps_places(self.source) => {
+                self.run.image(image.data(), out.data_mut());
+            }
+            _ => {
+                for y in self.source.y..self.source.bottom() {
+                    self.put_bytes(y, image.row(y));
+                }
+            }
+        }
+    }
+
     /// Takes row `y` of a source of bytes.
     pub fn put_bytes(&mut self, y: u32, row: &[u8]) {
         self.put(y, Pixels::Bytes(row));
@@ -163,10 +192,11 @@ impl Sink<'_> {
                 }
             }
             (Sink::Image(HostImage::U8(image)), Pixels::Bytes(pixels)) => {
-                keep(image, row, pixels, reverse_bytes);
+                let instructions = Instructions::here();
+                keep(image, row, pixels, |from, to| bytes::reverse(from, to, instructions));
             }
             (Sink::Image(HostImage::F32(image)), Pixels::Floats(pixels)) => {
-                keep(image, row, pixels, reverse_floats);
+                keep(image, row, pixels, bytes::reverse_each);
             }
             (Sink::Image(_), _) => unreachable!("the image has the pixel type of the rows"),
         }
@@ -212,22 +242,11 @@ fn keep<T: Copy + Default>(
     image: &mut Image<T>,
     row: &Row<'_>,
     pixels: &[T],
-    reverse: fn(&[T], &mut [T]),
+    reverse: impl Fn(&[T], &mut [T]),
 ) {
     let out = image.row_mut(row.y);
     match row.mirrored {
         false => out.copy_from_slice(pixels),
         true => reverse(pixels, out),
-    }
-}
-
-fn reverse_bytes(from: &[u8], to: &mut [u8]) {
-    wide::bytes::reverse(from, to, Instructions::here());
-}
-
-fn reverse_floats(from: &[f32], to: &mut [f32]) {
-    let from = from.as_chunks::<CHANNELS>().0.iter().rev();
-    for (to, from) in to.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(from) {
-        *to = *from;
     }
 }

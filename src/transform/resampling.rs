@@ -7,6 +7,8 @@ use crate::geometry::Roi;
 use crate::op::resample::{Params, Resampler};
 use crate::tensor::CHANNELS;
 
+use super::pass::Pass;
+
 /// Resampler with the memory for a row of its output.
 #[derive(Default)]
 pub struct Resampling {
@@ -24,23 +26,22 @@ impl Resampling {
         reserve::renew(&mut self.line, CHANNELS * params.wanted().width as usize)
     }
 
-    /// Adds a row, and passes each row that is complete then to `sink`. Rows come in order; those that no output needs
+    /// Adds a row, and gives each row that is complete then to `pass`. Rows come in order; those that no output needs
     /// are ignored.
-    pub fn push(&mut self, y: u32, row: &[u8], mut sink: impl FnMut(u32, &[u8])) {
+    pub fn push(&mut self, y: u32, row: &[u8], pass: &mut Pass<'_>) {
         if !self.inputs.contains(&y) {
             return;
         }
         self.resampler.push_row(y, row);
         while let Some(y) = self.resampler.next_output() {
-            self.resampler.output_row(y, &mut self.line);
-            sink(y, &self.line);
+            pass.make(y, &mut self.line, |out| self.resampler.output_row(y, out));
         }
     }
 
     /// A row of `width` pixels, with unspecified values.
-    pub fn line(&mut self, width: u32) -> Result<&mut [[u8; CHANNELS]], DataError> {
+    pub fn line(&mut self, width: u32) -> Result<&mut [u8], DataError> {
         reserve::renew(&mut self.line, CHANNELS * width as usize)?;
-        Ok(self.line.as_chunks_mut().0)
+        Ok(&mut self.line)
     }
 
     /// Memory held, in bytes.

@@ -274,16 +274,56 @@ impl Run {
     /// As [`row`](Self::row), in the memory of the result.
     pub fn bytes(&self, y: i64, first: u32, pixels: Option<Pixels<'_>>, out: &mut [u8]) {
         let at = (self.columns.first, first.into());
-        let mut stages = &*self.bytes;
         match pixels {
-            Some(Pixels::Bytes(row)) => match (&*self.bytes, covered(row, at, self.columns.len)) {
-                ([Stage::Table(table), rest @ ..], Some(row)) => {
-                    self.tables[*table].look_up_to(row, out, Instructions::here());
-                    stages = rest;
-                }
-                _ => fit(out, row, at),
+            Some(Pixels::Bytes(row)) => match covered(row, at, self.columns.len) {
+                Some(row) => return self.changed(y, row, out),
+                None => fit(out, row, at),
             },
             _ => out.fill(0),
+        }
+        self.change(y, out);
+    }
+
+    /// Whether rows of a source with this window keep their columns.
+    pub fn keeps_columns(&self, source: Roi) -> bool {
+        self.columns.keeps(source.x, source.width)
+    }
+
+    /// Whether every pixel of a source with this window keeps its place, and what it becomes does not depend on it. Then
+    /// [`image`](Self::image) computes the result.
+    pub fn keeps_places(&self, source: Roi) -> bool {
+        let anywhere = |stage: &Stage| match stage {
+            Stage::Table(_) => true,
+            Stage::Pixel { form, .. } => !form.takes_position,
+            Stage::Fill { .. } => false,
+        };
+        let bytes = self.values.is_none() && !self.gives_floats();
+        let keeps = self.keeps_columns(source) && self.rows.keeps(source.y, source.height);
+        bytes && keeps && self.bytes.iter().all(anywhere)
+    }
+
+    /// Result of all rows of a source that [keeps its places](Self::keeps_places).
+    pub fn image(&self, from: &[u8], to: &mut [u8]) {
+        /// Bytes that stay in the cache from one stage to the next: many rows, because each call of a stage costs time.
+        const PART: usize = CHANNELS << 12;
+        for (from, to) in from.chunks(PART).zip(to.chunks_mut(PART)) {
+            self.changed(0, from, to);
+        }
+    }
+
+    /// Applies the stages to row `y` of the source, which keeps its columns.
+    pub fn change(&self, y: i64, row: &mut [u8]) {
+        filled_bytes(&self.bytes, &self.tables, y, row);
+    }
+
+    /// The same, from one row to another.
+    fn changed(&self, y: i64, row: &[u8], out: &mut [u8]) {
+        let mut stages = &*self.bytes;
+        if let [Stage::Table(table), rest @ ..] = stages {
+            self.tables[*table].look_up_to(row, out, Instructions::here());
+            stages = rest;
+        } else {
+            out.copy_from_slice(row);
         }
         filled_bytes(stages, &self.tables, y, out);
     }
@@ -403,6 +443,11 @@ impl Axis {
         let first = i64::from(first);
         let needed = self.source(first..first + i64::from(len));
         (self.first, self.len) = (needed.start, len as usize);
+    }
+
+    /// Whether these positions of the source are those of the result, in the same order.
+    fn keeps(&self, first: u32, len: u32) -> bool {
+        !self.mirrored && self.first == i64::from(first) && self.len == len as usize
     }
 
     /// Range of the source's positions for a range of positions here.

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::op::kind::ColourFormula;
+use crate::op::wide::pixels::Planes;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
@@ -60,6 +61,12 @@ impl ColourFormula for ChannelPermutation {
     fn pixel(params: &Params, pixel: [u8; 3]) -> [u8; 3] {
         let [a, b, c] = params.order;
         [pixel[a as usize], pixel[b as usize], pixel[c as usize]]
+    }
+
+    #[inline(always)]
+    fn block(params: &Params, planes: &mut Planes) {
+        let [a, b, c] = params.order;
+        *planes = [planes[a as usize], planes[b as usize], planes[c as usize]];
     }
 }
 

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::luma;
+use crate::op::formula::{luma, luma_of};
 use crate::op::kind::ColourFormula;
+use crate::op::wide::pixels::Planes;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
 /// Replaces each channel by the pixel's luma, like torchvision's `Grayscale(3)`.
@@ -42,6 +43,12 @@ impl ColourFormula for Grayscale {
     #[inline(always)]
     fn pixel(_: &Self::Params, pixel: [u8; 3]) -> [u8; 3] {
         [luma(pixel); 3]
+    }
+
+    /// The compiler would compute the three equal bytes of each pixel as one number.
+    #[inline(always)]
+    fn block(_: &Self::Params, planes: &mut Planes) {
+        *planes = [luma_of(planes); 3];
     }
 }
 

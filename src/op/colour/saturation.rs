@@ -3,9 +3,10 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::formula::blend::{MAX_FACTOR, blend_pixel};
-use crate::op::formula::luma;
+use crate::op::formula::blend::{MAX_FACTOR, blend, blend_pixel};
+use crate::op::formula::{luma, luma_of};
 use crate::op::kind::ColourFormula;
+use crate::op::wide::pixels::{BLOCK, Planes};
 use crate::op::settings::{check_pair, drawn, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -55,6 +56,18 @@ impl ColourFormula for Saturation {
     #[inline(always)]
     fn pixel(params: &Params, pixel: [u8; 3]) -> [u8; 3] {
         blend_pixel([luma(pixel); 3], pixel, params.factor)
+    }
+
+    /// Luma has 16 bits and blends have 32, so each has a loop of its own.
+    #[inline(always)]
+    fn block(params: &Params, planes: &mut Planes) {
+        let gray = luma_of(planes);
+        let [r, g, b] = planes;
+        for at in 0..BLOCK {
+            r[at] = blend(gray[at], r[at], params.factor);
+            g[at] = blend(gray[at], g[at], params.factor);
+            b[at] = blend(gray[at], b[at], params.factor);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pillow's `ImageFilter.GaussianBlur` (`src/libImaging/BoxBlur.c`): three passes of a box filter along rows, then three along
 //! columns, each rounded to bytes. Pixels beyond an edge are those of the edge.
 
+use crate::op::wide::pixels::Shuffles;
 use crate::op::wide::{Instructions, Loop};
 
 /// One pass of a box filter, whose outermost two pixels count in part.
@@ -70,7 +71,7 @@ struct Values<'a> {
 
 impl Loop for Values<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         let Self { filter: BoxBlur { radius, weight, far }, taps: [a, b, c, d, e], out } = self;
         let len = out.len();
         let (a, b, c, d, e) = (&a[..len], &b[..len], &c[..len], &d[..len], &e[..len]);

@@ -6,6 +6,7 @@
 //! integers ([`Warp::displaced`](super::warp::Warp::displaced)). Results differ from torchvision's by at most one.
 
 use crate::geometry::Size;
+use crate::op::wide::pixels::Shuffles;
 use crate::op::wide::{Instructions, Loop};
 
 use super::noise::words;
@@ -98,7 +99,7 @@ struct Noise<'a> {
 
 impl Loop for Noise<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         let Self { key, width, numbers } = self;
         // 24 bits, as torch's.
         let uniform = |bits: u32| (bits >> 8) as i32 as f32 * (1.0 / (1 << 24) as f32);
@@ -122,7 +123,7 @@ struct Pairs<'a> {
 
 impl Loop for Pairs<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         /// Around it, an f64 has no bits after the point, and its lower bits are an integer.
         const WHOLE: f64 = (3u64 << 51) as f64;
         let (limits, [a, b]) = ([i32::MIN, i32::MAX].map(f64::from), self.units);
@@ -199,7 +200,7 @@ struct Blurred<'a> {
 
 impl Loop for Blurred<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         let Self { blur, field, between } = self;
         let Blur { width, radius, along_rows, along_columns, columns, rows, row } = blur;
         let right = radius + width;

@@ -1,6 +1,8 @@
 //! `pad`: torchvision's `pad` on PIL images, which is `ImageOps.expand` of Pillow for a constant and `numpy.pad` otherwise
 //! (`torchvision/transforms/_functional_pil.py`).
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Roi, Size};
@@ -70,6 +72,26 @@ pub struct PaddedAxis {
     start: i64,
 }
 
+/// Outputs next to each other, whose inputs are too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Input of the first output.
+    pub input: u32,
+    /// Where the input of the next output is.
+    pub step: Step,
+    /// Number of outputs.
+    pub count: u32,
+}
+
+/// Where the input of the next output of a [`Run`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "directions")]
+pub enum Step {
+    Up,
+    Down,
+    Stays,
+}
+
 impl PaddedAxis {
     fn new(mode: PadMode, len: u32, before: i32, after: i32) -> Self {
         let (before, after) = (i64::from(before), i64::from(after));
@@ -100,6 +122,41 @@ impl PaddedAxis {
         Some((self.first + at) as u32)
     }
 
+    /// Runs of outputs in this range, whose inputs are next to each other.
+    pub fn runs(self, outputs: Range<u32>) -> impl Iterator<Item = Run> {
+        let mut first = outputs.start;
+        std::iter::from_fn(move || {
+            let run = (first < outputs.end).then(|| self.run(first..outputs.end))?;
+            first += run.count;
+            Some(run)
+        })
+    }
+
+    /// The first run of a range. A constant has none outside of the input: its runs there repeat a pixel that does not
+    /// matter.
+    fn run(&self, outputs: Range<u32>) -> Run {
+        let at = i64::from(outputs.start) + self.start;
+        let (len, last) = (self.len.max(1), (self.len - 1).max(0));
+        let (input, step, count) = match self.mode {
+            PadMode::Constant | PadMode::Edge => match at {
+                ..0 => (0, Step::Stays, -at),
+                _ if at < self.len => (at, Step::Up, len - at),
+                _ => (last, Step::Stays, i64::MAX),
+            },
+            PadMode::Reflect if last == 0 => (0, Step::Stays, i64::MAX),
+            PadMode::Reflect => match at.rem_euclid(2 * last) {
+                at if at < last => (at, Step::Up, last - at),
+                at => (2 * last - at, Step::Down, 2 * last - at),
+            },
+            PadMode::Symmetric => match at.rem_euclid(2 * len) {
+                at if at < len => (at, Step::Up, len - at),
+                at => (2 * len - 1 - at, Step::Down, 2 * len - at),
+            },
+        };
+        let count = count.min(outputs.len() as i64) as u32;
+        Run { input: (self.first + input) as u32, step, count }
+    }
+
     /// First input and number of inputs that `count` outputs from `first` on read; one if they read none.
     fn demand(&self, first: u32, count: u32) -> (u32, u32) {
         let inputs = (first..first + count).filter_map(|output| self.at(output));
@@ -108,5 +165,39 @@ impl PaddedAxis {
             Some((low.min(at), high.max(at)))
         });
         range.map_or((0, 1), |(low, high)| (low, high - low + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_the_inputs_of_their_outputs() {
+        for mode in [PadMode::Edge, PadMode::Reflect, PadMode::Symmetric] {
+            for len in 1..6 {
+                for (before, after) in [(0, 0), (3, 2), (17, 20), (-1, 4), (5, -1)] {
+                    let axis = PaddedAxis::new(mode, len, before, after);
+                    if axis.len == 0 {
+                        continue;
+                    }
+                    let outputs = (len as i32 + before + after) as u32;
+                    for first in 0..outputs {
+                        let found: Vec<_> = axis
+                            .runs(first..outputs)
+                            .flat_map(|run| {
+                                (0..run.count).map(move |at| match run.step {
+                                    Step::Up => run.input + at,
+                                    Step::Down => run.input - at,
+                                    Step::Stays => run.input,
+                                })
+                            })
+                            .collect();
+                        let each: Vec<_> = (first..outputs).filter_map(|it| axis.at(it)).collect();
+                        assert_eq!(found, each, "{mode:?} {len} {before} {after} {first}");
+                    }
+                }
+            }
+        }
     }
 }

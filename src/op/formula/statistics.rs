@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{PixelMap, map_row};
+use crate::op::wide::pixels::{BLOCK, Planes, Shuffles};
 use crate::op::wide::{Instructions, Loop};
 
 /// Number of pixels with each byte: in each channel, and in the image's gray version.
@@ -76,7 +76,7 @@ struct Extremes<'a> {
 
 impl Loop for Extremes<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         // A number of bytes in which every channel has its own places.
         const BLOCK: usize = 3 * 64;
         let (mut low, mut high) = ([255; BLOCK], [0; BLOCK]);
@@ -102,32 +102,37 @@ struct SumOfGrays<'a> {
     pixels: &'a [[u8; 3]],
 }
 
-struct Gray;
-
-impl PixelMap for Gray {
-    #[inline(always)]
-    fn of(&self, pixel: [u8; 3]) -> [u8; 3] {
-        [luma(pixel); 3]
-    }
-}
-
 impl Loop for SumOfGrays<'_> {
     #[inline(always)]
-    fn run(self) {
-        let mut block = [[0; 3]; 256];
-        for pixels in self.pixels.chunks(block.len()) {
-            let block = &mut block[..pixels.len()];
-            block.copy_from_slice(pixels);
-            map_row(block, &Gray);
-            *self.sum += u64::from(block.iter().map(|[gray, _, _]| u32::from(*gray)).sum::<u32>());
+    fn run(self, shuffles: impl Shuffles) {
+        let (blocks, rest) = self.pixels.as_chunks::<BLOCK>();
+        for block in blocks {
+            let gray = luma_of(&shuffles.apart(block));
+            *self.sum += u64::from(gray.iter().map(|it| u32::from(*it)).sum::<u32>());
         }
+        *self.sum += rest.iter().map(|pixel| u64::from(luma(*pixel))).sum::<u64>();
     }
 }
 
 /// ITU-R 601-2 luma in 16 fraction bits, rounded half up: Pillow's `convert("L")` (`Convert.c`).
+///
+/// `(19595 r + 38470 g + 7471 b + 0x8000) >> 16`, with the upper and the lower bytes of the factors apart, so that no sum
+/// has more than 16 bits and vectors hold twice as many.
 #[inline(always)]
-pub fn luma([r, g, b]: [u8; 3]) -> u8 {
-    ((19595 * u32::from(r) + 38470 * u32::from(g) + 7471 * u32::from(b) + 0x8000) >> 16) as u8
+pub fn luma(pixel: [u8; 3]) -> u8 {
+    let [r, g, b] = [u16::from(pixel[0]), u16::from(pixel[1]), u16::from(pixel[2])];
+    let low = (139 * r + 70 * g + 47 * b) >> 8;
+    ((76 * r + 150 * g + 29 * b + low + 128) >> 8) as u8
+}
+
+/// [`luma`] of some pixels.
+#[inline(always)]
+pub fn luma_of([r, g, b]: &Planes) -> [u8; BLOCK] {
+    let mut gray = [0; BLOCK];
+    for at in 0..BLOCK {
+        gray[at] = luma([r[at], g[at], b[at]]);
+    }
+    gray
 }
 
 /// Number of pixels of a histogram, and the sum of their bytes.
@@ -145,6 +150,19 @@ pub(in crate::op) fn identity() -> [u8; 256] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn luma_is_that_of_32_bits() {
+        for r in 0..=255 {
+            for g in 0..=255 {
+                for b in 0..=255 {
+                    let [x, y, z] = [r, g, b].map(u32::from);
+                    let luma_of_32_bits = (19595 * x + 38470 * y + 7471 * z + 0x8000) >> 16;
+                    assert_eq!(u32::from(luma([r, g, b])), luma_of_32_bits, "{r} {g} {b}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn parts_of_histograms_have_what_they_are_read_for() {

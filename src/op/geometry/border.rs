@@ -1,14 +1,13 @@
 //! Borders of `pad` that repeat or mirror the image.
 
-use std::ops::Range;
-
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::formula::pad::{PadMode, PaddedAxis, Padding};
+use crate::op::formula::pad::{PadMode, PaddedAxis, Padding, Run, Step};
 use crate::op::kind::{ImageFormula, crop};
+use crate::op::wide::{Instructions, bytes};
 use crate::op::{Cuda, Trace, Wanted};
 use crate::tensor::CHANNELS;
 
@@ -78,8 +77,11 @@ impl ImageFormula for Border {
 
     fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
         match (src, out) {
-            (HostImage::U8(src), HostImage::U8(out)) => rows(params, src, out),
-            (HostImage::F32(src), HostImage::F32(out)) => rows(params, src, out),
+            (HostImage::U8(src), HostImage::U8(out)) => {
+                let instructions = Instructions::here();
+                rows(params, src, out, |from, to| bytes::reverse(from, to, instructions));
+            }
+            (HostImage::F32(src), HostImage::F32(out)) => rows(params, src, out, bytes::reverse_each),
             _ => unreachable!("a border preserves the pixel type"),
         }
     }
@@ -108,43 +110,31 @@ fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) 
     }
 }
 
-/// Writes a row of the output from one of the input.
-type Change<'a, T> = &'a mut dyn FnMut(&[[T; CHANNELS]], &mut [[T; CHANNELS]]);
-
-/// The same: the middle of each row is copied, then the sides in strips, whose columns are computed once.
-fn rows<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) {
-    const STRIP: usize = 32;
+/// The same, run by run of each row.
+fn rows<T: Copy + Default>(
+    params: &Params,
+    src: &Image<T>,
+    out: &mut Image<T>,
+    reverse: impl Fn(&[T], &mut [T]),
+) {
     let (columns, rows) = params.axes();
-    let (window, from) = (out.window(), src.window());
-    let left = params.left as u32;
-    let middle: Range<u32> = left.clamp(window.x, window.right())
-        ..(left + params.width as u32).clamp(window.x, window.right());
-    // Only a constant border has no pixel.
-    let mut each_row = |change: Change<'_, T>| {
-        for y in window.y..window.bottom() {
-            if let Some(row) = rows.at(y) {
-                change(src.row(row).as_chunks().0, out.row_mut(y).as_chunks_mut().0);
-            }
-        }
-    };
-    if !middle.is_empty() {
-        let first = (middle.start - left - from.x) as usize;
-        let to = (middle.start - window.x) as usize..(middle.end - window.x) as usize;
-        each_row(&mut |row, out| out[to.clone()].copy_from_slice(&row[first..][..middle.len()]));
-    }
-    for side in [window.x..middle.start, middle.end..window.right()] {
-        for first in side.clone().step_by(STRIP) {
-            let to = (first - window.x) as usize;
-            let mut strip = [0; STRIP];
-            let strip = &mut strip[..((side.end - first) as usize).min(STRIP)];
-            for (x, place) in (first..).zip(&mut *strip) {
-                *place = columns.at(x).map_or(0, |column| (column - from.x) as usize);
-            }
-            each_row(&mut |row, out| {
-                for (place, column) in out[to..].iter_mut().zip(&*strip) {
-                    *place = row[*column];
+    let (window, first) = (out.window(), src.window().x);
+    for y in window.y..window.bottom() {
+        // Only a constant border has no row.
+        let Some(row) = rows.at(y) else { continue };
+        let (row, mut out) = (src.row(row), out.row_mut(y));
+        for Run { input, step, count } in columns.runs(window.x..window.right()) {
+            let (at, len) = (CHANNELS * (input - first) as usize, CHANNELS * count as usize);
+            let (to, after) = out.split_at_mut(len);
+            out = after;
+            match step {
+                Step::Up => to.copy_from_slice(&row[at..][..len]),
+                Step::Down => reverse(&row[..at + CHANNELS][at + CHANNELS - len..], to),
+                Step::Stays => {
+                    let pixel = [row[at], row[at + 1], row[at + 2]];
+                    to.as_chunks_mut().0.fill(pixel);
                 }
-            });
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use serde::Serialize;
 
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::formula::{PixelMap, map_row};
+use crate::op::wide::pixels::{BLOCK, PixelMap, Planes, Shuffles};
 use crate::op::wide::{Instructions, Loop};
 use crate::op::{Cuda, ParamBytes};
 
@@ -23,6 +23,15 @@ pub trait ColourFormula: 'static {
 
     /// New value of a pixel.
     fn pixel(params: &Self::Params, pixel: [u8; 3]) -> [u8; 3];
+
+    /// Changes the channels of some pixels on the CPU. Default: each pixel. For formulas that know a faster way to the
+    /// same values.
+    #[inline(always)]
+    fn block(params: &Self::Params, [r, g, b]: &mut [[u8; BLOCK]; 3]) {
+        for at in 0..BLOCK {
+            [r[at], g[at], b[at]] = Self::pixel(params, [r[at], g[at], b[at]]);
+        }
+    }
 }
 
 /// A function of a pixel's value and its position in the image.
@@ -167,21 +176,8 @@ struct Colour<'a, F: ColourFormula>(&'a F::Params);
 
 impl<F: ColourFormula> PixelMap for Colour<'_, F> {
     #[inline(always)]
-    fn of(&self, pixel: [u8; 3]) -> [u8; 3] {
-        F::pixel(self.0, pixel)
-    }
-}
-
-/// A row of colours.
-struct Colours<'a, F: ColourFormula> {
-    colour: Colour<'a, F>,
-    row: &'a mut [[u8; 3]],
-}
-
-impl<F: ColourFormula> Loop for Colours<'_, F> {
-    #[inline(always)]
-    fn run(self) {
-        map_row(self.row, &self.colour);
+    fn change(&self, planes: &mut Planes) {
+        F::block(self.0, planes);
     }
 }
 
@@ -194,7 +190,7 @@ struct Positions<'a, F: PositionFormula, T> {
 
 impl<F: PositionFormula, T: Channel> Loop for Positions<'_, F, T> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         F::row(self.params, self.at, self.row);
     }
 }
@@ -229,7 +225,7 @@ impl PixelForm {
                 params_bytes: size_of::<F::Params>(),
                 takes_position: false,
                 bytes: Some(|params, _, row, instructions| {
-                    instructions.run(Colours { colour: Colour::<F>(params.get()), row });
+                    instructions.map(row, &Colour::<F>(params.get()));
                 }),
                 floats: None,
                 byte_pixel: |params, _, _, pixel| F::pixel(params.get(), pixel),

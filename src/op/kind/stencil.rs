@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
+use crate::op::wide::pixels::{BLOCK, Shuffles};
 use crate::op::wide::{Instructions, Loop};
 use crate::op::{Cuda, ParamBytes};
 
@@ -46,22 +47,19 @@ struct Neighbourhoods<'a, F: StencilFormula> {
     out: &'a mut Row,
 }
 
-/// Pixels that are computed at once.
-const BLOCK: usize = 64;
-
 impl<F: StencilFormula> Loop for Neighbourhoods<'_, F> {
     /// Works on blocks of pixels with their channels apart, so that the compiler can use vector instructions.
     #[inline(always)]
-    fn run(self) {
+    fn run(self, shuffles: impl Shuffles) {
         let Self { params, rows: [above, row, below], out } = self;
         for (number, out) in out.chunks_mut(BLOCK).enumerate() {
             let begin = number * BLOCK;
             let needed = begin..begin + out.len() + 2;
             // Not with `map`, which is not always inlined.
             let planes = [
-                planes(&above[needed.clone()]),
-                planes(&row[needed.clone()]),
-                planes(&below[needed]),
+                planes(&above[needed.clone()], shuffles),
+                planes(&row[needed.clone()], shuffles),
+                planes(&below[needed], shuffles),
             ];
             let mut found = [[0; BLOCK]; 3];
             for x in 0..BLOCK {
@@ -75,23 +73,23 @@ impl<F: StencilFormula> Loop for Neighbourhoods<'_, F> {
                 [found[0][x], found[1][x], found[2][x]] =
                     F::pixel(params, &[a, b, c, d, e, f, g, h, i]);
             }
-            let mut block = [[0; 3]; BLOCK];
-            for x in 0..BLOCK {
-                block[x] = [found[0][x], found[1][x], found[2][x]];
-            }
-            out.copy_from_slice(&block[..out.len()]);
+            out.copy_from_slice(&shuffles.together(&found)[..out.len()]);
         }
     }
 }
 
 /// The channels of a block of pixels and of the two after it. What is missing at the end is 0.
 #[inline(always)]
-fn planes(row: &Row) -> [[u8; BLOCK + 2]; 3] {
-    let mut padded = [[0; 3]; BLOCK + 2];
-    padded[..row.len()].copy_from_slice(row);
+fn planes(row: &Row, shuffles: impl Shuffles) -> [[u8; BLOCK + 2]; 3] {
+    let (mut block, mut after) = ([[0; 3]; BLOCK], [[0; 3]; 2]);
+    let (first, last) = row.split_at(row.len().min(BLOCK));
+    block[..first.len()].copy_from_slice(first);
+    after[..last.len()].copy_from_slice(last);
     let mut planes = [[0; BLOCK + 2]; 3];
-    for x in 0..BLOCK + 2 {
-        [planes[0][x], planes[1][x], planes[2][x]] = padded[x];
+    for (channel, plane) in shuffles.apart(&block).iter().enumerate() {
+        planes[channel][..BLOCK].copy_from_slice(plane);
+        planes[channel][BLOCK] = after[0][channel];
+        planes[channel][BLOCK + 1] = after[1][channel];
     }
     planes
 }

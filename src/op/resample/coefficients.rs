@@ -4,9 +4,12 @@
 //! Sines come from the `libm` crate, so that a table does not depend on the platform's C library.
 
 use std::f64::consts::PI;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::op::resample::params::{Filter, PRECISION_BITS};
+use crate::op::wide::pixels::Shuffles;
+use crate::op::wide::{Instructions, Loop, truncated_double};
 
 /// One axis of a resampling.
 #[derive(Clone, Copy, Debug)]
@@ -49,38 +52,34 @@ impl Line {
         let scale = f64::from(in1 - in0) / f64::from(self.output);
         let filterscale = scale.max(1.0);
         let support = support(self.filter) * filterscale;
-        let inverse = 1.0 / filterscale;
-        let window = |index: u32| {
-            let center = f64::from(in0) + (f64::from(index) + 0.5) * scale;
-            // Casts to integers truncate towards 0 and saturate, like Pillow's after its comparisons.
-            let first = (center - support + 0.5) as u32;
-            let end = ((center + support + 0.5) as u32).min(len);
-            (center, first, end - first)
-        };
-        let taps = wanted.clone().map(|index| window(index).2).max().unwrap_or(0) as usize;
+        let windows = Windows { in0: in0.into(), scale, support, inverse: 1.0 / filterscale, len };
+        let counts = wanted.clone().map(|index| windows.of(index).count);
+        let taps = counts.max().unwrap_or(0) as usize;
         for index in wanted.clone() {
-            let (_, first, count) = window(index);
+            let Window { first, count, .. } = windows.of(index);
             table.extend([(offset + first) as i32, count as i32]);
         }
-        for index in wanted {
-            let (center, first, count) = window(index);
-            let (start, count) = (table.len(), count as usize);
-            // Until their sum is known, weights stand in the table as f64: entry by entry their low halves, and their
-            // high halves behind.
-            table.resize(start + taps + count, 0);
-            let (low, high) = table[start..].split_at_mut(taps);
-            let mut sum = 0.0;
-            for (x, (low, high)) in (first..).zip(low.iter_mut().zip(high.iter_mut())) {
-                // Pillow adds two integers first: the tap and the start of the window.
-                let weight = weight(self.filter, (f64::from(x) - center + 0.5) * inverse);
-                (*low, *high) = halves(weight);
-                sum += weight;
+        let start = table.len();
+        table.resize(start + taps * wanted.len(), 0);
+        let coefs = &mut table[start..];
+        let set = Instructions::here();
+        match self.filter {
+            Filter::Nearest => unreachable!("nearest has no weights"),
+            Filter::Box => {
+                set.run(Axis::<Area> { windows, wanted, taps, coefs, shape: PhantomData })
             }
-            for (low, high) in low.iter_mut().zip(high) {
-                let weight = whole(*low, *high);
-                *low = fixed(if sum == 0.0 { weight } else { weight / sum });
+            Filter::Bilinear => {
+                set.run(Axis::<Triangle> { windows, wanted, taps, coefs, shape: PhantomData })
             }
-            table.truncate(start + taps);
+            Filter::Hamming => {
+                set.run(Axis::<Hamming> { windows, wanted, taps, coefs, shape: PhantomData })
+            }
+            Filter::Bicubic => {
+                set.run(Axis::<Cubic> { windows, wanted, taps, coefs, shape: PhantomData })
+            }
+            Filter::Lanczos => {
+                set.run(Axis::<Lanczos> { windows, wanted, taps, coefs, shape: PhantomData })
+            }
         }
         taps
     }
@@ -124,38 +123,162 @@ fn support(filter: Filter) -> f64 {
     }
 }
 
-fn weight(filter: Filter, x: f64) -> f64 {
-    match filter {
-        Filter::Nearest => unreachable!("nearest has no weights"),
-        Filter::Box => f64::from(u8::from(x > -0.5 && x <= 0.5)),
-        Filter::Bilinear => (1.0 - x.abs()).max(0.0),
-        Filter::Hamming => hamming(x.abs()),
-        Filter::Bicubic => bicubic(x.abs()),
-        Filter::Lanczos if (-3.0..3.0).contains(&x) => sinc(x) * sinc(x / 3.0),
-        Filter::Lanczos => 0.0,
+/// Where the taps of outputs are.
+#[derive(Clone, Copy)]
+struct Windows {
+    in0: f64,
+    scale: f64,
+    support: f64,
+    /// Pixels of the filter per pixel of the input.
+    inverse: f64,
+    /// Pixels of the input.
+    len: u32,
+}
+
+/// Taps of an output.
+struct Window {
+    /// Position of the output in the input.
+    center: f64,
+    first: u32,
+    count: u32,
+}
+
+impl Windows {
+    #[inline(always)]
+    fn of(&self, index: u32) -> Window {
+        let center = self.in0 + (f64::from(index) + 0.5) * self.scale;
+        // Casts to integers truncate towards 0 and saturate, like Pillow's after its comparisons.
+        let first = (center - self.support + 0.5) as u32;
+        let end = ((center + self.support + 0.5) as u32).min(self.len);
+        Window { center, first, count: end - first }
     }
 }
 
-fn hamming(x: f64) -> f64 {
-    if x == 0.0 {
-        return 1.0;
-    }
-    if x >= 1.0 {
-        return 0.0;
-    }
-    let x = x * PI;
-    // Pillow declares these constants as floats.
-    libm::sin(x) / x * (f64::from(0.54f32) + f64::from(0.46f32) * libm::cos(x))
+/// Shape of a filter.
+trait Shape {
+    /// Weight at a distance from the centre. To be `#[inline(always)]`; vectors of weights need one without branches.
+    fn weight(x: f64) -> f64;
 }
 
-fn bicubic(x: f64) -> f64 {
-    const A: f64 = -0.5;
-    if x < 1.0 {
-        ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
-    } else if x < 2.0 {
-        (((x - 5.0) * x + 8.0) * x - 4.0) * A
-    } else {
-        0.0
+/// Coefficients of an axis, `taps` of each output.
+struct Axis<'a, S> {
+    windows: Windows,
+    wanted: Range<u32>,
+    taps: usize,
+    coefs: &'a mut [i32],
+    shape: PhantomData<S>,
+}
+
+/// Taps that are computed at once.
+const LANES: usize = 8;
+
+impl<S: Shape> Loop for Axis<'_, S> {
+    #[inline(always)]
+    fn run(self, _: impl Shuffles) {
+        /// Weights that are kept until their sum is known. Further ones are computed twice.
+        const KEPT: usize = 16;
+        let Self { windows, wanted, taps, coefs, .. } = self;
+        let mut kept = [[0.0; LANES]; KEPT];
+        for (index, coefs) in wanted.zip(coefs.chunks_exact_mut(taps.max(1))) {
+            let window = windows.of(index);
+            let coefs = &mut coefs[..window.count as usize];
+            let mut sum = 0.0;
+            for block in 0..coefs.len().div_ceil(LANES) {
+                let weights = window.weights::<S>(block, windows.inverse);
+                for weight in weights {
+                    sum += weight;
+                }
+                if let Some(kept) = kept.get_mut(block) {
+                    *kept = weights;
+                }
+            }
+            let divisor = if sum == 0.0 { 1.0 } else { sum };
+            for (block, coefs) in coefs.chunks_mut(LANES).enumerate() {
+                let weights = match kept.get(block) {
+                    Some(kept) => *kept,
+                    None => window.weights::<S>(block, windows.inverse),
+                };
+                let mut fixed = [0; LANES];
+                for at in 0..LANES {
+                    fixed[at] = self::fixed(weights[at] / divisor);
+                }
+                coefs.copy_from_slice(&fixed[..coefs.len()]);
+            }
+        }
+    }
+}
+
+impl Window {
+    /// Weights of a block of taps. Beyond the window they are 0.
+    #[inline(always)]
+    fn weights<S: Shape>(&self, block: usize, inverse: f64) -> [f64; LANES] {
+        let mut weights = [0.0; LANES];
+        for (tap, place) in ((LANES * block) as u32..).zip(&mut weights) {
+            // Pillow adds two integers first: the tap and the start of the window.
+            let x = (f64::from(self.first + tap) - self.center + 0.5) * inverse;
+            let weight = S::weight(x);
+            *place = if tap < self.count { weight } else { 0.0 };
+        }
+        weights
+    }
+}
+
+struct Area;
+
+impl Shape for Area {
+    #[inline(always)]
+    fn weight(x: f64) -> f64 {
+        if (x > -0.5) & (x <= 0.5) { 1.0 } else { 0.0 }
+    }
+}
+
+struct Triangle;
+
+impl Shape for Triangle {
+    #[inline(always)]
+    fn weight(x: f64) -> f64 {
+        (1.0 - x.abs()).max(0.0)
+    }
+}
+
+struct Hamming;
+
+impl Shape for Hamming {
+    #[inline(always)]
+    fn weight(x: f64) -> f64 {
+        let x = x.abs();
+        if x == 0.0 {
+            return 1.0;
+        }
+        if x >= 1.0 {
+            return 0.0;
+        }
+        let x = x * PI;
+        // Pillow declares these constants as floats.
+        libm::sin(x) / x * (f64::from(0.54f32) + f64::from(0.46f32) * libm::cos(x))
+    }
+}
+
+struct Cubic;
+
+impl Shape for Cubic {
+    #[inline(always)]
+    fn weight(x: f64) -> f64 {
+        const A: f64 = -0.5;
+        let x = x.abs();
+        let inner = ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
+        let outer = (((x - 5.0) * x + 8.0) * x - 4.0) * A;
+        let outer = if x < 2.0 { outer } else { 0.0 };
+        if x < 1.0 { inner } else { outer }
+    }
+}
+
+struct Lanczos;
+
+impl Shape for Lanczos {
+    #[inline(always)]
+    fn weight(x: f64) -> f64 {
+        if (-3.0..3.0).contains(&x) { sinc(x) * sinc(x / 3.0) } else { 0.0 }
     }
 }
 
@@ -167,19 +290,9 @@ fn sinc(x: f64) -> f64 {
     libm::sin(x) / x
 }
 
-/// Low and high half of a number's bits.
-fn halves(weight: f64) -> (i32, i32) {
-    let bits = weight.to_bits();
-    (bits as i32, (bits >> 32) as i32)
-}
-
-/// The number with these halves.
-fn whole(low: i32, high: i32) -> f64 {
-    f64::from_bits(u64::from(high as u32) << 32 | u64::from(low as u32))
-}
-
 /// A weight in units of 2^-22, rounded half away from zero.
+#[inline(always)]
 fn fixed(weight: f64) -> i32 {
     let scaled = weight * f64::from(1u32 << PRECISION_BITS);
-    (if weight < 0.0 { scaled - 0.5 } else { scaled + 0.5 }) as i32
+    truncated_double(scaled + if weight < 0.0 { -0.5 } else { 0.5 })
 }

@@ -2,18 +2,35 @@
 
 use crate::tensor::CHANNELS;
 
-use super::Instructions;
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
+use super::pixels::Shuffles;
+use super::{Instructions, Loop};
 
 /// A table of bytes for each channel.
 pub struct Tables {
     bytes: [[u8; 256]; CHANNELS],
-    /// Whether all channels have the same one.
-    same: bool,
+    form: Form,
+}
+
+/// What look-ups make use of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// All tables are `byte & and ^ xor`: they invert, posterize, or change nothing.
+    Bits { and: u8, xor: u8 },
+    /// All tables are the same.
+    Same,
+    /// Anything.
+    Any,
 }
 
 impl Tables {
     pub fn new(bytes: [[u8; 256]; CHANNELS]) -> Self {
-        Self { same: bytes[0] == bytes[1] && bytes[0] == bytes[2], bytes }
+        let form = match bytes[0] == bytes[1] && bytes[0] == bytes[2] {
+            true => Form::of(&bytes[0]),
+            false => Form::Any,
+        };
+        Self { bytes, form }
     }
 
     pub fn bytes(&self) -> &[[u8; 256]; CHANNELS] {
@@ -22,12 +39,14 @@ impl Tables {
 
     /// Replaces every byte of a row of pixels by that of its channel's table.
     pub fn look_up(&self, row: &mut [u8], instructions: Instructions) {
+        if let Form::Bits { and, xor } = self.form {
+            return instructions.run(Bits { and, xor, row });
+        }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
             // SAFETY: `has_avx512` says that the CPU has these instructions.
-            return unsafe { avx512::look_up(self, row) };
+            return unsafe { avx512::look_up(&self.bytes, self.form == Form::Same, row) };
         }
-        let _ = instructions;
         for pixel in row.as_chunks_mut::<CHANNELS>().0 {
             *pixel = self.of_pixel(*pixel);
         }
@@ -36,12 +55,14 @@ impl Tables {
     /// As [`look_up`](Self::look_up), to another row of the same length.
     pub fn look_up_to(&self, from: &[u8], to: &mut [u8], instructions: Instructions) {
         debug_assert_eq!(from.len(), to.len());
+        if let Form::Bits { and, xor } = self.form {
+            return instructions.run(BitsTo { and, xor, from, to });
+        }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
             // SAFETY: `has_avx512` says that the CPU has these instructions.
-            return unsafe { avx512::look_up_to(self, from, to) };
+            return unsafe { avx512::look_up_to(&self.bytes, self.form == Form::Same, from, to) };
         }
-        let _ = instructions;
         let to = to.as_chunks_mut::<CHANNELS>().0;
         for (to, from) in to.iter_mut().zip(from.as_chunks::<CHANNELS>().0) {
             *to = self.of_pixel(*from);
@@ -54,173 +75,67 @@ impl Tables {
     }
 }
 
+impl Form {
+    fn of(table: &[u8; 256]) -> Self {
+        let (xor, and) = (table[0], table[0] ^ table[255]);
+        let mut other = false;
+        for (byte, found) in (0..=255).zip(table) {
+            other |= *found != byte & and ^ xor;
+        }
+        if other { Self::Same } else { Self::Bits { and, xor } }
+    }
+}
+
+/// [`Form::Bits`] of a row.
+struct Bits<'a> {
+    and: u8,
+    xor: u8,
+    row: &'a mut [u8],
+}
+
+impl Loop for Bits<'_> {
+    #[inline(always)]
+    fn run(self, _: impl Shuffles) {
+        for byte in self.row {
+            *byte = *byte & self.and ^ self.xor;
+        }
+    }
+}
+
+/// The same, from one row to another.
+struct BitsTo<'a> {
+    and: u8,
+    xor: u8,
+    from: &'a [u8],
+    to: &'a mut [u8],
+}
+
+impl Loop for BitsTo<'_> {
+    #[inline(always)]
+    fn run(self, _: impl Shuffles) {
+        for (to, from) in self.to.iter_mut().zip(self.from) {
+            *to = *from & self.and ^ self.xor;
+        }
+    }
+}
+
 /// Copies a row of pixels in reverse order. Both have the same length.
 pub fn reverse(from: &[u8], to: &mut [u8], instructions: Instructions) {
     debug_assert_eq!(from.len(), to.len());
     #[cfg(target_arch = "x86_64")]
-    let (from, to) = if instructions.has_avx512() {
+    if instructions.has_avx512() {
         // SAFETY: `has_avx512` says that the CPU has these instructions.
-        unsafe { avx512::reverse(from, to) }
-    } else {
-        (from, to)
-    };
+        return unsafe { avx512::reverse(from, to) };
+    }
     let _ = instructions;
+    reverse_each(from, to);
+}
+
+/// The same for any channels.
+pub fn reverse_each<T: Copy>(from: &[T], to: &mut [T]) {
     let pixels = from.as_chunks::<CHANNELS>().0.iter().rev();
     for (to, from) in to.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(pixels) {
         *to = *from;
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use std::arch::x86_64::*;
-
-    use crate::tensor::CHANNELS;
-
-    use super::Tables;
-
-    /// Bytes of a vector.
-    const LEN: usize = 64;
-    /// Those of whole pixels.
-    const PIXELS: usize = 63;
-
-    /// Bytes of green and of blue in each vector of three, whose bytes are 64 pixels.
-    const MASKS: [[u64; 2]; CHANNELS] = {
-        let mut masks = [[0; 2]; CHANNELS];
-        let mut at = 0;
-        while at < CHANNELS * LEN {
-            if at % CHANNELS > 0 {
-                masks[at / LEN][at % CHANNELS - 1] |= 1 << (at % LEN);
-            }
-            at += 1;
-        }
-        masks
-    };
-
-    /// Places of the bytes of the last 21 pixels of a vector, in reverse order.
-    const REVERSED: [u8; LEN] = {
-        let mut places = [0; LEN];
-        let mut at = 0;
-        while at < PIXELS {
-            places[at] = (LEN - CHANNELS - at / CHANNELS * CHANNELS + at % CHANNELS) as u8;
-            at += 1;
-        }
-        places
-    };
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub fn look_up(tables: &Tables, row: &mut [u8]) {
-        let tables = Registers::new(tables);
-        for (bytes, masks) in row.chunks_mut(LEN).zip(MASKS.into_iter().cycle()) {
-            store_part(bytes, tables.found(load_part(bytes), masks));
-        }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub fn look_up_to(tables: &Tables, from: &[u8], to: &mut [u8]) {
-        let tables = Registers::new(tables);
-        let parts = to.chunks_mut(LEN).zip(from.chunks(LEN));
-        for ((to, from), masks) in parts.zip(MASKS.into_iter().cycle()) {
-            store_part(to, tables.found(load_part(from), masks));
-        }
-    }
-
-    /// Tables in registers.
-    struct Registers {
-        quarters: [[__m512i; 4]; CHANNELS],
-        same: bool,
-    }
-
-    impl Registers {
-        #[inline]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-        fn new(tables: &Tables) -> Self {
-            let quarters = tables.bytes.each_ref().map(|table| {
-                let parts = table.as_chunks::<LEN>().0;
-                [0, 1, 2, 3].map(|part| load(&parts[part]))
-            });
-            Self { quarters, same: tables.same }
-        }
-
-        /// What is found for a vector of bytes, of which these are green and blue.
-        #[inline]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-        fn found(&self, index: __m512i, [green, blue]: [u64; 2]) -> __m512i {
-            let [r, g, b] = &self.quarters;
-            let found = of_one(r, index);
-            if self.same {
-                return found;
-            }
-            let found = _mm512_mask_mov_epi8(found, green, of_one(g, index));
-            _mm512_mask_mov_epi8(found, blue, of_one(b, index))
-        }
-    }
-
-    /// Bytes of a table.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn of_one(quarters: &[__m512i; 4], index: __m512i) -> __m512i {
-        let [a, b, c, d] = *quarters;
-        let low = _mm512_permutex2var_epi8(a, index, b);
-        let high = _mm512_permutex2var_epi8(c, index, d);
-        _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(index), high)
-    }
-
-    /// Reverses 21 pixels at a time. Returns what is left.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub fn reverse<'a, 'b>(mut from: &'a [u8], mut to: &'b mut [u8]) -> (&'a [u8], &'b mut [u8]) {
-        let places = load(&REVERSED);
-        while let (Some(bytes), Some(out)) = (from.last_chunk(), to.first_chunk_mut()) {
-            // The last byte belongs to the next pixel, which is written again.
-            store(out, _mm512_permutexvar_epi8(places, load(bytes)));
-            from = &from[..from.len() - PIXELS];
-            to = &mut std::mem::take(&mut to)[PIXELS..];
-        }
-        (from, to)
-    }
-
-    /// Up to 64 bytes, and 0 for the others.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn load_part(bytes: &[u8]) -> __m512i {
-        match bytes.first_chunk() {
-            Some(bytes) => load(bytes),
-            // SAFETY: reads the bytes of the slice only, of any alignment.
-            None => unsafe { _mm512_maskz_loadu_epi8(first(bytes.len()), bytes.as_ptr().cast()) },
-        }
-    }
-
-    /// Stores the first bytes, up to 64.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn store_part(bytes: &mut [u8], value: __m512i) {
-        match bytes.first_chunk_mut() {
-            Some(bytes) => store(bytes, value),
-            None => {
-                let mask = first(bytes.len());
-                // SAFETY: writes the bytes of the slice only, of any alignment.
-                unsafe { _mm512_mask_storeu_epi8(bytes.as_mut_ptr().cast(), mask, value) };
-            }
-        }
-    }
-
-    /// Mask of the first bytes, fewer than 64.
-    fn first(len: usize) -> u64 {
-        (1 << len) - 1
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn load(bytes: &[u8; LEN]) -> __m512i {
-        // SAFETY: reads the 64 bytes, of any alignment.
-        unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn store(bytes: &mut [u8; LEN], value: __m512i) {
-        // SAFETY: writes the 64 bytes, of any alignment.
-        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), value) };
     }
 }
 
@@ -233,7 +148,14 @@ mod tests {
     fn all_instructions_give_the_same_bytes() {
         let all: Vec<u8> = (0..3 * 300u32).map(|at| (at * at / 7 + at) as u8).collect();
         let other = |channel: usize| std::array::from_fn(|byte| (byte * (7 + 2 * channel)) as u8);
-        for tables in [[other(0); 3], [0, 1, 2].map(other)].map(Tables::new) {
+        let posterized = std::array::from_fn(|byte| byte as u8 & 0xf0 ^ 0x0f);
+        let same = [other(0); 3];
+        let (each, bits) = ([0, 1, 2].map(other), [posterized; 3]);
+        for (bytes, form) in
+            [(same, Form::Same), (each, Form::Any), (bits, Form::Bits { and: 0xf0, xor: 0x0f })]
+        {
+            let tables = Tables::new(bytes);
+            assert_eq!(tables.form, form);
             for pixels in 0..300 {
                 let row = &all[..3 * pixels];
                 let by = |instructions| {

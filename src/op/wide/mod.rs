@@ -2,16 +2,24 @@
 //! and for AVX-512 with its byte permutations.
 //!
 //! The source is the same, and the compiler keeps the order of floating-point operations and does not join them, so the
-//! bits are the same too. [`bytes`] has the loops that no compiler finds by itself.
+//! bits are the same too. `avx512` has what no compiler finds by itself.
 
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub mod bytes;
+pub mod elements;
+pub mod pixels;
+
+use crate::tensor::CHANNELS;
+
+use pixels::{MapRow, PixelMap, Plain, Shuffles};
 
 /// A loop whose results do not depend on the instructions.
 pub trait Loop {
     /// Runs it. To be `#[inline(always)]`, as everything that it calls: only what is inlined uses the instructions.
-    fn run(self);
+    fn run(self, shuffles: impl Shuffles);
 }
 
 /// Instructions that loops may use. Each value is one that this CPU has.
@@ -65,7 +73,7 @@ impl Instructions {
     #[inline]
     pub fn run(self, it: impl Loop) {
         match self.0 {
-            Set::Plain => it.run(),
+            Set::Plain => it.run(Plain),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give it, where the CPU has AVX2.
             Set::Avx2 => unsafe { with_avx2(it) },
@@ -73,6 +81,11 @@ impl Instructions {
             // SAFETY: only `here` and `all` give it, where the CPU has all of these instructions.
             Set::Avx512 => unsafe { with_avx512(it) },
         }
+    }
+
+    /// Applies a function to every pixel of a row.
+    pub fn map(self, row: &mut [[u8; CHANNELS]], map: &impl PixelMap) {
+        self.run(MapRow { row, map });
     }
 
     /// Whether they include AVX-512's byte permutations.
@@ -91,16 +104,25 @@ pub fn truncated(value: f32) -> i32 {
     unsafe { cut.to_int_unchecked() }
 }
 
+/// A number, cut to -2^30..=2^30 and truncated, of which compilers make vector instructions.
+#[inline(always)]
+pub fn truncated_double(value: f64) -> i32 {
+    let cut = value.max(f64::from(-1 << 30)).min(f64::from(1 << 30));
+    // SAFETY: the number has 31 bits: `max` makes a number of what is none.
+    unsafe { cut.to_int_unchecked() }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn with_avx2(it: impl Loop) {
-    it.run();
+    it.run(Plain);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi")]
 fn with_avx512(it: impl Loop) {
-    it.run();
+    // SAFETY: this function's caller says that the CPU has these instructions.
+    it.run(unsafe { avx512::Permutations::new() });
 }
 
 #[cfg(test)]

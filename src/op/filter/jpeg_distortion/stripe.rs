@@ -10,6 +10,7 @@ use crate::image::Image;
 use crate::op::formula::jpeg::blocks::{self, Steps};
 use crate::op::formula::jpeg::{self, Pixel, Quality, neighbour};
 use crate::op::wide::Loop;
+use crate::op::wide::pixels::Shuffles;
 
 /// Compresses and decompresses the output's window of an image of size `size`, wider than 4 pixels.
 pub struct Compression<'a> {
@@ -21,7 +22,7 @@ pub struct Compression<'a> {
 
 impl Loop for Compression<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         let Self { size, quality, src, out } = self;
         let window = out.window();
         let rows = jpeg::blocks(window.y)..jpeg::blocks_end(window.bottom(), size.height);

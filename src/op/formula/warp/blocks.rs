@@ -8,6 +8,7 @@
 use crate::geometry::Roi;
 use crate::image::Image;
 use crate::op::wide::Loop;
+use crate::op::wide::pixels::Shuffles;
 
 use super::pixels::Pixels;
 use super::{Warp, displaced, interpolated};
@@ -125,7 +126,7 @@ impl Line for Displaced<'_> {
 
 impl<L: Line> Loop for Bilinear<'_, L> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         let Self { warp, src, line, out } = self;
         let pixels = Pixels::of(src);
         let mut block = Block::new();

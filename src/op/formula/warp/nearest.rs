@@ -2,6 +2,7 @@
 
 use crate::image::Image;
 use crate::op::wide::Loop;
+use crate::op::wide::pixels::Shuffles;
 
 use super::Warp;
 use super::pixels::Pixels;
@@ -21,7 +22,7 @@ pub struct Integers<'a> {
 
 impl Loop for Integers<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         let Self { src, at, step, bits, out } = self;
         let (bytes, len) = (src.bytes(), out.len());
         let position = |number: i32| {
@@ -77,7 +78,7 @@ pub struct Reals<'a, P> {
 
 impl<P: FnMut(&mut [f64; LEN], &mut [f64; LEN])> Loop for Reals<'_, P> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Shuffles) {
         /// From here on, an f64 has no bits after the point, and its lower bits are an integer.
         const WHOLE: f64 = (1u64 << 52) as f64;
         /// Larger than any image.

@@ -91,8 +91,11 @@ fn rows_of_random_maps_are_those_of_the_reference() {
         let slope = 0.5 / f64::from(output.width + output.height);
         let [g, h] = [rng.between(-slope, slope), rng.between(-slope, slope)];
         for interpolation in INTERPOLATIONS {
-            let matrix = [a, b, c, d, e, f];
-            check_windows(&Warp::affine(input, output, matrix, interpolation, FILL), &src, output);
+            let scaled = [a, 0.0, middle(a, 0.0, input.width, 0.4), 0.0, e, f];
+            for matrix in [[a, b, c, d, e, f], scaled] {
+                let warp = Warp::affine(input, output, matrix, interpolation, FILL);
+                check_windows(&warp, &src, output);
+            }
             let map = [a, b, c, d, e, f, g, h];
             check_windows(&Warp::perspective(input, map, interpolation, FILL), &src, output);
         }
