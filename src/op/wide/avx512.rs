@@ -46,13 +46,12 @@ const PIXELS: [[u8; LEN]; CHANNELS] = {
     pixels
 };
 
-/// Pixel of each byte of a channel whose elements of four or two bytes are in order after their bytes have been joined in
-/// the lanes of vectors.
+/// Pixels in the order in which their channel is read, so that elements of one, two or four bytes are in the order of the
+/// row, or mirrored, after their bytes have been joined: which is done in each lane of a vector by itself.
 const fn order_of_elements(bytes: usize, mirrored: bool) -> [usize; LEN] {
     let mut order = [0; LEN];
     let mut at = 0;
     while at < LEN {
-        // In each lane of 16 bytes, a vector of elements has as many neighbours as a lane has elements.
         let (lane, in_lane, elements) = (at / 16, at % 16, 16 / bytes);
         let pixel = 4 * elements * (in_lane / elements) + elements * lane + in_lane % elements;
         order[at] = if mirrored { LEN - 1 - pixel } else { pixel };
@@ -254,7 +253,9 @@ pub fn line<const N: usize>(
     let last = row.len() - LEN;
     // The last block has pixels of the one before it too.
     for first in (0..last).step_by(LEN).chain([last]) {
-        let Some(block) = row[first..].first_chunk::<LEN>() else { unreachable!() };
+        let Some(block) = row[first..].first_chunk::<LEN>() else {
+            unreachable!("the row has as many pixels")
+        };
         let index = order.of(vectors(block));
         let to = if mirrored { last - first } else { first };
         let (out, _) = out[N * to..].as_chunks_mut::<LEN>();
