@@ -81,7 +81,9 @@ impl ImageFormula for Border {
                 let instructions = Instructions::here();
                 rows(params, src, out, |from, to| bytes::reverse(from, to, instructions));
             }
-            (HostImage::F32(src), HostImage::F32(out)) => rows(params, src, out, bytes::reverse_each),
+            (HostImage::F32(src), HostImage::F32(out)) => {
+                rows(params, src, out, bytes::reverse_each)
+            }
             _ => unreachable!("a border preserves the pixel type"),
         }
     }
