@@ -22,6 +22,8 @@ use crate::header::Header;
 
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 
+#[cfg(test)]
+mod jpeg;
 mod rows;
 
 /// List of decoders, from which dispatch and memory predictions are derived. The first decoder that accepts an image

@@ -1,0 +1,382 @@
+//! Reference decoder of JPEG: short, pixel by pixel, equal to libjpeg-turbo bit for bit on the files that it accepts.
+//!
+//! It accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr whose chroma is as large as luma or half
+//! as wide or half as large. Any anomaly is refused, because libjpeg-turbo has its own ways to go on. Sources of the
+//! formulas are ITU T.81 and libjpeg-turbo's `jdhuff.c`, `jidctint.c`, `jdsample.c` and `jdcolor.c`, with the wrapping and
+//! saturation of its vector code (`jidctint-avx2.asm`).
+
+use crate::geometry::Size;
+use crate::image::Image;
+
+/// Pixels of a file. `None` if it is not accepted.
+pub fn decode(bytes: &[u8]) -> Option<Image<u8>> {
+    let mut file = File::default();
+    let scan = file.read_segments(bytes.strip_prefix(&[0xff, 0xd8])?)?;
+    file.read_scan(scan)?;
+    Some(file.image())
+}
+
+/// Coefficients in the order of the file, by their place in a block.
+const ZIGZAG: [usize; 64] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+    13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
+    52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+];
+
+#[derive(Default)]
+struct File {
+    size: Size,
+    components: Vec<Component>,
+    /// Quantization tables, in the order of a block.
+    quantization: [Option<[u16; 64]>; 4],
+    dc: [Option<Huffman>; 4],
+    ac: [Option<Huffman>; 4],
+    restart_interval: usize,
+    has_jfif: bool,
+}
+
+/// A channel.
+struct Component {
+    id: u8,
+    /// Blocks of a minimum coded unit.
+    across: usize,
+    down: usize,
+    quantization: usize,
+    dc: usize,
+    ac: usize,
+    /// Samples of the image, without those that fill the last units.
+    width: usize,
+    height: usize,
+    /// All samples, and how many of them are in a row.
+    plane: Vec<u8>,
+    pitch: usize,
+}
+
+impl File {
+    /// Reads everything before the scan's data, which it returns.
+    fn read_segments<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
+        loop {
+            let &[0xff, marker, high, low, ..] = rest else { return None };
+            let (segment, after) = rest.split_at_checked(2 + word(high, low))?;
+            let body = segment.get(4..)?;
+            rest = after;
+            match marker {
+                0xdb => self.read_quantization(body)?,
+                0xc4 => self.read_huffman(body)?,
+                0xc0 | 0xc1 => self.read_frame(body)?,
+                0xdd => self.restart_interval = word(*body.first()?, *body.get(1)?),
+                0xda => return self.read_scan_header(body).map(|()| rest),
+                0xe0 => self.has_jfif |= body.starts_with(b"JFIF\0"),
+                // Adobe's: may say that the channels are others.
+                0xee if body.starts_with(b"Adobe") && body.get(11) != Some(&1) => return None,
+                0xe1..=0xef | 0xfe => {}
+                _ => return None,
+            }
+        }
+    }
+
+    fn read_quantization(&mut self, mut body: &[u8]) -> Option<()> {
+        while let [first, rest @ ..] = body {
+            let words = first >> 4 == 1;
+            let (values, rest) = rest.split_at_checked(if words { 128 } else { 64 })?;
+            let mut table = [0; 64];
+            for (at, place) in ZIGZAG.into_iter().enumerate() {
+                table[place] = match words {
+                    true => word(values[2 * at], values[2 * at + 1]) as u16,
+                    false => values[at].into(),
+                };
+            }
+            *self.quantization.get_mut(usize::from(first & 15))? = Some(table);
+            body = rest;
+        }
+        Some(())
+    }
+
+    fn read_huffman(&mut self, mut body: &[u8]) -> Option<()> {
+        while let [first, rest @ ..] = body {
+            let (counts, rest) = rest.split_first_chunk::<16>()?;
+            let len = counts.iter().map(|count| usize::from(*count)).sum();
+            let (symbols, rest) = rest.split_at_checked(len)?;
+            let tables = if first >> 4 == 0 { &mut self.dc } else { &mut self.ac };
+            let table = Huffman { counts: *counts, symbols: symbols.to_vec() };
+            *tables.get_mut(usize::from(first & 15))? = Some(table);
+            body = rest;
+        }
+        Some(())
+    }
+
+    fn read_frame(&mut self, body: &[u8]) -> Option<()> {
+        let &[8, h1, h2, w1, w2, count, ref components @ ..] = body else { return None };
+        let [width, height] = [word(w1, w2), word(h1, h2)];
+        let chunks = components.as_chunks::<3>().0;
+        if !self.components.is_empty()
+            || width == 0
+            || height == 0
+            || chunks.len() != usize::from(count)
+        {
+            return None;
+        }
+        let sampling = |sides: u8| [usize::from(sides >> 4), usize::from(sides & 15)];
+        let most = match chunks {
+            // The blocks of one channel are always in order.
+            [_] => [1, 1],
+            [[_, luma, _], [_, 0x11, _], [_, 0x11, _]] => sampling(*luma),
+            _ => return None,
+        };
+        if ![[1, 1], [2, 1], [2, 2]].contains(&most) {
+            return None;
+        }
+        self.size = Size::new(width as u32, height as u32);
+        let units = [width.div_ceil(8 * most[0]), height.div_ceil(8 * most[1])];
+        for &[id, sides, quantization] in chunks {
+            let [across, down] = if chunks.len() == 1 { [1, 1] } else { sampling(sides) };
+            let [wide, high] =
+                [(width * across).div_ceil(most[0]), (height * down).div_ceil(most[1])];
+            // libjpeg-turbo enlarges so little chroma in another way.
+            if across < most[0] && wide <= 2 {
+                return None;
+            }
+            let pitch = 8 * across * units[0];
+            self.components.push(Component {
+                id,
+                across,
+                down,
+                quantization: quantization.into(),
+                dc: 0,
+                ac: 0,
+                width: wide,
+                height: high,
+                plane: vec![0; pitch * 8 * down * units[1]],
+                pitch,
+            });
+        }
+        // Without JFIF, the names of the channels may say that they are red, green and blue.
+        let ids: Vec<u8> = self.components.iter().map(|it| it.id).collect();
+        (self.has_jfif || ids != *b"RGB").then_some(())
+    }
+
+    fn read_scan_header(&mut self, body: &[u8]) -> Option<()> {
+        let (count, rest) = body.split_first()?;
+        let (tables, spectrum) = rest.split_at_checked(2 * usize::from(*count))?;
+        if usize::from(*count) != self.components.len() || spectrum != [0, 63, 0] {
+            return None;
+        }
+        for (component, [id, tables]) in self.components.iter_mut().zip(tables.as_chunks().0) {
+            (component.dc, component.ac) = ((tables >> 4).into(), (tables & 15).into());
+            if component.id != *id {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn read_scan(&mut self, scan: &[u8]) -> Option<()> {
+        let Self { components, quantization, dc, ac, restart_interval, .. } = self;
+        let (first, mut bits) = (components.first()?, Bits { bytes: scan, buffer: 0, count: 0 });
+        let units_across = first.pitch / (8 * first.across);
+        let units = units_across * (first.plane.len() / first.pitch) / (8 * first.down);
+        let mut predictions = [0i32; 3];
+        for unit in 0..units {
+            if *restart_interval > 0 && unit > 0 && unit % *restart_interval == 0 {
+                bits.restart(unit / *restart_interval - 1)?;
+                predictions = [0; 3];
+            }
+            let (column, row) = (unit % units_across, unit / units_across);
+            for (component, prediction) in components.iter_mut().zip(&mut predictions) {
+                let quantization = (*quantization.get(component.quantization)?)?;
+                let dc = dc.get(component.dc)?.as_ref()?;
+                let ac = ac.get(component.ac)?.as_ref()?;
+                for block in 0..component.across * component.down {
+                    let coefficients = bits.block(dc, ac, prediction)?;
+                    let samples = inverse_transform(&coefficients, &quantization);
+                    let x = 8 * (column * component.across + block % component.across);
+                    let y = 8 * (row * component.down + block / component.across);
+                    for (at, line) in samples.iter().enumerate() {
+                        component.plane[(y + at) * component.pitch + x..][..8]
+                            .copy_from_slice(line);
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn image(&self) -> Image<u8> {
+        let mut image = Image::new(self.size.window());
+        for y in 0..self.size.height {
+            for x in 0..self.size.width {
+                image.set_pixel(x, y, self.pixel(x as usize, y as usize));
+            }
+        }
+        image
+    }
+
+    fn pixel(&self, x: usize, y: usize) -> [u8; 3] {
+        let [luma, chroma @ ..] = &*self.components else { unreachable!("there is a channel") };
+        let value = luma.sample(x, y);
+        let [blue, red] = chroma else { return [value; 3] };
+        let [cb, cr] = [blue, red].map(|it| i32::from(it.enlarged(luma, x, y)) - 128);
+        // Factors of JFIF in 16 bits after the point (`jdcolor.c`).
+        let [r, b] = [(91881 * cr + 32768) >> 16, (116130 * cb + 32768) >> 16];
+        let g = (-22554 * cb - 46802 * cr + 32768) >> 16;
+        [r, g, b].map(|it| (i32::from(value) + it).clamp(0, 255) as u8)
+    }
+}
+
+impl Component {
+    /// A sample. Beyond the right and the lower edge it is that of the edge.
+    fn sample(&self, x: usize, y: usize) -> u8 {
+        self.plane[y.min(self.height - 1) * self.pitch + x.min(self.width - 1)]
+    }
+
+    /// Sample at a pixel, interpolated between the nearest samples with weights 3 and 1 along each axis where there are
+    /// fewer samples than of luma (`fancy_upsampling` of `jdsample.c`).
+    fn enlarged(&self, luma: &Self, x: usize, y: usize) -> u8 {
+        let [wider, higher] = [luma.across > self.across, luma.down > self.down];
+        // The nearest sample and the next one.
+        let axis = |at: usize| match at % 2 {
+            0 => (at / 2, (at / 2).saturating_sub(1)),
+            _ => (at / 2, at / 2 + 1),
+        };
+        let ((near, far), (row, other)) = (axis(x), axis(y));
+        let of = |x: usize, y: usize| u32::from(self.sample(x, y));
+        let value = match (wider, higher) {
+            (false, _) => of(x, y),
+            (true, false) => (3 * of(near, y) + of(far, y) + 1 + x as u32 % 2) >> 2,
+            (true, true) => {
+                let sum = |x: usize| 3 * of(x, row) + of(x, other);
+                (3 * sum(near) + sum(far) + 8 - x as u32 % 2) >> 4
+            }
+        };
+        value as u8
+    }
+}
+
+/// A code: how many words have each length, and what they stand for.
+struct Huffman {
+    counts: [u8; 16],
+    symbols: Vec<u8>,
+}
+
+/// Bits of a scan.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    buffer: u8,
+    count: u32,
+}
+
+impl Bits<'_> {
+    fn bit(&mut self) -> Option<u32> {
+        if self.count == 0 {
+            let (byte, mut rest) = self.bytes.split_first()?;
+            if *byte == 0xff {
+                // Other bytes than 0 make a marker.
+                rest = rest.strip_prefix(&[0])?;
+            }
+            (self.buffer, self.count, self.bytes) = (*byte, 8, rest);
+        }
+        self.count -= 1;
+        Some(u32::from(self.buffer >> self.count & 1))
+    }
+
+    fn symbol(&mut self, huffman: &Huffman) -> Option<u8> {
+        let (mut code, mut first, mut begin) = (0, 0, 0);
+        for count in huffman.counts.map(u32::from) {
+            code = code << 1 | self.bit()?;
+            first <<= 1;
+            if code - first < count {
+                return huffman.symbols.get((begin + code - first) as usize).copied();
+            }
+            (begin, first) = (begin + count, first + count);
+        }
+        None
+    }
+
+    /// A number of this many bits, whose lower half is negative.
+    fn number(&mut self, size: u8) -> Option<i32> {
+        let mut bits = 0;
+        for _ in 0..size {
+            bits = bits << 1 | self.bit()? as i32;
+        }
+        let is_negative = size > 0 && bits >> (size - 1) == 0;
+        Some(if is_negative { bits - (1 << size) + 1 } else { bits })
+    }
+
+    fn block(&mut self, dc: &Huffman, ac: &Huffman, prediction: &mut i32) -> Option<[i16; 64]> {
+        let mut block = [0; 64];
+        let size = self.symbol(dc).filter(|size| *size <= 11)?;
+        *prediction += self.number(size)?;
+        block[0] = *prediction as i16;
+        let mut at = 1;
+        while at < 64 {
+            let symbol = self.symbol(ac)?;
+            let (zeros, size) = (usize::from(symbol >> 4), symbol & 15);
+            if size == 0 && zeros < 15 {
+                break;
+            }
+            at += zeros;
+            *block.get_mut(*ZIGZAG.get(at)?)? = self.number(size)? as i16;
+            at += 1;
+        }
+        Some(block)
+    }
+
+    /// Reads the marker between restart intervals.
+    fn restart(&mut self, number: usize) -> Option<()> {
+        self.count = 0;
+        self.bytes = self.bytes.strip_prefix(&[0xff, 0xd0 + (number % 8) as u8])?;
+        Some(())
+    }
+}
+
+/// Dequantizes a block and transforms it to samples (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989).
+fn inverse_transform(coefficients: &[i16; 64], quantization: &[u16; 64]) -> [[u8; 8]; 8] {
+    let mut block = [[0i16; 8]; 8];
+    for (at, coefficient) in coefficients.iter().enumerate() {
+        block[at / 8][at % 8] = coefficient.wrapping_mul(quantization[at] as i16);
+    }
+    let column = |block: &[[i16; 8]; 8], x: usize| {
+        let mut column = [0; 8];
+        (0..8).for_each(|y| column[y] = block[y][x]);
+        column
+    };
+    // Columns to rows, and rows to columns again.
+    let mut turned = [[0; 8]; 8];
+    (0..8).for_each(|x| turned[x] = pass::<11>(column(&block, x)));
+    (0..8).for_each(|y| block[y] = pass::<18>(column(&turned, y)));
+    block.map(|line| line.map(|value| (value.clamp(-128, 127) + 128) as u8))
+}
+
+/// One dimension of the transform: sums in 16 bits wrap, results saturate.
+fn pass<const SHIFT: u32>(input: [i16; 8]) -> [i16; 8] {
+    let sum = |a: usize, b: usize| i32::from(input[a].wrapping_add(input[b]));
+    let [_, one, two, three, _, five, six, seven] = input.map(i32::from);
+    // Factors in 13 bits after the point.
+    let middle = sum(0, 4) << 13;
+    let side = i32::from(input[0].wrapping_sub(input[4])) << 13;
+    let (up, down) = (two * 4433 + six * (4433 - 15137), two * (4433 + 6270) + six * 4433);
+    let even = [middle + down, side + up, side - up, middle - down];
+    let (left, right) = (sum(7, 3), sum(5, 1));
+    let left_turned = left * (9633 - 16069) + right * 9633;
+    let right_turned = left * 9633 + right * (9633 - 3196);
+    let odd = [
+        one * (12299 - 7373) + seven * -7373 + right_turned,
+        three * (25172 - 20995) + five * -20995 + left_turned,
+        five * (16819 - 20995) + three * -20995 + right_turned,
+        seven * (2446 - 7373) + one * -7373 + left_turned,
+    ];
+    let scaled = |value: i32| {
+        let rounded = (value + (1 << (SHIFT - 1))) >> SHIFT;
+        rounded.clamp(i16::MIN.into(), i16::MAX.into()) as i16
+    };
+    let mut output = [0; 8];
+    for at in 0..4 {
+        output[at] = scaled(even[at].wrapping_add(odd[at]));
+        output[7 - at] = scaled(even[at].wrapping_sub(odd[at]));
+    }
+    output
+}
+
+fn word(high: u8, low: u8) -> usize {
+    usize::from(high) << 8 | usize::from(low)
+}
