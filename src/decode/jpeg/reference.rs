@@ -1,4 +1,5 @@
-//! Reference decoder of JPEG: short, pixel by pixel, equal to libjpeg-turbo bit for bit on the files that it accepts.
+//! Reference decoder of JPEG: short, pixel by pixel, with the bits of libjpeg-turbo on the files that it accepts. The tests
+//! compare files that an encoder makes; coefficients that no encoder makes, which overflow, are not compared yet.
 //!
 //! It accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr whose chroma is as large as luma or half
 //! as wide or half as large. Any anomaly is refused, because libjpeg-turbo has its own ways to go on. Sources of the
