@@ -6,8 +6,7 @@ use crate::tensor::CHANNELS;
 
 use super::Instructions;
 #[cfg(target_arch = "x86_64")]
-use super::avx512;
-use super::pixels::BLOCK;
+use super::{avx512, pixels::BLOCK};
 
 /// Element of each byte of each channel. An element has `N` bytes.
 #[derive(Clone, Debug)]
