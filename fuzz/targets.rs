@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::config::Pipeline;
-use feedwater::decode::Decoders;
-use feedwater::geometry::Roi;
-use feedwater::header::{Header, JpegLayout};
+use feedwater::decode::{Decoders, JpegBy, JpegDecoder};
+use feedwater::geometry::{Roi, Size};
+use feedwater::header::{Format, Header, JpegLayout};
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::{
     Configured, FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
@@ -28,6 +28,11 @@ pub type Seeds = &'static [(&'static str, &'static str)];
 pub const TARGETS: &[Target] = &[
     Target("header", &[("decode", ".jpg"), ("decode", ".png"), ("decode", ".webp")], header),
     Target("jpeg", &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg")], decode),
+    Target(
+        "jpeg-decoders",
+        &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg")],
+        both,
+    ),
     Target("png", &[("decode", ".png"), ("tolerated", ".png"), ("refused", ".png")], decode),
     Target("webp", &[("decode", ".webp"), ("refused", ".webp")], decode),
     Target("pnm", &[("decode", ".ppm"), ("decode", ".pgm"), ("decode", ".pbm")], decode),
@@ -147,6 +152,62 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
         pixels.clear();
     }
     (outcome, pixels)
+}
+
+/// Our own JPEG decoder and libjpeg-turbo give the same rows or the same fault, for the whole image and for windows.
+fn both(bytes: &[u8]) -> String {
+    let mut outcome = String::new();
+    for strict in [true, false] {
+        let header = match Header::parse_as(bytes, strict) {
+            Ok(header) if header.format == Format::Jpeg && header.size.pixels() <= 1 << 14 => {
+                header
+            }
+            Ok(_) => return "another image".into(),
+            Err(error) => return error.to_string(),
+        };
+        let Size { width, height } = header.size;
+        // Windows that differ with the input.
+        let draw = |at: usize, below: u32| {
+            bytes
+                .iter()
+                .skip(at)
+                .step_by(7)
+                .fold(0, |sum, byte| sum * 31 % 65_521 + u32::from(*byte))
+                % below
+        };
+        let (x, y) = (draw(0, width), draw(1, height));
+        let window = Roi::new(x, y, 1 + draw(2, width - x), 1 + draw(3, height - y));
+        // The second time with tables of several symbols per entry.
+        let mut decoders = [JpegDecoder::Auto, JpegDecoder::Libjpeg]
+            .map(|jpeg| Decoders::new().strict(strict).jpeg(jpeg));
+        for window in [header.size.window(), window, header.size.window()] {
+            let [ours, theirs] = decoders.each_mut().map(|decoder| {
+                let mut rows = Vec::new();
+                let result = decoder.decode(bytes, &header, window, 1, &mut |it| {
+                    rows.push((it.first, it.count));
+                    it.iter()
+                        .for_each(|(_, row)| rows.extend(row.iter().map(|&it| (it.into(), 0))));
+                });
+                if result.is_err() {
+                    // How far a decoder comes before it finds the damage is its own affair.
+                    rows.clear();
+                }
+                let result = result.map_err(|error| error.to_string());
+                ((result, decoder.tolerated(), rows), decoder.jpeg_by())
+            });
+            let ((ours, by), (theirs, _)) = (ours, theirs);
+            let same = ours == theirs;
+            assert!(
+                same,
+                "{window} strict {strict}: {:?} by {by:?}, libjpeg-turbo: {:?}",
+                (ours.0, ours.1),
+                (theirs.0, theirs.1),
+            );
+            let by = by.map_or("none", JpegBy::name);
+            outcome = format!("{outcome} {by} {:?}", ours.0);
+        }
+    }
+    outcome
 }
 
 /// Opens a file with these bytes as a source, and reads its samples.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crate::decode::Decoders;
+use crate::decode::{Decoders, JpegDecoder};
 use crate::error::{DataError, Error, Reason, Result};
 use crate::op::Chain;
 use crate::plan::{
@@ -123,7 +123,8 @@ impl Scratch {
     fn new(plan: &Plan) -> Self {
         let mut transform = HostTransform::new(plan);
         transform.set_timed(false);
-        let decoder = Decoders::new().strict(plan.settings.decode.strict);
+        let settings = &plan.settings.decode;
+        let decoder = Decoders::new().strict(settings.strict).jpeg(settings.jpeg);
         Self { sample: SamplePlan::default(), decoder, transform }
     }
 
@@ -191,6 +192,12 @@ impl PreprocessorBuilder {
     /// Whether images are rotated and mirrored by their EXIF orientation. Default true.
     pub fn orientation(mut self, orientation: bool) -> Self {
         self.settings.decode.orientation = orientation;
+        self
+    }
+
+    /// What decodes JPEGs on the CPU. Pixels are the same.
+    pub fn jpeg_decoder(mut self, decoder: JpegDecoder) -> Self {
+        self.settings.decode.jpeg = decoder;
         self
     }
 

@@ -27,7 +27,7 @@ use sys::{jpeg_common_struct, jpeg_decompress_struct};
 
 use super::rows::{group_end, grown, most_rows};
 use super::{
-    Buffers, DecodeMemory, EncodedImage, HostDecoder, MOST_ROWS, RowLayout, RowSink, Rows,
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, JpegBy, MOST_ROWS, RowLayout, RowSink, Rows,
     size_changed, unsupported,
 };
 use crate::error::{DataError, Reason, Tolerated};
@@ -35,7 +35,11 @@ use crate::geometry::{Roi, Size};
 use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader, JpegLayout};
 use crate::tensor::CHANNELS;
 
+mod inks;
 mod memory;
+
+/// Name of the decoder.
+pub(super) const NAME: &str = "libjpeg-turbo";
 
 /// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the edge
 /// of the image, where the upsampling filter has no neighbour. Only that one column differs.
@@ -54,7 +58,7 @@ pub(super) struct LibjpegTurbo;
 
 impl HostDecoder for LibjpegTurbo {
     fn name(&self) -> &'static str {
-        "libjpeg-turbo"
+        NAME
     }
 
     fn accepts(&self, header: &Header) -> bool {
@@ -89,6 +93,10 @@ impl HostDecoder for LibjpegTurbo {
         jpeg.map_or(Ok(()), check)?;
         let tolerated = decode(image, &mut buffers.rows, sink)?;
         Ok(tolerated.or(jpeg.and_then(|jpeg| jpeg.tolerated)))
+    }
+
+    fn jpeg_by(&self) -> Option<JpegBy> {
+        Some(JpegBy::Libjpeg)
     }
 }
 
@@ -294,7 +302,7 @@ unsafe fn read(
         }
         let mut row_bytes = bytes;
         if inks {
-            group.chunks_mut(pitch).for_each(|row| inks_to_rgb(&mut row[left..][..bytes]));
+            group.chunks_mut(pitch).for_each(|row| inks::to_rgb(&mut row[left..][..bytes]));
             row_bytes = CHANNELS * window.width as usize;
         }
         let data = &group[left..][..pitch * (count as usize - 1) + row_bytes];
@@ -352,20 +360,6 @@ unsafe fn smooths(cinfo: &jpeg_decompress_struct) -> bool {
     // SAFETY: libjpeg documents `coef_bits` as `int [num_components][64]` when it is not null.
     let bits = unsafe { slice::from_raw_parts(cinfo.coef_bits.cast::<[c_int; 64]>(), components) };
     bits.iter().any(|component| component[..SMOOTHED].iter().any(|&bit| bit != 0))
-}
-
-/// Converts inverted CMYK (Adobe's convention, which Pillow assumes of every such JPEG) to RGB in place: pixel `i` of
-/// four bytes becomes pixel `i` of three. The formula is Pillow's `cmyk2rgb` (Convert.c).
-fn inks_to_rgb(pixels: &mut [u8]) {
-    for index in 0..pixels.len() / 4 {
-        let [c, m, y, k] = [0, 1, 2, 3].map(|ink| 255 - i32::from(pixels[4 * index + ink]));
-        let white = 255 - k;
-        for (channel, ink) in [c, m, y].into_iter().enumerate() {
-            let product = ink * white + 128;
-            let value = white - ((product + (product >> 8)) >> 8);
-            pixels[CHANNELS * index + channel] = value.clamp(0, 255) as u8;
-        }
-    }
 }
 
 /// `error_exit`: records libjpeg's message and unwinds.

@@ -18,12 +18,13 @@ use std::fmt;
 
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
-use crate::header::Header;
+use crate::header::{Format, Header};
 
+pub use jpeg::refusal;
+pub use jpeg_choice::{JpegBy, JpegDecoder, Refusal};
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 
-#[cfg(test)]
-mod jpeg;
+mod jpeg_choice;
 mod rows;
 
 /// List of decoders, from which dispatch and memory predictions are derived. The first decoder that accepts an image
@@ -53,6 +54,7 @@ macro_rules! decoders {
 }
 
 decoders! {
+    jpeg::Feedwater,
     libjpeg::LibjpegTurbo,
     png::Png,
     libwebp::Libwebp,
@@ -89,6 +91,16 @@ pub trait HostDecoder: fmt::Debug {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError>;
+
+    /// What decoded the last image, if it was a JPEG.
+    fn jpeg_by(&self) -> Option<JpegBy> {
+        None
+    }
+
+    /// Bytes of memory held between images, the [`Buffers`] aside.
+    fn capacity_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Image for a decoder, and the wanted part of it.
@@ -107,6 +119,8 @@ pub struct EncodedImage<'a> {
     pub strict: bool,
     /// Layout of the rows.
     pub layout: RowLayout,
+    /// Whether another decoder may decode it instead.
+    pub may_fall_back: bool,
 }
 
 /// Memory that the decoders of a thread share and reuse.
@@ -125,7 +139,7 @@ pub struct DecodeMemory {
     pub scratch: u64,
     /// [`Buffers::rows`].
     pub rows: u64,
-    /// Memory that the format's library allocates, and frees with the image.
+    /// Memory that the format's library allocates, and frees with the image, and tables that our own decoder keeps.
     pub library: u64,
 }
 
@@ -143,7 +157,7 @@ const LIBRARY_BYTES: u64 = 96 << 10;
 /// whole file. The result is a bound if `head` is the whole file. From first bytes alone, the code tables of a
 /// lossless WebP are an estimate.
 ///
-/// * JPEG with one scan: rows. With several scans, progressive or not: also all coefficients.
+/// * JPEG with one scan: rows and tables. With several scans, progressive or not: also all coefficients.
 /// * PNG: rows; the whole image if it is interlaced.
 /// * WebP: the whole image, and libwebp's planes and tables.
 /// * PNM: rows. Decoded pixels: nothing.
@@ -158,7 +172,9 @@ pub fn memory_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemo
 #[derive(Debug, Default)]
 pub struct Decoders {
     tolerant: bool,
+    jpeg: JpegDecoder,
     tolerated: Option<Tolerated>,
+    jpeg_by: Option<JpegBy>,
     only: Option<&'static str>,
     all: All,
     buffers: Buffers,
@@ -177,6 +193,29 @@ impl Decoders {
         let names = this.all.list().map(HostDecoder::name);
         let only = Some(names.into_iter().find(|it| *it == name)?);
         Some(Self { only, ..this })
+    }
+
+    /// Instructions that this CPU has, from the least to the most, for tests and benches of JPEG decoding.
+    #[doc(hidden)]
+    pub fn jpeg_instructions() -> Vec<&'static str> {
+        jpeg::Feedwater::instructions()
+    }
+
+    /// Lets our own JPEG decoder use no more than these instructions. `None` if this CPU does not have them.
+    #[doc(hidden)]
+    pub fn with_jpeg_instructions(mut self, name: &str) -> Option<Self> {
+        self.all.jpeg.set_instructions(name)?;
+        Some(self)
+    }
+
+    /// Sets what decodes JPEGs; `decode.jpeg` is the setting.
+    pub fn jpeg(self, jpeg: JpegDecoder) -> Self {
+        Self { jpeg, ..self }
+    }
+
+    /// What decoded the last image, if it was a JPEG.
+    pub const fn jpeg_by(&self) -> Option<JpegBy> {
+        self.jpeg_by
     }
 
     /// Sets whether damage is an error (the default) or Pillow's tolerance applies; `decode.strict` is the setting.
@@ -242,7 +281,7 @@ impl Decoders {
         sink: &mut RowSink<'_>,
     ) -> Result<(), DataError> {
         check(header, window, reduction)?;
-        self.tolerated = None;
+        (self.tolerated, self.jpeg_by) = (None, None);
         let Some(place) = self.place(header) else {
             let (name, only) = (header.format.name(), self.only.unwrap_or("no decoder"));
             return Err(unsupported(format!("a {name}: {only} does not decode it")));
@@ -256,23 +295,41 @@ impl Decoders {
             return Ok(());
         }
         let strict = !self.tolerant;
-        let image = EncodedImage { bytes, header, window, reduction, strict, layout };
-        self.tolerated = decoder.decode(&image, &mut self.buffers, sink)?;
+        let may_fall_back = self.jpeg != JpegDecoder::Feedwater;
+        let image =
+            EncodedImage { bytes, header, window, reduction, strict, layout, may_fall_back };
+        let result = decoder.decode(&image, &mut self.buffers, sink);
+        self.jpeg_by = decoder.jpeg_by();
+        if let (JpegDecoder::Auto, Some(JpegBy::Libjpeg)) = (self.jpeg, self.jpeg_by) {
+            self.jpeg_by = jpeg::refusal(header).map(JpegBy::Refused).or(self.jpeg_by);
+        }
+        self.tolerated = result?;
         Ok(())
     }
 
     /// Bytes of memory held between images.
     pub fn capacity_bytes(&self) -> usize {
-        self.buffers.scratch.capacity() + self.buffers.rows.capacity()
+        let of_decoders: usize = self.all.list().iter().map(|it| it.capacity_bytes()).sum();
+        of_decoders + self.buffers.scratch.capacity() + self.buffers.rows.capacity()
     }
 
-    /// Frees all memory. The decoders keep their [`strict`](Self::strict) setting.
+    /// Frees all memory. The decoders keep their settings.
     pub fn release(&mut self) {
-        *self = Self { tolerant: self.tolerant, only: self.only, ..Self::default() };
+        let Self { tolerant, jpeg, only, .. } = *self;
+        *self = Self { tolerant, jpeg, only, ..Self::default() };
     }
 
     fn place(&self, header: &Header) -> Option<usize> {
-        place(&self.all.list(), self.only, header)
+        let list = &self.all.list();
+        let only = match (self.jpeg, header.format) {
+            (JpegDecoder::Feedwater, Format::Jpeg) => {
+                // It names the reason if it does not decode the image.
+                return list.iter().position(|it| it.name() == jpeg::NAME);
+            }
+            (JpegDecoder::Libjpeg, Format::Jpeg) => Some(libjpeg::NAME),
+            _ => self.only,
+        };
+        place(list, only, header)
     }
 }
 
@@ -324,7 +381,6 @@ fn size_changed(header: Size, decoder: Size) -> DataError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::Format;
 
     /// Accepts every image of its format.
     #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::decode::JpegDecoder;
 use crate::error::{Error, Result};
 use crate::gpu::{Runtime, Stream};
 use crate::measure::Watching;
@@ -227,6 +228,12 @@ impl LoaderBuilder {
     /// Whether images are rotated and mirrored by their EXIF orientation.
     pub fn orientation(mut self, orientation: bool) -> Self {
         self.settings.decode.orientation = orientation;
+        self
+    }
+
+    /// What decodes JPEGs on the CPU. Pixels are the same.
+    pub fn jpeg_decoder(mut self, decoder: JpegDecoder) -> Self {
+        self.settings.decode.jpeg = decoder;
         self
     }
 

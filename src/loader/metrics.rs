@@ -118,6 +118,8 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     out.counters("feedwater_errors_total", help, "reason", &counts(&stats.errors));
     let help = "Damaged samples that decode.strict = false accepted, by kind of damage.";
     out.counters("feedwater_tolerated_total", help, "damage", &counts(&stats.tolerated));
+    let help = "JPEGs decoded on the CPU, by decoder, and why it was libjpeg-turbo.";
+    out.counters("feedwater_jpegs_total", help, "decoder", &counts(&stats.jpeg));
     let help = "Samples that fell back to the CPU although the plan has operators on the device, by reason.";
     let on_cpu = counts(&stats.cpu_fallback);
     out.counters("feedwater_cpu_fallback_total", help, "reason", &on_cpu);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::annotation::Objects;
-use crate::decode::Decoders;
+use crate::decode::{Decoders, JpegBy};
 use crate::error::{DataError, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
@@ -47,7 +47,8 @@ impl SamplePipeline {
     ) -> Self {
         let room = Room::new(plan.room, large);
         let transform = HostTransform::new(&plan);
-        let strict = plan.settings.decode.strict;
+        let settings = &plan.settings.decode;
+        let decoder = Decoders::new().strict(settings.strict).jpeg(settings.jpeg);
         let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches);
         Self {
             source,
@@ -56,7 +57,7 @@ impl SamplePipeline {
             page: HostPage::default(),
             reader,
             sample: SamplePlan::default(),
-            decoder: Decoders::new().strict(strict),
+            decoder,
             transform,
             room,
             need: SampleMemory::default(),
@@ -253,12 +254,17 @@ impl SamplePipeline {
         self.count(begin, bytes);
         result?;
         let record = record(&*self.source, key.index, &self.sample, Outcome::Decoded(Route::Cpu));
-        Ok(SampleRecord { tolerated: self.tolerated(), ..record })
+        Ok(SampleRecord { tolerated: self.tolerated(), jpeg: self.jpeg_by(), ..record })
     }
 
     /// The damage that was accepted in the last decoded sample, also if it was decoded for a cache.
     pub fn tolerated(&self) -> Option<Tolerated> {
         self.reader.tolerated.or(self.decoder.tolerated())
+    }
+
+    /// What decoded the last sample, if it was a JPEG, also if it was decoded for a cache.
+    pub fn jpeg_by(&self) -> Option<JpegBy> {
+        self.reader.jpeg_by.or(self.decoder.jpeg_by())
     }
 
     /// Decodes the last planned sample and runs the first `steps` operators.

@@ -106,6 +106,7 @@ pub(super) fn record(
         outcome,
         cpu_fallback: None,
         tolerated: None,
+        jpeg: None,
         repeat: 0,
         replaces: None,
         padding: false,

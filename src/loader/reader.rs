@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::decode::Decoders;
+use crate::decode::{Decoders, JpegBy};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
@@ -86,6 +86,8 @@ pub(super) struct Reader {
     pub parsed: Duration,
     /// The damage that was accepted when it was decoded whole.
     pub tolerated: Option<Tolerated>,
+    /// What decoded it whole, if it was a JPEG.
+    pub jpeg_by: Option<JpegBy>,
 }
 
 impl Reader {
@@ -97,8 +99,8 @@ impl Reader {
     ) -> Self {
         let full_decoder =
             FullDecoder::new(plan.settings.cache.presize, plan.settings.decode.orientation);
-        let (clock, parsed, tolerated) = (None, Duration::ZERO, None);
-        Self { source, plan, meter, caches, full_decoder, clock, parsed, tolerated }
+        let (clock, parsed, tolerated, jpeg_by) = (None, Duration::ZERO, None, None);
+        Self { source, plan, meter, caches, full_decoder, clock, parsed, tolerated, jpeg_by }
     }
 
     /// Reads a sample, into the page unless it is in the decoded cache, and returns its header. A file of more than
@@ -116,7 +118,7 @@ impl Reader {
         let original = self.source.original(key.index);
         let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
         self.parsed = Duration::ZERO;
-        self.tolerated = None;
+        (self.tolerated, self.jpeg_by) = (None, None);
         if let Some(Kept { size, orientation, tolerated, bytes }) = kept {
             self.tolerated = tolerated;
             return Ok((decoded(size, orientation), Found::Kept(bytes)));
@@ -225,7 +227,7 @@ impl Reader {
             // The window may still be decodable.
             Err(_) => return Ok(None),
         };
-        self.tolerated = decoder.tolerated();
+        (self.tolerated, self.jpeg_by) = (decoder.tolerated(), decoder.jpeg_by());
         let content = match store.keep(original, size, orientation, self.tolerated, &pixels) {
             Some(kept) => {
                 self.full_decoder.give_back(pixels);

@@ -1,5 +1,6 @@
 //! The records of each sample and of each pair in a batch.
 
+use crate::decode::JpegBy;
 use crate::error::Tolerated;
 use crate::geometry::{Orientation, Roi, Size, View};
 use crate::op::{Blend, Blends, Trace};
@@ -29,6 +30,8 @@ pub struct SampleRecord {
     /// Damage that `decode.strict = false` accepted; one kind if there are several. Damage outside of the decoded window
     /// may go undetected.
     pub tolerated: Option<Tolerated>,
+    /// What decoded it on the CPU, if it is a JPEG and was not in a cache of decoded images.
+    pub jpeg: Option<JpegBy>,
     /// Number of earlier places of the epoch, over all shards, that have the same sample, from 0 to `loader.repeats - 1`.
     pub repeat: u32,
     /// Index of the sample that failed and that this one replaces.
@@ -55,6 +58,7 @@ impl SampleRecord {
         outcome: Outcome::Substituted,
         cpu_fallback: None,
         tolerated: None,
+        jpeg: None,
         repeat: 0,
         replaces: None,
         padding: false,

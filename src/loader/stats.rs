@@ -38,6 +38,10 @@ pub struct Stats {
     /// Damaged samples that were accepted because of `decode.strict = false`, by kind of damage. Each is also counted in
     /// `outcomes`.
     pub tolerated: BTreeMap<&'static str, u64>,
+    /// JPEGs that were decoded on the CPU, by what decoded them, and why it was libjpeg-turbo ([`JpegBy::name`]).
+    ///
+    /// [`JpegBy::name`]: crate::decode::JpegBy::name
+    pub jpeg: BTreeMap<&'static str, u64>,
     /// Counts for each of the latest [`Stats::EPOCHS`] epochs of which a batch was handed out. Earlier epochs are only in
     /// the totals above.
     pub epochs: Vec<EpochStats>,
@@ -105,6 +109,8 @@ pub struct EpochStats {
     pub errors: BTreeMap<&'static str, u64>,
     /// Damaged samples that were accepted, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
+    /// JPEGs that were decoded on the CPU, by what decoded them.
+    pub jpeg: BTreeMap<&'static str, u64>,
 }
 
 /// Memory in bytes: predicted by the plan, and measured.
@@ -221,6 +227,9 @@ impl Counters {
             }
             if let Some(damage) = record.tolerated {
                 of(&mut stats.tolerated, &mut epoch.tolerated, damage.name(), 1);
+            }
+            if let Some(by) = record.jpeg {
+                of(&mut stats.jpeg, &mut epoch.jpeg, by.name(), 1);
             }
         }
         for error in &info.errors {

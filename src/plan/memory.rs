@@ -47,7 +47,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     }
     let note = format!("tables, rows and windows of a {} image", facts.image);
     rows.add(Memory::Host, "worker scratch", share.scratch(), workers, note);
-    let note = "rows; coefficients of JPEGs of several scans, whole interlaced PNGs and WebPs";
+    let note =
+        "rows and tables; coefficients of JPEGs of several scans, whole interlaced PNGs and WebPs";
     let decoder = sum([share.library, sum(share.decoder)]);
     rows.add(Memory::Host, "decoders", decoder, workers, note);
     if large > 0 {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decode::JpegDecoder;
 use crate::error::{DataError, Error, Reason, Result};
 use crate::footprint::{byte_size, some_byte_size};
 use crate::geometry::Size;
@@ -151,6 +152,9 @@ pub struct DecodeSettings {
     /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the required size.
     /// Faster; changes pixels slightly. Default false.
     pub prescale: bool,
+    /// What decodes JPEGs on the CPU: `auto`, `feedwater` or `libjpeg`. Pixels are the same. Default `auto`: our own
+    /// decoder, and libjpeg-turbo for what that does not decode.
+    pub jpeg: JpegDecoder,
     /// Whether images are rotated according to their EXIF orientation. Default true.
     pub orientation: bool,
     /// Whether a damaged image is an error, handled by `loader.on_error`. If false, the loader accepts what Pillow 12
@@ -169,6 +173,7 @@ impl Default for DecodeSettings {
             max_cpu_threads: None,
             hardware_group: None,
             prescale: false,
+            jpeg: JpegDecoder::Auto,
             orientation: true,
             strict: true,
         }

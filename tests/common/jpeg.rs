@@ -14,6 +14,10 @@ pub struct Recipe {
     /// MCUs between restart markers; 0 for none.
     pub restart: u16,
     pub adobe: Option<u8>,
+    /// Step of every coefficient.
+    pub step: u8,
+    /// Most bits of an AC coefficient, 4 to 15. With more than 4 there are more of them too, and any DC coefficients.
+    pub most_bits: u8,
     pub seed: u64,
 }
 
@@ -42,6 +46,8 @@ impl Recipe {
             scans: Scans::Interleaved,
             restart: 0,
             adobe: None,
+            step: 8,
+            most_bits: 4,
             seed: 1,
         }
     }
@@ -52,7 +58,7 @@ impl Recipe {
         if let Some(transform) = self.adobe {
             segment(&mut out, 0xEE, &[b"Adobe\0\x64\0\0\0\0" as &[u8], &[transform]].concat());
         }
-        segment(&mut out, 0xDB, &[&[0u8] as &[u8], &[8; 64]].concat());
+        segment(&mut out, 0xDB, &[&[0u8] as &[u8], &[self.step; 64]].concat());
         let progressive = !matches!(self.scans, Scans::Interleaved | Scans::Separate);
         let mut frame = vec![8];
         frame.extend(self.height.to_be_bytes());
@@ -62,15 +68,16 @@ impl Recipe {
             frame.extend([id, h << 4 | v, 0]);
         }
         segment(&mut out, if progressive { 0xC2 } else { 0xC0 }, &frame);
-        // Twelve DC symbols of 4 bits, 66 AC symbols of 8 bits.
+        // Twelve DC symbols of 4 bits, and AC symbols of 8 bits.
         let mut dc = vec![0; 17];
         dc[4] = 12;
         dc.extend(0..12);
         segment(&mut out, 0xC4, &dc);
         let mut ac = vec![0; 17];
         ac[0] = 0x10;
-        ac[8] = AC_SYMBOLS.len() as u8;
-        ac.extend(AC_SYMBOLS);
+        ac[8] = 2 + 16 * self.most_bits;
+        ac.extend([0x00, 0xF0]);
+        ac.extend((0..16).flat_map(|run| (1..=self.most_bits).map(move |size| run << 4 | size)));
         segment(&mut out, 0xC4, &ac);
         if self.restart > 0 {
             segment(&mut out, 0xDD, &self.restart.to_be_bytes());
@@ -139,7 +146,7 @@ impl Recipe {
                             bits.put(size, 4);
                             bits.put_value(difference, size);
                         }
-                        bits.put_ac(&block, ss.max(1), se);
+                        bits.put_ac(&block, (ss.max(1), se), self.most_bits.into());
                     }
                 }
             }
@@ -159,6 +166,14 @@ impl Recipe {
             ((z ^ z >> 31) % bound) as i32
         };
         let mut block = [0; 64];
+        if self.most_bits > 4 {
+            block[0] = next(2047) - 1023;
+            for _ in 0..next(80) {
+                let most = (1 << (1 + next(self.most_bits.into()))) - 1;
+                block[1 + next(63) as usize] = next(2 * most + 1) - most as i32;
+            }
+            return block;
+        }
         block[0] = next(241) - 120;
         for _ in 0..next(5) {
             block[1 + next(63) as usize] = next(31) - 15;
@@ -166,18 +181,6 @@ impl Recipe {
         block
     }
 }
-
-const AC_SYMBOLS: [u8; 66] = {
-    let mut symbols = [0; 66];
-    symbols[1] = 0xF0;
-    let mut index = 2;
-    while index < 66 {
-        let run = (index as u8 - 2) / 4;
-        symbols[index] = run << 4 | ((index as u8 - 2) % 4 + 1);
-        index += 1;
-    }
-    symbols
-};
 
 fn segment(out: &mut Vec<u8>, marker: u8, body: &[u8]) {
     out.extend([0xFF, marker]);
@@ -215,7 +218,7 @@ impl Bits<'_> {
         self.put(value as u32 & ((1 << size) - 1), size);
     }
 
-    fn put_ac(&mut self, block: &[i32; 64], first: usize, last: usize) {
+    fn put_ac(&mut self, block: &[i32; 64], (first, last): (usize, usize), most_bits: u32) {
         let mut run = 0;
         for &value in block.get(first..=last).unwrap_or_default() {
             if value == 0 {
@@ -227,7 +230,7 @@ impl Bits<'_> {
                 run -= 16;
             }
             let size = size_of_value(value);
-            self.put(2 + 4 * run + size - 1, 8);
+            self.put(2 + most_bits * run + size - 1, 8);
             self.put_value(value, size);
             run = 0;
         }

@@ -4,6 +4,7 @@
 mod common;
 mod corrupt;
 mod decode;
+mod decoders;
 mod golden;
 mod header;
 #[path = "../common/jpeg.rs"]

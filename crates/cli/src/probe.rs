@@ -123,6 +123,9 @@ fn print_report(report: &Report) -> Result<(), CommandError> {
             report.progressive,
             report.turned,
         ))?;
+        if !report.jpeg_by.is_empty() {
+            print(format!("          decoded on the CPU by {}", shares(&report.jpeg_by, usable)))?;
+        }
         print(format!(
             "size      {} to {}; {:.2} megapixels on average, {:.2} bytes per pixel",
             sides(smallest),

@@ -53,6 +53,8 @@ pub struct Report {
     pub excluded: Vec<Exclusion>,
     /// Damaged samples that were accepted because `decode.strict = false`, by kind of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
+    /// JPEGs that were decoded on the CPU, by what decoded them, and why it was libjpeg-turbo.
+    pub jpeg: BTreeMap<&'static str, u64>,
     /// Samples processed wholly on the CPU although the plan has operators on the device, by reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Images and throughput of each decode route; empty if nothing is decoded for a device.
@@ -122,6 +124,7 @@ impl Report {
             errors: stats.errors,
             excluded: stats.excluded,
             tolerated: stats.tolerated,
+            jpeg: stats.jpeg,
             cpu_fallback: stats.cpu_fallback,
             routes: stats.routes,
             caches: stats.caches,
@@ -198,6 +201,9 @@ impl fmt::Display for Report {
         }
         for line in exclusion_lines(&self.excluded) {
             writeln!(f, "excluded  {line}")?;
+        }
+        if !self.jpeg.is_empty() {
+            writeln!(f, "jpeg      {}", counts(&self.jpeg))?;
         }
         if !self.tolerated.is_empty() {
             writeln!(f, "tolerated {}", counts(&self.tolerated))?;

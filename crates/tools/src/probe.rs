@@ -7,7 +7,7 @@ use std::thread;
 
 use serde::Serialize;
 
-use feedwater::decode::Decoders;
+use feedwater::decode::{Decoders, JpegBy, refusal};
 use feedwater::error::{DataError, Result};
 use feedwater::geometry::{Orientation, Size};
 use feedwater::header::{Header, Sampling};
@@ -46,6 +46,9 @@ pub struct Report {
     pub formats: BTreeMap<&'static str, u64>,
     /// JPEGs by chroma sampling.
     pub samplings: BTreeMap<&'static str, u64>,
+    /// JPEGs by what decodes them on the CPU. Why it is libjpeg-turbo is known from the header, or in full if images are
+    /// decoded.
+    pub jpeg_by: BTreeMap<&'static str, u64>,
     /// Progressive JPEGs.
     pub progressive: u64,
     /// Images that their EXIF orientation rotates or mirrors.
@@ -209,6 +212,14 @@ impl Look {
         if let Some(damage) = damage {
             *self.report.tolerated.entry(damage.name()).or_default() += 1;
         }
+        let of_header = header
+            .jpeg
+            .as_ref()
+            .map(|_| refusal(&header).map_or(JpegBy::Feedwater, JpegBy::Refused));
+        let by = if settings.decode { self.decoder.jpeg_by() } else { of_header };
+        if let Some(by) = by {
+            *self.report.jpeg_by.entry(by.name()).or_default() += 1;
+        }
         self.report.count(&header);
         Ok(())
     }
@@ -265,6 +276,7 @@ impl Report {
         for (one, two) in [
             (&mut self.formats, other.formats),
             (&mut self.samplings, other.samplings),
+            (&mut self.jpeg_by, other.jpeg_by),
             (&mut self.routes, other.routes),
             (&mut self.cpu_because, other.cpu_because),
             (&mut self.errors, other.errors),

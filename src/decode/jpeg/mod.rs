@@ -1,115 +1,372 @@
-//! Our own decoder of JPEG. So far there is its reference, which the tests compare with libjpeg-turbo.
+//! Our own decoder of JPEG: sequential Huffman coding of 8 bits in one scan, gray or YCbCr. Pixels equal libjpeg-turbo's.
+//!
+//! At anything else, and at anything unusual or damaged, libjpeg-turbo decodes the image from the start, and rows that
+//! were passed on already are left out. So damage is judged and worded in one way.
+//!
+//! The path of an image: `frame` reads the segments, `bits` removes stuffing, `huffman` and `blocks` decode
+//! coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
 
+mod bits;
+mod blocks;
+mod frame;
+mod huffman;
+mod kernels;
+#[cfg(test)]
 mod reference;
+mod rows;
+#[cfg(test)]
+mod tests;
 
-use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use bits::{Clean, HELD, Input, PADDING};
+use blocks::{Blocks, Coding, MOST_BLOCKS, MOST_BYTES};
+use frame::{Component, Frame, Shape};
+use huffman::{AcTable, Code, DcTable};
+use kernels::{Kernels, NO_SUMS, Quantization, Sums};
+use rows::{Painter, Part};
 
-use crate::decode::{Decoders, Rows};
-use crate::geometry::Size;
+use super::jpeg_choice::{JpegBy, Refusal};
+use super::libjpeg::LibjpegTurbo;
+use super::rows::{grown, most_rows};
+use super::{
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, RowLayout, RowSink, Rows, unsupported,
+};
+use crate::error::{DataError, Tolerated, reserve};
 use crate::header::Header;
-use crate::image::Image;
 
-/// How a file is made.
-#[derive(Clone, Copy, Debug)]
-struct Form {
-    size: Size,
-    is_gray: bool,
-    sampling: SamplingFactor,
-    quality: u8,
-    restart_interval: u16,
-    own_tables: bool,
-    /// Whether neighbours have nothing to do with each other.
-    is_noise: bool,
+/// Name of the decoder.
+pub(super) const NAME: &str = "feedwater";
+
+/// Tables of each kind that are kept. An image has at most three.
+const TABLES: usize = 4;
+
+/// Why our own decoder does not decode a JPEG, as far as the header tells.
+pub fn refusal(header: &Header) -> Option<Refusal> {
+    Shape::of(header).err()
 }
 
-fn file(form: &Form) -> Vec<u8> {
-    let Size { width, height } = form.size;
-    let channels = if form.is_gray { 1 } else { 3 };
-    let value = |at: u32| {
-        let (x, y) = (at / channels % width, at / channels / width);
-        let noise = at.wrapping_mul(0x9e37_79b9) >> 24;
-        let smooth = (3 * x + 5 * y + 40 * (at % channels)) & 255;
-        if form.is_noise { noise } else { smooth / 2 + noise / 8 }
-    };
-    let pixels: Vec<u8> = (0..channels * width * height).map(|at| value(at) as u8).collect();
-    let mut bytes = Vec::new();
-    let mut encoder = Encoder::new(&mut bytes, form.quality);
-    encoder.set_sampling_factor(form.sampling);
-    encoder.set_optimized_huffman_tables(form.own_tables);
-    if form.restart_interval > 0 {
-        encoder.set_restart_interval(form.restart_interval);
+/// Our own decoder, with libjpeg-turbo for what it does not decode.
+#[derive(Debug)]
+pub(super) struct Feedwater {
+    kernels: Kernels,
+    /// Whether libjpeg-turbo decodes all images, because it is faster on this CPU.
+    yields: bool,
+    /// Made for the first image.
+    state: Vec<State>,
+    refusal: Option<Refusal>,
+    libjpeg: LibjpegTurbo,
+}
+
+impl Default for Feedwater {
+    fn default() -> Self {
+        let kernels = Kernels::here();
+        let yields = !kernels.are_fast();
+        Self { kernels, yields, state: Vec::new(), refusal: None, libjpeg: LibjpegTurbo }
     }
-    let color = if form.is_gray { ColorType::Luma } else { ColorType::Rgb };
-    encoder.encode(&pixels, width as u16, height as u16, color).expect("the file is made");
-    bytes
 }
 
-fn by_libjpeg(bytes: &[u8]) -> Image<u8> {
-    let header = Header::parse(bytes).expect("the file is a JPEG");
-    let mut image = Image::new(header.size.window());
-    let sink = &mut |rows: Rows<'_>| {
-        for (y, row) in rows.iter() {
-            image.row_mut(y).copy_from_slice(row);
+/// What is kept between images.
+#[derive(Debug)]
+struct State {
+    clean: Clean,
+    dc_tables: [DcTable; TABLES],
+    ac_tables: [AcTable; TABLES],
+    /// Next table of each kind that is replaced.
+    next: [usize; 2],
+    blocks: Blocks,
+    sums: Sums,
+    quantization: [Quantization; 3],
+}
+
+impl HostDecoder for Feedwater {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn accepts(&self, header: &Header) -> bool {
+        !self.yields && Shape::of(header).is_ok()
+    }
+
+    fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
+        let libjpeg = self.libjpeg.memory(header, head, file_bytes);
+        let Ok(shape) = Shape::of(header) else { return libjpeg };
+        let part = Part::new(&shape, header.size.window());
+        let row = part.row_bytes(RowLayout::Rgb) as u64;
+        DecodeMemory {
+            scratch: part.plane_bytes() as u64,
+            rows: libjpeg.rows.max(row * most_rows(header.size.height)),
+            library: libjpeg.library + STATE_BYTES,
         }
-    };
-    let window = header.size.window();
-    Decoders::new().decode(bytes, &header, window, 1, sink).expect("the file is intact");
-    image
+    }
+
+    fn layouts(&self, header: &Header) -> &'static [RowLayout] {
+        self.libjpeg.layouts(header)
+    }
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        buffers: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        let mut next = image.window.y;
+        let refusal = self.decode_own(image, buffers, &mut |rows: Rows<'_>| {
+            next = rows.first + rows.count;
+            sink(rows);
+        })?;
+        self.refusal = refusal;
+        let Some(refusal) = refusal else {
+            return Ok(image.header.jpeg.as_ref().and_then(|jpeg| jpeg.tolerated));
+        };
+        if !image.may_fall_back {
+            let name = JpegBy::Refused(refusal).name();
+            let problem = format!("decode.jpeg = \"feedwater\" leaves this JPEG to {name}");
+            return Err(unsupported(problem));
+        }
+        self.libjpeg.decode(image, buffers, &mut |rows: Rows<'_>| {
+            if rows.first >= next {
+                sink(rows);
+            }
+        })
+    }
+
+    fn jpeg_by(&self) -> Option<JpegBy> {
+        Some(self.refusal.map_or(JpegBy::Feedwater, JpegBy::Refused))
+    }
+
+    fn capacity_bytes(&self) -> usize {
+        self.state.capacity() * size_of::<State>()
+    }
 }
 
-/// Files of all forms, with sides around those of blocks and units.
-#[test]
-fn the_reference_is_equal_to_libjpeg_turbo() {
-    let samplings = [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_2_2];
-    let mut number = 0;
-    let mut accepted = 0;
-    for (at, side) in (1..=70).chain([127, 200]).enumerate() {
-        for sampling in samplings {
-            number += 1;
-            let form = Form {
-                size: Size::new(side, 1 + at as u32 * 29 % 70),
-                is_gray: number % 7 == 0,
-                sampling,
-                quality: [1, 30, 50, 75, 90, 97, 100][number / 7 % 7],
-                restart_interval: [0, 0, 1, 3][number % 4],
-                // The encoder makes tables of its own for one scan of gray without restart markers only.
-                own_tables: number % 7 == 0 && number % 4 < 2,
-                is_noise: number % 5 < 2,
-            };
-            let bytes = file(&form);
-            // Chroma of at most two columns is refused.
-            if let Some(found) = reference::decode(&bytes) {
-                assert!(found == by_libjpeg(&bytes), "{form:?}");
-                accepted += 1;
+impl Feedwater {
+    /// Instructions that this CPU has, by name.
+    pub fn instructions() -> Vec<&'static str> {
+        Kernels::all().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Uses no more than these instructions. `None` if this CPU does not have them.
+    pub fn set_instructions(&mut self, name: &str) -> Option<()> {
+        let found = Kernels::all().into_iter().find(|(it, _)| *it == name);
+        (self.kernels, self.yields) = (found?.1, false);
+        Some(())
+    }
+}
+
+/// Bytes of coded data for which tables of several symbols per entry do not pay, unless other images have the same tables.
+const SMALL: usize = 8 << 10;
+
+/// Memory of the state.
+const STATE_BYTES: u64 = size_of::<State>() as u64;
+
+impl Feedwater {
+    /// Decodes the window unless there is something that libjpeg-turbo should judge.
+    fn decode_own(
+        &mut self,
+        image: &EncodedImage<'_>,
+        buffers: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Refusal>, DataError> {
+        let EncodedImage { bytes, header, window, reduction, layout, .. } = *image;
+        if reduction != 1 {
+            return Ok(Some(Refusal::Reduction));
+        }
+        let shape = match Shape::of(header) {
+            Ok(shape) => shape,
+            Err(refusal) => return Ok(Some(refusal)),
+        };
+        let Some(frame) = Frame::parse(bytes, shape) else { return Ok(Some(Refusal::Header)) };
+        if self.state.is_empty() {
+            reserve::reserve(&mut self.state, 1)?;
+            self.state.push(State::new());
+        }
+        let part = Part::new(&shape, window);
+        let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
+        let group = part.row_bytes(layout) * most_rows(window.height) as usize;
+        let group = grown(&mut buffers.rows, group)?;
+        let state = &mut self.state[0];
+        state.set_quantization(&frame);
+        let [dc, ac] = state.tables(&frame);
+        let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
+        let mut predictions = [0; 3];
+        let painter = Painter {
+            next: window.y,
+            kernels: self.kernels,
+            part: part.clone(),
+            layout,
+            quantization,
+            planes,
+            sums,
+            group,
+            sink,
+        };
+        let mut scan = Scan {
+            input: Input::new(frame.scan, clean),
+            coding: Coding {
+                blocks: shape.blocks(),
+                dc,
+                ac,
+                dc_tables,
+                ac_tables,
+                predictions: &mut predictions,
+            },
+            kernels: self.kernels,
+            interval: frame.restart_interval,
+            left: frame.restart_interval,
+            restarts: 0,
+            blocks,
+        };
+        let is_whole = window.bottom() == shape.size.height;
+        let is_intact = scan.run(&part, shape.units()[0], is_whole, painter).is_some();
+        Ok((!is_intact).then_some(Refusal::Data))
+    }
+}
+
+impl State {
+    fn new() -> Self {
+        let code = Code::EMPTY;
+        Self {
+            clean: [0; HELD + PADDING],
+            dc_tables: std::array::from_fn(|_| DcTable::new(&code)),
+            ac_tables: std::array::from_fn(|_| AcTable::new(&code)),
+            next: [0; 2],
+            blocks: Blocks::EMPTY,
+            sums: NO_SUMS,
+            quantization: [[[0; 32]; 8]; 3],
+        }
+    }
+
+    /// Steps side by side as blocks are transformed together.
+    fn set_quantization(&mut self, frame: &Frame<'_>) {
+        let of = |number: usize, block: usize| match frame.shape.sampling[0] {
+            2 if number > 0 => [1, 1, 2, 2][block],
+            _ => number,
+        };
+        for (number, rows) in self.quantization.iter_mut().enumerate() {
+            for (row, steps) in rows.iter_mut().enumerate() {
+                for (block, steps) in steps.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                    let component = &frame.components[of(number, block)];
+                    *steps = component.quantization.as_chunks().0[row];
+                }
             }
         }
     }
-    assert!(accepted > number - 15, "{accepted} of {number}");
+
+    /// Places of the tables of the components. Those that are not kept yet are made.
+    fn tables(&mut self, frame: &Frame<'_>) -> [[usize; 3]; 2] {
+        let mut places = [[TABLES; 3]; 2];
+        for (at, Component { dc, ac, .. }) in frame.components.iter().enumerate() {
+            let found = self.dc_tables.iter().position(|table| table.code() == dc);
+            places[0][at] = found.unwrap_or_else(|| {
+                let place = free(&mut self.next[0], &places[0]);
+                self.dc_tables[place] = DcTable::new(dc);
+                place
+            });
+            let found = self.ac_tables.iter().position(|table| table.code() == ac);
+            let is_new = found.is_none();
+            let place = found.unwrap_or_else(|| free(&mut self.next[1], &places[1]));
+            places[1][at] = place;
+            let (table, is_used) = (&mut self.ac_tables[place], places[1][..at].contains(&place));
+            if is_new && frame.scan.len() < SMALL {
+                table.renew_simple(ac);
+            } else if is_new || table.is_simple() && !is_used {
+                table.renew(ac);
+            }
+        }
+        places
+    }
 }
 
-#[test]
-fn anomalies_are_refused() {
-    let form = Form {
-        size: Size::new(40, 30),
-        is_gray: false,
-        sampling: SamplingFactor::F_2_2,
-        quality: 75,
-        restart_interval: 2,
-        own_tables: false,
-        is_noise: true,
-    };
-    let bytes = file(&form);
-    assert!(reference::decode(&bytes).is_some());
-    for len in 0..bytes.len() - 4 {
-        assert_eq!(reference::decode(&bytes[..len]), None, "{len}");
+/// Next place that the image does not use.
+fn free(next: &mut usize, used: &[usize; 3]) -> usize {
+    loop {
+        *next = (*next + 1) % TABLES;
+        if !used.contains(next) {
+            return *next;
+        }
     }
-    // Another number of a restart marker, and a progressive frame.
-    let changed = |from: [u8; 2], to: [u8; 2]| {
-        let at = bytes.windows(2).rposition(|it| it == from).expect("the file has it");
-        let mut bytes = bytes.clone();
-        bytes[at..at + 2].copy_from_slice(&to);
-        reference::decode(&bytes)
-    };
-    assert_eq!(changed([0xff, 0xd1], [0xff, 0xd3]), None);
-    assert_eq!(changed([0xff, 0xc0], [0xff, 0xc2]), None);
+}
+
+/// Way through the coded data.
+struct Scan<'a> {
+    input: Input<'a>,
+    coding: Coding<'a>,
+    kernels: Kernels,
+    /// Units between restart markers, or 0.
+    interval: usize,
+    /// Units before the next restart marker.
+    left: usize,
+    restarts: usize,
+    blocks: &'a mut Blocks,
+}
+
+impl Scan<'_> {
+    /// Decodes a part of the image. `None` at damage.
+    fn run(
+        &mut self,
+        part: &Part,
+        across: usize,
+        is_whole: bool,
+        mut painter: Painter<'_>,
+    ) -> Option<()> {
+        for row in 0..part.read_rows {
+            let is_wanted = (part.rows[0]..part.rows[1]).contains(&row);
+            let [from, to] = if is_wanted { part.columns } else { [across; 2] };
+            self.parse(from)?;
+            for column in (from..to).step_by(part.together) {
+                self.decode(part.together.min(to - column))?;
+                painter.transform(column - from, self.blocks).then_some(())?;
+            }
+            self.parse(across - to)?;
+            // libjpeg judges data that end too early, and DC coefficients beyond all bounds.
+            let is_sane = self.coding.predictions.iter().all(|it| it.unsigned_abs() < 1 << 30);
+            (is_sane && self.input.is_inside()).then_some(())?;
+            if is_wanted {
+                painter.paint(row);
+            }
+        }
+        const EOI: u8 = 0xd9;
+        (!is_whole || self.input.marker()? == EOI).then_some(())
+    }
+
+    /// Passes units by.
+    fn parse(&mut self, units: usize) -> Option<()> {
+        let most = MOST_BLOCKS / self.coding.blocks.len();
+        let mut done = 0;
+        while done < units {
+            let now = self.restarted(most.min(units - done))?;
+            self.kernels.parse(&mut self.coding, now, &mut self.input)?;
+            done += now;
+        }
+        Some(())
+    }
+
+    /// Decodes units that are decoded together.
+    fn decode(&mut self, units: usize) -> Option<()> {
+        self.blocks.clear();
+        let mut done = 0;
+        while done < units {
+            let now = self.restarted(units - done)?;
+            let first = done * self.coding.blocks.len();
+            self.kernels.decode(&mut self.coding, now, &mut self.input, self.blocks, first)?;
+            done += now;
+        }
+        Some(())
+    }
+
+    /// Reads a restart marker if one must be here. Returns how many units, of those that are wanted, come before the next.
+    fn restarted(&mut self, units: usize) -> Option<usize> {
+        let mut now = units;
+        if self.interval > 0 {
+            if self.left == 0 {
+                self.input.restart(self.restarts)?;
+                self.restarts += 1;
+                self.left = self.interval;
+                *self.coding.predictions = [0; 3];
+            }
+            now = units.min(self.left);
+            self.left -= now;
+        }
+        self.input.ensure(MOST_BYTES);
+        Some(now)
+    }
 }

@@ -227,7 +227,9 @@ impl PageWorker {
                     std::mem::swap(sample, &mut self.pipeline.sample);
                     let record = record(&*source, key.index, sample, Outcome::Decoded(route));
                     let tolerated = self.pipeline.tolerated().filter(|_| !route.on_device());
-                    return Ok((Payload::Pixels(pixels), SampleRecord { tolerated, ..record }));
+                    let jpeg = self.pipeline.jpeg_by().filter(|_| !route.on_device());
+                    let record = SampleRecord { tolerated, jpeg, ..record };
+                    return Ok((Payload::Pixels(pixels), record));
                 }
                 Err(refused) => why = refused,
             }

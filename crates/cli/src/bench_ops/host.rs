@@ -76,7 +76,9 @@ impl<'a> Bench<'a> {
             plan,
             source,
             page: HostPage::default(),
-            decoder: Decoders::new().strict(plan.settings.decode.strict),
+            decoder: Decoders::new()
+                .strict(plan.settings.decode.strict)
+                .jpeg(plan.settings.decode.jpeg),
             transform: HostTransform::new(plan),
             full_decoder: FullDecoder::new(
                 plan.settings.cache.presize,

@@ -1,0 +1,232 @@
+//! Decoding JPEGs on one core: our own decoder with each set of instructions, libjpeg-turbo and zune-jpeg, in turns over the set.
+//!
+//! `cargo bench --bench jpeg`. `FEEDWATER_PHOTOS=DIR` adds sets of own files: each folder in it is a set. `FEEDWATER_BENCH_ONLY`
+//! runs only sets whose names contain these letters, `FEEDWATER_BENCH_WAY` only such ways (for profiles), and
+//! `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (9). Times are
+//! the least of all rounds for each image, and their mean over the set; pixels are compared before.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::env;
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use feedwater::decode::{Decoders, Rows, simd};
+use feedwater::geometry::{Roi, Size};
+use feedwater::header::Header;
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+
+/// Image with its window.
+struct Job {
+    bytes: Vec<u8>,
+    header: Header,
+    window: Roi,
+}
+
+/// Something that decodes a job.
+struct Way {
+    name: String,
+    run: Box<dyn FnMut(&Job)>,
+}
+
+fn main() {
+    let value = |name: &str| env::var(name).ok();
+    let only = value("FEEDWATER_BENCH_ONLY").unwrap_or_default();
+    let rounds = value("FEEDWATER_BENCH_ROUNDS").and_then(|it| it.parse().ok()).unwrap_or(9);
+    println!("{}, libjpeg-turbo with SIMD: {}", common::cpu(), simd());
+    for (name, files) in sets(&only) {
+        for windows in [false, true] {
+            let jobs: Vec<Job> = jobs(&files, windows);
+            let kind = if windows { "windows" } else { "whole" };
+            let mean = jobs.iter().map(|job| job.bytes.len()).sum::<usize>() / jobs.len();
+            println!("\n{name}, {kind}: {} images, {mean} bytes on average", jobs.len());
+            report(&jobs, rounds, windows);
+        }
+    }
+}
+
+/// Sets of files by their names.
+fn sets(only: &str) -> Vec<(String, Vec<Vec<u8>>)> {
+    let read = |files: Vec<PathBuf>| -> Vec<Vec<u8>> {
+        files.iter().map(|file| fs::read(file).expect("the file is there")).collect()
+    };
+    let mut sets = Vec::new();
+    let mut add = |name: &str, files: &dyn Fn() -> Vec<Vec<u8>>| {
+        if name.contains(only) {
+            sets.push((name.to_string(), files()));
+        }
+    };
+    add("synthetic 500x375", &|| read(common::images(40, common::SIZES[0])));
+    add("synthetic 2048x1536", &|| read(common::images(4, common::SIZES[1])));
+    for quality in [30, 75, 90] {
+        for own_tables in [false, true] {
+            let kind = if own_tables { ", own tables" } else { "" };
+            let name = format!("thumbnails 64x64, quality {quality}{kind}");
+            add(&name, &|| thumbnails(quality, own_tables));
+        }
+    }
+    let photos = env::var_os("FEEDWATER_PHOTOS").map(PathBuf::from);
+    let mut folders = photos.map_or(Vec::new(), |dir| entries(&dir));
+    folders.retain(|folder| folder.is_dir());
+    for folder in folders {
+        let name = format!("photographs in {}", folder.file_name().unwrap_or_default().display());
+        add(&name, &|| read(files_in(&folder)));
+    }
+    sets
+}
+
+/// Parts of synthetic images as small files.
+fn thumbnails(quality: u8, own_tables: bool) -> Vec<Vec<u8>> {
+    let side = 64usize;
+    let mut thumbnails = Vec::new();
+    for file in common::images(40, common::SIZES[0]) {
+        let bytes = fs::read(file).expect("the set is complete");
+        let header = Header::parse(&bytes).expect("it is a JPEG");
+        let mut pixels = Vec::new();
+        let window = Roi::new(200, 150, side as u32, side as u32);
+        let sink = &mut |rows: Rows<'_>| {
+            rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+        };
+        Decoders::new().decode(&bytes, &header, window, 1, sink).expect("it is intact");
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes, quality);
+        if own_tables {
+            // The encoder makes tables of its own for one channel only.
+            encoder.set_optimized_huffman_tables(true);
+            let luma: Vec<u8> = pixels.iter().skip(1).step_by(3).copied().collect();
+            encoder.encode(&luma, side as u16, side as u16, ColorType::Luma)
+        } else {
+            encoder.set_sampling_factor(SamplingFactor::F_2_2);
+            encoder.encode(&pixels, side as u16, side as u16, ColorType::Rgb)
+        }
+        .expect("the pixels fill the size");
+        thumbnails.push(bytes);
+    }
+    thumbnails
+}
+
+/// Files below a folder.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let (folders, mut files): (Vec<_>, Vec<_>) =
+        entries(folder).into_iter().partition(|it| it.is_dir());
+    folders.iter().for_each(|folder| files.extend(files_in(folder)));
+    files
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    let mut entries: Vec<_> = entries.map(|entry| entry.expect("as above").path()).collect();
+    entries.sort();
+    entries
+}
+
+/// The files that are intact JPEGs, with the whole image or a window as RandomResizedCrop draws it.
+fn jobs(files: &[Vec<u8>], windows: bool) -> Vec<Job> {
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let mut jobs = Vec::new();
+    for bytes in files {
+        let Ok(header) = Header::parse(bytes) else { continue };
+        let whole = header.size.window();
+        let window = if windows { crop(header.size, &mut random) } else { whole };
+        let expected = pixels(&mut libjpeg(), bytes, &header, window);
+        if expected.is_none() {
+            continue;
+        }
+        for name in Decoders::jpeg_instructions() {
+            let found = pixels(&mut ours(name), bytes, &header, window);
+            assert!(found == expected, "{name} differs from libjpeg-turbo in {window}");
+        }
+        jobs.push(Job { bytes: bytes.clone(), header, window });
+    }
+    jobs
+}
+
+fn pixels(decoders: &mut Decoders, bytes: &[u8], header: &Header, window: Roi) -> Option<Vec<u8>> {
+    let mut pixels = Vec::new();
+    let sink = &mut |rows: Rows<'_>| {
+        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+    };
+    decoders.decode(bytes, header, window, 1, sink).ok()?;
+    Some(pixels)
+}
+
+/// A window of 8 to 100 % of the area with sides of 3:4 to 4:3.
+fn crop(size: Size, random: &mut impl FnMut() -> f64) -> Roi {
+    let Size { width, height } = size;
+    for _ in 0..10 {
+        let area = size.pixels() as f64 * (0.08 + 0.92 * random());
+        let ratio = (0.75f64.ln() * (1.0 - 2.0 * random())).exp();
+        let [w, h] = [(area * ratio).sqrt(), (area / ratio).sqrt()].map(|side| side.round() as u32);
+        if w > 0 && h > 0 && w <= width && h <= height {
+            let x = (random() * f64::from(width - w + 1)) as u32;
+            let y = (random() * f64::from(height - h + 1)) as u32;
+            return Roi::new(x, y, w, h);
+        }
+    }
+    size.window()
+}
+
+fn libjpeg() -> Decoders {
+    Decoders::only("libjpeg-turbo").expect("there is such a decoder")
+}
+
+fn ours(instructions: &str) -> Decoders {
+    Decoders::new().with_jpeg_instructions(instructions).expect("this CPU has them")
+}
+
+fn report(jobs: &[Job], rounds: usize, windows: bool) {
+    let mut ways = vec![way("libjpeg-turbo".into(), libjpeg())];
+    for name in Decoders::jpeg_instructions() {
+        ways.push(way(format!("feedwater, {name}"), ours(name)));
+    }
+    if !windows {
+        let run = |job: &Job| {
+            let mut decoder = JpegDecoder::new(ZCursor::new(&job.bytes));
+            // It refuses some of the images.
+            let _ = black_box(decoder.decode());
+        };
+        ways.push(Way { name: "zune-jpeg".into(), run: Box::new(run) });
+    }
+    let way = env::var("FEEDWATER_BENCH_WAY").unwrap_or_default();
+    ways.retain(|it| it.name.contains(&way));
+    let mut least = vec![vec![Duration::MAX; jobs.len()]; ways.len()];
+    for _ in 0..rounds {
+        // Not an image by all ways in turn: those with common code would teach each other's branch predictions.
+        for (way, least) in ways.iter_mut().zip(&mut least) {
+            for (job, least) in jobs.iter().zip(least) {
+                let begin = Instant::now();
+                (way.run)(black_box(job));
+                *least = (*least).min(begin.elapsed());
+            }
+        }
+    }
+    let mean = |times: &[Duration]| {
+        times.iter().map(Duration::as_secs_f64).sum::<f64>() / times.len() as f64 * 1e6
+    };
+    let base = mean(&least[0]);
+    for (way, least) in ways.iter().zip(&least) {
+        println!("| {:22} | {:9.1} us | {:5.2} |", way.name, mean(least), base / mean(least));
+    }
+}
+
+fn way(name: String, mut decoders: Decoders) -> Way {
+    let run = move |job: &Job| {
+        let sink = &mut |rows: Rows<'_>| {
+            black_box(rows);
+        };
+        let result = decoders.decode(&job.bytes, &job.header, job.window, 1, sink);
+        result.expect("the image is intact");
+    };
+    Way { name, run: Box::new(run) }
+}

@@ -1,0 +1,170 @@
+//! Bits of a scan: stuffing removed in pieces, and a reader of 64 bits.
+
+use memchr::memchr;
+
+/// Bytes of coded data that are held without stuffing.
+pub const HELD: usize = 16 << 10;
+/// Zeros behind the end of the data, so that the last bytes can be read like all others.
+pub const PADDING: usize = 16;
+
+/// Coded data without stuffing, as far as it is held.
+pub type Clean = [u8; HELD + PADDING];
+
+/// Reads the coded data of a scan up to the next marker.
+#[derive(Debug)]
+pub struct Input<'a> {
+    scan: &'a [u8],
+    /// First byte of the scan that is not held yet, or the marker.
+    next: usize,
+    clean: &'a mut Clean,
+    len: usize,
+    at_marker: bool,
+    pub bits: Bits,
+}
+
+/// Next bits, from the highest of `buffer` down. At least 56 are valid after a refill (Giesen, "Reading bits in far too
+/// many ways", 2018, variant 4).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bits {
+    pub buffer: u64,
+    /// Valid bits in the lowest six bits of this number. Those above mean nothing.
+    count: u64,
+    /// Next byte of the clean data.
+    at: usize,
+}
+
+impl Bits {
+    /// Fills the buffer; false behind the end of what is held.
+    #[inline(always)]
+    pub fn refill(&mut self, clean: &Clean) -> bool {
+        let Some(bytes) = clean.get(self.at..).and_then(<[u8]>::first_chunk) else { return false };
+        self.buffer |= u64::from_be_bytes(*bytes) >> (self.count & 63);
+        self.at += (!self.count >> 3 & 7) as usize;
+        self.count |= 56;
+        true
+    }
+
+    /// Takes as many bits as the lowest six bits of `bits` say.
+    #[inline(always)]
+    pub fn take(&mut self, bits: u64) {
+        self.buffer <<= bits & 63;
+        self.count = self.count.wrapping_sub(bits);
+    }
+
+    /// Gives back bits that were taken.
+    pub fn give_back(&mut self, bits: u64, clean: &Clean) {
+        let position = self.position() - bits;
+        *self = Self { buffer: 0, count: 0, at: (position / 8) as usize };
+        if self.refill(clean) {
+            self.take(position % 8);
+        }
+    }
+
+    /// Number of bits taken since the start of the clean data.
+    pub fn position(&self) -> u64 {
+        8 * self.at as u64 - (self.count & 63)
+    }
+}
+
+impl<'a> Input<'a> {
+    pub fn new(scan: &'a [u8], clean: &'a mut Clean) -> Self {
+        let mut input =
+            Self { scan, next: 0, clean, len: 0, at_marker: false, bits: Bits::default() };
+        input.begin(0, 0);
+        input
+    }
+
+    /// Starts to read at a bit of a byte of the scan.
+    pub fn begin(&mut self, byte: usize, bit: u64) {
+        (self.next, self.len, self.at_marker) = (byte, 0, false);
+        self.bits = Bits::default();
+        self.hold();
+        if self.bits.refill(self.clean) {
+            self.bits.take(bit);
+        }
+    }
+
+    /// Both parts that reading needs.
+    #[inline(always)]
+    pub fn parts(&mut self) -> (&mut Bits, &Clean) {
+        (&mut self.bits, self.clean)
+    }
+
+    /// Ensures that `bytes` more are held, if the data has so many before the next marker.
+    #[inline(always)]
+    pub fn ensure(&mut self, bytes: usize) {
+        if self.len < self.bits.at + bytes && !self.at_marker {
+            self.advance();
+        }
+    }
+
+    /// Bits between the reader and the next marker; `None` if the reader is behind it, or the marker is far.
+    pub fn rest(&self) -> Option<u64> {
+        let held = 8 * self.len as u64;
+        held.checked_sub(self.bits.position()).filter(|_| self.at_marker)
+    }
+
+    /// Whether all bits that were taken belong to the data.
+    pub fn is_inside(&self) -> bool {
+        self.bits.position() <= 8 * self.len as u64
+    }
+
+    /// The marker after the coded data, if the reader is less than a byte before it.
+    pub fn marker(&mut self) -> Option<u8> {
+        self.ensure(HELD);
+        self.rest().filter(|rest| *rest < 8)?;
+        match self.scan.get(self.next..)? {
+            [0xff, marker, ..] if !matches!(marker, 0 | 0xff) => Some(*marker),
+            _ => None,
+        }
+    }
+
+    /// Starts behind the restart marker of this number, which must follow.
+    pub fn restart(&mut self, number: usize) -> Option<()> {
+        let expected = 0xd0 + (number % 8) as u8;
+        self.marker().filter(|marker| *marker == expected)?;
+        self.begin(self.next + 2, 0);
+        Some(())
+    }
+
+    /// Moves what is still needed to the start, and holds more.
+    #[cold]
+    fn advance(&mut self) {
+        // The bits in the buffer are read again.
+        let position = self.bits.position();
+        let first = ((position / 8) as usize).min(self.len);
+        self.clean.copy_within(first..self.len, 0);
+        self.len -= first;
+        self.hold();
+        let ahead = position - 8 * first as u64;
+        self.bits = Bits { at: (ahead / 8) as usize, ..Bits::default() };
+        if self.bits.refill(self.clean) {
+            self.bits.take(ahead % 8);
+        }
+    }
+
+    /// Copies data without stuffing until no more fits, or up to the next marker.
+    fn hold(&mut self) {
+        while self.len < HELD {
+            let rest = &self.scan[self.next.min(self.scan.len())..];
+            let most = rest.len().min(HELD - self.len);
+            let found = memchr(0xff, &rest[..most]);
+            let run = found.unwrap_or(most);
+            self.clean[self.len..][..run].copy_from_slice(&rest[..run]);
+            (self.len, self.next) = (self.len + run, self.next + run);
+            match (found, rest.get(run + 1)) {
+                (Some(_), Some(0)) => {
+                    self.clean[self.len] = 0xff;
+                    (self.len, self.next) = (self.len + 1, self.next + 2);
+                }
+                (None, _) if most < rest.len() => {}
+                // A marker, or the end of the file.
+                _ => {
+                    self.at_marker = true;
+                    break;
+                }
+            }
+        }
+        self.clean[self.len..][..PADDING].fill(0);
+    }
+}

@@ -1,0 +1,217 @@
+//! Everything of a JPEG before its coded data: what the decoder needs, and why it does not decode an image.
+
+use super::huffman::Code;
+use crate::decode::jpeg_choice::Refusal;
+use crate::geometry::Size;
+use crate::header::{ColorSpace, Format, FrameKind, Header, Sampling};
+
+/// Coefficients in the order of the file, by their place in a block (T.81, figure A.6).
+pub const ZIGZAG: [u8; 64] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+    13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
+    52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+];
+
+/// Maximum side of an image, that of libjpeg (`JPEG_MAX_DIMENSION`).
+const MOST_SIDE: u32 = 65500;
+
+/// Shape of an image and of its minimum coded units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub size: Size,
+    pub is_gray: bool,
+    /// Blocks of luma in a unit, along both sides. Of each chroma there is one.
+    pub sampling: [usize; 2],
+}
+
+impl Shape {
+    /// Shape of an image that the decoder accepts, or why it does not.
+    pub fn of(header: &Header) -> Result<Self, Refusal> {
+        let jpeg = header.jpeg.as_ref().filter(|_| header.format == Format::Jpeg);
+        let jpeg = jpeg.ok_or(Refusal::Header)?;
+        match jpeg.frame {
+            FrameKind::Progressive => return Err(Refusal::Progressive),
+            FrameKind::Lossless | FrameKind::Hierarchical => return Err(Refusal::Process),
+            FrameKind::Baseline | FrameKind::Extended => {}
+        }
+        if header.size.width.max(header.size.height) > MOST_SIDE {
+            return Err(Refusal::Header);
+        }
+        if jpeg.arithmetic {
+            return Err(Refusal::Arithmetic);
+        }
+        if jpeg.precision != 8 {
+            return Err(Refusal::Process);
+        }
+        if !matches!(jpeg.color_space(), ColorSpace::Gray | ColorSpace::YCbCr) {
+            return Err(Refusal::Color);
+        }
+        if !jpeg.is_interleaved() {
+            return Err(Refusal::Scans);
+        }
+        let (is_gray, sampling) = match (jpeg.sampling(), jpeg.components()) {
+            // The blocks of one component are always in order.
+            (Sampling::Gray, _) => (true, [1, 1]),
+            (Sampling::S444 | Sampling::S422 | Sampling::S420, [luma, cb, _])
+                if [cb.h, cb.v] == [1, 1] =>
+            {
+                (false, [luma.h.into(), luma.v.into()])
+            }
+            _ => return Err(Refusal::Sampling),
+        };
+        // libjpeg-turbo enlarges so little chroma in another way.
+        if sampling[0] == 2 && header.size.width.div_ceil(2) <= 2 {
+            return Err(Refusal::Sampling);
+        }
+        Ok(Self { size: header.size, is_gray, sampling })
+    }
+
+    /// Units in a row, and rows of units.
+    pub fn units(&self) -> [usize; 2] {
+        let [h, v] = self.sampling;
+        [(self.size.width as usize).div_ceil(8 * h), (self.size.height as usize).div_ceil(8 * v)]
+    }
+
+    /// Component of each block of a unit.
+    pub fn blocks(&self) -> &'static [u8] {
+        match (self.is_gray, self.sampling[0] * self.sampling[1]) {
+            (true, _) => &[0],
+            (_, 1) => &[0, 1, 2],
+            (_, 2) => &[0, 0, 1, 2],
+            _ => &[0, 0, 0, 0, 1, 2],
+        }
+    }
+}
+
+/// What decodes the coded data of a JPEG.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    pub shape: Shape,
+    /// Those of a gray image are the same.
+    pub components: [Component; 3],
+    /// Units between restart markers, or 0.
+    pub restart_interval: usize,
+    /// The coded data, and everything after it.
+    pub scan: &'a [u8],
+}
+
+/// Tables of a component.
+#[derive(Clone, Debug)]
+pub struct Component {
+    /// By place in a block, row by row.
+    pub quantization: [u16; 64],
+    pub dc: Code,
+    pub ac: Code,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the segments of a file whose header says this shape.
+    pub fn parse(bytes: &'a [u8], shape: Shape) -> Option<Self> {
+        let mut tables = Tables::default();
+        let mut frame: Option<&[u8]> = None;
+        let mut rest = bytes.strip_prefix(&[0xff, 0xd8])?;
+        let scan_header = loop {
+            while let [0xff, 0xff, ..] = rest {
+                rest = &rest[1..];
+            }
+            let &[0xff, marker, high, low, ..] = rest else { return None };
+            let (segment, after) = rest.split_at_checked(2 + word(high, low))?;
+            let body = segment.get(4..)?;
+            rest = after;
+            match marker {
+                0xdb => tables.read_quantization(body)?,
+                0xc4 => tables.read_huffman(body)?,
+                0xc0 | 0xc1 if frame.is_none() => frame = Some(body),
+                0xdd => match *body {
+                    [high, low] => tables.restart_interval = word(high, low),
+                    _ => return None,
+                },
+                0xda => break body,
+                0xe0..=0xef | 0xfe => {}
+                _ => return None,
+            }
+        };
+        let &[8, h1, h2, w1, w2, count, ref entries @ ..] = frame? else { return None };
+        let entries = entries.as_chunks::<3>().0;
+        let component_count = if shape.is_gray { 1 } else { 3 };
+        let size = Size::new(word(w1, w2) as u32, word(h1, h2) as u32);
+        let counts = [usize::from(count), entries.len()];
+        if size != shape.size || counts != [component_count; 2] {
+            return None;
+        }
+        let (named, spectrum) = scan_header.get(1..)?.split_at_checked(2 * component_count)?;
+        if usize::from(scan_header[0]) != component_count || spectrum != [0, 63, 0] {
+            return None;
+        }
+        let named = named.as_chunks::<2>().0;
+        let component = |at: usize| {
+            let at = at.min(component_count - 1);
+            let ([id, _, quantization], [name, codes]) = (entries[at], named[at]);
+            (id == name).then_some(())?;
+            Some(Component {
+                quantization: (*tables.quantization.get(usize::from(quantization))?)?,
+                dc: tables.dc.get(usize::from(codes >> 4))?.clone().filter(Code::is_dc)?,
+                ac: tables.ac.get(usize::from(codes & 15))?.clone()?,
+            })
+        };
+        if let [[a, ..], [b, ..], [c, ..]] = entries
+            && (a == b || b == c || a == c)
+        {
+            return None;
+        }
+        Some(Self {
+            shape,
+            components: [component(0)?, component(1)?, component(2)?],
+            restart_interval: tables.restart_interval,
+            scan: rest,
+        })
+    }
+}
+
+/// Tables by their numbers.
+#[derive(Default)]
+struct Tables {
+    quantization: [Option<[u16; 64]>; 4],
+    dc: [Option<Code>; 4],
+    ac: [Option<Code>; 4],
+    restart_interval: usize,
+}
+
+impl Tables {
+    fn read_quantization(&mut self, mut body: &[u8]) -> Option<()> {
+        while let [first, rest @ ..] = body {
+            let bytes = match first >> 4 {
+                0 => 1,
+                1 => 2,
+                _ => return None,
+            };
+            let (values, rest) = rest.split_at_checked(64 * bytes)?;
+            let mut table = [0; 64];
+            for (value, place) in values.chunks(bytes).zip(ZIGZAG) {
+                table[usize::from(place)] =
+                    value.iter().fold(0, |word, byte| word << 8 | u16::from(*byte));
+            }
+            *self.quantization.get_mut(usize::from(first & 15))? = Some(table);
+            body = rest;
+        }
+        Some(())
+    }
+
+    fn read_huffman(&mut self, mut body: &[u8]) -> Option<()> {
+        while let [first, rest @ ..] = body {
+            let (code, rest) = Code::read(rest)?;
+            let tables = match first >> 4 {
+                0 => &mut self.dc,
+                1 => &mut self.ac,
+                _ => return None,
+            };
+            *tables.get_mut(usize::from(first & 15))? = Some(code);
+            body = rest;
+        }
+        Some(())
+    }
+}
+
+fn word(high: u8, low: u8) -> usize {
+    usize::from(high) << 8 | usize::from(low)
+}

@@ -1,0 +1,110 @@
+//! AVX2: two blocks at a time.
+
+use std::arch::x86_64::{
+    __m256i, _mm256_add_epi16 as add16, _mm256_add_epi32 as add32, _mm256_and_si256 as and,
+    _mm256_blend_epi32, _mm256_broadcastsi128_si256, _mm256_cvtepu8_epi16,
+    _mm256_madd_epi16 as multiply_add, _mm256_mulhi_epi16 as multiply_high,
+    _mm256_mullo_epi16 as multiply_low, _mm256_or_si256 as or, _mm256_packs_epi16 as pack16,
+    _mm256_packs_epi32 as pack32, _mm256_packus_epi16 as pack_unsigned16,
+    _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set_m128i,
+    _mm256_set1_epi16 as splat16, _mm256_set1_epi32 as splat32, _mm256_setzero_si256 as zero,
+    _mm256_shuffle_epi8, _mm256_srai_epi16 as shift_right16, _mm256_srai_epi32 as shift_right32,
+    _mm256_srli_epi16 as shift_right_unsigned16, _mm256_sub_epi16 as sub16,
+    _mm256_sub_epi32 as sub32, _mm256_testz_si256, _mm256_unpackhi_epi16 as unpack_high16,
+    _mm256_unpackhi_epi32 as unpack_high32, _mm256_unpackhi_epi64 as unpack_high64,
+    _mm256_unpacklo_epi16 as unpack_low16, _mm256_unpacklo_epi32 as unpack_low32,
+    _mm256_unpacklo_epi64 as unpack_low64, _mm256_xor_si256 as xor,
+};
+
+use bytemuck::cast;
+
+use super::super::bits::Input;
+use super::super::blocks::{Blocks, Coding};
+use super::{Four, Planes, x86};
+
+x86::arithmetic!("avx2", __m256i);
+x86::unzigzag!("avx2", __m256i);
+
+/// [`Coding::decode`].
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe")]
+pub fn decode(
+    coding: &mut Coding<'_>,
+    units: usize,
+    input: &mut Input<'_>,
+    blocks: &mut Blocks,
+    first: usize,
+) -> Option<()> {
+    coding.decode(units, input.parts(), blocks, first)
+}
+
+/// [`Coding::parse`].
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe")]
+pub fn parse(coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
+    coding.parse(units, input.parts())
+}
+
+/// Transforms four blocks.
+#[target_feature(enable = "avx2")]
+pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+    let mut insanity = zero();
+    for pair in 0..2 {
+        let mut steps = [[0; 16]; 8];
+        for (steps, row) in steps.iter_mut().zip(four.quantization) {
+            *steps = row.as_chunks().0[pair];
+        }
+        let [first, second] =
+            [four.blocks[2 * pair].as_chunks().0, four.blocks[2 * pair + 1].as_chunks().0];
+        let mut eights = [zero(); 8];
+        for (eight, (first, second)) in eights.iter_mut().zip(first.iter().zip(second)) {
+            let [first, second]: [[i16; 8]; 2] = [*first, *second];
+            *eight = _mm256_set_m128i(cast(second), cast(first));
+        }
+        let dequantized = dequantized::<SPARSE>(eights, steps);
+        insanity = or(insanity, insane(dequantized[0]));
+        let samples = samples::<SPARSE>(dequantized);
+        for row in (0..8).step_by(2) {
+            // A row of both blocks, and the next.
+            let two = limited(samples[row], samples[row + 1]);
+            let [one, next]: [[u8; 16]; 2] = cast(_mm256_permute4x64_epi64::<0b11_01_10_00>(two));
+            planes.put(pair, row, one);
+            planes.put(pair, row + 1, next);
+        }
+    }
+    _mm256_testz_si256(insanity, insanity) == 1
+}
+
+/// Bytes of each half by their places.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn shuffled(vector: __m256i, places: &[u8; 16]) -> __m256i {
+    _mm256_shuffle_epi8(vector, _mm256_broadcastsi128_si256(cast(*places)))
+}
+
+/// Bytes as numbers of 16 bits.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn widened(bytes: [u8; 16]) -> __m256i {
+    _mm256_cvtepu8_epi16(cast(bytes))
+}
+
+/// Pixels of channels whose even pixels come first in each half.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn interleaved(channels: [__m256i; 3]) -> [u8; 96] {
+    let [r, g, b] = channels;
+    let mut parts = [zero(); 3];
+    for (at, part) in parts.iter_mut().enumerate() {
+        let [red, green, blue] = [
+            shuffled(r, &x86::INTERLEAVE[0][at]),
+            shuffled(g, &x86::INTERLEAVE[1][at]),
+            shuffled(b, &x86::INTERLEAVE[2][at]),
+        ];
+        *part = or(or(red, green), blue);
+    }
+    // The parts of the first half, then those of the second.
+    cast([
+        _mm256_permute2x128_si256::<0x20>(parts[0], parts[1]),
+        _mm256_blend_epi32::<0xf0>(parts[2], parts[0]),
+        _mm256_permute2x128_si256::<0x31>(parts[1], parts[2]),
+    ])
+}

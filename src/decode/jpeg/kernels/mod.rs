@@ -1,0 +1,268 @@
+//! Loops of the decoder, compiled for several sets of instructions. All give the same bytes.
+
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub mod plain;
+#[cfg(target_arch = "x86_64")]
+mod sse41;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::ops::{Range, RangeInclusive};
+
+use super::bits::Input;
+use super::blocks::{BLOCK, Blocks, Coding};
+
+/// Steps of four blocks side by side, row by row.
+pub type Quantization = [[u16; 32]; 8];
+
+/// Samples of chroma that are summed before they are turned into pixels.
+const SUMMED: usize = 512;
+/// Memory for sums of both kinds of chroma, and for those beside them.
+pub type Sums = [[i16; SUMMED + 32]; 2];
+/// Such memory before its first use.
+pub const NO_SUMS: Sums = [[0; SUMMED + 32]; 2];
+
+/// Coefficients, in the order of the file, from which on a block must have none to be sparse. Those before lie in its first
+/// four rows and columns.
+const SPARSE: u8 = 10;
+
+/// Four blocks to transform: two pairs, each of which lies side by side in the image.
+pub struct Four<'a> {
+    /// Coefficients in the order of the file.
+    pub blocks: [&'a [i16; BLOCK]; 4],
+    /// How many coefficients of a block may not be zero.
+    pub lens: [u8; 4],
+    pub quantization: &'a Quantization,
+}
+
+/// Dequantized coefficients of a first row that libjpeg-turbo computes in one way. Without coefficients in other rows it
+/// multiplies them by 4 in 16 bits.
+const SANE: RangeInclusive<i16> = -8192..=8191;
+
+/// Where the samples of four blocks are written.
+pub struct Planes<'a> {
+    pub bytes: &'a mut [u8],
+    /// First sample of each pair of blocks.
+    pub starts: [usize; 2],
+    pub pitch: usize,
+}
+
+impl Planes<'_> {
+    /// Writes a row of a pair of blocks.
+    #[inline(always)]
+    fn put(&mut self, pair: usize, row: usize, samples: [u8; 16]) {
+        let start = self.starts[pair] + row * self.pitch;
+        self.bytes[start..][..16].copy_from_slice(&samples);
+    }
+}
+
+/// A row of samples to turn into pixels.
+#[derive(Clone, Copy)]
+pub enum Line<'a> {
+    /// Luma.
+    Gray(&'a [u8]),
+    /// Luma and as much chroma.
+    Whole(&'a [u8], [&'a [u8]; 2]),
+    /// Luma and half as much chroma, the first of which lies before the row.
+    Half(&'a [u8], [&'a [u8]; 2]),
+    /// Luma, and half as much chroma of the nearest row and of the next one.
+    Between(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2]),
+}
+
+/// Instructions that the loops may use. Each value is one that this CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernels(Set);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Sse41,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// Calls a loop with the instructions of a set.
+macro_rules! call {
+    ($set:expr, $plain:expr, $name:ident $(::<$constant:tt>)? ($($argument:expr),*)) => {
+        match $set {
+            Set::Plain => $plain,
+            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Sse41 => unsafe { sse41::$name$(::<$constant>)?($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::$name$(::<$constant>)?($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::$name$(::<$constant>)?($($argument),*) },
+        }
+    };
+}
+
+impl Kernels {
+    /// The most that this CPU has.
+    pub fn here() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            let avx2 =
+                has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("movbe");
+            let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl");
+            if avx2 && avx512 && has!("avx512vbmi") {
+                return Self(Set::Avx512);
+            }
+            if avx2 {
+                return Self(Set::Avx2);
+            }
+            if has!("sse4.1") {
+                return Self(Set::Sse41);
+            }
+        }
+        Self(Set::Plain)
+    }
+
+    /// Whether there are vectors, without which libjpeg-turbo is faster.
+    pub fn are_fast(self) -> bool {
+        self.0 != Set::Plain
+    }
+
+    /// All sets that this CPU has, with their names.
+    pub fn all() -> Vec<(&'static str, Self)> {
+        let all = [
+            ("plain", Set::Plain),
+            #[cfg(target_arch = "x86_64")]
+            ("sse4.1", Set::Sse41),
+            #[cfg(target_arch = "x86_64")]
+            ("avx2", Set::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            ("avx-512", Set::Avx512),
+        ];
+        let has = all.iter().position(|(_, set)| *set == Self::here().0).unwrap_or(0);
+        all[..=has].iter().map(|(name, set)| (*name, Self(*set))).collect()
+    }
+
+    /// [`Coding::decode`].
+    pub fn decode(
+        self,
+        coding: &mut Coding<'_>,
+        units: usize,
+        input: &mut Input<'_>,
+        blocks: &mut Blocks,
+        first: usize,
+    ) -> Option<()> {
+        match self.0 {
+            Set::Plain => coding.decode(units, input.parts(), blocks, first),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            Set::Sse41 => unsafe { sse41::decode(coding, units, input, blocks, first) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above; the wider set has those of the narrower one.
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, units, input, blocks, first) },
+        }
+    }
+
+    /// [`Coding::parse`].
+    pub fn parse(self, coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
+        match self.0 {
+            Set::Plain => coding.parse(units, input.parts()),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            Set::Sse41 => unsafe { sse41::parse(coding, units, input) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above; the wider set has those of the narrower one.
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, input) },
+        }
+    }
+
+    /// Dequantizes four blocks and transforms them to samples. False if a coefficient of a first row is so large, far beyond
+    /// those of any image, that libjpeg-turbo's ways to compute a block differ.
+    pub fn transform(self, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+        let len = four.lens.into_iter().max().unwrap_or(0);
+        if len <= 1 {
+            let mut is_sane = true;
+            for pair in 0..2 {
+                let samples = [2 * pair, 2 * pair + 1].map(|block| {
+                    let dc = dequantized_dc(four, block);
+                    is_sane &= SANE.contains(&dc);
+                    [flat_sample(dc); 8]
+                });
+                (0..8).for_each(|row| planes.put(pair, row, bytemuck::cast(samples)));
+            }
+            is_sane
+        } else if len <= SPARSE {
+            call!(self.0, plain::transform(four, planes), transform::<true>(four, planes))
+        } else {
+            call!(self.0, plain::transform(four, planes), transform::<false>(four, planes))
+        }
+    }
+
+    /// Turns a row of samples into pixels. `sums` are overwritten. Lengths are multiples of 64 samples of chroma, and the
+    /// rows of half as much chroma have 32 samples more.
+    pub fn pixels(self, line: Line<'_>, sums: &mut Sums, pixels: &mut [u8]) {
+        match line {
+            Line::Gray(luma) => call!(self.0, plain::gray(luma, pixels), gray(luma, pixels)),
+            Line::Whole(luma, chroma) => call!(
+                self.0,
+                plain::whole_chroma(luma, chroma, pixels),
+                whole_chroma(luma, chroma, pixels)
+            ),
+            Line::Half(luma, chroma) => {
+                let parts = luma.chunks(2 * SUMMED).zip(pixels.chunks_mut(6 * SUMMED));
+                for (part, (luma, pixels)) in parts.enumerate() {
+                    let of = part_of(part, luma);
+                    let [blue, red] = &mut *sums;
+                    for (sums, chroma) in [(blue, chroma[0]), (red, chroma[1])] {
+                        let chroma = &chroma[of.clone()];
+                        call!(self.0, plain::widen(chroma, sums), widen(chroma, sums));
+                    }
+                    let sums = [&sums[0][..], &sums[1][..]];
+                    call!(
+                        self.0,
+                        plain::half_chroma::<false>(luma, sums, pixels),
+                        half_chroma::<false>(luma, sums, pixels)
+                    )
+                }
+            }
+            Line::Between(luma, near, far) => {
+                let parts = luma.chunks(2 * SUMMED).zip(pixels.chunks_mut(6 * SUMMED));
+                for (part, (luma, pixels)) in parts.enumerate() {
+                    let of = part_of(part, luma);
+                    let [blue, red] = &mut *sums;
+                    for (sums, near, far) in [(blue, near[0], far[0]), (red, near[1], far[1])] {
+                        let (near, far) = (&near[of.clone()], &far[of.clone()]);
+                        call!(self.0, plain::sums(near, far, sums), sums(near, far, sums));
+                    }
+                    let sums = [&sums[0][..], &sums[1][..]];
+                    call!(
+                        self.0,
+                        plain::half_chroma::<true>(luma, sums, pixels),
+                        half_chroma::<true>(luma, sums, pixels)
+                    )
+                }
+            }
+        }
+    }
+}
+
+/// Chroma of a part of a row of luma, with that beside it.
+fn part_of(part: usize, luma: &[u8]) -> Range<usize> {
+    SUMMED * part..SUMMED * part + luma.len() / 2 + 32
+}
+
+fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
+    four.blocks[block][0].wrapping_mul(four.quantization[0][8 * block] as i16)
+}
+
+/// The sample of a block that has a DC coefficient only.
+fn flat_sample(dc: i16) -> u8 {
+    let column = i32::from(dc) << 2;
+    (((column + 16) >> 5).clamp(-128, 127) + 128) as u8
+}

@@ -1,0 +1,126 @@
+//! What every CPU runs, and what the other sets of instructions are compared with.
+
+use bytemuck::cast;
+
+use super::super::frame::ZIGZAG;
+use super::{Four, Planes, SANE};
+
+/// Transforms four blocks.
+pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+    let mut is_sane = true;
+    for pair in 0..2 {
+        let samples = [2 * pair, 2 * pair + 1].map(|number| {
+            let mut dequantized = [[0; 8]; 8];
+            for (place, coefficient) in ZIGZAG.into_iter().zip(four.blocks[number]) {
+                let (row, column) = (usize::from(place / 8), usize::from(place % 8));
+                let step = four.quantization[row][8 * number + column];
+                dequantized[row][column] = coefficient.wrapping_mul(step as i16);
+            }
+            is_sane &= dequantized[0].iter().all(|coefficient| SANE.contains(coefficient));
+            inverse_transform(&dequantized)
+        });
+        (0..8).for_each(|row| planes.put(pair, row, cast([samples[0][row], samples[1][row]])));
+    }
+    is_sane
+}
+
+/// Samples of a dequantized block (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989).
+pub fn inverse_transform(block: &[[i16; 8]; 8]) -> [[u8; 8]; 8] {
+    let columns = transposed(block).map(pass::<11>);
+    let rows = transposed(&columns).map(pass::<18>);
+    rows.map(|row| row.map(|value| (value.clamp(-128, 127) + 128) as u8))
+}
+
+fn transposed(block: &[[i16; 8]; 8]) -> [[i16; 8]; 8] {
+    let mut turned = [[0; 8]; 8];
+    for (y, row) in block.iter().enumerate() {
+        for (x, value) in row.iter().enumerate() {
+            turned[x][y] = *value;
+        }
+    }
+    turned
+}
+
+/// One dimension of the transform: sums in 16 bits wrap, results saturate.
+fn pass<const SHIFT: u32>(input: [i16; 8]) -> [i16; 8] {
+    let sum = |a: usize, b: usize| i32::from(input[a].wrapping_add(input[b]));
+    let [_, one, two, three, _, five, six, seven] = input.map(i32::from);
+    // Factors in 13 bits after the point.
+    let middle = sum(0, 4) << 13;
+    let side = i32::from(input[0].wrapping_sub(input[4])) << 13;
+    let (up, down) = (two * 4433 + six * (4433 - 15137), two * (4433 + 6270) + six * 4433);
+    let even = [middle + down, side + up, side - up, middle - down];
+    let (left, right) = (sum(7, 3), sum(5, 1));
+    let left_turned = left * (9633 - 16069) + right * 9633;
+    let right_turned = left * 9633 + right * (9633 - 3196);
+    let odd = [
+        one * (12299 - 7373) + seven * -7373 + right_turned,
+        three * (25172 - 20995) + five * -20995 + left_turned,
+        five * (16819 - 20995) + three * -20995 + right_turned,
+        seven * (2446 - 7373) + one * -7373 + left_turned,
+    ];
+    let scaled = |value: i32| {
+        let rounded = value.wrapping_add(1 << (SHIFT - 1)) >> SHIFT;
+        rounded.clamp(i16::MIN.into(), i16::MAX.into()) as i16
+    };
+    let mut output = [0; 8];
+    for at in 0..4 {
+        output[at] = scaled(even[at].wrapping_add(odd[at]));
+        output[7 - at] = scaled(even[at].wrapping_sub(odd[at]));
+    }
+    output
+}
+
+/// Sums of samples of two rows, the nearer one with weight 3.
+pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
+    for (sum, (near, far)) in sums.iter_mut().zip(near.iter().zip(far)) {
+        *sum = 3 * i16::from(*near) + i16::from(*far);
+    }
+}
+
+/// Samples of a row as numbers of 16 bits.
+pub fn widen(samples: &[u8], wide: &mut [i16]) {
+    for (wide, sample) in wide.iter_mut().zip(samples) {
+        *wide = (*sample).into();
+    }
+}
+
+/// Pixels of luma and of half as many sums of chroma, the first of which lies before the row.
+pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
+    let pairs = pixels.as_chunks_mut::<6>().0.iter_mut().zip(luma.as_chunks::<2>().0);
+    for (at, (pixels, luma)) in pairs.enumerate() {
+        let values = chroma.map(|sums| {
+            let [left, here, right] = [sums[at], sums[at + 1], sums[at + 2]].map(i32::from);
+            match V {
+                true => [(3 * here + left + 8) >> 4, (3 * here + right + 7) >> 4],
+                false => [(3 * here + left + 1) >> 2, (3 * here + right + 2) >> 2],
+            }
+        });
+        let [even, odd] = [0, 1].map(|at| color(luma[at], values[0][at], values[1][at]));
+        pixels[..3].copy_from_slice(&even);
+        pixels[3..].copy_from_slice(&odd);
+    }
+}
+
+/// Pixels of luma and as much chroma.
+pub fn whole_chroma(luma: &[u8], [blue, red]: [&[u8]; 2], pixels: &mut [u8]) {
+    let pixels = pixels.as_chunks_mut::<3>().0.iter_mut();
+    for (pixel, ((luma, blue), red)) in pixels.zip(luma.iter().zip(blue).zip(red)) {
+        *pixel = color(*luma, (*blue).into(), (*red).into());
+    }
+}
+
+/// Gray pixels of luma.
+pub fn gray(luma: &[u8], pixels: &mut [u8]) {
+    for (pixel, luma) in pixels.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
+        *pixel = [*luma; 3];
+    }
+}
+
+/// Red, green and blue by JFIF's factors in 16 bits after the point (`jdcolor.c`).
+fn color(luma: u8, blue: i32, red: i32) -> [u8; 3] {
+    let [cb, cr] = [blue - 128, red - 128];
+    let [r, b] = [(91881 * cr + 32768) >> 16, (116130 * cb + 32768) >> 16];
+    let g = (-22554 * cb - 46802 * cr + 32768) >> 16;
+    [r, g, b].map(|it| (i32::from(luma) + it).clamp(0, 255) as u8)
+}

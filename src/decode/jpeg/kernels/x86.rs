@@ -1,0 +1,360 @@
+//! The arithmetic of the transform and of colours for x86-64, written once for vectors of every width. A set of
+//! instructions imports them under common names and has what moves data its own way.
+
+/// Shuffles of a block's coefficients from the order of the file to rows: for each row and each eight coefficients, the
+/// bytes that belong to it. Others are cleared.
+pub const UNZIGZAG: [[[u8; 16]; 8]; 8] = {
+    let mut shuffles = [[[0x80; 16]; 8]; 8];
+    let mut at = 0;
+    while at < 64 {
+        let place = super::super::frame::ZIGZAG[at] as usize;
+        let shuffle = &mut shuffles[place / 8][at / 8];
+        shuffle[2 * (place % 8)] = 2 * (at % 8) as u8;
+        shuffle[2 * (place % 8) + 1] = 2 * (at % 8) as u8 + 1;
+        at += 1;
+    }
+    shuffles
+};
+
+/// Whether eight coefficients have some of a row.
+pub const fn is_in_row(row: usize, eight: usize) -> bool {
+    let mut at = 0;
+    while at < 16 {
+        if UNZIGZAG[row][eight][at] != 0x80 {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Bytes of a channel in each sixteen bytes of sixteen pixels, whose even pixels come first.
+pub const INTERLEAVE: [[[u8; 16]; 3]; 3] = {
+    let mut shuffles = [[[0x80; 16]; 3]; 3];
+    let mut at = 0;
+    while at < 48 {
+        let pixel = at / 3;
+        shuffles[at % 3][at / 16][at % 16] = (pixel / 2 + pixel % 2 * 8) as u8;
+        at += 1;
+    }
+    shuffles
+};
+
+/// Two factors of 16 bits for a sum of two products.
+pub const fn pair(first: i32, second: i32) -> i32 {
+    (first as u16 as u32 | (second as u16 as u32) << 16) as i32
+}
+
+/// Sums of chroma with those on both sides.
+pub fn neighbours<const N: usize>(
+    sums: &[i16],
+) -> impl Iterator<Item = ((&[i16; N], &[i16; N]), &[i16; N])> {
+    let [left, here, right] = [sums, &sums[1..], &sums[2..]];
+    left.as_chunks().0.iter().zip(here.as_chunks().0).zip(right.as_chunks().0)
+}
+
+/// Defines the two passes of the transform, the transposition of blocks and the conversion of colours. Blocks lie side
+/// by side, each in 128 bits of each row's vector.
+macro_rules! arithmetic {
+    ($features:literal, $Vector:ty) => {
+        /// One dimension of the transform (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989) with factors of 13 bits
+        /// after the point. `SPARSE`: rows 4 to 7 are zero.
+        macro_rules! pass {
+            ($name:ident, $shift:literal) => {
+                #[inline]
+                #[target_feature(enable = $features)]
+                fn $name<const SPARSE: bool, const HALF: bool>(rows: [$Vector; 8]) -> [$Vector; 8] {
+                    let low = half!(rows, $shift, unpack_low16, SPARSE);
+                    let high = match HALF {
+                        true => [zero(); 8],
+                        false => half!(rows, $shift, unpack_high16, SPARSE),
+                    };
+                    [
+                        pack32(low[0], high[0]),
+                        pack32(low[1], high[1]),
+                        pack32(low[2], high[2]),
+                        pack32(low[3], high[3]),
+                        pack32(low[4], high[4]),
+                        pack32(low[5], high[5]),
+                        pack32(low[6], high[6]),
+                        pack32(low[7], high[7]),
+                    ]
+                }
+            };
+        }
+
+        /// Half of the columns, as numbers of 32 bits. Sums of inputs wrap at 16 bits.
+        macro_rules! half {
+            ($rows:ident, $shift:literal, $unpack:ident, $sparse:ident) => {{
+                let [r0, r1, r2, r3, r4, r5, r6, r7] = $rows;
+                let products = |pairs: $Vector, first: i32, second: i32| {
+                    multiply_add(pairs, splat32(x86::pair(first, second)))
+                };
+                let wide = |row: $Vector| shift_right32::<3>($unpack(zero(), row));
+                let rounding = splat32(1 << ($shift - 1));
+                let (sum, difference) = match $sparse {
+                    true => (r0, r0),
+                    false => (add16(r0, r4), sub16(r0, r4)),
+                };
+                let middle = add32(wide(sum), rounding);
+                let side = match $sparse {
+                    true => middle,
+                    false => add32(wide(difference), rounding),
+                };
+                let two_six = $unpack(r2, r6);
+                let up = products(two_six, 4433, 4433 - 15137);
+                let down = products(two_six, 4433 + 6270, 4433);
+                let even =
+                    [add32(middle, down), add32(side, up), sub32(side, up), sub32(middle, down)];
+                let turned = match $sparse {
+                    true => $unpack(r3, r1),
+                    false => $unpack(add16(r7, r3), add16(r5, r1)),
+                };
+                let left = products(turned, 9633 - 16069, 9633);
+                let right = products(turned, 9633, 9633 - 3196);
+                let seven_one = $unpack(r7, r1);
+                let five_three = $unpack(r5, r3);
+                let odd = [
+                    add32(products(seven_one, -7373, 12299 - 7373), right),
+                    add32(products(five_three, -20995, 25172 - 20995), left),
+                    add32(products(five_three, 16819 - 20995, -20995), right),
+                    add32(products(seven_one, 2446 - 7373, -7373), left),
+                ];
+                [
+                    shift_right32::<$shift>(add32(even[0], odd[0])),
+                    shift_right32::<$shift>(add32(even[1], odd[1])),
+                    shift_right32::<$shift>(add32(even[2], odd[2])),
+                    shift_right32::<$shift>(add32(even[3], odd[3])),
+                    shift_right32::<$shift>(sub32(even[3], odd[3])),
+                    shift_right32::<$shift>(sub32(even[2], odd[2])),
+                    shift_right32::<$shift>(sub32(even[1], odd[1])),
+                    shift_right32::<$shift>(sub32(even[0], odd[0])),
+                ]
+            }};
+        }
+
+        pass!(columns, 11);
+        pass!(rows, 18);
+
+        /// Exchanges rows and columns of each block.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn transposed(rows: [$Vector; 8]) -> [$Vector; 8] {
+            let [r0, r1, r2, r3, r4, r5, r6, r7] = rows;
+            let [a0, a1] = [unpack_low16(r0, r1), unpack_high16(r0, r1)];
+            let [a2, a3] = [unpack_low16(r2, r3), unpack_high16(r2, r3)];
+            let [a4, a5] = [unpack_low16(r4, r5), unpack_high16(r4, r5)];
+            let [a6, a7] = [unpack_low16(r6, r7), unpack_high16(r6, r7)];
+            let [b0, b1] = [unpack_low32(a0, a2), unpack_high32(a0, a2)];
+            let [b2, b3] = [unpack_low32(a1, a3), unpack_high32(a1, a3)];
+            let [b4, b5] = [unpack_low32(a4, a6), unpack_high32(a4, a6)];
+            let [b6, b7] = [unpack_low32(a5, a7), unpack_high32(a5, a7)];
+            [
+                unpack_low64(b0, b4),
+                unpack_high64(b0, b4),
+                unpack_low64(b1, b5),
+                unpack_high64(b1, b5),
+                unpack_low64(b2, b6),
+                unpack_high64(b2, b6),
+                unpack_low64(b3, b7),
+                unpack_high64(b3, b7),
+            ]
+        }
+
+        /// Samples of dequantized blocks minus 128, before they are limited to a byte.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn samples<const SPARSE: bool>(block: [$Vector; 8]) -> [$Vector; 8] {
+            let turned = transposed(columns::<SPARSE, SPARSE>(block));
+            transposed(rows::<SPARSE, false>(turned))
+        }
+
+        /// Bits that are not zero if a coefficient is not in `SANE`.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn insane(first_row: $Vector) -> $Vector {
+            and(add16(first_row, splat16(1 << 13)), splat16(-1 << 14))
+        }
+
+        /// Bytes of two vectors of samples.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn limited(first: $Vector, second: $Vector) -> $Vector {
+            xor(pack16(first, second), splat32(0x8080_8080_u32 as i32))
+        }
+
+        /// Red, green and blue of luma and of chroma, from which 128 was taken, with JFIF's factors in 16 bits after the
+        /// point (`jdcolor.c`).
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn colors(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
+            // A product without its lower 16 bits, rounded: half of the product of the double, and one.
+            let rounded = |chroma: $Vector, factor: i16| {
+                let product = multiply_high(add16(chroma, chroma), splat16(factor));
+                shift_right16::<1>(add16(product, splat16(1)))
+            };
+            let products = |pairs: $Vector| {
+                let sum = multiply_add(pairs, splat32(x86::pair(-22554, 65536 - 46802)));
+                shift_right32::<16>(add32(sum, splat32(1 << 15)))
+            };
+            let low = products(unpack_low16(blue, red));
+            let high = products(unpack_high16(blue, red));
+            let r = add16(add16(luma, red), rounded(red, (91881 - 65536) as i16));
+            let g = add16(luma, sub16(pack32(low, high), red));
+            let b = add16(luma, add16(add16(blue, blue), rounded(blue, (116130 - 131072) as i16)));
+            [r, g, b]
+        }
+
+        /// Pixels, the even ones first in each 128 bits, from luma of even and odd pixels and their chroma.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn even_odd(luma: $Vector, even: [$Vector; 2], odd: [$Vector; 2]) -> [$Vector; 3] {
+            let [e, o] = [
+                colors(and(luma, splat16(255)), even[0], even[1]),
+                colors(shift_right_unsigned16::<8>(luma), odd[0], odd[1]),
+            ];
+            [pack_unsigned16(e[0], o[0]), pack_unsigned16(e[1], o[1]), pack_unsigned16(e[2], o[2])]
+        }
+
+        /// Pixels from as much luma and chroma.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn full_chroma(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
+            let offset = splat16(128);
+            let even = |it: $Vector| sub16(and(it, splat16(255)), offset);
+            let odd = |it: $Vector| sub16(shift_right_unsigned16::<8>(it), offset);
+            even_odd(luma, [even(blue), even(red)], [odd(blue), odd(red)])
+        }
+
+        /// Chroma of even and odd pixels: the nearest sum of samples with weight 3, and its neighbours.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn between<const V: bool>(left: $Vector, sum: $Vector, right: $Vector) -> [$Vector; 2] {
+            let offset = splat16(128);
+            let thrice = add16(sum, add16(sum, sum));
+            match V {
+                true => [
+                    sub16(
+                        shift_right_unsigned16::<4>(add16(add16(thrice, left), splat16(8))),
+                        offset,
+                    ),
+                    sub16(
+                        shift_right_unsigned16::<4>(add16(add16(thrice, right), splat16(7))),
+                        offset,
+                    ),
+                ],
+                false => [
+                    sub16(
+                        shift_right_unsigned16::<2>(add16(add16(thrice, left), splat16(1))),
+                        offset,
+                    ),
+                    sub16(
+                        shift_right_unsigned16::<2>(add16(add16(thrice, right), splat16(2))),
+                        offset,
+                    ),
+                ],
+            }
+        }
+
+        /// Sums of samples of two rows, the nearer one with weight 3.
+        #[target_feature(enable = $features)]
+        pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
+            const N: usize = size_of::<$Vector>() / 2;
+            let sources = near.as_chunks::<N>().0.iter().zip(far.as_chunks::<N>().0);
+            for (sum, (near, far)) in sums.as_chunks_mut::<N>().0.iter_mut().zip(sources) {
+                let [near, far] = [widened(*near), widened(*far)];
+                *sum = cast(add16(add16(near, far), add16(near, near)));
+            }
+        }
+
+        /// Samples of a row as numbers of 16 bits.
+        #[target_feature(enable = $features)]
+        pub fn widen(samples: &[u8], wide: &mut [i16]) {
+            const N: usize = size_of::<$Vector>() / 2;
+            for (wide, samples) in wide.as_chunks_mut::<N>().0.iter_mut().zip(samples.as_chunks().0)
+            {
+                *wide = cast(widened(*samples));
+            }
+        }
+
+        /// Pixels of luma and of half as many sums of chroma, the first of which lies before the row.
+        #[target_feature(enable = $features)]
+        pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
+            const N: usize = size_of::<$Vector>() / 2;
+            let pixels = pixels.as_chunks_mut::<{ 6 * N }>().0;
+            let luma = luma.as_chunks::<{ 2 * N }>().0;
+            let [blue, red] = [x86::neighbours::<N>(chroma[0]), x86::neighbours::<N>(chroma[1])];
+            for (((pixels, luma), blue), red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
+                let ((left, here), right) = blue;
+                let blue = between::<V>(cast(*left), cast(*here), cast(*right));
+                let ((left, here), right) = red;
+                let red = between::<V>(cast(*left), cast(*here), cast(*right));
+                *pixels = interleaved(even_odd(cast(*luma), [blue[0], red[0]], [blue[1], red[1]]));
+            }
+        }
+
+        /// Pixels of luma and as much chroma.
+        #[target_feature(enable = $features)]
+        pub fn whole_chroma(luma: &[u8], chroma: [&[u8]; 2], pixels: &mut [u8]) {
+            const N: usize = size_of::<$Vector>();
+            let pixels = pixels.as_chunks_mut::<{ 3 * N }>().0;
+            let [blue, red] = [chroma[0].as_chunks::<N>().0, chroma[1].as_chunks::<N>().0];
+            let luma = luma.as_chunks::<N>().0;
+            for (((pixels, luma), blue), red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
+                *pixels = interleaved(full_chroma(cast(*luma), cast(*blue), cast(*red)));
+            }
+        }
+
+        /// Gray pixels of luma.
+        #[target_feature(enable = $features)]
+        pub fn gray(luma: &[u8], pixels: &mut [u8]) {
+            const N: usize = size_of::<$Vector>();
+            for (pixels, luma) in
+                pixels.as_chunks_mut::<{ 3 * N }>().0.iter_mut().zip(luma.as_chunks::<N>().0)
+            {
+                let luma: $Vector = cast(*luma);
+                // Even pixels first, as those of colour.
+                let [even, odd] = [and(luma, splat16(255)), shift_right_unsigned16::<8>(luma)];
+                let value = pack_unsigned16(even, odd);
+                *pixels = interleaved([value, value, value]);
+            }
+        }
+    };
+}
+
+/// A row of blocks, dequantized.
+macro_rules! row {
+    ($SPARSE:ident, $eights:ident, $steps:ident, $row:literal: $($eight:literal)*) => {{
+        let mut row = zero();
+        $(if const { x86::is_in_row($row, $eight) && (!$SPARSE || $row < 4 && $eight < 2) } {
+            row = or(row, shuffled($eights[$eight], &x86::UNZIGZAG[$row][$eight]));
+        })*
+        if $SPARSE && $row >= 4 { row } else { multiply_low(row, cast($steps[$row])) }
+    }};
+}
+
+/// Defines how blocks are brought into rows and dequantized by byte shuffles.
+macro_rules! unzigzag {
+    ($features:literal, $Vector:ty) => {
+        /// Rows of blocks whose coefficients are given by eights in the order of the file.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn dequantized<const SPARSE: bool>(
+            eights: [$Vector; 8],
+            steps: [[u16; size_of::<$Vector>() / 2]; 8],
+        ) -> [$Vector; 8] {
+            [
+                x86::row!(SPARSE, eights, steps, 0: 0 1 2 3 4 5 6 7),
+                x86::row!(SPARSE, eights, steps, 1: 0 1 2 3 4 5 6 7),
+                x86::row!(SPARSE, eights, steps, 2: 0 1 2 3 4 5 6 7),
+                x86::row!(SPARSE, eights, steps, 3: 0 1 2 3 4 5 6 7),
+                x86::row!(SPARSE, eights, steps, 4: 0 1 2 3 4 5 6 7),
+                x86::row!(SPARSE, eights, steps, 5: 0 1 2 3 4 5 6 7),
+                x86::row!(SPARSE, eights, steps, 6: 0 1 2 3 4 5 6 7),
+                x86::row!(SPARSE, eights, steps, 7: 0 1 2 3 4 5 6 7),
+            ]
+        }
+    };
+}
+
+pub(super) use {arithmetic, row, unzigzag};

@@ -1,0 +1,256 @@
+//! Rows of a window: which units it needs, planes of samples, and groups of pixels.
+
+use super::blocks::{BLOCK, Blocks};
+use super::frame::Shape;
+use super::kernels::{Four, Kernels, Line, Planes, Quantization, Sums};
+use crate::decode::rows::group_end;
+use crate::decode::{MOST_ROWS, RowLayout, RowSink, Rows};
+use crate::geometry::Roi;
+use crate::tensor::CHANNELS;
+
+/// Samples before the first of a row, and after the last.
+const EDGE: usize = 32;
+/// Samples of chroma that are turned into pixels at once, at most.
+const STEP: usize = 64;
+
+/// Part of an image that is decoded.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub window: Roi,
+    /// Columns and rows of units, from and to.
+    pub columns: [usize; 2],
+    pub rows: [usize; 2],
+    /// First row of units after those that are read: as many as libjpeg reads for this window.
+    pub read_rows: usize,
+    /// Units that are decoded together.
+    pub together: usize,
+    sampling: [usize; 2],
+    is_gray: bool,
+    /// Samples of chroma (of luma if there is none) that belong to the image, from the part's first one.
+    real: [usize; 2],
+    /// Samples of chroma in a row of the part, rounded up.
+    across: usize,
+}
+
+impl Part {
+    pub fn new(shape: &Shape, window: Roi) -> Self {
+        let [h, v] = shape.sampling;
+        let [units_across, units_down] = shape.units();
+        let [left, top, right, bottom] =
+            [window.x, window.y, window.right(), window.bottom()].map(|it| it as usize);
+        // Enlarged chroma needs a neighbour where there is one.
+        let [beside, below] = [h - 1, v - 1];
+        let (wide, high) = (8 * h, 8 * v);
+        let columns =
+            [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
+        let rows =
+            [top.saturating_sub(below) / high, (bottom + below).div_ceil(high).min(units_down)];
+        // libjpeg has two rows of pixels of the next unit ready.
+        let read_rows = (bottom + 2 * below).div_ceil(high).min(units_down);
+        let together = if h == 2 { 2 } else { 4 };
+        let units = (columns[1] - columns[0]).next_multiple_of(together);
+        let [width, height] = [shape.size.width as usize, shape.size.height as usize];
+        Self {
+            window,
+            columns,
+            rows,
+            read_rows,
+            together,
+            sampling: shape.sampling,
+            is_gray: shape.is_gray,
+            real: [width.div_ceil(h) - 8 * columns[0], height.div_ceil(v)],
+            across: (8 * units).next_multiple_of(STEP),
+        }
+    }
+
+    /// Bytes of all planes.
+    pub fn plane_bytes(&self) -> usize {
+        let [luma, chroma] = [self.plane(0), self.plane(1)];
+        luma.bytes() + if self.is_gray { 0 } else { 2 * chroma.bytes() }
+    }
+
+    /// Bytes of a row of pixels.
+    pub fn row_bytes(&self, layout: RowLayout) -> usize {
+        let channels = if layout == RowLayout::Gray { 1 } else { CHANNELS };
+        channels * self.sampling[0] * self.across
+    }
+
+    fn plane(&self, component: usize) -> Plane {
+        let [h, v] = if component == 0 { self.sampling } else { [1, 1] };
+        // The last row of the units before.
+        let kept = self.sampling[1] - 1;
+        let mut plane = Plane { start: 0, pitch: h * self.across + 2 * EDGE, rows: 8 * v, kept };
+        if component > 0 {
+            plane.start = self.plane(0).bytes() + (component - 1) * plane.bytes();
+        }
+        plane
+    }
+}
+
+/// Place of a component's samples: a row of units, and kept rows before it.
+#[derive(Clone, Copy, Debug)]
+struct Plane {
+    start: usize,
+    pitch: usize,
+    rows: usize,
+    kept: usize,
+}
+
+impl Plane {
+    fn bytes(&self) -> usize {
+        self.pitch * (self.rows + self.kept)
+    }
+
+    /// Index of a sample. Rows before 0 are kept ones.
+    fn at(&self, row: isize, column: isize) -> usize {
+        let row = (self.kept as isize + row) as usize;
+        self.start + self.pitch * row + (EDGE as isize + column) as usize
+    }
+}
+
+/// Turns coefficients into the rows of a window.
+pub struct Painter<'a> {
+    pub part: Part,
+    pub kernels: Kernels,
+    pub layout: RowLayout,
+    pub quantization: &'a [Quantization; 3],
+    pub planes: &'a mut [u8],
+    pub sums: &'a mut Sums,
+    pub group: &'a mut [u8],
+    pub sink: &'a mut RowSink<'a>,
+    /// Next row of pixels.
+    pub next: u32,
+}
+
+impl Painter<'_> {
+    /// Transforms units that were decoded together, from this column of the part on. False at coefficients that no image
+    /// has.
+    pub fn transform(&mut self, column: usize, blocks: &Blocks) -> bool {
+        let Blocks { coefficients, lens } = blocks;
+        let blocks = coefficients.as_chunks::<BLOCK>().0;
+        let [h, v] = self.part.sampling;
+        let mut is_sane = true;
+        // Component, column of blocks and row of blocks of both pairs.
+        let mut put = |four: [usize; 4], quantization: usize, pairs: [[usize; 3]; 2]| {
+            let four = Four {
+                blocks: four.map(|block| &blocks[block]),
+                lens: four.map(|block| lens[block]),
+                quantization: &self.quantization[quantization],
+            };
+            let planes = pairs.map(|[component, ..]| self.part.plane(component));
+            let start = |at: usize| {
+                let [_, x, y] = pairs[at];
+                planes[at].at(8 * y as isize, 8 * x as isize)
+            };
+            let (starts, pitch) = ([start(0), start(1)], planes[0].pitch);
+            is_sane &=
+                self.kernels.transform(&four, &mut Planes { bytes: self.planes, starts, pitch });
+        };
+        match (self.part.is_gray, h, v) {
+            (true, ..) => put([0, 1, 2, 3], 0, [[0, column, 0], [0, column + 2, 0]]),
+            (_, 1, _) => {
+                for component in 0..3 {
+                    let four = [0, 3, 6, 9].map(|at| at + component);
+                    put(four, component, [[component, column, 0], [component, column + 2, 0]]);
+                }
+            }
+            (_, _, 1) => {
+                put([0, 1, 4, 5], 0, [[0, 2 * column, 0], [0, 2 * column + 2, 0]]);
+                put([2, 6, 3, 7], 1, [[1, column, 0], [2, column, 0]]);
+            }
+            _ => {
+                for (first, x) in [(0, 2 * column), (6, 2 * column + 2)] {
+                    put([0, 1, 2, 3].map(|at| first + at), 0, [[0, x, 0], [0, x, 1]]);
+                }
+                put([4, 10, 5, 11], 1, [[1, column, 0], [2, column, 0]]);
+            }
+        }
+        is_sane
+    }
+
+    /// Passes on the rows of pixels that are complete with this row of units.
+    pub fn paint(&mut self, row: usize) {
+        self.repeat_edges();
+        let [_, v] = self.part.sampling;
+        let high = 8 * v;
+        let is_last = row + 1 == self.part.rows[1];
+        // Chroma between two rows of units waits for the second.
+        let end = (row + 1) * high - if is_last { 0 } else { v - 1 };
+        let end = (end as u32).min(self.part.window.bottom());
+        while self.next < end {
+            let from = self.next / MOST_ROWS * MOST_ROWS;
+            let from = from.max(self.part.window.y);
+            self.pixels(row, from);
+            self.next += 1;
+            let window = self.part.window;
+            if self.next == group_end(from, window.bottom()) {
+                let pitch = self.part.row_bytes(self.layout);
+                let count = self.next - from;
+                let channels = if self.layout == RowLayout::Gray { 1 } else { CHANNELS };
+                let first = 8 * self.part.sampling[0] * self.part.columns[0];
+                let left = channels * (window.x as usize - first);
+                let bytes = pitch * (count as usize - 1) + channels * window.width as usize;
+                let data = &self.group[left..][..bytes];
+                (self.sink)(Rows { first: from, count, pitch, data, chroma: &[] });
+            }
+        }
+        self.keep();
+    }
+
+    /// Makes the next row of pixels. The current group begins with row `from`.
+    fn pixels(&mut self, row: usize, from: u32) {
+        let Self { part, planes, next, .. } = self;
+        let [h, v] = part.sampling;
+        let y = *next as isize - (8 * v * row) as isize;
+        let of = |component: usize, row: isize, column: isize, len: usize| {
+            &planes[part.plane(component).at(row, column)..][..len]
+        };
+        // Both planes of chroma, from the sample before the first one.
+        let half = |row: isize| [1, 2].map(|component| of(component, row, -1, part.across + EDGE));
+        let pitch = part.row_bytes(self.layout);
+        let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
+        let luma = of(0, y, 0, h * part.across);
+        let line = match (part.is_gray, h, v) {
+            (true, ..) if self.layout == RowLayout::Gray => return pixels.copy_from_slice(luma),
+            (true, ..) => Line::Gray(luma),
+            (_, 1, _) => {
+                Line::Whole(luma, [1, 2].map(|component| of(component, y, 0, part.across)))
+            }
+            (_, _, 1) => Line::Half(luma, half(y)),
+            _ => {
+                // The nearest row of chroma and the next one. Beyond the image, that is the nearest one again.
+                let first = (8 * row) as isize;
+                let near = y.div_euclid(2);
+                let far = near + if y.rem_euclid(2) == 0 { -1 } else { 1 };
+                let last = part.real[1] as isize - 1;
+                Line::Between(luma, half(near), half((far + first).clamp(0, last) - first))
+            }
+        };
+        self.kernels.pixels(line, self.sums, pixels);
+    }
+
+    /// Repeats the first and the last samples of chroma beyond the image.
+    fn repeat_edges(&mut self) {
+        if self.part.is_gray || self.part.sampling[0] == 1 {
+            return;
+        }
+        let real = self.part.real[0].min(self.part.across) as isize;
+        for plane in [1, 2].map(|component| self.part.plane(component)) {
+            for row in 0..plane.rows as isize {
+                self.planes[plane.at(row, -1)] = self.planes[plane.at(row, 0)];
+                self.planes[plane.at(row, real)] = self.planes[plane.at(row, real - 1)];
+            }
+        }
+    }
+
+    /// Keeps the last rows for those between this row of units and the next.
+    fn keep(&mut self) {
+        let planes: &[usize] = if self.part.sampling[1] == 1 { &[] } else { &[0, 1, 2] };
+        for plane in planes.iter().map(|component| self.part.plane(*component)) {
+            let kept = plane.kept as isize;
+            let last = plane.at(plane.rows as isize - kept, 0) - EDGE;
+            let first = plane.at(-kept, 0) - EDGE;
+            self.planes.copy_within(last..last + plane.kept * plane.pitch, first);
+        }
+    }
+}

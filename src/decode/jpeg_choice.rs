@@ -1,0 +1,75 @@
+//! Which decoder decodes a JPEG, and why.
+
+use serde::{Deserialize, Serialize};
+
+/// `decode.jpeg`: what decodes JPEGs on the CPU. Pixels are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum JpegDecoder {
+    /// Our own decoder, and libjpeg-turbo for images that it does not decode ([`Refusal`]). On CPUs for which there are
+    /// no vector instructions in our decoder (x86-64 without SSE4.1, ARM) it is libjpeg-turbo.
+    #[default]
+    Auto,
+    /// Our own decoder only. Other images are errors, for measurements and tests.
+    Feedwater,
+    /// libjpeg-turbo only.
+    Libjpeg,
+}
+
+/// Why libjpeg-turbo decodes a JPEG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Several refining scans.
+    Progressive,
+    /// Arithmetic coding.
+    Arithmetic,
+    /// Lossless, hierarchical, or other than 8 bits per sample.
+    Process,
+    /// Red, green and blue, inks, or two components.
+    Color,
+    /// Chroma that is subsampled in another way than 4:4:4, 4:2:2 or 4:2:0, or at most two samples wide.
+    Sampling,
+    /// A scan for each component.
+    Scans,
+    /// The image is reduced while it is decoded.
+    Reduction,
+    /// Something unusual or damaged before the coded data.
+    Header,
+    /// Something unusual or damaged in the coded data.
+    Data,
+}
+
+/// What decoded a JPEG on the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JpegBy {
+    /// Our own decoder.
+    Feedwater,
+    /// libjpeg-turbo, by the user's choice, or because it is faster on this CPU.
+    Libjpeg,
+    /// libjpeg-turbo, because our own decoder does not decode the image.
+    Refused(Refusal),
+}
+
+impl JpegBy {
+    /// Key in counts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Feedwater => "feedwater",
+            Self::Libjpeg => "libjpeg-turbo",
+            Self::Refused(refusal) => match refusal {
+                Refusal::Progressive => "libjpeg-turbo: progressive",
+                Refusal::Arithmetic => "libjpeg-turbo: arithmetic coding",
+                Refusal::Process => "libjpeg-turbo: process",
+                Refusal::Color => "libjpeg-turbo: neither gray nor YCbCr",
+                Refusal::Sampling => "libjpeg-turbo: chroma sampling",
+                Refusal::Scans => "libjpeg-turbo: several scans",
+                Refusal::Reduction => "libjpeg-turbo: reduced",
+                Refusal::Header => "libjpeg-turbo: unusual header",
+                Refusal::Data => "libjpeg-turbo: unusual or damaged data",
+            },
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Our own JPEG decoder gives libjpeg-turbo's rows, with every set of instructions that this CPU has.
+
+use feedwater::decode::{Decoders, JpegBy, JpegDecoder, Refusal, Rows};
+use feedwater::error::{DataError, Reason};
+use feedwater::geometry::Roi;
+use feedwater::header::Header;
+
+use crate::jpeg::{Recipe, Scans};
+
+const GRAY: &[(u8, u8)] = &[(1, 1)];
+const S444: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1)];
+const S422: &[(u8, u8)] = &[(2, 1), (1, 1), (1, 1)];
+const S420: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
+
+/// Bytes of all rows, and what decoded them.
+fn decoded(
+    decoders: &mut Decoders,
+    bytes: &[u8],
+    window: Roi,
+) -> (Result<Vec<u8>, DataError>, Option<JpegBy>) {
+    let header = Header::parse_as(bytes, false).unwrap();
+    let mut pixels = Vec::new();
+    let sink = &mut |rows: Rows<'_>| {
+        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+    };
+    let result = decoders.decode(bytes, &header, window, 1, sink);
+    (result.map(|()| pixels), decoders.jpeg_by())
+}
+
+/// Compares all sets of instructions with libjpeg-turbo, and returns what decoded the window.
+fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
+    let libjpeg = &mut Decoders::new().jpeg(JpegDecoder::Libjpeg);
+    let (expected, by) = decoded(libjpeg, bytes, window);
+    assert_eq!(by, Some(JpegBy::Libjpeg), "{recipe:?}");
+    let mut all = None;
+    for name in Decoders::jpeg_instructions() {
+        let mut ours = Decoders::new().with_jpeg_instructions(name).unwrap();
+        // Small images have simple tables, unless they have been seen before.
+        for time in 0..2 {
+            let (found, by) = decoded(&mut ours, bytes, window);
+            let same = found.as_ref().ok() == expected.as_ref().ok();
+            assert!(same, "{name} {window} {time} {recipe:?}");
+            assert!(all.is_none_or(|all| all == by), "{name} {window} {time} {recipe:?}");
+            all = Some(by);
+        }
+    }
+    all.flatten().unwrap()
+}
+
+/// Coefficients beyond all bounds, so that sums of the transform wrap and saturate. Of those that libjpeg-turbo computes in
+/// more than one way, it decodes the image.
+#[test]
+fn any_coefficients_have_the_same_pixels() {
+    let (mut seed, mut refused, mut all) = (0, 0, 0);
+    for sampling in [GRAY, S444, S422, S420] {
+        for (step, most_bits) in [(1, 10), (4, 10), (7, 10), (2, 12), (255, 15)] {
+            for (width, height) in [(70, 45), (33, 64), (16, 16), (130, 17)] {
+                seed += 1;
+                let restart = [0, 1, 5][seed as usize % 3];
+                let recipe = Recipe {
+                    step,
+                    most_bits,
+                    restart,
+                    seed,
+                    ..Recipe::new(width, height, sampling)
+                };
+                let bytes = recipe.make();
+                let whole = Roi::new(0, 0, width.into(), height.into());
+                let window = Roi::new(u32::from(width) / 3, u32::from(height) / 4, 7, 9);
+                for window in [whole, window] {
+                    let by = compare(&recipe, &bytes, window);
+                    refused += u32::from(by == JpegBy::Refused(Refusal::Data));
+                    all += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 0 && refused < all / 2, "{refused} of {all}");
+}
+
+/// All sides up to 40, with windows in every corner.
+#[test]
+fn every_size_has_the_same_pixels() {
+    for sampling in [GRAY, S444, S422, S420] {
+        for width in 1..=40 {
+            let height = 1 + (width * 7) % 40;
+            for (width, height) in [(width, height), (height, width)] {
+                let recipe = Recipe { restart: width % 4, ..Recipe::new(width, height, sampling) };
+                let bytes = recipe.make();
+                let (width, height) = (u32::from(width), u32::from(height));
+                let by = compare(&recipe, &bytes, Roi::new(0, 0, width, height));
+                let narrow = sampling != GRAY && sampling != S444 && width <= 4;
+                let expected =
+                    if narrow { JpegBy::Refused(Refusal::Sampling) } else { JpegBy::Feedwater };
+                assert_eq!(by, expected, "{recipe:?}");
+                let (x, y) = (width / 2, height / 2);
+                for window in [
+                    Roi::new(x, 0, width - x, height - y),
+                    Roi::new(0, y, x + 1, height - y),
+                    Roi::new(x, y, 1, 1),
+                    Roi::new(width - 1, height - 1, 1, 1),
+                ] {
+                    compare(&recipe, &bytes, window);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
+    let s440: &[(u8, u8)] = &[(1, 2), (1, 1), (1, 1)];
+    let s411: &[(u8, u8)] = &[(4, 1), (1, 1), (1, 1)];
+    let large: &[(u8, u8)] = &[(2, 2), (2, 2), (2, 2)];
+    let inks: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1), (1, 1)];
+    let new = |sampling| Recipe::new(40, 30, sampling);
+    for (recipe, refusal) in [
+        (new(s440), Refusal::Sampling),
+        (new(s411), Refusal::Sampling),
+        (new(large), Refusal::Sampling),
+        (new(inks), Refusal::Color),
+        (Recipe { adobe: Some(0), ..new(S444) }, Refusal::Color),
+        (Recipe { scans: Scans::Separate, ..new(S420) }, Refusal::Scans),
+        (Recipe { scans: Scans::Progressive, ..new(S420) }, Refusal::Progressive),
+    ] {
+        let bytes = recipe.make();
+        let window = Roi::new(0, 0, 40, 30);
+        assert_eq!(compare(&recipe, &bytes, window), JpegBy::Refused(refusal), "{recipe:?}");
+        let only = &mut Decoders::new().jpeg(JpegDecoder::Feedwater);
+        let error = decoded(only, &bytes, window).0.unwrap_err();
+        assert_eq!(error.reason, Reason::Unsupported);
+        let name = JpegBy::Refused(refusal).name();
+        assert!(error.problem.contains(name), "{error}");
+    }
+    let recipe = new(S420);
+    let header = Header::parse(&recipe.make()).unwrap();
+    let mut decoders = Decoders::new();
+    let window = header.size.reduced(2).window();
+    decoders.decode(&recipe.make(), &header, window, 2, &mut |_| ()).unwrap();
+    assert_eq!(decoders.jpeg_by(), Some(JpegBy::Refused(Refusal::Reduction)));
+}
+
+/// Files cut anywhere, and files with any byte changed: the same rows, or the same fault, and the same damage tolerated.
+#[test]
+fn damage_is_judged_by_libjpeg_turbo() {
+    let recipe = Recipe { restart: 3, ..Recipe::new(40, 35, S420) };
+    let bytes = recipe.make();
+    let window = Roi::new(0, 0, 40, 35);
+    let mut refused = 0;
+    for at in 2..bytes.len() {
+        for change in [None, Some(0xff), Some(bytes[at] ^ 0x10), Some(0)] {
+            let mut damaged = bytes.clone();
+            match change {
+                Some(byte) => damaged[at] = byte,
+                None => damaged.truncate(at),
+            }
+            let Ok(header) = Header::parse_as(&damaged, false) else { continue };
+            if header.size != (Header::parse(&bytes).unwrap().size) {
+                continue;
+            }
+            for strict in [true, false] {
+                let run = |jpeg| {
+                    let mut decoders = Decoders::new().strict(strict).jpeg(jpeg);
+                    let (result, by) = decoded(&mut decoders, &damaged, window);
+                    let result = result.map_err(|error| (error.reason, error.problem));
+                    ((result, decoders.tolerated()), by)
+                };
+                let (ours, by) = run(JpegDecoder::Auto);
+                let (theirs, _) = run(JpegDecoder::Libjpeg);
+                assert!(ours == theirs, "{at} {change:?} {by:?}: {:?}", (ours.1, theirs.1));
+                refused += u32::from(by == Some(JpegBy::Refused(Refusal::Data)));
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
