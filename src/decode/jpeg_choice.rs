@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub enum JpegDecoder {
     /// Our own decoder, and libjpeg-turbo for images that it does not decode ([`Refusal`]). On CPUs for which there are
-    /// no vector instructions in our decoder (x86-64 without SSE4.1, ARM) it is libjpeg-turbo.
+    /// no vector instructions in our decoder (x86-64 without SSE4.1) it is libjpeg-turbo.
     #[default]
     Auto,
     /// Our own decoder only. Other images are errors, for measurements and tests.

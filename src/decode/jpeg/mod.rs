@@ -1,5 +1,8 @@
 //! Our own decoder of JPEG: sequential Huffman coding of 8 bits in one scan, gray or YCbCr. Pixels equal libjpeg-turbo's.
 //!
+//! Where coefficients are so large that sums do not fit into 16 bits, which happens in no intact image, they equal those of
+//! libjpeg-turbo's vector code; its C code has others.
+//!
 //! At anything else, and at anything unusual or damaged, libjpeg-turbo decodes the image from the start, and rows that
 //! were passed on already are left out. So damage is judged and worded in one way.
 //!

@@ -6,6 +6,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub mod plain;
 #[cfg(target_arch = "x86_64")]
 mod sse41;
@@ -87,6 +89,8 @@ enum Set {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 /// Calls a loop with the instructions of a set.
@@ -103,6 +107,9 @@ macro_rules! call {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::$name$(::<$constant>)?($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => unsafe { neon::$name$(::<$constant>)?($($argument),*) },
         }
     };
 }
@@ -126,6 +133,9 @@ impl Kernels {
                 return Self(Set::Sse41);
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        return Self(Set::Neon);
+        #[cfg(not(target_arch = "aarch64"))]
         Self(Set::Plain)
     }
 
@@ -144,6 +154,8 @@ impl Kernels {
             ("avx2", Set::Avx2),
             #[cfg(target_arch = "x86_64")]
             ("avx-512", Set::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            ("neon", Set::Neon),
         ];
         let has = all.iter().position(|(_, set)| *set == Self::here().0).unwrap_or(0);
         all[..=has].iter().map(|(name, set)| (*name, Self(*set))).collect()
@@ -160,6 +172,8 @@ impl Kernels {
     ) -> Option<()> {
         match self.0 {
             Set::Plain => coding.decode(units, input.parts(), blocks, first),
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => coding.decode(units, input.parts(), blocks, first),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, units, input, blocks, first) },
@@ -173,6 +187,8 @@ impl Kernels {
     pub fn parse(self, coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
         match self.0 {
             Set::Plain => coding.parse(units, input.parts()),
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => coding.parse(units, input.parts()),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
             Set::Sse41 => unsafe { sse41::parse(coding, units, input) },
@@ -250,6 +266,14 @@ impl Kernels {
             }
         }
     }
+}
+
+/// Sums of chroma with those on both sides.
+fn neighbours<const N: usize>(
+    sums: &[i16],
+) -> impl Iterator<Item = ((&[i16; N], &[i16; N]), &[i16; N])> {
+    let [left, here, right] = [sums, &sums[1..], &sums[2..]];
+    left.as_chunks().0.iter().zip(here.as_chunks().0).zip(right.as_chunks().0)
 }
 
 /// Chroma of a part of a row of luma, with that beside it.

@@ -45,14 +45,6 @@ pub const fn pair(first: i32, second: i32) -> i32 {
     (first as u16 as u32 | (second as u16 as u32) << 16) as i32
 }
 
-/// Sums of chroma with those on both sides.
-pub fn neighbours<const N: usize>(
-    sums: &[i16],
-) -> impl Iterator<Item = ((&[i16; N], &[i16; N]), &[i16; N])> {
-    let [left, here, right] = [sums, &sums[1..], &sums[2..]];
-    left.as_chunks().0.iter().zip(here.as_chunks().0).zip(right.as_chunks().0)
-}
-
 /// Defines the two passes of the transform, the transposition of blocks and the conversion of colours. Blocks lie side
 /// by side, each in 128 bits of each row's vector.
 macro_rules! arithmetic {
@@ -283,7 +275,8 @@ macro_rules! arithmetic {
             const N: usize = size_of::<$Vector>() / 2;
             let pixels = pixels.as_chunks_mut::<{ 6 * N }>().0;
             let luma = luma.as_chunks::<{ 2 * N }>().0;
-            let [blue, red] = [x86::neighbours::<N>(chroma[0]), x86::neighbours::<N>(chroma[1])];
+            let [blue, red] =
+                [super::neighbours::<N>(chroma[0]), super::neighbours::<N>(chroma[1])];
             for (((pixels, luma), blue), red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
                 let ((left, here), right) = blue;
                 let blue = between::<V>(cast(*left), cast(*here), cast(*right));
