@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum JpegDecoder {
-    /// Our own decoder, and libjpeg-turbo for images that it does not decode ([`Refusal`]). On CPUs for which there are
+    /// Our own decoder, and libjpeg-turbo for images that it does not decode ([`JpegRefusal`]). On CPUs for which there are
     /// no vector instructions in our decoder (x86-64 without SSE4.1) it is libjpeg-turbo.
     #[default]
     Auto,
@@ -20,7 +20,7 @@ pub enum JpegDecoder {
 /// Why libjpeg-turbo decodes a JPEG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum JpegRefusal {
     /// Several refining scans.
     Progressive,
     /// Arithmetic coding.
@@ -50,7 +50,7 @@ pub enum JpegBy {
     /// libjpeg-turbo, by the user's choice, or because it is faster on this CPU.
     Libjpeg,
     /// libjpeg-turbo, because our own decoder does not decode the image.
-    Refused(Refusal),
+    Refused(JpegRefusal),
 }
 
 impl JpegBy {
@@ -60,15 +60,15 @@ impl JpegBy {
             Self::Feedwater => "feedwater",
             Self::Libjpeg => "libjpeg-turbo",
             Self::Refused(refusal) => match refusal {
-                Refusal::Progressive => "libjpeg-turbo: progressive",
-                Refusal::Arithmetic => "libjpeg-turbo: arithmetic coding",
-                Refusal::Process => "libjpeg-turbo: process",
-                Refusal::Color => "libjpeg-turbo: neither gray nor YCbCr",
-                Refusal::Sampling => "libjpeg-turbo: chroma sampling",
-                Refusal::Scans => "libjpeg-turbo: several scans",
-                Refusal::Reduction => "libjpeg-turbo: reduced",
-                Refusal::Header => "libjpeg-turbo: unusual header",
-                Refusal::Data => "libjpeg-turbo: unusual or damaged data",
+                JpegRefusal::Progressive => "libjpeg-turbo: progressive",
+                JpegRefusal::Arithmetic => "libjpeg-turbo: arithmetic coding",
+                JpegRefusal::Process => "libjpeg-turbo: process",
+                JpegRefusal::Color => "libjpeg-turbo: neither gray nor YCbCr",
+                JpegRefusal::Sampling => "libjpeg-turbo: chroma sampling",
+                JpegRefusal::Scans => "libjpeg-turbo: several scans",
+                JpegRefusal::Reduction => "libjpeg-turbo: reduced",
+                JpegRefusal::Header => "libjpeg-turbo: unusual header",
+                JpegRefusal::Data => "libjpeg-turbo: unusual or damaged data",
             },
         }
     }

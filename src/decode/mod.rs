@@ -21,7 +21,7 @@ use crate::geometry::{Roi, Size};
 use crate::header::{Format, Header};
 
 pub use jpeg::refusal;
-pub use jpeg_choice::{JpegBy, JpegDecoder, Refusal};
+pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 
 mod jpeg_choice;

@@ -1,6 +1,6 @@
 //! Our own JPEG decoder gives libjpeg-turbo's rows, with every set of instructions that this CPU has.
 
-use feedwater::decode::{Decoders, JpegBy, JpegDecoder, Refusal, Rows, simd};
+use feedwater::decode::{Decoders, JpegBy, JpegDecoder, JpegRefusal, Rows, simd};
 use feedwater::error::{DataError, Reason};
 use feedwater::geometry::Roi;
 use feedwater::header::Header;
@@ -81,7 +81,7 @@ fn any_coefficients_have_the_same_pixels() {
                 let window = Roi::new(u32::from(width) / 3, u32::from(height) / 4, 7, 9);
                 for window in [whole, window] {
                     let by = compare(&recipe, &bytes, window);
-                    refused += u32::from(by == JpegBy::Refused(Refusal::Data));
+                    refused += u32::from(by == JpegBy::Refused(JpegRefusal::Data));
                     all += 1;
                 }
             }
@@ -103,7 +103,7 @@ fn every_size_has_the_same_pixels() {
                 let by = compare(&recipe, &bytes, Roi::new(0, 0, width, height));
                 let narrow = sampling != GRAY && sampling != S444 && width <= 4;
                 let expected =
-                    if narrow { JpegBy::Refused(Refusal::Sampling) } else { JpegBy::Feedwater };
+                    if narrow { JpegBy::Refused(JpegRefusal::Sampling) } else { JpegBy::Feedwater };
                 assert_eq!(by, expected, "{recipe:?}");
                 let (x, y) = (width / 2, height / 2);
                 for window in [
@@ -127,13 +127,13 @@ fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
     let inks: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1), (1, 1)];
     let new = |sampling| Recipe::new(40, 30, sampling);
     for (recipe, refusal) in [
-        (new(s440), Refusal::Sampling),
-        (new(s411), Refusal::Sampling),
-        (new(large), Refusal::Sampling),
-        (new(inks), Refusal::Color),
-        (Recipe { adobe: Some(0), ..new(S444) }, Refusal::Color),
-        (Recipe { scans: Scans::Separate, ..new(S420) }, Refusal::Scans),
-        (Recipe { scans: Scans::Progressive, ..new(S420) }, Refusal::Progressive),
+        (new(s440), JpegRefusal::Sampling),
+        (new(s411), JpegRefusal::Sampling),
+        (new(large), JpegRefusal::Sampling),
+        (new(inks), JpegRefusal::Color),
+        (Recipe { adobe: Some(0), ..new(S444) }, JpegRefusal::Color),
+        (Recipe { scans: Scans::Separate, ..new(S420) }, JpegRefusal::Scans),
+        (Recipe { scans: Scans::Progressive, ..new(S420) }, JpegRefusal::Progressive),
     ] {
         let bytes = recipe.make();
         let window = Roi::new(0, 0, 40, 30);
@@ -149,7 +149,7 @@ fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
     let mut decoders = Decoders::new();
     let window = header.size.reduced(2).window();
     decoders.decode(&recipe.make(), &header, window, 2, &mut |_| ()).unwrap();
-    assert_eq!(decoders.jpeg_by(), Some(JpegBy::Refused(Refusal::Reduction)));
+    assert_eq!(decoders.jpeg_by(), Some(JpegBy::Refused(JpegRefusal::Reduction)));
 }
 
 /// Files cut anywhere, and files with any byte changed: the same rows, or the same fault, and the same damage tolerated.
@@ -183,7 +183,7 @@ fn damage_is_judged_by_libjpeg_turbo() {
                 let (ours, by) = run(JpegDecoder::Auto);
                 let (theirs, _) = run(JpegDecoder::Libjpeg);
                 assert!(ours == theirs, "{at} {change:?} {by:?}: {:?}", (ours.1, theirs.1));
-                refused += u32::from(by == Some(JpegBy::Refused(Refusal::Data)));
+                refused += u32::from(by == Some(JpegBy::Refused(JpegRefusal::Data)));
             }
         }
     }

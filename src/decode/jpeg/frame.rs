@@ -1,7 +1,7 @@
 //! Everything of a JPEG before its coded data: what the decoder needs, and why it does not decode an image.
 
 use super::huffman::Code;
-use crate::decode::jpeg_choice::Refusal;
+use crate::decode::jpeg_choice::JpegRefusal;
 use crate::geometry::Size;
 use crate::header::{ColorSpace, Format, FrameKind, Header, Sampling};
 
@@ -26,28 +26,28 @@ pub struct Shape {
 
 impl Shape {
     /// Shape of an image that the decoder accepts, or why it does not.
-    pub fn of(header: &Header) -> Result<Self, Refusal> {
+    pub fn of(header: &Header) -> Result<Self, JpegRefusal> {
         let jpeg = header.jpeg.as_ref().filter(|_| header.format == Format::Jpeg);
-        let jpeg = jpeg.ok_or(Refusal::Header)?;
+        let jpeg = jpeg.ok_or(JpegRefusal::Header)?;
         match jpeg.frame {
-            FrameKind::Progressive => return Err(Refusal::Progressive),
-            FrameKind::Lossless | FrameKind::Hierarchical => return Err(Refusal::Process),
+            FrameKind::Progressive => return Err(JpegRefusal::Progressive),
+            FrameKind::Lossless | FrameKind::Hierarchical => return Err(JpegRefusal::Process),
             FrameKind::Baseline | FrameKind::Extended => {}
         }
         if header.size.width.max(header.size.height) > MOST_SIDE {
-            return Err(Refusal::Header);
+            return Err(JpegRefusal::Header);
         }
         if jpeg.arithmetic {
-            return Err(Refusal::Arithmetic);
+            return Err(JpegRefusal::Arithmetic);
         }
         if jpeg.precision != 8 {
-            return Err(Refusal::Process);
+            return Err(JpegRefusal::Process);
         }
         if !matches!(jpeg.color_space(), ColorSpace::Gray | ColorSpace::YCbCr) {
-            return Err(Refusal::Color);
+            return Err(JpegRefusal::Color);
         }
         if !jpeg.is_interleaved() {
-            return Err(Refusal::Scans);
+            return Err(JpegRefusal::Scans);
         }
         let (is_gray, sampling) = match (jpeg.sampling(), jpeg.components()) {
             // The blocks of one component are always in order.
@@ -57,11 +57,11 @@ impl Shape {
             {
                 (false, [luma.h.into(), luma.v.into()])
             }
-            _ => return Err(Refusal::Sampling),
+            _ => return Err(JpegRefusal::Sampling),
         };
         // libjpeg-turbo enlarges so little chroma in another way.
         if sampling[0] == 2 && header.size.width.div_ceil(2) <= 2 {
-            return Err(Refusal::Sampling);
+            return Err(JpegRefusal::Sampling);
         }
         Ok(Self { size: header.size, is_gray, sampling })
     }

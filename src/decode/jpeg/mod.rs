@@ -27,7 +27,7 @@ use huffman::{AcTable, Code, DcTable};
 use kernels::{Kernels, NO_SUMS, Quantization, Sums};
 use rows::{Painter, Part};
 
-use super::jpeg_choice::{JpegBy, Refusal};
+use super::jpeg_choice::{JpegBy, JpegRefusal};
 use super::libjpeg::LibjpegTurbo;
 use super::rows::{grown, most_rows};
 use super::{
@@ -43,7 +43,7 @@ pub(super) const NAME: &str = "feedwater";
 const TABLES: usize = 4;
 
 /// Why our own decoder does not decode a JPEG, as far as the header tells.
-pub fn refusal(header: &Header) -> Option<Refusal> {
+pub fn refusal(header: &Header) -> Option<JpegRefusal> {
     Shape::of(header).err()
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Feedwater {
     yields: bool,
     /// Made for the first image.
     state: Vec<State>,
-    refusal: Option<Refusal>,
+    refusal: Option<JpegRefusal>,
     libjpeg: LibjpegTurbo,
 }
 
@@ -168,16 +168,16 @@ impl Feedwater {
         image: &EncodedImage<'_>,
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
-    ) -> Result<Option<Refusal>, DataError> {
+    ) -> Result<Option<JpegRefusal>, DataError> {
         let EncodedImage { bytes, header, window, reduction, layout, .. } = *image;
         if reduction != 1 {
-            return Ok(Some(Refusal::Reduction));
+            return Ok(Some(JpegRefusal::Reduction));
         }
         let shape = match Shape::of(header) {
             Ok(shape) => shape,
             Err(refusal) => return Ok(Some(refusal)),
         };
-        let Some(frame) = Frame::parse(bytes, shape) else { return Ok(Some(Refusal::Header)) };
+        let Some(frame) = Frame::parse(bytes, shape) else { return Ok(Some(JpegRefusal::Header)) };
         if self.state.is_empty() {
             reserve::reserve(&mut self.state, 1)?;
             self.state.push(State::new());
@@ -220,7 +220,7 @@ impl Feedwater {
         };
         let is_whole = window.bottom() == shape.size.height;
         let is_intact = scan.run(&part, shape.units()[0], is_whole, painter).is_some();
-        Ok((!is_intact).then_some(Refusal::Data))
+        Ok((!is_intact).then_some(JpegRefusal::Data))
     }
 }
 

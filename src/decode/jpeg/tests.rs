@@ -3,7 +3,7 @@
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use super::kernels::Kernels;
-use super::{Feedwater, Refusal, reference};
+use super::{Feedwater, JpegRefusal, reference};
 use crate::decode::{Buffers, Decoders, EncodedImage, RowLayout, Rows};
 use crate::geometry::{Roi, Size};
 use crate::header::Header;
@@ -55,7 +55,7 @@ fn by_libjpeg(bytes: &[u8], window: Roi) -> Image<u8> {
 }
 
 /// A window that our decoder decodes, unless it refuses.
-fn by_us(kernels: Kernels, bytes: &[u8], window: Roi) -> Result<Image<u8>, Refusal> {
+fn by_us(kernels: Kernels, bytes: &[u8], window: Roi) -> Result<Image<u8>, JpegRefusal> {
     let header = Header::parse(bytes).expect("the file is a JPEG");
     let mut decoder = Feedwater { kernels, ..Feedwater::default() };
     let file = EncodedImage {
