@@ -24,24 +24,7 @@ use super::{Four, Planes, x86};
 
 x86::arithmetic!("avx2", __m256i);
 x86::unzigzag!("avx2", __m256i);
-
-/// [`Coding::decode`].
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe")]
-pub fn decode(
-    coding: &mut Coding<'_>,
-    units: usize,
-    input: &mut Input<'_>,
-    blocks: &mut Blocks,
-    first: usize,
-) -> Option<()> {
-    coding.decode(units, input.parts(), blocks, first)
-}
-
-/// [`Coding::parse`].
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe")]
-pub fn parse(coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
-    coding.parse(units, input.parts())
-}
+x86::reading!("avx2,bmi1,bmi2,lzcnt,movbe");
 
 /// Transforms four blocks.
 #[target_feature(enable = "avx2")]

@@ -22,24 +22,7 @@ use super::{Four, Planes, x86};
 x86::arithmetic!("sse4.1", __m128i);
 
 x86::unzigzag!("sse4.1", __m128i);
-
-/// [`Coding::decode`].
-#[target_feature(enable = "sse4.1")]
-pub fn decode(
-    coding: &mut Coding<'_>,
-    units: usize,
-    input: &mut Input<'_>,
-    blocks: &mut Blocks,
-    first: usize,
-) -> Option<()> {
-    coding.decode(units, input.parts(), blocks, first)
-}
-
-/// [`Coding::parse`].
-#[target_feature(enable = "sse4.1")]
-pub fn parse(coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
-    coding.parse(units, input.parts())
-}
+x86::reading!("sse4.1");
 
 /// Transforms four blocks.
 #[target_feature(enable = "sse4.1")]

@@ -350,4 +350,27 @@ macro_rules! unzigzag {
     };
 }
 
-pub(super) use {arithmetic, row, unzigzag};
+/// Compiles entropy decoding for a set of instructions.
+macro_rules! reading {
+    ($features:literal) => {
+        /// [`Coding::decode`].
+        #[target_feature(enable = $features)]
+        pub fn decode(
+            coding: &mut Coding<'_>,
+            units: usize,
+            input: &mut Input<'_>,
+            blocks: &mut Blocks,
+            first: usize,
+        ) -> Option<()> {
+            coding.decode(units, input.parts(), blocks, first)
+        }
+
+        /// [`Coding::parse`].
+        #[target_feature(enable = $features)]
+        pub fn parse(coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
+            coding.parse(units, input.parts())
+        }
+    };
+}
+
+pub(super) use {arithmetic, reading, row, unzigzag};
