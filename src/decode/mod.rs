@@ -22,9 +22,11 @@ use crate::header::{Format, Header};
 
 pub use jpeg::refusal;
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};
+pub use row_index::{Fingerprint, RowIndex, RowIndexOutcome, RowIndexTask};
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 
 mod jpeg_choice;
+mod row_index;
 mod rows;
 
 /// List of decoders, from which dispatch and memory predictions are derived. The first decoder that accepts an image
@@ -216,6 +218,16 @@ impl Decoders {
     /// What decoded the last image, if it was a JPEG.
     pub const fn jpeg_by(&self) -> Option<JpegBy> {
         self.jpeg_by
+    }
+
+    /// Sets what is done with row indexes at the next JPEG. Only our own JPEG decoder has them.
+    pub fn set_row_index(&mut self, task: RowIndexTask) {
+        self.all.jpeg.set_row_index(task);
+    }
+
+    /// What was done with row indexes at the last JPEG.
+    pub fn row_index(&self) -> RowIndexOutcome<'_> {
+        self.all.jpeg.row_index()
     }
 
     /// Sets whether damage is an error (the default) or Pillow's tolerance applies; `decode.strict` is the setting.

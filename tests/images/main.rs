@@ -11,5 +11,6 @@ mod header;
 mod jpeg;
 mod layout;
 mod route;
+mod row_index;
 mod tolerated;
 mod verify;

@@ -1,6 +1,6 @@
 //! Bits of a scan: stuffing removed in pieces, and a reader of 64 bits.
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 /// Bytes of coded data that are held without stuffing.
 pub const HELD: usize = 16 << 10;
@@ -18,6 +18,8 @@ pub struct Input<'a> {
     next: usize,
     clean: &'a mut Clean,
     len: usize,
+    /// Bytes that are held at a time.
+    step: usize,
     at_marker: bool,
     pub bits: Bits,
 }
@@ -67,14 +69,15 @@ impl Bits {
 }
 
 impl<'a> Input<'a> {
-    pub fn new(scan: &'a [u8], clean: &'a mut Clean) -> Self {
-        let mut input =
-            Self { scan, next: 0, clean, len: 0, at_marker: false, bits: Bits::default() };
+    /// Reads from the start of a scan. `step` is how many bytes are prepared at a time: few where much is skipped.
+    pub fn new(scan: &'a [u8], clean: &'a mut Clean, step: usize) -> Self {
+        let bits = Bits::default();
+        let mut input = Self { scan, next: 0, clean, len: 0, step, at_marker: false, bits };
         input.begin(0, 0);
         input
     }
 
-    /// Starts to read at a bit of a byte of the scan.
+    /// Goes to a bit of a byte of the scan.
     pub fn begin(&mut self, byte: usize, bit: u64) {
         (self.next, self.len, self.at_marker) = (byte, 0, false);
         self.bits = Bits::default();
@@ -88,6 +91,14 @@ impl<'a> Input<'a> {
     #[inline(always)]
     pub fn parts(&mut self) -> (&mut Bits, &Clean) {
         (&mut self.bits, self.clean)
+    }
+
+    /// Bits of the scan, stuffing included, before the next one.
+    pub fn position(&self) -> u64 {
+        let position = self.bits.position();
+        let ahead = &self.clean[self.len.min((position / 8) as usize)..self.len];
+        let stuffed = memchr_iter(0xff, ahead).count();
+        8 * (self.next - ahead.len() - stuffed) as u64 + position % 8
     }
 
     /// Ensures that `bytes` more are held, if the data has so many before the next marker.
@@ -145,9 +156,10 @@ impl<'a> Input<'a> {
 
     /// Copies data without stuffing until no more fits, or up to the next marker.
     fn hold(&mut self) {
-        while self.len < HELD {
+        let end = HELD.min(self.len + self.step);
+        while self.len < end {
             let rest = &self.scan[self.next.min(self.scan.len())..];
-            let most = rest.len().min(HELD - self.len);
+            let most = rest.len().min(end - self.len);
             let found = memchr(0xff, &rest[..most]);
             let run = found.unwrap_or(most);
             self.clean[self.len..][..run].copy_from_slice(&rest[..run]);

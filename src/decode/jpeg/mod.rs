@@ -17,23 +17,26 @@ mod kernels;
 #[cfg(test)]
 mod reference;
 mod rows;
+mod scan;
 #[cfg(test)]
 mod tests;
 
 use bits::{Clean, HELD, Input, PADDING};
-use blocks::{Blocks, Coding, MOST_BLOCKS, MOST_BYTES};
+use blocks::{Blocks, Coding};
 use frame::{Component, Frame, Shape};
 use huffman::{AcTable, Code, DcTable};
 use kernels::{Kernels, NO_SUMS, Quantization, Sums};
 use rows::{Painter, Part};
+use scan::Scan;
 
 use super::jpeg_choice::{JpegBy, JpegRefusal};
 use super::libjpeg::LibjpegTurbo;
+use super::row_index::{RowIndexOutcome, RowIndexTask, RowIndexWriter};
 use super::rows::{grown, most_rows};
 use super::{
     Buffers, DecodeMemory, EncodedImage, HostDecoder, RowLayout, RowSink, Rows, unsupported,
 };
-use crate::error::{DataError, Tolerated, reserve};
+use crate::error::{DataError, Reason, Tolerated, reserve};
 use crate::header::Header;
 
 /// Name of the decoder.
@@ -56,14 +59,39 @@ pub(super) struct Feedwater {
     /// Made for the first image.
     state: Vec<State>,
     refusal: Option<JpegRefusal>,
+    row_index: RowIndexing,
     libjpeg: LibjpegTurbo,
+}
+
+/// Row indexes: what to do with them at the next image, and what was done at the last one.
+#[derive(Debug, Default)]
+struct RowIndexing {
+    task: RowIndexTask,
+    outcome: Outcome,
+    writer: RowIndexWriter,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Outcome {
+    #[default]
+    None,
+    Used,
+    Rejected,
+    Made,
 }
 
 impl Default for Feedwater {
     fn default() -> Self {
         let kernels = Kernels::here();
         let yields = !kernels.are_fast();
-        Self { kernels, yields, state: Vec::new(), refusal: None, libjpeg: LibjpegTurbo }
+        Self {
+            kernels,
+            yields,
+            state: Vec::new(),
+            refusal: None,
+            row_index: RowIndexing::default(),
+            libjpeg: LibjpegTurbo,
+        }
     }
 }
 
@@ -94,10 +122,11 @@ impl HostDecoder for Feedwater {
         let Ok(shape) = Shape::of(header) else { return libjpeg };
         let part = Part::new(&shape, header.size.window());
         let row = part.row_bytes(RowLayout::Rgb) as u64;
+        let row_index = RowIndexWriter::most_bytes(shape.units()[1]);
         DecodeMemory {
             scratch: part.plane_bytes() as u64,
             rows: libjpeg.rows.max(row * most_rows(header.size.height)),
-            library: libjpeg.library + STATE_BYTES,
+            library: libjpeg.library + STATE_BYTES + row_index as u64,
         }
     }
 
@@ -112,12 +141,15 @@ impl HostDecoder for Feedwater {
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
         let mut next = image.window.y;
-        let refusal = self.decode_own(image, buffers, &mut |rows: Rows<'_>| {
-            next = rows.first + rows.count;
-            sink(rows);
-        })?;
-        self.refusal = refusal;
-        let Some(refusal) = refusal else {
+        // A second attempt leaves out the rows that the first one passed on.
+        let mut passed = |rows: Rows<'_>| {
+            if rows.first >= next {
+                next = rows.first + rows.count;
+                sink(rows);
+            }
+        };
+        self.refusal = self.decode_own(image, buffers, &mut passed)?;
+        let Some(refusal) = self.refusal else {
             return Ok(image.header.jpeg.as_ref().and_then(|jpeg| jpeg.tolerated));
         };
         if !image.may_fall_back {
@@ -125,11 +157,7 @@ impl HostDecoder for Feedwater {
             let problem = format!("decode.jpeg = \"feedwater\" leaves this JPEG to {name}");
             return Err(unsupported(problem));
         }
-        self.libjpeg.decode(image, buffers, &mut |rows: Rows<'_>| {
-            if rows.first >= next {
-                sink(rows);
-            }
-        })
+        self.libjpeg.decode(image, buffers, &mut passed)
     }
 
     fn jpeg_by(&self) -> Option<JpegBy> {
@@ -137,7 +165,7 @@ impl HostDecoder for Feedwater {
     }
 
     fn capacity_bytes(&self) -> usize {
-        self.state.capacity() * size_of::<State>()
+        self.state.capacity() * size_of::<State>() + self.row_index.writer.capacity_bytes()
     }
 }
 
@@ -153,10 +181,28 @@ impl Feedwater {
         (self.kernels, self.yields) = (found?.1, false);
         Some(())
     }
+
+    /// Sets what is done with row indexes at the next image.
+    pub fn set_row_index(&mut self, task: RowIndexTask) {
+        (self.row_index.task, self.row_index.outcome) = (task, Outcome::None);
+    }
+
+    /// What was done with row indexes at the last image.
+    pub fn row_index(&self) -> RowIndexOutcome<'_> {
+        match self.row_index.outcome {
+            Outcome::None => RowIndexOutcome::None,
+            Outcome::Used => RowIndexOutcome::Used,
+            Outcome::Rejected => RowIndexOutcome::Rejected,
+            Outcome::Made => RowIndexOutcome::Made(self.row_index.writer.bytes()),
+        }
+    }
 }
 
 /// Bytes of coded data for which tables of several symbols per entry do not pay, unless other images have the same tables.
 const SMALL: usize = 8 << 10;
+
+/// Bytes of coded data that are prepared at a time with a row index, because much is skipped.
+const SKIPPED_STEP: usize = 4 << 10;
 
 /// Memory of the state.
 const STATE_BYTES: u64 = size_of::<State>() as u64;
@@ -170,6 +216,7 @@ impl Feedwater {
         sink: &mut RowSink<'_>,
     ) -> Result<Option<JpegRefusal>, DataError> {
         let EncodedImage { bytes, header, window, reduction, layout, .. } = *image;
+        let task = std::mem::take(&mut self.row_index.task);
         if reduction != 1 {
             return Ok(Some(JpegRefusal::Reduction));
         }
@@ -190,8 +237,19 @@ impl Feedwater {
         state.set_quantization(&frame);
         let [dc, ac] = state.tables(&frame);
         let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
+        let RowIndexing { outcome, writer, .. } = &mut self.row_index;
+        let [across, down] = shape.units();
+        let components = if shape.is_gray { 1 } else { 3 };
+        let starts = match &task {
+            RowIndexTask::Use(index) => index.starts(down, components),
+            RowIndexTask::Make(file) => {
+                writer.begin(*file, down, components)?;
+                None
+            }
+            RowIndexTask::None => None,
+        };
         let mut predictions = [0; 3];
-        let painter = Painter {
+        let mut painter = Painter {
             next: window.y,
             kernels: self.kernels,
             part: part.clone(),
@@ -202,8 +260,9 @@ impl Feedwater {
             group,
             sink,
         };
+        let step = if starts.is_some() { SKIPPED_STEP } else { HELD };
         let mut scan = Scan {
-            input: Input::new(frame.scan, clean),
+            input: Input::new(frame.scan, clean, step),
             coding: Coding {
                 blocks: shape.blocks(),
                 dc,
@@ -213,13 +272,23 @@ impl Feedwater {
                 predictions: &mut predictions,
             },
             kernels: self.kernels,
+            units: [across, down],
             interval: frame.restart_interval,
             left: frame.restart_interval,
             restarts: 0,
             blocks,
         };
-        let is_whole = window.bottom() == shape.size.height;
-        let is_intact = scan.run(&part, shape.units()[0], is_whole, painter).is_some();
+        if let RowIndexTask::Use(_) = task {
+            let done = starts.and_then(|starts| scan.run_with_index(&part, &mut painter, starts));
+            *outcome = if done.is_some() { Outcome::Used } else { Outcome::Rejected };
+            let problem = "its row index does not fit";
+            return done.map(|()| None).ok_or_else(|| DataError::new(Reason::Corrupt, problem));
+        }
+        let mut made = matches!(task, RowIndexTask::Make(_)).then_some(writer);
+        let is_intact = scan.run(&part, &mut painter, made.as_deref_mut()).is_some();
+        if is_intact && made.is_some_and(|writer| scan.complete(&part, writer).is_some()) {
+            *outcome = Outcome::Made;
+        }
         Ok((!is_intact).then_some(JpegRefusal::Data))
     }
 }
@@ -286,90 +355,5 @@ fn free(next: &mut usize, used: &[usize; 3]) -> usize {
         if !used.contains(next) {
             return *next;
         }
-    }
-}
-
-/// Way through the coded data.
-struct Scan<'a> {
-    input: Input<'a>,
-    coding: Coding<'a>,
-    kernels: Kernels,
-    /// Units between restart markers, or 0.
-    interval: usize,
-    /// Units before the next restart marker.
-    left: usize,
-    restarts: usize,
-    blocks: &'a mut Blocks,
-}
-
-impl Scan<'_> {
-    /// Decodes a part of the image. `None` at damage.
-    fn run(
-        &mut self,
-        part: &Part,
-        across: usize,
-        is_whole: bool,
-        mut painter: Painter<'_>,
-    ) -> Option<()> {
-        for row in 0..part.read_rows {
-            let is_wanted = (part.rows[0]..part.rows[1]).contains(&row);
-            let [from, to] = if is_wanted { part.columns } else { [across; 2] };
-            self.parse(from)?;
-            for column in (from..to).step_by(part.together) {
-                self.decode(part.together.min(to - column))?;
-                painter.transform(column - from, self.blocks).then_some(())?;
-            }
-            self.parse(across - to)?;
-            // libjpeg judges data that end too early, and DC coefficients beyond all bounds.
-            let is_sane = self.coding.predictions.iter().all(|it| it.unsigned_abs() < 1 << 30);
-            (is_sane && self.input.is_inside()).then_some(())?;
-            if is_wanted {
-                painter.paint(row);
-            }
-        }
-        const EOI: u8 = 0xd9;
-        (!is_whole || self.input.marker()? == EOI).then_some(())
-    }
-
-    /// Passes units by.
-    fn parse(&mut self, units: usize) -> Option<()> {
-        let most = MOST_BLOCKS / self.coding.blocks.len();
-        let mut done = 0;
-        while done < units {
-            let now = self.restarted(most.min(units - done))?;
-            self.kernels.parse(&mut self.coding, now, &mut self.input)?;
-            done += now;
-        }
-        Some(())
-    }
-
-    /// Decodes units that are decoded together.
-    fn decode(&mut self, units: usize) -> Option<()> {
-        self.blocks.clear();
-        let mut done = 0;
-        while done < units {
-            let now = self.restarted(units - done)?;
-            let first = done * self.coding.blocks.len();
-            self.kernels.decode(&mut self.coding, now, &mut self.input, self.blocks, first)?;
-            done += now;
-        }
-        Some(())
-    }
-
-    /// Reads a restart marker if one must be here. Returns how many units, of those that are wanted, come before the next.
-    fn restarted(&mut self, units: usize) -> Option<usize> {
-        let mut now = units;
-        if self.interval > 0 {
-            if self.left == 0 {
-                self.input.restart(self.restarts)?;
-                self.restarts += 1;
-                self.left = self.interval;
-                *self.coding.predictions = [0; 3];
-            }
-            now = units.min(self.left);
-            self.left -= now;
-        }
-        self.input.ensure(MOST_BYTES);
-        Some(now)
     }
 }

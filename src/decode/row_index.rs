@@ -1,0 +1,260 @@
+//! Row index of a JPEG: where each row of minimum coded units begins in the coded data. With it, a window is decoded
+//! without what lies above and to the right of it. `docs/row-index.md` describes the format.
+
+use bytes::Bytes;
+
+use crate::error::{DataError, reserve};
+
+/// Version of the format.
+const VERSION: u8 = 1;
+/// Most bytes of a number with seven bits per byte.
+const MOST_NUMBER: usize = 10;
+/// Bytes before the entries, at most, and of the checksum.
+const FRAME_BYTES: usize = 2 + MOST_NUMBER + 4 + MOST_NUMBER + 4;
+/// Bytes of an entry, at most: a position, and three differences of 32 bits.
+const ENTRY_BYTES: usize = MOST_NUMBER + 3 * 5;
+/// No DC coefficient is as large.
+const MOST_DC: i64 = 1 << 30;
+
+/// What tells a file from others: its length and the CRC-32C of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    /// Length in bytes.
+    pub len: u64,
+    /// CRC-32C of all bytes.
+    pub crc: u32,
+}
+
+impl Fingerprint {
+    /// Fingerprint of a file.
+    pub fn of(file: &[u8]) -> Self {
+        Self { len: file.len() as u64, crc: crc32c::crc32c(file) }
+    }
+}
+
+/// What a decoder does with row indexes at the next image.
+#[derive(Clone, Debug, Default)]
+pub enum RowIndexTask {
+    /// Nothing.
+    #[default]
+    None,
+    /// Uses this one.
+    Use(RowIndex),
+    /// Makes one, for a file with this fingerprint.
+    Make(Fingerprint),
+}
+
+/// What a decoder did with row indexes at the last image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowIndexOutcome<'a> {
+    /// Nothing: the image was not decoded by our own JPEG decoder, or is damaged.
+    None,
+    /// Used one.
+    Used,
+    /// Found that it does not fit the image, and returned an error. Rows may have been passed on that are wrong: decode the
+    /// image again, without it.
+    Rejected,
+    /// Made this one.
+    Made(&'a [u8]),
+}
+
+/// Row index of a file, with an intact checksum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowIndex {
+    bytes: Bytes,
+    fingerprint: Fingerprint,
+    components: usize,
+    count: usize,
+    /// Where the entries begin.
+    entries: usize,
+}
+
+/// Start of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RowStart {
+    /// Bits before it in the coded data, stuffing included.
+    pub position: u64,
+    /// DC coefficients of the blocks before it.
+    pub predictions: [i32; 3],
+}
+
+impl RowIndex {
+    /// Reads an index. `None` if it is damaged or of another version.
+    pub fn read(bytes: Bytes) -> Option<Self> {
+        let (content, crc) = bytes.split_last_chunk::<4>()?;
+        let (&[VERSION, components @ (1 | 3)], mut rest) = content.split_first_chunk()? else {
+            return None;
+        };
+        let len = number(&mut rest)?;
+        let (file_crc, mut rest) = rest.split_first_chunk::<4>()?;
+        let fingerprint = Fingerprint { len, crc: u32::from_le_bytes(*file_crc) };
+        let count = usize::try_from(number(&mut rest)?).ok()?;
+        let (components, entries) = (usize::from(components), content.len() - rest.len());
+        let is_intact = crc32c::crc32c(content).to_le_bytes() == *crc;
+        is_intact.then_some(Self { bytes, fingerprint, components, count, entries })
+    }
+
+    /// The file that it belongs to.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Starts of all rows but the first, if the image has so many rows and components. They end early where the content makes
+    /// no sense.
+    pub(super) fn starts(&self, rows: usize, components: usize) -> Option<RowStarts<'_>> {
+        let entries = self.bytes.get(self.entries..self.bytes.len() - 4)?;
+        let fits = self.count + 1 == rows && self.components == components;
+        fits.then_some(RowStarts { entries, components, last: RowStart::default() })
+    }
+}
+
+/// Starts of rows, from the second row on.
+#[derive(Clone, Debug)]
+pub(super) struct RowStarts<'a> {
+    entries: &'a [u8],
+    components: usize,
+    last: RowStart,
+}
+
+impl Iterator for RowStarts<'_> {
+    type Item = RowStart;
+
+    fn next(&mut self) -> Option<RowStart> {
+        let Self { entries, components, last } = self;
+        let ahead = number(entries)?;
+        last.position = last.position.checked_add(ahead)?;
+        for prediction in &mut last.predictions[..*components] {
+            let coded = number(entries)?;
+            let difference = (coded >> 1) as i64 ^ -((coded & 1) as i64);
+            let dc = i64::from(*prediction).checked_add(difference)?;
+            *prediction = (-MOST_DC..MOST_DC).contains(&dc).then_some(dc)? as i32;
+        }
+        Some(*last)
+    }
+}
+
+/// Index that is being made.
+#[derive(Debug, Default)]
+pub(super) struct RowIndexWriter {
+    bytes: Vec<u8>,
+    components: usize,
+    last: RowStart,
+    /// Rows whose starts are still missing.
+    missing: usize,
+}
+
+impl RowIndexWriter {
+    /// Most memory for an index of so many rows.
+    pub fn most_bytes(rows: usize) -> usize {
+        FRAME_BYTES + rows * ENTRY_BYTES
+    }
+
+    /// Begins an index of a file.
+    pub fn begin(
+        &mut self,
+        file: Fingerprint,
+        rows: usize,
+        components: usize,
+    ) -> Result<(), DataError> {
+        self.bytes.clear();
+        reserve::reserve(&mut self.bytes, Self::most_bytes(rows))?;
+        (self.components, self.last, self.missing) = (components, RowStart::default(), rows - 1);
+        self.bytes.extend([VERSION, components as u8]);
+        self.put(file.len);
+        self.bytes.extend(file.crc.to_le_bytes());
+        self.put(self.missing as u64);
+        Ok(())
+    }
+
+    /// Adds the next row, from the second on.
+    pub fn push(&mut self, start: RowStart) {
+        self.put(start.position - self.last.position);
+        for at in 0..self.components {
+            let difference =
+                i64::from(start.predictions[at]) - i64::from(self.last.predictions[at]);
+            self.put((difference << 1 ^ difference >> 63) as u64);
+        }
+        (self.last, self.missing) = (start, self.missing - 1);
+    }
+
+    /// Ends an index to which all rows were added.
+    pub fn end(&mut self) {
+        debug_assert_eq!(self.missing, 0);
+        let crc = crc32c::crc32c(&self.bytes);
+        self.bytes.extend(crc.to_le_bytes());
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Memory held.
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Writes a number, seven bits per byte, the lowest first.
+    fn put(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+}
+
+/// Takes a number of seven bits per byte.
+fn number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for at in 0..MOST_NUMBER {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f).checked_shl(7 * at as u32)?;
+        if *byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> (Vec<RowStart>, RowIndexWriter) {
+        let starts = [[5, -3, 0], [-(1 << 29), 1 << 29, 7], [0, 0, 0]];
+        let starts: Vec<_> = (0..)
+            .zip(starts)
+            .map(|(row, predictions)| RowStart { position: 1000 * (row + 1) + row, predictions })
+            .collect();
+        let mut writer = RowIndexWriter::default();
+        writer.begin(Fingerprint::of(b"a file"), 4, 3).unwrap();
+        starts.iter().for_each(|start| writer.push(*start));
+        writer.end();
+        (starts, writer)
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let (starts, writer) = example();
+        assert!(writer.bytes().len() <= RowIndexWriter::most_bytes(4));
+        let index = RowIndex::read(Bytes::copy_from_slice(writer.bytes())).unwrap();
+        assert_eq!(index.fingerprint(), Fingerprint::of(b"a file"));
+        assert_eq!(index.starts(4, 3).unwrap().collect::<Vec<_>>(), starts);
+        assert!(index.starts(5, 3).is_none() && index.starts(4, 1).is_none());
+    }
+
+    #[test]
+    fn a_damaged_index_is_not_read() {
+        let (_, writer) = example();
+        for at in 0..writer.bytes().len() {
+            assert_eq!(RowIndex::read(Bytes::copy_from_slice(&writer.bytes()[..at])), None);
+            for bit in 0..8 {
+                let mut bytes = writer.bytes().to_vec();
+                bytes[at] ^= 1 << bit;
+                assert_eq!(RowIndex::read(bytes.into()), None, "byte {at}, bit {bit}");
+            }
+        }
+    }
+}
