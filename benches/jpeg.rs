@@ -14,7 +14,10 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use feedwater::decode::{Decoders, Rows, simd};
+use bytes::Bytes;
+use feedwater::decode::{
+    Decoders, Fingerprint, RowIndex, RowIndexOutcome, RowIndexTask, Rows, simd,
+};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
@@ -26,6 +29,7 @@ struct Job {
     bytes: Vec<u8>,
     header: Header,
     window: Roi,
+    index: Option<RowIndex>,
 }
 
 /// Something that decodes a job.
@@ -147,9 +151,26 @@ fn jobs(files: &[Vec<u8>], windows: bool) -> Vec<Job> {
             let found = pixels(&mut ours(name), bytes, &header, window);
             assert!(found == expected, "{name} differs from libjpeg-turbo in {window}");
         }
-        jobs.push(Job { bytes: bytes.clone(), header, window });
+        let index = row_index(bytes, &header).filter(|_| windows);
+        if let Some(index) = &index {
+            let mut decoders = Decoders::new();
+            decoders.set_row_index(RowIndexTask::Use(index.clone()));
+            let found = pixels(&mut decoders, bytes, &header, window);
+            assert!(found == expected, "with an index it differs in {window}");
+        }
+        jobs.push(Job { bytes: bytes.clone(), header, window, index });
     }
     jobs
+}
+
+fn row_index(bytes: &[u8], header: &Header) -> Option<RowIndex> {
+    let mut decoders = Decoders::new();
+    decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(bytes)));
+    pixels(&mut decoders, bytes, header, header.size.window())?;
+    match decoders.row_index() {
+        RowIndexOutcome::Made(_, index) => RowIndex::read(Bytes::copy_from_slice(index)),
+        _ => None,
+    }
 }
 
 fn pixels(decoders: &mut Decoders, bytes: &[u8], header: &Header, window: Roi) -> Option<Vec<u8>> {
@@ -186,9 +207,13 @@ fn ours(instructions: &str) -> Decoders {
 }
 
 fn report(jobs: &[Job], rounds: usize, windows: bool) {
-    let mut ways = vec![way("libjpeg-turbo".into(), libjpeg())];
+    let mut ways = vec![way("libjpeg-turbo".into(), libjpeg(), |_| RowIndexTask::None)];
     for name in Decoders::jpeg_instructions() {
-        ways.push(way(format!("feedwater, {name}"), ours(name)));
+        ways.push(way(format!("feedwater, {name}"), ours(name), |_| RowIndexTask::None));
+        if windows {
+            ways.push(way(format!("makes an index, {name}"), ours(name), make_index));
+            ways.push(way(format!("has an index, {name}"), ours(name), use_index));
+        }
     }
     if !windows {
         let run = |job: &Job| {
@@ -220,11 +245,22 @@ fn report(jobs: &[Job], rounds: usize, windows: bool) {
     }
 }
 
-fn way(name: String, mut decoders: Decoders) -> Way {
+fn make_index(job: &Job) -> RowIndexTask {
+    RowIndexTask::Make(Fingerprint::of(&job.bytes))
+}
+
+/// Finding an index takes the fingerprint too.
+fn use_index(job: &Job) -> RowIndexTask {
+    black_box(Fingerprint::of(&job.bytes));
+    job.index.clone().map_or(RowIndexTask::None, RowIndexTask::Use)
+}
+
+fn way(name: String, mut decoders: Decoders, task: fn(&Job) -> RowIndexTask) -> Way {
     let run = move |job: &Job| {
         let sink = &mut |rows: Rows<'_>| {
             black_box(rows);
         };
+        decoders.set_row_index(task(job));
         let result = decoders.decode(&job.bytes, &job.header, job.window, 1, sink);
         result.expect("the image is intact");
     };

@@ -173,6 +173,8 @@ mod pages {
     mod pipeline_file {}
     #[doc = include_str!("../docs/recipes.md")]
     mod recipes {}
+    #[doc = include_str!("../docs/row-index.md")]
+    mod row_index {}
     #[doc = include_str!("../docs/remote-storage.md")]
     mod remote_storage {}
     #[doc = include_str!("../docs/sources.md")]

@@ -22,7 +22,10 @@ use crate::header::{Format, Header};
 
 pub use jpeg::refusal;
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};
-pub use row_index::{Fingerprint, RowIndex, RowIndexOutcome, RowIndexTask};
+pub use row_index::{
+    Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
+    read_row_indexes, write_row_index,
+};
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 
 mod jpeg_choice;

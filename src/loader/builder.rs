@@ -308,6 +308,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Most bytes of host memory for row indexes of JPEGs, with which windows are decoded faster from the second epoch on;
+    /// `None`, the default, is no indexes.
+    pub fn cache_row_index(mut self, bytes: Option<u64>) -> Self {
+        self.settings.cache.row_index = bytes;
+        self
+    }
+
     /// Length of the shorter side, in pixels, to which larger images are resized before anything else, for the decoded
     /// cache. Changes pixels. `None`, the default, does not resize.
     pub fn presize(mut self, shorter: Option<u32>) -> Self {

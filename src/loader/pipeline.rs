@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::annotation::Objects;
-use crate::decode::{Decoders, JpegBy};
+use crate::decode::{Decoders, JpegBy, RowIndexTask, refusal};
 use crate::error::{DataError, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
@@ -29,12 +29,14 @@ pub(super) struct SamplePipeline {
     meter: Arc<ThreadMeter>,
     page: HostPage,
     reader: Reader,
+    caches: Arc<Caches>,
     pub sample: SamplePlan,
     decoder: Decoders,
     transform: HostTransform,
     room: Room,
     /// Memory that the current sample may need.
     need: SampleMemory,
+    epoch: u32,
 }
 
 impl SamplePipeline {
@@ -49,18 +51,20 @@ impl SamplePipeline {
         let transform = HostTransform::new(&plan);
         let settings = &plan.settings.decode;
         let decoder = Decoders::new().strict(settings.strict).jpeg(settings.jpeg);
-        let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches);
+        let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches.clone());
         Self {
             source,
             plan,
             meter,
             page: HostPage::default(),
             reader,
+            caches,
             sample: SamplePlan::default(),
             decoder,
             transform,
             room,
             need: SampleMemory::default(),
+            epoch: 0,
         }
     }
 
@@ -214,6 +218,7 @@ impl SamplePipeline {
 
     /// Plans the sample with this header; `bytes` is its encoded size.
     pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), DataError> {
+        self.epoch = key.epoch;
         let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
@@ -247,10 +252,9 @@ impl SamplePipeline {
         out: &mut [u8],
     ) -> Result<SampleRecord, DataError> {
         let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, sample, decoder, transform, .. } = self;
-        let image = PlannedImage { bytes, header, plan, sample };
-        transform.set_timed(self.meter.is_timed());
-        let result = transform.run(image, decoder, out);
+        self.transform.set_timed(self.meter.is_timed());
+        let result = self
+            .decode(header, bytes, |transform, image, decoder| transform.run(image, decoder, out));
         self.count(begin, bytes);
         result?;
         let record = record(&*self.source, key.index, &self.sample, Outcome::Decoded(Route::Cpu));
@@ -275,12 +279,38 @@ impl SamplePipeline {
         steps: usize,
     ) -> Result<&HostImage, DataError> {
         let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, sample, decoder, transform, .. } = self;
-        let image = PlannedImage { bytes, header, plan, sample };
-        let result = transform.run_prefix(image, decoder, steps);
+        let result = self.decode(header, bytes, |transform, image, decoder| {
+            transform.run_prefix(image, decoder, steps)
+        });
         self.count(begin, bytes);
         result?;
         Ok(self.transform.image())
+    }
+
+    /// Runs the transform on the last planned sample, with its row index if there is one, and makes one if there is none.
+    fn decode(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        mut run: impl FnMut(
+            &mut HostTransform,
+            PlannedImage<'_>,
+            &mut Decoders,
+        ) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let Self { plan, sample, decoder, transform, epoch, .. } = self;
+        let image = PlannedImage { bytes, header, plan, sample };
+        let indexes = self.caches.row_indexes.as_ref();
+        let indexes = indexes.filter(|_| sample.reduction == 1 && refusal(header).is_none());
+        let Some(indexes) = indexes else { return run(transform, image, decoder) };
+        decoder.set_row_index(indexes.task(bytes, *epoch));
+        let result = run(transform, image, decoder);
+        if indexes.learn(decoder) {
+            // It may have given wrong rows before it was rejected.
+            decoder.set_row_index(RowIndexTask::None);
+            return run(transform, image, decoder);
+        }
+        result
     }
 
     /// Records decoding and transform of `bytes`, from `begin` to now.

@@ -363,7 +363,7 @@ mod tests {
         let settings = LoaderSettings { batch, shuffle, last, ..Default::default() };
         let shard = Shard { rank: 0, world: 1, from: "settings" };
         let order = Order::new(10, &settings, &shard, &[]).unwrap();
-        let caches = Arc::new(Caches::new(&CacheSettings::default(), 10));
+        let caches = Arc::new(Caches::open(&CacheSettings::default(), &asked));
         let threads = (window, 1, false);
         let ahead = Prefetcher::new(Arc::new(asked.clone()), order, end_epoch, threads, 1, caches);
         (asked, ahead)

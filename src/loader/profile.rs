@@ -158,6 +158,8 @@ impl Loader {
             prescale: settings.decode.prescale,
             cache_encoded: settings.cache.encoded,
             cache_decoded: settings.cache.decoded,
+            cache_row_index: settings.cache.row_index,
+            row_index: plan.row_index.map(|it| (it.speedup, it.bytes)),
             presize: settings.cache.presize,
             width: plan.shape.width,
             height: plan.shape.height,

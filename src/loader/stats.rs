@@ -62,7 +62,7 @@ pub struct Stats {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// `encoded` or `decoded`.
+    /// `encoded`, `decoded` or `row_index`.
     pub cache: &'static str,
     /// Most bytes that the cache may allocate: its row of the footprint.
     pub limit_bytes: u64,
@@ -79,6 +79,8 @@ pub struct CacheStats {
     /// Hits and misses of each of the latest [`Stats::EPOCHS`] epochs. Those of the last may still grow. Earlier epochs
     /// are only in `hits` and `misses`.
     pub epochs: Vec<CacheEpoch>,
+    /// Row indexes that did not fit their files. Those images were decoded without one.
+    pub rejected: u64,
 }
 
 /// Counts of [`CacheStats`] for one epoch.

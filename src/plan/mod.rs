@@ -3,7 +3,6 @@
 //!
 //! A plan needs no GPU: `feedwater plan` works on a machine without CUDA.
 
-use std::fmt;
 use std::sync::Arc;
 
 use feedwater_insight::model::slots;
@@ -24,10 +23,12 @@ mod counts;
 mod device;
 mod device_choice;
 mod device_pick;
+mod display;
 mod memory;
 mod need;
 mod offload;
 mod route;
+mod row_index;
 mod sample;
 mod settings;
 mod shard;
@@ -42,6 +43,7 @@ pub use device_choice::DeviceChoice;
 pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
+pub use row_index::RowIndexGain;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
@@ -183,6 +185,8 @@ pub struct Plan {
     pub offloads: Vec<Offload>,
     /// The GPU's part of the plan, if anything runs there. Batches are then in GPU memory.
     pub device: Option<DevicePlan>,
+    /// What row indexes of JPEGs do for decoding on the CPU. `None` if no inspected image can have one.
+    pub row_index: Option<RowIndexGain>,
     /// Counts that memory limits reduced.
     pub reductions: Vec<Reduction>,
     /// Memory use, row by row.
@@ -269,6 +273,7 @@ impl Plan {
             room: SampleRoom::default(),
             offloads: Vec::new(),
             device: None,
+            row_index: None,
             reductions: Vec::new(),
             footprint: Footprint::default(),
             available: facts.available.clone(),
@@ -291,6 +296,7 @@ impl Plan {
         plan.device = device;
         plan.room = plan.sample_room(facts);
         plan.fit(facts)?;
+        plan.row_index = RowIndexGain::of(&plan, facts);
         plan.footprint = memory::footprint(&plan, facts);
         Ok(plan)
     }
@@ -429,68 +435,4 @@ fn any_route(allowed: &[Route], offered: &[Route]) -> Result<(), String> {
         names(allowed),
         if offered.is_empty() { "none".into() } else { names(offered) }
     ))
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<8}decode", self.decode.name())?;
-        match &self.device {
-            Some(device) if self.decode == Place::Gpu => {
-                let routes: Vec<_> = device.routes.iter().map(RoutePlan::to_string).collect();
-                writeln!(f, " by {}", routes.join(", "))?;
-            }
-            _ => writeln!(f)?,
-        }
-        for step in &self.steps {
-            writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
-        }
-        let mut steps = self.steps.iter().enumerate().rev();
-        let reason =
-            |(number, step): (usize, &PlannedStep)| Some((number, step.kinds.not_on_device()?));
-        if let Some((last, why)) = steps.find_map(reason) {
-            let name = self.steps[last].operator.name();
-            let before = "decoding and the operators before it are on the cpu with it";
-            writeln!(f, "{:<8}{name} (chain[{last}]) {why}; {before}", "reason")?;
-        }
-        let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
-        writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
-        if let Some(stage) = &self.stage {
-            for operator in &stage.operators {
-                writeln!(f, "{:<8}batch {operator:?}", last.name())?;
-            }
-            writeln!(f, "{:<8}targets {}", last.name(), self.targets_note())?;
-        }
-        if let Some(device) = &self.device {
-            let DeviceSplit { first, chain } = device.planned();
-            for name in chain.names() {
-                writeln!(f, "{:<8}{name}", "kernel")?;
-            }
-            if let Some((place, why)) = chain.unfused {
-                let (place, name) = (first + place, self.steps[first + place].operator.name());
-                writeln!(f, "{:<8}{name} (chain[{place}]) {why}", "program")?;
-            }
-        }
-        if let [others @ .., planned] = &self.offloads[..]
-            && !others.is_empty()
-        {
-            let others: Vec<_> = others.iter().map(Offload::to_string).collect();
-            writeln!(f, "{:<8}on the gpu {planned}, or {}", "auto", others.join(", "))?;
-        }
-        let chosen = [
-            ("workers", self.settings.loader.workers, self.workers),
-            ("prefetch", self.settings.loader.prefetch, self.ahead_batches),
-        ];
-        for (name, _, bounds) in chosen.iter().filter(|it| it.1 == Count::Auto) {
-            writeln!(f, "{:<8}{name} {bounds}", "auto")?;
-        }
-        for reduction in &self.reductions {
-            writeln!(f, "{:<8}{reduction}", "less")?;
-        }
-        writeln!(f, "{:<8}{}", "device", self.runs_on)?;
-        writeln!(f, "{:<8}{}", "order", self.order_note())?;
-        writeln!(f, "{:<8}{}", "shard", self.shard)?;
-        writeln!(f)?;
-        self.footprint.fmt(f)?;
-        self.fmt_available(f)
-    }
 }

@@ -213,6 +213,12 @@ pub struct CacheSettings {
     /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
+    /// Maximum size of the cache of row indexes, in bytes, about 250 for a JPEG of 500x375. An index says where the rows
+    /// of a JPEG begin, so that a window is decoded on the CPU without what lies above and to the right of it. It is made
+    /// when the image is decoded first, which takes longer by the time to parse what lies below the window. Indexes are
+    /// stored in feedwater's cache folder, and those that `feedwater pack` made are read. Default: no indexes.
+    #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
+    pub row_index: Option<u64>,
 }
 
 /// `[limits]`: limits of a sample, checked on its header before memory is allocated, and limits of the loader.
@@ -373,7 +379,11 @@ fn check_bytes(key: &str, bytes: u64) -> Result<()> {
 
 impl CacheSettings {
     fn check(&self, decode: &DecodeSettings) -> Result<()> {
-        for (key, bytes) in [("cache.encoded", self.encoded), ("cache.decoded", self.decoded)] {
+        for (key, bytes) in [
+            ("cache.encoded", self.encoded),
+            ("cache.decoded", self.decoded),
+            ("cache.row_index", self.row_index),
+        ] {
             if bytes == Some(0) {
                 let problem = "must be at least 1, is 0; leave it out for no cache";
                 return Err(Error::config(key, problem));
@@ -440,7 +450,8 @@ mod tests {
         let cache = |cache| Settings { cache, ..Settings::default() };
         let storage = |storage| Settings { storage, ..Settings::default() };
         let most = Some(1 << 60);
-        let fits = CacheSettings { encoded: most, decoded: most, presize: Some(32767) };
+        let fits =
+            CacheSettings { encoded: most, decoded: most, presize: Some(32767), row_index: most };
         cache(fits.clone()).check().unwrap();
         assert_eq!(
             key(cache(CacheSettings { encoded: Some((1 << 60) + 1), ..fits })),

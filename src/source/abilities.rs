@@ -1,5 +1,7 @@
 //! Optional abilities of sources. Each is a trait, which [`Source`] returns as a trait object.
 
+use std::path::PathBuf;
+
 use super::{Exclusion, Expected, HostPage, Sample, Source, own_label};
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Result};
@@ -66,6 +68,12 @@ pub trait Hints {
     /// Boundaries of files that hold many samples in sequence: the index after the last sample of each file, in sample order; the
     /// last entry is [`Source::len`]. Empty, the default, if there are no such files. `loader.shuffle_window` requires it.
     fn file_ends(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Paths or URLs of the files that hold many samples each. Row indexes of their JPEGs may be stored beside them
+    /// ([`ROWS_ENDING`](crate::decode::ROWS_ENDING)). Empty, the default, if there are no such files.
+    fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
@@ -185,6 +193,11 @@ impl dyn Source + '_ {
     /// [`Hints::file_ends`]; empty without that ability.
     pub fn file_ends(&self) -> Vec<u64> {
         self.hints().map_or(Vec::new(), |it| it.file_ends())
+    }
+
+    /// [`Hints::files`]; empty without that ability.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.hints().map_or(Vec::new(), |it| it.files())
     }
 
     /// [`Hints::slow_shuffled`]; `None` without that ability.

@@ -7,6 +7,7 @@ mod common;
 mod device;
 mod errors;
 mod presized;
+mod row_index;
 #[path = "../simulated/mod.rs"]
 mod simulated;
 

@@ -33,7 +33,10 @@ fn made(decoders: &mut Decoders, file: &[u8], window: Roi) -> Option<Vec<u8>> {
     decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file)));
     decoded(decoders, file, window)?;
     match decoders.row_index() {
-        RowIndexOutcome::Made(bytes) => Some(bytes.to_vec()),
+        RowIndexOutcome::Made(of, bytes) => {
+            assert_eq!(of, Fingerprint::of(file));
+            Some(bytes.to_vec())
+        }
         RowIndexOutcome::None => None,
         other => panic!("{other:?}"),
     }

@@ -48,6 +48,9 @@ pub struct Options {
     /// Skip and count unusable samples instead of stopping
     #[arg(long)]
     skip: bool,
+    /// Store no row indexes of JPEGs beside the shards
+    #[arg(long)]
+    no_row_index: bool,
     /// Only print the predicted gain of smaller images, and write nothing
     #[arg(long, requires = "shorter")]
     dry_run: bool,
@@ -85,6 +88,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         threads: options.workers.map_or(cores, usize::from),
         limits,
         strict,
+        row_index: !options.no_row_index,
     };
     settings.check()?;
     let print_text = |text: String| if options.json { Ok(()) } else { print(text) };

@@ -106,6 +106,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
         "shard": plan.shard,
         "excluded": excluded,
         "device": plan.device.as_ref().map(device),
+        "row_index": plan.row_index,
         "reductions": reductions.collect::<Vec<_>>(),
         "footprint": rows(&plan.footprint),
         "host_bytes": plan.footprint.total_bytes(Memory::Host),

@@ -193,7 +193,10 @@ impl Feedwater {
             Outcome::None => RowIndexOutcome::None,
             Outcome::Used => RowIndexOutcome::Used,
             Outcome::Rejected => RowIndexOutcome::Rejected,
-            Outcome::Made => RowIndexOutcome::Made(self.row_index.writer.bytes()),
+            Outcome::Made => {
+                let (file, index) = self.row_index.writer.made();
+                RowIndexOutcome::Made(file, index)
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Caches in host memory that last from epoch to epoch: of files, and of decoded images.
+//! Caches in host memory that last from epoch to epoch: of files, of decoded images, and of row indexes.
 //!
 //! Each point has a test in `tests/cache/`:
 //!
@@ -18,13 +18,16 @@
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
 
 use crate::plan::CacheSettings;
+use crate::source::Source;
 
 use super::stats::CacheStats;
 
 use store::Store;
 
+pub(super) use row_indexes::RowIndexes;
 pub(super) use store::Kept;
 
+mod row_indexes;
 mod store;
 
 /// The caches of a loader, shared by all threads.
@@ -33,16 +36,23 @@ pub(super) struct Caches {
     pub encoded: Option<Store>,
     /// Cache of decoded images.
     pub decoded: Option<Store>,
+    /// Cache of row indexes.
+    pub row_indexes: Option<RowIndexes>,
 }
 
 impl Caches {
-    /// Creates empty caches for a source with `originals` distinct originals.
-    pub fn new(settings: &CacheSettings, originals: u64) -> Self {
+    /// Creates the caches of a source. Those of files and images are empty.
+    pub fn open(settings: &CacheSettings, source: &dyn Source) -> Self {
+        let originals = source.originals();
         let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals));
-        Self { encoded: store(settings.encoded), decoded: store(settings.decoded) }
+        Self {
+            encoded: store(settings.encoded),
+            decoded: store(settings.decoded),
+            row_indexes: settings.row_index.map(|limit| RowIndexes::open(limit, source)),
+        }
     }
 
-    /// Whether there is any cache.
+    /// Whether there is any cache of files or images.
     pub fn are_there(&self) -> bool {
         self.encoded.is_some() || self.decoded.is_some()
     }
@@ -56,6 +66,10 @@ impl Caches {
     pub fn stats(&self) -> Vec<CacheStats> {
         let named = [("encoded", &self.encoded), ("decoded", &self.decoded)];
         let there = named.into_iter().filter_map(|(name, store)| Some((name, store.as_ref()?)));
-        there.map(|(cache, store)| CacheStats { cache, ..store.stats() }).collect()
+        let mut all: Vec<_> =
+            there.map(|(cache, store)| CacheStats { cache, ..store.stats() }).collect();
+        let row_indexes = self.row_indexes.as_ref();
+        all.extend(row_indexes.map(|it| CacheStats { cache: "row_index", ..it.stats() }));
+        all
     }
 }

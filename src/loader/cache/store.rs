@@ -19,7 +19,7 @@ const MOST_BLOCK_BYTES: u64 = 16 << 20;
 const MOST_OPEN: usize = 8;
 /// Entries that are allocated at a time.
 const SEGMENT: usize = 64;
-/// Bytes of the limit per bucket of the table; a bucket is 4 bytes, a thousandth.
+/// Bytes of the limit per bucket of the table of a store of files or images; a bucket is 4 bytes, a thousandth.
 const BYTES_PER_BUCKET: u64 = 4096;
 /// The system allocates memory in pages of this size; the allocator adds a small header.
 const PAGE_BYTES: u64 = 4096;
@@ -74,9 +74,15 @@ struct Entry {
 }
 
 impl Store {
-    /// Creates an empty store for at most `limit` bytes and for numbers below `numbers`.
+    /// Creates an empty store of files or images for at most `limit` bytes and for `numbers` numbers.
     pub fn new(limit: u64, numbers: u64) -> Self {
-        let buckets = (limit / BYTES_PER_BUCKET).min(numbers).clamp(1, 1 << 27);
+        Self::with_table(limit, numbers, BYTES_PER_BUCKET)
+    }
+
+    /// Creates an empty store for at most `limit` bytes and for `numbers` numbers, whose table has 4 bytes for each
+    /// `bytes_per_bucket` bytes of the limit.
+    pub fn with_table(limit: u64, numbers: u64, bytes_per_bucket: u64) -> Self {
+        let buckets = (limit / bytes_per_bucket).min(numbers).clamp(1, 1 << 27);
         let taken = block_cost(4 * buckets);
         let mut table = Vec::new();
         // If the table cannot be allocated, the cache stays empty.
@@ -137,6 +143,16 @@ impl Store {
         Some(copy)
     }
 
+    /// Calls a function with the bytes of all samples, in the order in which they came.
+    pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
+        let mut at = 0;
+        // The lock is not held while the function runs.
+        while let Some(bytes) = { self.read().entry(at).map(|it| it.kept.bytes.clone()) } {
+            each(&bytes);
+            at += 1;
+        }
+    }
+
     /// Size and counts; the caller sets the name.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses, mut epochs) = {
@@ -154,6 +170,7 @@ impl Store {
             hits,
             misses,
             epochs,
+            rejected: 0,
         }
     }
 
@@ -198,6 +215,10 @@ impl State {
             at = entry.older;
         }
         None
+    }
+
+    fn entry(&self, place: usize) -> Option<&Entry> {
+        self.segments.get(place / SEGMENT)?.get(place % SEGMENT)
     }
 
     /// Bucket of a number, by Fibonacci hashing.

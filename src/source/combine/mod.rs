@@ -3,6 +3,7 @@
 //! Each is a rule that maps an index to a sample of a part. Nothing is copied; all properties of a sample are those in its part.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::largest::largest;
@@ -343,6 +344,10 @@ impl<A: Arrangement> Hints for Combined<A> {
 
     fn slow_shuffled(&self) -> Option<String> {
         self.parts.iter().find_map(|part| part.source.slow_shuffled())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().flat_map(|part| part.source.files()).collect()
     }
 
     fn storages(&self) -> Vec<Storage> {

@@ -403,6 +403,10 @@ impl<F: Format> Hints for Records<F> {
         largest(pixels, most)
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        self.shards.iter().map(|shard| shard.path.clone()).collect()
+    }
+
     fn storages(&self) -> Vec<Storage> {
         vec![self.storage.clone()]
     }

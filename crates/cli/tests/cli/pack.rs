@@ -436,3 +436,34 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     let difference = ["destination", "name", "\"val\"", "\"other\"", "--overwrite"];
     assert!(has_words(&words, &difference), "{words}");
 }
+
+/// The indexes beside the shards are those that a loader would make, and are used from the first epoch on.
+#[test]
+fn row_indexes_lie_beside_the_shards() {
+    for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
+        let (root, manifest) = packed(&source(), &settings(format));
+        for shard in &manifest.shards {
+            assert!(root.path().join(format!("{}.rows", shard.name)).is_file(), "{shard:?}");
+        }
+        let none = Settings { row_index: false, ..settings(format) };
+        let (plain, _) = packed(&source(), &none);
+        assert!(files(plain.path()).iter().all(|(name, _)| !name.ends_with(".rows")));
+        let loader = |root: &Path| {
+            let builder = LoaderBuilder::new(Arc::from(open(format, root)), training());
+            let builder = builder.device(DeviceChoice::Cpu).batch(4).epochs(Some(1));
+            builder.last(plan::Last::Partial).cache_row_index(Some(1 << 20)).build().unwrap()
+        };
+        let batches = |loader: &mut feedwater::Loader| -> Vec<Vec<u8>> {
+            loader.into_iter().map(|batch| batch.unwrap().to_host().unwrap()).collect()
+        };
+        let (mut with, mut without) = (loader(root.path()), loader(plain.path()));
+        assert_eq!(batches(&mut with), batches(&mut without));
+        let jpegs = (0..11).filter(|at| at % 3 > 0).count() as u64;
+        let stats = with.stats().caches;
+        assert_eq!((stats[0].cache, stats[0].hits, stats[0].misses), ("row_index", jpegs, 0));
+        // Packing again deletes them.
+        let overwrite = Settings { overwrite: true, ..none };
+        pack(&source(), root.path(), &overwrite, |_| {}).unwrap();
+        assert!(files(root.path()).iter().all(|(name, _)| !name.ends_with(".rows")));
+    }
+}

@@ -49,6 +49,7 @@ pub fn knobs(model: &Model, profile: &Profile, most: usize, error: f64) -> Resul
         batch(model, profile)?,
         cache(model, profile),
         decoded(model, profile),
+        row_index(model, profile),
         presize(model, profile),
     ];
     let mut found = Vec::new();
@@ -192,6 +193,23 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
             cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
             model,
         }
+    })
+}
+
+/// Row indexes of JPEGs: less of them is parsed from the second epoch on.
+fn row_index(model: &Model, profile: &Profile) -> Option<Tried> {
+    let setup = &profile.setup;
+    let can = setup.cache_row_index.is_none() && setup.cache_decoded.is_none();
+    let (speedup, needed) = setup.row_index.filter(|_| can && !setup.decodes_on_device)?;
+    let mut model = model.clone();
+    for stage in model.stages.iter_mut().filter(|it| it.name == "decode") {
+        stage.service.mean /= speedup;
+    }
+    let limit = mebibytes(1.1 * needed as f64);
+    Some(Tried {
+        setting: format!("cache.row_index = \"{limit} MiB\""),
+        cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+        model,
     })
 }
 

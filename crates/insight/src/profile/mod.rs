@@ -85,6 +85,10 @@ pub struct Setup {
     pub cache_encoded: Option<u64>,
     /// `cache.decoded`.
     pub cache_decoded: Option<u64>,
+    /// `cache.row_index`.
+    pub cache_row_index: Option<u64>,
+    /// Predicted factor by which row indexes speed up decoding, and their memory in bytes; `None` if the images have none.
+    pub row_index: Option<(f64, u64)>,
     /// `cache.presize`.
     pub presize: Option<u32>,
     /// Width of a sample in the batch, in pixels.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin};
+use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin, rows};
 use feedwater::error::{Error, Result};
 use feedwater::file;
 use feedwater::source::Source;
@@ -198,7 +198,8 @@ impl Manifest {
         let numbers = 0..=self.shards.len() as u64;
         let beside = numbers.map(|number| origin::path(directory, &self.made.name, number));
         let shards = self.shards.iter().map(|shard| directory.join(&shard.name));
-        for path in shards.chain(beside).chain([directory.join(NAME)]) {
+        let rows = shards.clone().map(|shard| rows::path(&shard));
+        for path in shards.chain(rows).chain(beside).chain([directory.join(NAME)]) {
             remove(&path)?;
         }
         Ok(())

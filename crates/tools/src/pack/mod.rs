@@ -7,6 +7,8 @@
 //!   lists it: an interrupted run resumes after the last listed shard.
 //! * The samples of each shard are recorded beside it. If the source or the settings have changed, packing does not resume: it
 //!   fails before writing anything, and reports the difference.
+//! * Beside a shard lie the row indexes of its JPEGs, with which loaders decode windows faster (`cache.row_index`). Readers that do
+//!   not know them leave them alone.
 //! * The directory is locked during packing; a second pack fails.
 //! * A sample that cannot be read, parsed or, to make it smaller, decoded is an error, or is skipped and counted.
 
@@ -33,6 +35,7 @@ pub use verify::verify;
 
 use lock::Lock;
 use origin::Origin;
+use rows::RowIndexer;
 use shard::{Item, ShardWriter};
 
 mod gain;
@@ -40,6 +43,7 @@ mod lock;
 mod manifest;
 mod origin;
 mod presize;
+mod rows;
 mod shard;
 mod verify;
 
@@ -66,6 +70,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether damaged images are unusable (`decode.strict`). Default true.
     pub strict: bool,
+    /// Whether to store row indexes of JPEGs beside the shards. Default true.
+    pub row_index: bool,
 }
 
 impl Default for Settings {
@@ -80,6 +86,7 @@ impl Default for Settings {
             threads: thread::available_parallelism().map_or(1, usize::from),
             limits: Limits::default(),
             strict: true,
+            row_index: true,
         }
     }
 }
@@ -182,12 +189,12 @@ fn write(
 ) -> Result<()> {
     let digits = source.len().to_string().len();
     let mut writer: Option<ShardWriter> = None;
-    let (mut skipped, mut origins) = (Vec::new(), Vec::new());
+    let (mut skipped, mut origins, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for index in manifest.shards.last().map_or(0, |shard| shard.end)..source.len() {
         let Sample { origin, image } = next()?;
         origins.push(origin);
         match image {
-            Ok(EncodedImage { bytes, extension }) => {
+            Ok(EncodedImage { bytes, extension, row_index }) => {
                 let writer = match &mut writer {
                     Some(writer) => writer,
                     None => {
@@ -200,6 +207,7 @@ fn write(
                 let (label, bytes) = (source.label(index), &bytes);
                 let item = Item { key: &key, location: &location, extension, label, bytes };
                 writer.append(&item)?;
+                rows.extend(row_index);
             }
             Err(error) => {
                 let location = source.location(index);
@@ -219,6 +227,7 @@ fn write(
             manifest.skipped_first.append(&mut skipped);
             manifest.skipped_first.truncate(SKIPPED_KEPT);
             if let Some(writer) = writer.take() {
+                rows::write(writer.path(), &std::mem::take(&mut rows))?;
                 manifest.shards.push(writer.finish(index + 1)?);
             }
             manifest.write(directory)?;
@@ -231,6 +240,7 @@ fn write(
 struct EncodedImage {
     bytes: Vec<u8>,
     extension: &'static str,
+    row_index: Option<Vec<u8>>,
 }
 
 /// Origin of a sample, with its encoded image or error.
@@ -246,6 +256,7 @@ struct Maker<'a> {
     strict: bool,
     page: HostPage,
     presizer: Option<Presizer>,
+    rows: Option<RowIndexer>,
     room: Room,
 }
 
@@ -254,13 +265,18 @@ impl<'a> Maker<'a> {
         let Settings { ref limits, strict, .. } = *settings;
         let presizer = settings.presize.map(|it| Presizer::new(it).strict(strict));
         let (page, room) = (HostPage::default(), Room::of_thread(large));
-        Self { source, limits, strict, page, presizer, room }
+        let rows = settings.row_index.then(RowIndexer::default);
+        Self { source, limits, strict, page, presizer, rows, room }
     }
 
     fn make(&mut self, index: u64) -> Sample {
         let limit = self.limits.max_file_bytes;
         let (origin, read) = Origin::read(self.source, index, &mut self.page, limit);
-        Sample { origin, image: read.and_then(|()| self.image()) }
+        let mut image = read.and_then(|()| self.image());
+        if let (Ok(image), Some(rows)) = (&mut image, &mut self.rows) {
+            image.row_index = rows.make(&image.bytes);
+        }
+        Sample { origin, image }
     }
 
     /// Encodes the image of the sample that was read.
@@ -278,7 +294,7 @@ impl<'a> Maker<'a> {
                 self.room.give_back();
             }
             if let Some(bytes) = made? {
-                return Ok(EncodedImage { bytes, extension: "jpg" });
+                return Ok(EncodedImage { bytes, extension: "jpg", row_index: None });
             }
         }
         let extension = match header.format {
@@ -296,6 +312,6 @@ impl<'a> Maker<'a> {
                 return Err(DataError::new(Reason::Unsupported, problem));
             }
         };
-        Ok(EncodedImage { bytes: bytes.to_vec(), extension })
+        Ok(EncodedImage { bytes: bytes.to_vec(), extension, row_index: None })
     }
 }

@@ -103,6 +103,11 @@ impl ShardWriter {
         Ok(())
     }
 
+    /// Path of the finished file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.out.bytes

@@ -5,6 +5,10 @@ use bytes::Bytes;
 
 use crate::error::{DataError, reserve};
 
+pub use file::{ROWS_ENDING, begin_row_indexes, read_row_indexes, write_row_index};
+
+mod file;
+
 /// Version of the format.
 const VERSION: u8 = 1;
 /// Most bytes of a number with seven bits per byte.
@@ -17,7 +21,7 @@ const ENTRY_BYTES: usize = MOST_NUMBER + 3 * 5;
 const MOST_DC: i64 = 1 << 30;
 
 /// What tells a file from others: its length and the CRC-32C of its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     /// Length in bytes.
     pub len: u64,
@@ -54,8 +58,8 @@ pub enum RowIndexOutcome<'a> {
     /// Found that it does not fit the image, and returned an error. Rows may have been passed on that are wrong: decode the
     /// image again, without it.
     Rejected,
-    /// Made this one.
-    Made(&'a [u8]),
+    /// Made this one, for a file with this fingerprint.
+    Made(Fingerprint, &'a [u8]),
 }
 
 /// Row index of a file, with an intact checksum.
@@ -99,6 +103,11 @@ impl RowIndex {
         self.fingerprint
     }
 
+    /// The bytes from which it was read.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// Starts of all rows but the first, if the image has so many rows and components. They end early where the content makes
     /// no sense.
     pub(super) fn starts(&self, rows: usize, components: usize) -> Option<RowStarts<'_>> {
@@ -136,6 +145,7 @@ impl Iterator for RowStarts<'_> {
 /// Index that is being made.
 #[derive(Debug, Default)]
 pub(super) struct RowIndexWriter {
+    file: Fingerprint,
     bytes: Vec<u8>,
     components: usize,
     last: RowStart,
@@ -156,6 +166,7 @@ impl RowIndexWriter {
         rows: usize,
         components: usize,
     ) -> Result<(), DataError> {
+        self.file = file;
         self.bytes.clear();
         reserve::reserve(&mut self.bytes, Self::most_bytes(rows))?;
         (self.components, self.last, self.missing) = (components, RowStart::default(), rows - 1);
@@ -184,9 +195,9 @@ impl RowIndexWriter {
         self.bytes.extend(crc.to_le_bytes());
     }
 
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The file, and the bytes of its index.
+    pub fn made(&self) -> (Fingerprint, &[u8]) {
+        (self.file, &self.bytes)
     }
 
     /// Memory held.
@@ -238,8 +249,8 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again() {
         let (starts, writer) = example();
-        assert!(writer.bytes().len() <= RowIndexWriter::most_bytes(4));
-        let index = RowIndex::read(Bytes::copy_from_slice(writer.bytes())).unwrap();
+        assert!(writer.made().1.len() <= RowIndexWriter::most_bytes(4));
+        let index = RowIndex::read(Bytes::copy_from_slice(writer.made().1)).unwrap();
         assert_eq!(index.fingerprint(), Fingerprint::of(b"a file"));
         assert_eq!(index.starts(4, 3).unwrap().collect::<Vec<_>>(), starts);
         assert!(index.starts(5, 3).is_none() && index.starts(4, 1).is_none());
@@ -248,10 +259,10 @@ mod tests {
     #[test]
     fn a_damaged_index_is_not_read() {
         let (_, writer) = example();
-        for at in 0..writer.bytes().len() {
-            assert_eq!(RowIndex::read(Bytes::copy_from_slice(&writer.bytes()[..at])), None);
+        for at in 0..writer.made().1.len() {
+            assert_eq!(RowIndex::read(Bytes::copy_from_slice(&writer.made().1[..at])), None);
             for bit in 0..8 {
-                let mut bytes = writer.bytes().to_vec();
+                let mut bytes = writer.made().1.to_vec();
                 bytes[at] ^= 1 << bit;
                 assert_eq!(RowIndex::read(bytes.into()), None, "byte {at}, bit {bit}");
             }

@@ -1,0 +1,58 @@
+//! Makes row indexes of JPEGs, and stores them beside a shard.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use feedwater::decode::{
+    Decoders, Fingerprint, ROWS_ENDING, RowIndexOutcome, RowIndexTask, begin_row_indexes, refusal,
+    write_row_index,
+};
+use feedwater::error::{Error, Result};
+use feedwater::file::AtomicFile;
+use feedwater::geometry::Roi;
+use feedwater::header::Header;
+
+/// Makes row indexes; one per thread.
+#[derive(Default)]
+pub(super) struct RowIndexer {
+    decoders: Decoders,
+}
+
+impl RowIndexer {
+    /// Index of an intact JPEG that our own decoder decodes.
+    pub fn make(&mut self, file: &[u8]) -> Option<Vec<u8>> {
+        let header = Header::parse(file).ok().filter(|header| refusal(header).is_none())?;
+        self.decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file)));
+        // Almost everything is only parsed.
+        let pixel = Roi::new(0, 0, 1, 1);
+        self.decoders.decode(file, &header, pixel, 1, &mut |_| {}).ok()?;
+        match self.decoders.row_index() {
+            RowIndexOutcome::Made(_, index) => Some(index.to_vec()),
+            _ => None,
+        }
+    }
+}
+
+/// Path of the file beside a shard.
+pub(super) fn path(shard: &Path) -> PathBuf {
+    let mut path = shard.to_owned().into_os_string();
+    path.push(ROWS_ENDING);
+    path.into()
+}
+
+/// Stores the indexes of a shard. Without any there is no file.
+pub(super) fn write(shard: &Path, indexes: &[Vec<u8>]) -> Result<()> {
+    let path = path(shard);
+    let failed = |error| Error::io(&path, &error);
+    if indexes.is_empty() {
+        return match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        };
+    }
+    let mut file = AtomicFile::create(&path).map_err(failed)?;
+    begin_row_indexes(&mut file).map_err(failed)?;
+    indexes.iter().try_for_each(|index| write_row_index(&mut file, index)).map_err(failed)?;
+    file.commit().map_err(failed)
+}

@@ -1,0 +1,189 @@
+//! Cache of row indexes, which outlives the loader in a file of the cache directory.
+//!
+//! An index is found by the fingerprint of its file, so a file that changed has none. Those beside packed files and
+//! those of earlier loaders are read when the loader starts. New ones are stored when the next epoch begins and when the
+//! loader is dropped. If they can be stored nowhere, they are made again, which is no error.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::store::Store;
+use crate::decode::{
+    Decoders, Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
+    read_row_indexes, write_row_index,
+};
+use crate::file::AtomicFile;
+use crate::geometry::{Orientation, Size};
+use crate::loader::stats::CacheStats;
+use crate::source::Source;
+use crate::storage::{Storage, exists, is_url};
+
+/// Bytes of the limit per bucket of the table.
+const BYTES_PER_BUCKET: u64 = 256;
+
+/// Usual length of an index.
+const USUAL_BYTES: u64 = 200;
+
+/// Row indexes of the JPEGs of a source.
+pub(in crate::loader) struct RowIndexes {
+    store: Store,
+    rejected: AtomicU64,
+    place: Option<PathBuf>,
+    /// Indexes that are stored in the file.
+    stored: AtomicU64,
+    /// Latest epoch that has begun.
+    epoch: AtomicU32,
+}
+
+impl RowIndexes {
+    /// Creates a cache of at most `limit` bytes with all indexes that are stored.
+    pub fn open(limit: u64, source: &dyn Source) -> Self {
+        let storages = source.storages();
+        let this = Self {
+            store: Store::with_table(limit, u64::MAX, BYTES_PER_BUCKET),
+            rejected: AtomicU64::new(0),
+            place: storages.first().and_then(|storage| place(storage, source)),
+            stored: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
+        };
+        this.read_stored();
+        this.stored.store(this.store.stats().samples, Ordering::Relaxed);
+        if let Some(storage) = storages.first() {
+            this.read_beside(storage, &source.files());
+        }
+        this
+    }
+
+    /// What a decoder should do at this JPEG.
+    pub fn task(&self, file: &[u8], epoch: u32) -> RowIndexTask {
+        if self.epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            self.save();
+        }
+        let fingerprint = Fingerprint::of(file);
+        let kept = self.store.get(number(fingerprint), epoch);
+        let index = kept.and_then(|kept| RowIndex::read(kept.bytes));
+        match index.filter(|index| index.fingerprint() == fingerprint) {
+            Some(index) => RowIndexTask::Use(index),
+            None if self.store.has_room(number(fingerprint), USUAL_BYTES) => {
+                RowIndexTask::Make(fingerprint)
+            }
+            None => RowIndexTask::None,
+        }
+    }
+
+    /// Keeps the index that a decoder made; returns whether it rejected one, so that the image must be decoded again.
+    pub fn learn(&self, decoder: &Decoders) -> bool {
+        match decoder.row_index() {
+            RowIndexOutcome::Made(fingerprint, bytes) => self.keep(fingerprint, bytes),
+            RowIndexOutcome::Rejected => {
+                self.rejected.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            RowIndexOutcome::Used | RowIndexOutcome::None => {}
+        }
+        false
+    }
+
+    /// Size and counts.
+    pub fn stats(&self) -> CacheStats {
+        CacheStats { rejected: self.rejected.load(Ordering::Relaxed), ..self.store.stats() }
+    }
+
+    fn keep(&self, fingerprint: Fingerprint, index: &[u8]) {
+        let (number, size) = (number(fingerprint), Size::new(0, 0));
+        self.store.keep(number, size, Orientation::UPRIGHT, None, index);
+    }
+
+    fn read(&self, input: &mut impl Read) {
+        read_row_indexes(input, |index| self.keep(index.fingerprint(), index.bytes()));
+    }
+
+    /// Reads the file of the cache directory.
+    fn read_stored(&self) {
+        if let Some(file) = self.place.as_ref().and_then(|place| File::open(place).ok()) {
+            self.read(&mut BufReader::with_capacity(1 << 16, file));
+        }
+    }
+
+    /// Reads the indexes that lie beside files of samples.
+    fn read_beside(&self, storage: &Storage, files: &[PathBuf]) {
+        let beside = |file: &PathBuf| {
+            let mut name = file.clone().into_os_string();
+            name.push(ROWS_ENDING);
+            PathBuf::from(name)
+        };
+        let (urls, local): (Vec<_>, Vec<_>) =
+            files.iter().map(beside).partition(|path| is_url(path));
+        let are_there = storage.lens(&urls);
+        let urls = urls.into_iter().zip(are_there).filter_map(|(url, len)| len.ok().map(|_| url));
+        for path in local.into_iter().filter(|path| exists(path)).chain(urls) {
+            if let Ok(bytes) = storage.read(&path) {
+                self.read(&mut &*bytes);
+            }
+        }
+    }
+
+    /// Stores all indexes, if there are new ones.
+    fn save(&self) {
+        if self.store.stats().samples == self.stored.load(Ordering::Relaxed) {
+            return;
+        }
+        // Those that other ranks have stored meanwhile are kept.
+        self.read_stored();
+        let samples = self.store.stats().samples;
+        if let Some(place) = &self.place
+            && self.write(place).is_ok()
+        {
+            self.stored.store(samples, Ordering::Relaxed);
+        }
+    }
+
+    fn write(&self, place: &Path) -> io::Result<()> {
+        fs::create_dir_all(place.parent().ok_or(ErrorKind::NotFound)?)?;
+        let mut file = AtomicFile::create(place)?;
+        begin_row_indexes(&mut file)?;
+        let mut written = Ok(());
+        self.store.for_each(|index| {
+            if written.is_ok() && !index.is_empty() {
+                written = write_row_index(&mut file, index);
+            }
+        });
+        written?;
+        file.commit_unsynced()
+    }
+}
+
+impl Drop for RowIndexes {
+    fn drop(&mut self) {
+        self.save();
+    }
+}
+
+/// Number of a file in the store.
+fn number(Fingerprint { len, crc }: Fingerprint) -> u64 {
+    len << 32 ^ u64::from(crc)
+}
+
+/// Where the indexes of a source are stored: the name is a hash of the number and the names of its samples. A wrong file does no
+/// harm, as indexes are found by fingerprints.
+fn place(storage: &Storage, source: &dyn Source) -> Option<PathBuf> {
+    let directory = storage.cache_directory()?;
+    let mut hash = Sha256::new();
+    hash.update(env::current_dir().ok()?.as_os_str().as_bytes());
+    hash.update(source.len().to_le_bytes());
+    for index in [0, source.len() / 2, source.len().checked_sub(1)?] {
+        hash.update(source.location(index));
+    }
+    let mut name = "row-index-".to_owned();
+    for byte in &hash.finalize()[..16] {
+        write!(name, "{byte:02x}").ok()?;
+    }
+    Some(directory.join(name + ".feedwater1"))
+}

@@ -1,0 +1,73 @@
+//! A plan as text, for people.
+
+use std::fmt;
+
+use super::{Count, DeviceSplit, Offload, Place, Plan, PlannedStep, RoutePlan};
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<8}decode", self.decode.name())?;
+        match &self.device {
+            Some(device) if self.decode == Place::Gpu => {
+                let routes: Vec<_> = device.routes.iter().map(RoutePlan::to_string).collect();
+                writeln!(f, " by {}", routes.join(", "))?;
+            }
+            _ => writeln!(f)?,
+        }
+        for step in &self.steps {
+            writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
+        }
+        let mut steps = self.steps.iter().enumerate().rev();
+        let reason =
+            |(number, step): (usize, &PlannedStep)| Some((number, step.kinds.not_on_device()?));
+        if let Some((last, why)) = steps.find_map(reason) {
+            let name = self.steps[last].operator.name();
+            let before = "decoding and the operators before it are on the cpu with it";
+            writeln!(f, "{:<8}{name} (chain[{last}]) {why}; {before}", "reason")?;
+        }
+        let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
+        writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
+        if let Some(stage) = &self.stage {
+            for operator in &stage.operators {
+                writeln!(f, "{:<8}batch {operator:?}", last.name())?;
+            }
+            writeln!(f, "{:<8}targets {}", last.name(), self.targets_note())?;
+        }
+        if let Some(device) = &self.device {
+            let DeviceSplit { first, chain } = device.planned();
+            for name in chain.names() {
+                writeln!(f, "{:<8}{name}", "kernel")?;
+            }
+            if let Some((place, why)) = chain.unfused {
+                let (place, name) = (first + place, self.steps[first + place].operator.name());
+                writeln!(f, "{:<8}{name} (chain[{place}]) {why}", "program")?;
+            }
+        }
+        if let [others @ .., planned] = &self.offloads[..]
+            && !others.is_empty()
+        {
+            let others: Vec<_> = others.iter().map(Offload::to_string).collect();
+            writeln!(f, "{:<8}on the gpu {planned}, or {}", "auto", others.join(", "))?;
+        }
+        let chosen = [
+            ("workers", self.settings.loader.workers, self.workers),
+            ("prefetch", self.settings.loader.prefetch, self.ahead_batches),
+        ];
+        for (name, _, bounds) in chosen.iter().filter(|it| it.1 == Count::Auto) {
+            writeln!(f, "{:<8}{name} {bounds}", "auto")?;
+        }
+        let limit = self.settings.cache.row_index;
+        if let Some(note) = self.row_index.and_then(|gain| gain.note(limit)) {
+            writeln!(f, "{:<8}{note}", "index")?;
+        }
+        for reduction in &self.reductions {
+            writeln!(f, "{:<8}{reduction}", "less")?;
+        }
+        writeln!(f, "{:<8}{}", "device", self.runs_on)?;
+        writeln!(f, "{:<8}{}", "order", self.order_note())?;
+        writeln!(f, "{:<8}{}", "shard", self.shard)?;
+        writeln!(f)?;
+        self.footprint.fmt(f)?;
+        self.fmt_available(f)
+    }
+}

@@ -1,0 +1,84 @@
+//! Predicted effect of row indexes (`cache.row_index`) on decoding JPEGs on the CPU.
+
+use serde::Serialize;
+
+use crate::decode::refusal;
+use crate::footprint::bytes;
+use crate::random::SampleKey;
+
+use super::{Facts, Looked, Place, Plan, SamplePlan};
+
+/// Images whose windows are drawn.
+const DRAWN: usize = 128;
+/// Time to parse a unit that is not wanted, as a share of that to decode it: measured with `cargo bench --bench jpeg`.
+const PARSED: f64 = 0.4;
+/// Bytes of an index in the cache besides its rows, and of a row.
+const INDEX_BYTES: f64 = 110.0;
+const ROW_BYTES: f64 = 6.5;
+/// Smallest gain that is worth the memory.
+const WORTH: f64 = 1.03;
+
+/// Predicted effect of row indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RowIndexGain {
+    /// Share of the inspected images that can have an index.
+    pub share: f64,
+    /// Rate of decoding all images with indexes, divided by that without.
+    pub speedup: f64,
+    /// Memory for the indexes of the whole source, in bytes.
+    pub bytes: u64,
+}
+
+impl RowIndexGain {
+    /// Draws windows for some of the inspected images.
+    pub(super) fn of(plan: &Plan, facts: &Facts) -> Option<Self> {
+        // Boxes, which some operators read, are not known here.
+        let is_on_device = plan.decode == Place::Gpu && plan.settings.cache.row_index.is_none();
+        if plan.reads_boxes() || plan.settings.decode.prescale || is_on_device {
+            return None;
+        }
+        let looked = &facts.looked;
+        let every = looked.len().div_ceil(DRAWN).max(1);
+        let mut sample = SamplePlan::default();
+        let (mut all, mut indexed, mut rows) = (0.0, 0.0, 0.0);
+        let [mut without, mut with] = [0.0; 2];
+        for (index, Looked { header, .. }) in (0..).zip(looked.iter().step_by(every)) {
+            let key = SampleKey { seed: plan.settings.loader.seed, epoch: 0, index };
+            if plan.sample(key, header, &mut sample).is_err() {
+                continue;
+            }
+            all += 1.0;
+            let window = sample.stored_window;
+            let pixels = window.size().pixels() as f64;
+            if refusal(header).is_some() {
+                without += pixels;
+                with += pixels;
+                continue;
+            }
+            indexed += 1.0;
+            rows += f64::from(header.size.height) / 16.0;
+            let before = header.size.width as f64 * f64::from(window.bottom()) - pixels;
+            without += pixels + PARSED * before;
+            with += pixels + PARSED * f64::from(window.x) * f64::from(window.height);
+        }
+        let share = indexed / all;
+        let each = INDEX_BYTES + ROW_BYTES * rows / indexed;
+        let bytes = (each * share * facts.samples as f64) as u64;
+        (indexed > 0.0).then_some(Self { share, speedup: without / with, bytes })
+    }
+
+    /// What the setting does, or would do, for people. `None` if it is not worth its memory.
+    pub(super) fn note(&self, limit: Option<u64>) -> Option<String> {
+        let Self { speedup, bytes: needed, .. } = *self;
+        let effect = format!("{speedup:.2} times as fast from the second epoch on (predicted)");
+        match limit {
+            Some(_) => Some(format!("of rows: decoding is {effect}; all need {}", bytes(needed))),
+            None if speedup < WORTH => None,
+            None => {
+                let limit = needed.div_ceil(1 << 20);
+                Some(format!("cache.row_index = \"{limit} MiB\" would make decoding {effect}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Row indexes of JPEGs: the same batches, whatever was stored.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::decode::{
+    Decoders, Fingerprint, RowIndexOutcome, RowIndexTask, begin_row_indexes, write_row_index,
+};
+use feedwater::source::Directory;
+use feedwater::storage::{Storage, StorageSettings};
+use tempfile::TempDir;
+
+use super::*;
+
+const SAMPLES: u64 = 12;
+
+/// A folder of images, and a cache folder.
+struct Set {
+    images: TempDir,
+    caches: TempDir,
+}
+
+impl Set {
+    fn new() -> Self {
+        let set =
+            Self { images: tempfile::tempdir().unwrap(), caches: tempfile::tempdir().unwrap() };
+        for (at, (file, _)) in jpegs(SAMPLES).into_iter().enumerate() {
+            set.put(at, &file);
+        }
+        set
+    }
+
+    fn put(&self, at: usize, file: &[u8]) {
+        let folder = self.images.path().join("class");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("{at:02}.jpg")), file).unwrap();
+    }
+
+    fn builder(&self, chain: Chain) -> LoaderBuilder {
+        let settings = StorageSettings::default();
+        let storage = Storage::with_cache_directory(&settings, self.caches.path()).unwrap();
+        let source =
+            Directory::open_with(self.images.path(), &Default::default(), &storage).unwrap();
+        builder(source, chain)
+    }
+
+    /// Runs two epochs with indexes, which must have the batches of a loader without, and returns the counts.
+    fn run(&self, chain: fn() -> Chain) -> CacheStats {
+        let mut without = self.builder(chain()).build().unwrap();
+        let mut with = self.builder(chain()).cache_row_index(PLENTY).build().unwrap();
+        for _ in 0..2 {
+            assert_eq!(epoch(&mut with), epoch(&mut without));
+        }
+        cache(&with.stats().caches, "row_index").clone()
+    }
+
+    /// The file of the cache folder.
+    fn stored(&self) -> PathBuf {
+        let files = fs::read_dir(self.caches.path()).unwrap();
+        let mut files = files.map(|it| it.unwrap().path()).filter(|it| is_row_index(it));
+        let file = files.next().expect("the indexes are stored");
+        assert_eq!(files.next(), None);
+        file
+    }
+}
+
+fn is_row_index(path: &Path) -> bool {
+    path.file_name().unwrap().to_str().unwrap().starts_with("row-index-")
+}
+
+/// Hits and misses of each of two epochs.
+fn counts(stats: &CacheStats) -> [(u64, u64); 2] {
+    [0, 1].map(|at| (stats.epochs[at].hits, stats.epochs[at].misses))
+}
+
+#[test]
+fn indexes_are_made_in_the_first_epoch_and_outlive_the_loader() {
+    let set = Set::new();
+    let first = set.run(training);
+    assert_eq!(counts(&first), [(0, SAMPLES), (SAMPLES, 0)]);
+    assert_eq!((first.samples, first.rejected), (SAMPLES, 0));
+    let second = set.run(training);
+    assert_eq!(counts(&second), [(SAMPLES, 0), (SAMPLES, 0)]);
+    // The windows of other chains use the same indexes.
+    assert_eq!(counts(&set.run(evaluation)), [(SAMPLES, 0), (SAMPLES, 0)]);
+}
+
+#[test]
+fn a_file_that_changed_has_no_index() {
+    let set = Set::new();
+    set.run(training);
+    set.put(3, &jpeg(77, 60, 50));
+    set.put(5, &progressive(5, 60, 50));
+    set.put(7, &png(7, 60, 50));
+    let stats = set.run(training);
+    let [(hits, misses), (next, _)] = counts(&stats);
+    assert_eq!(stats.rejected, 0);
+    assert_eq!((hits, next - hits), (SAMPLES - 3, 1), "{misses} misses");
+}
+
+#[test]
+fn damaged_and_foreign_files_of_indexes_do_no_harm() {
+    let set = Set::new();
+    set.run(training);
+    let file = set.stored();
+    let bytes = fs::read(&file).unwrap();
+    for cut in [0, 10, 16, 18, bytes.len() / 2, bytes.len() - 1] {
+        fs::write(&file, &bytes[..cut]).unwrap();
+        let [(hits, _), second] = counts(&set.run(training));
+        assert!(hits < SAMPLES && second == (SAMPLES, 0), "{hits} hits of {cut} bytes");
+    }
+    for at in (0..bytes.len()).step_by(37) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 0x55;
+        fs::write(&file, &bad).unwrap();
+        assert_eq!(counts(&set.run(training))[1], (SAMPLES, 0), "byte {at}");
+    }
+}
+
+/// The positions of an index with a correct checksum do not fit: the image is decoded again without it.
+#[test]
+fn an_index_that_does_not_fit_is_rejected_and_counted() {
+    let whole = || Chain::new().then(op::Resize::to(30, 20)).then(op::Normalize::IMAGENET);
+    let set = Set::new();
+    set.run(whole);
+    let mut out = Vec::new();
+    begin_row_indexes(&mut out).unwrap();
+    for (file, _) in jpegs(SAMPLES) {
+        let header = Header::parse(&file).unwrap();
+        let mut decoders = Decoders::new();
+        decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(&file)));
+        decoders.decode(&file, &header, header.size.window(), 1, &mut |_| {}).unwrap();
+        let RowIndexOutcome::Made(_, index) = decoders.row_index() else { panic!() };
+        let mut index = index.to_vec();
+        // The last difference of the last row.
+        let end = index.len() - 4;
+        index[end - 1] ^= 2;
+        let crc = crc32c::crc32c(&index[..end]);
+        index[end..].copy_from_slice(&crc.to_le_bytes());
+        write_row_index(&mut out, &index).unwrap();
+    }
+    fs::write(set.stored(), out).unwrap();
+    let stats = set.run(whole);
+    assert_eq!(stats.rejected, 2 * SAMPLES);
+}
+
+#[test]
+fn a_full_cache_of_indexes_changes_nothing() {
+    let set = Set::new();
+    let mut without = set.builder(training()).build().unwrap();
+    let mut with = set.builder(training()).cache_row_index(Some(5000)).build().unwrap();
+    for _ in 0..2 {
+        assert_eq!(epoch(&mut with), epoch(&mut without));
+    }
+    let stats = with.stats();
+    let stats = cache(&stats.caches, "row_index");
+    assert!(stats.taken_bytes <= 5000 && stats.samples < SAMPLES, "{stats:?}");
+    assert_eq!(with.footprint().row("row indexes").unwrap().each_bytes, 5000);
+}
