@@ -13,3 +13,4 @@ mod layout;
 mod route;
 mod tolerated;
 mod verify;
+mod windows;
