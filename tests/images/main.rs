@@ -5,6 +5,7 @@ mod common;
 mod corrupt;
 mod decode;
 mod decoders;
+mod encoders;
 mod golden;
 mod header;
 #[path = "../common/jpeg.rs"]
