@@ -5,6 +5,7 @@ mod common;
 mod corrupt;
 mod decode;
 mod decoders;
+mod encoders;
 mod golden;
 mod header;
 #[path = "../common/jpeg.rs"]
@@ -14,3 +15,4 @@ mod route;
 mod row_index;
 mod tolerated;
 mod verify;
+mod windows;

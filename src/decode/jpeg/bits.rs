@@ -115,15 +115,22 @@ impl<'a> Input<'a> {
         held.checked_sub(self.bits.position()).filter(|_| self.at_marker)
     }
 
-    /// Whether all bits that were taken belong to the data.
+    /// Whether all bits that were taken belong to the data. Without a marker after the data, libjpeg fails as soon as it fills its
+    /// buffer of 64 bits beyond the end of the file, so the same number of bits must follow.
     pub fn is_inside(&self) -> bool {
-        self.bits.position() <= 8 * self.len as u64
+        let ahead = if self.at_marker && self.next_marker().is_none() { 64 } else { 0 };
+        self.bits.position() + ahead <= 8 * self.len as u64
     }
 
     /// The marker after the coded data, if the reader is less than a byte before it.
     pub fn marker(&mut self) -> Option<u8> {
         self.ensure(HELD);
         self.rest().filter(|rest| *rest < 8)?;
+        self.next_marker()
+    }
+
+    /// The marker after what is held.
+    fn next_marker(&self) -> Option<u8> {
         match self.scan.get(self.next..)? {
             [0xff, marker, ..] if !matches!(marker, 0 | 0xff) => Some(*marker),
             _ => None,

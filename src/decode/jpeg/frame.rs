@@ -22,6 +22,8 @@ pub struct Shape {
     pub is_gray: bool,
     /// Blocks of luma in a unit, along both sides. Of each chroma there is one.
     pub sampling: [usize; 2],
+    /// Rows of units that libjpeg reads together: as many as a gray component's vertical factor says.
+    pub rows_together: usize,
 }
 
 impl Shape {
@@ -63,7 +65,8 @@ impl Shape {
         if sampling[0] == 2 && header.size.width.div_ceil(2) <= 2 {
             return Err(JpegRefusal::Sampling);
         }
-        Ok(Self { size: header.size, is_gray, sampling })
+        let rows_together = if is_gray { jpeg.components()[0].v.into() } else { 1 };
+        Ok(Self { size: header.size, is_gray, sampling, rows_together })
     }
 
     /// Units in a row, and rows of units.

@@ -50,7 +50,8 @@ impl Part {
         let rows =
             top.saturating_sub(below) / high..(bottom + below).div_ceil(high).min(units_down);
         // libjpeg has two rows of pixels of the next unit ready.
-        let read_rows = (bottom + 2 * below).div_ceil(high).min(units_down);
+        let read_rows = (bottom + 2 * below).div_ceil(high);
+        let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
         let together = if h == 2 { 2 } else { 4 };
         let units = columns.len().next_multiple_of(together);
         let [width, height] = [shape.size.width as usize, shape.size.height as usize];

@@ -1,0 +1,127 @@
+//! Our own JPEG decoder on every window of small images: each has the pixels of libjpeg-turbo's whole image.
+
+use std::time::Instant;
+
+use feedwater::decode::{Decoders, JpegBy, JpegDecoder};
+use feedwater::geometry::Roi;
+use feedwater::header::Header;
+
+use crate::jpeg::Recipe;
+
+const SIDE: u32 = 64;
+const GRAY: &[(u8, u8)] = &[(1, 1)];
+/// Factors without effect, except that libjpeg-turbo reads two rows of blocks together.
+const GRAY_2X2: &[(u8, u8)] = &[(2, 2)];
+const S444: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1)];
+const S422: &[(u8, u8)] = &[(2, 1), (1, 1), (1, 1)];
+const S420: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
+
+/// Range of columns or rows: the first one, and the one after the last.
+type Range = (u32, u32);
+
+/// All ranges of an image.
+fn all() -> impl Iterator<Item = Range> + Clone {
+    (0..SIDE).flat_map(|from| (from + 1..=SIDE).map(move |to| (from, to)))
+}
+
+/// Ranges that begin and end at, before and behind edges of blocks and units.
+const SOME: [Range; 6] = [(0, SIDE), (0, 1), (7, 17), (15, 49), (33, 34), (63, SIDE)];
+
+/// Compares windows of one image of each sampling, and returns how many there were.
+fn compare(instructions: &[&str], windows: impl Iterator<Item = (Range, Range)> + Clone) -> u64 {
+    let mut count = 0;
+    for (sampling, restart) in [(GRAY, 0), (S444, 7), (S422, 3), (S420, 5), (S420, 0)] {
+        let bytes = Recipe { restart, ..Recipe::new(SIDE as u16, SIDE as u16, sampling) }.make();
+        let header = Header::parse(&bytes).unwrap();
+        let mut whole = Vec::new();
+        Decoders::new()
+            .jpeg(JpegDecoder::Libjpeg)
+            .decode(&bytes, &header, header.size.window(), 1, &mut |rows| {
+                rows.iter().for_each(|(_, row)| whole.extend_from_slice(row));
+            })
+            .unwrap();
+        for name in instructions {
+            let mut ours = Decoders::new().with_jpeg_instructions(name).unwrap();
+            for ((left, right), (top, bottom)) in windows.clone() {
+                let window = Roi::new(left, top, right - left, bottom - top);
+                let mut next = top;
+                let result = ours.decode(&bytes, &header, window, 1, &mut |rows| {
+                    for (y, row) in rows.iter() {
+                        assert_eq!(y, next, "{name} {window} {sampling:?}");
+                        let expected = &whole[3 * (SIDE * y) as usize..][..3 * SIDE as usize];
+                        let expected = &expected[3 * left as usize..3 * right as usize];
+                        assert_eq!(row, expected, "row {y}, {name} {window} {sampling:?}");
+                        next += 1;
+                    }
+                });
+                result.unwrap();
+                assert_eq!(next, bottom, "{name} {window} {sampling:?}");
+                let by = ours.jpeg_by();
+                assert_eq!(by, Some(JpegBy::Feedwater), "{name} {window} {sampling:?}");
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+/// All ranges of columns with some of rows, and all ranges of rows with some of columns.
+#[test]
+fn all_ranges_of_columns_and_of_rows_have_the_same_pixels() {
+    let columns = all().flat_map(|columns| SOME.map(|rows| (columns, rows)));
+    let rows = all().flat_map(|rows| SOME.map(|columns| (columns, rows)));
+    let instructions = Decoders::jpeg_instructions();
+    // What users have.
+    let widest = &instructions[instructions.len() - 1..];
+    compare(widest, columns.chain(rows));
+    // The others differ in the width of their vectors.
+    let [first, .., last] = SOME;
+    let columns = all().flat_map(|columns| [first, last].map(|rows| (columns, rows)));
+    compare(&instructions[..instructions.len() - 1], columns);
+}
+
+/// A file without an end-of-image marker is tolerated. libjpeg-turbo reads ahead, and faults where the file ends too soon after
+/// the rows that it needs.
+#[test]
+fn windows_of_files_that_end_early_have_the_same_fault() {
+    let mut outcomes = [0; 3];
+    for (sampling, restart) in [(GRAY, 0), (GRAY_2X2, 0), (S444, 0), (S422, 3), (S420, 0)] {
+        let bytes = Recipe { restart, ..Recipe::new(40, 45, sampling) }.make();
+        let scan = bytes.windows(2).position(|it| it == [0xff, 0xda]).unwrap();
+        for len in scan + 20..bytes.len() {
+            let bytes = &bytes[..len];
+            let Ok(header) = Header::parse_as(bytes, false) else { continue };
+            for bottom in (1..=45).rev().step_by(if len % 4 == 0 { 4 } else { 11 }) {
+                let window = Roi::new(3, bottom / 2, 30, bottom.div_ceil(2));
+                let [ours, theirs] = [JpegDecoder::Auto, JpegDecoder::Libjpeg].map(|jpeg| {
+                    let mut decoder = Decoders::new().strict(false).jpeg(jpeg);
+                    let mut pixels = Vec::new();
+                    let result = decoder.decode(bytes, &header, window, 1, &mut |rows| {
+                        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+                    });
+                    let result = result.map(|()| pixels).map_err(|error| error.to_string());
+                    ((result, decoder.tolerated()), decoder.jpeg_by())
+                });
+                let faults = [&ours, &theirs].map(|it| it.0.0.as_ref().err());
+                assert!(ours.0 == theirs.0, "{sampling:?} {len} {window} {faults:?}");
+                let is_ours = ours.1 == Some(JpegBy::Feedwater);
+                outcomes[if is_ours { 2 } else { usize::from(ours.0.0.is_ok()) }] += 1;
+            }
+        }
+    }
+    // Faults, files that only libjpeg-turbo decodes, and those that our decoder decodes.
+    assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
+}
+
+/// All windows with each set of instructions: 108 million with AVX-512.
+/// `cargo test --release --test images windows -- --ignored --nocapture` takes several minutes for each set.
+#[test]
+#[ignore = "takes half an hour"]
+fn all_windows_have_the_same_pixels() {
+    for name in Decoders::jpeg_instructions() {
+        let begin = Instant::now();
+        let windows = all().flat_map(|rows| all().map(move |columns| (columns, rows)));
+        let count = compare(&[name], windows);
+        println!("{name}: {count} windows in {:.0} s", begin.elapsed().as_secs_f64());
+    }
+}
