@@ -10,6 +10,8 @@ mod header;
 #[path = "../common/jpeg.rs"]
 mod jpeg;
 mod layout;
+mod progressive;
 mod route;
+mod scripts;
 mod tolerated;
 mod verify;

@@ -1,4 +1,5 @@
-//! Our own decoder of JPEG: sequential Huffman coding of 8 bits in one scan, gray or YCbCr. Pixels equal libjpeg-turbo's.
+//! Our own decoder of JPEG: Huffman coding of 8 bits, sequential in one scan or progressive, gray or YCbCr. Pixels equal
+//! libjpeg-turbo's.
 //!
 //! Where coefficients are so large that sums do not fit into 16 bits, which happens in no intact image, they equal those of
 //! libjpeg-turbo's vector code; its C code has others.
@@ -7,13 +8,15 @@
 //! were passed on already are left out. So damage is judged and worded in one way.
 //!
 //! The path of an image: `frame` reads the segments, `bits` removes stuffing, `huffman` and `blocks` decode
-//! coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
+//! coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window. `progressive` decodes
+//! all scans of a progressive image first.
 
 mod bits;
 mod blocks;
 mod frame;
 mod huffman;
 mod kernels;
+mod progressive;
 #[cfg(test)]
 mod reference;
 mod rows;
@@ -78,6 +81,7 @@ struct State {
     blocks: Blocks,
     sums: Sums,
     quantization: [Quantization; 3],
+    progressive: progressive::Tables,
 }
 
 impl HostDecoder for Feedwater {
@@ -94,10 +98,12 @@ impl HostDecoder for Feedwater {
         let Ok(shape) = Shape::of(header) else { return libjpeg };
         let part = Part::new(&shape, header.size.window());
         let row = part.row_bytes(RowLayout::Rgb) as u64;
+        // Both free the coefficients of a progressive image with it, and libjpeg-turbo begins after that.
+        let coefficients = if shape.is_progressive { progressive::memory_bytes(&shape) } else { 0 };
         DecodeMemory {
             scratch: part.plane_bytes() as u64,
             rows: libjpeg.rows.max(row * most_rows(header.size.height)),
-            library: libjpeg.library + STATE_BYTES,
+            library: libjpeg.library.max(coefficients) + STATE_BYTES,
         }
     }
 
@@ -177,23 +183,23 @@ impl Feedwater {
             Ok(shape) => shape,
             Err(refusal) => return Ok(Some(refusal)),
         };
-        let Some(frame) = Frame::parse(bytes, shape) else { return Ok(Some(JpegRefusal::Header)) };
-        if self.state.is_empty() {
-            reserve::reserve(&mut self.state, 1)?;
-            self.state.push(State::new());
+        if shape.is_progressive {
+            return self.decode_progressive(image, shape, buffers, sink);
         }
+        let Some(frame) = Frame::parse(bytes, shape) else { return Ok(Some(JpegRefusal::Header)) };
+        let kernels = self.kernels;
+        let state = self.state()?;
         let part = Part::new(&shape, window);
         let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
-        let state = &mut self.state[0];
-        state.set_quantization(&frame);
+        state.set_quantization(&shape, frame.components.each_ref().map(|it| &it.quantization));
         let [dc, ac] = state.tables(&frame);
         let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
         let mut predictions = [0; 3];
         let painter = Painter {
             next: window.y,
-            kernels: self.kernels,
+            kernels,
             part: part.clone(),
             layout,
             quantization,
@@ -212,7 +218,7 @@ impl Feedwater {
                 ac_tables,
                 predictions: &mut predictions,
             },
-            kernels: self.kernels,
+            kernels,
             interval: frame.restart_interval,
             left: frame.restart_interval,
             restarts: 0,
@@ -221,6 +227,15 @@ impl Feedwater {
         let is_whole = window.bottom() == shape.size.height;
         let is_intact = scan.run(&part, shape.units()[0], is_whole, painter).is_some();
         Ok((!is_intact).then_some(JpegRefusal::Data))
+    }
+
+    /// What is kept between images.
+    fn state(&mut self) -> Result<&mut State, DataError> {
+        if self.state.is_empty() {
+            reserve::reserve(&mut self.state, 1)?;
+            self.state.push(State::new());
+        }
+        Ok(&mut self.state[0])
     }
 }
 
@@ -235,20 +250,20 @@ impl State {
             blocks: Blocks::EMPTY,
             sums: NO_SUMS,
             quantization: [[[0; 32]; 8]; 3],
+            progressive: progressive::Tables::new(),
         }
     }
 
-    /// Steps side by side as blocks are transformed together.
-    fn set_quantization(&mut self, frame: &Frame<'_>) {
-        let of = |number: usize, block: usize| match frame.shape.sampling[0] {
+    /// Puts the steps of the components side by side as blocks are transformed together.
+    fn set_quantization(&mut self, shape: &Shape, tables: [&[u16; 64]; 3]) {
+        let of = |number: usize, block: usize| match shape.sampling[0] {
             2 if number > 0 => [1, 1, 2, 2][block],
             _ => number,
         };
         for (number, rows) in self.quantization.iter_mut().enumerate() {
             for (row, steps) in rows.iter_mut().enumerate() {
                 for (block, steps) in steps.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-                    let component = &frame.components[of(number, block)];
-                    *steps = component.quantization.as_chunks().0[row];
+                    *steps = tables[of(number, block)].as_chunks().0[row];
                 }
             }
         }
