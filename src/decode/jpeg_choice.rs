@@ -21,7 +21,7 @@ pub enum JpegDecoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum JpegRefusal {
-    /// Several refining scans.
+    /// Progressive scans that leave coefficients imprecise, or come in an unusual order.
     Progressive,
     /// Arithmetic coding.
     Arithmetic,
@@ -60,7 +60,7 @@ impl JpegBy {
             Self::Feedwater => "feedwater",
             Self::Libjpeg => "libjpeg-turbo",
             Self::Refused(refusal) => match refusal {
-                JpegRefusal::Progressive => "libjpeg-turbo: progressive",
+                JpegRefusal::Progressive => "libjpeg-turbo: unusual progressive scans",
                 JpegRefusal::Arithmetic => "libjpeg-turbo: arithmetic coding",
                 JpegRefusal::Process => "libjpeg-turbo: process",
                 JpegRefusal::Color => "libjpeg-turbo: neither gray nor YCbCr",

@@ -20,7 +20,7 @@ use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::header::{Format, Header};
 
-pub use jpeg::refusal;
+pub use jpeg::{is_indexable, refusal};
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};
 pub use row_index::{
     Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,

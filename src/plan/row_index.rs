@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::decode::refusal;
+use crate::decode::is_indexable;
 use crate::footprint::bytes;
 use crate::random::SampleKey;
 
@@ -51,7 +51,7 @@ impl RowIndexGain {
             all += 1.0;
             let window = sample.stored_window;
             let pixels = window.size().pixels() as f64;
-            if refusal(header).is_some() {
+            if !is_indexable(header) {
                 without += pixels;
                 with += pixels;
                 continue;

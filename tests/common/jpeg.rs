@@ -58,16 +58,8 @@ impl Recipe {
         if let Some(transform) = self.adobe {
             segment(&mut out, 0xEE, &[b"Adobe\0\x64\0\0\0\0" as &[u8], &[transform]].concat());
         }
-        segment(&mut out, 0xDB, &[&[0u8] as &[u8], &[self.step; 64]].concat());
         let progressive = !matches!(self.scans, Scans::Interleaved | Scans::Separate);
-        let mut frame = vec![8];
-        frame.extend(self.height.to_be_bytes());
-        frame.extend(self.width.to_be_bytes());
-        frame.push(self.sampling.len() as u8);
-        for (&(h, v), id) in self.sampling.iter().zip(self.ids) {
-            frame.extend([id, h << 4 | v, 0]);
-        }
-        segment(&mut out, if progressive { 0xC2 } else { 0xC0 }, &frame);
+        self.frame(&mut out, if progressive { 0xC2 } else { 0xC0 });
         // Twelve DC symbols of 4 bits, and AC symbols of 8 bits.
         let mut dc = vec![0; 17];
         dc[4] = 12;
@@ -103,51 +95,76 @@ impl Recipe {
         out
     }
 
+    /// Writes quantization table and frame header.
+    pub fn frame(&self, out: &mut Vec<u8>, marker: u8) {
+        segment(out, 0xDB, &[&[0u8] as &[u8], &[self.step; 64]].concat());
+        let mut frame = vec![8];
+        frame.extend(self.height.to_be_bytes());
+        frame.extend(self.width.to_be_bytes());
+        frame.push(self.sampling.len() as u8);
+        for (&(h, v), id) in self.sampling.iter().zip(self.ids) {
+            frame.extend([id, h << 4 | v, 0]);
+        }
+        segment(out, marker, &frame);
+    }
+
+    /// MCUs of a scan of these components in a row, and rows of them. Of one component, an MCU is one block.
+    pub fn units(&self, components: &[usize]) -> [u32; 2] {
+        let h_max = u32::from(self.sampling.iter().map(|s| s.0).max().unwrap());
+        let v_max = u32::from(self.sampling.iter().map(|s| s.1).max().unwrap());
+        let (width, height) = (u32::from(self.width), u32::from(self.height));
+        match components {
+            &[c] => {
+                let (h, v) = (u32::from(self.sampling[c].0), u32::from(self.sampling[c].1));
+                [(width * h).div_ceil(h_max).div_ceil(8), (height * v).div_ceil(v_max).div_ceil(8)]
+            }
+            _ => [width.div_ceil(8 * h_max), height.div_ceil(8 * v_max)],
+        }
+    }
+
+    /// Places of a component's blocks in an MCU.
+    pub fn blocks(
+        &self,
+        components: &[usize],
+        component: usize,
+        unit: u32,
+        columns: u32,
+    ) -> impl Iterator<Item = [u32; 2]> + use<> {
+        let (h, v) = if components.len() == 1 { (1, 1) } else { self.sampling[component] };
+        let [h, v] = [h, v].map(u32::from);
+        let [column, row] = [unit % columns, unit / columns];
+        (0..v).flat_map(move |y| (0..h).map(move |x| [column * h + x, row * v + y]))
+    }
+
     fn scan(&self, out: &mut Vec<u8>, components: &[usize], ss: usize, se: usize, ah: u8, al: u8) {
         let mut head = vec![components.len() as u8];
         components.iter().for_each(|&c| head.extend([self.ids[c], 0]));
         head.extend([ss as u8, se as u8, ah << 4 | al]);
         segment(out, 0xDA, &head);
-        let h_max = u32::from(self.sampling.iter().map(|s| s.0).max().unwrap());
-        let v_max = u32::from(self.sampling.iter().map(|s| s.1).max().unwrap());
-        let (width, height) = (u32::from(self.width), u32::from(self.height));
-        let mut bits = Bits { out, value: 0, count: 0 };
+        let mut bits = Bits::new(out);
         let mut last_dc = [0; 4];
-        // An MCU of one component is one block; of several, each component's h x v blocks.
-        let (columns, rows) = match components {
-            &[c] => {
-                let (h, v) = (u32::from(self.sampling[c].0), u32::from(self.sampling[c].1));
-                ((width * h).div_ceil(h_max).div_ceil(8), (height * v).div_ceil(v_max).div_ceil(8))
-            }
-            _ => (width.div_ceil(8 * h_max), height.div_ceil(8 * v_max)),
-        };
+        let [columns, rows] = self.units(components);
         for mcu in 0..columns * rows {
             if self.restart > 0 && mcu > 0 && mcu % u32::from(self.restart) == 0 {
-                bits.flush();
-                bits.out.extend([0xFF, 0xD0 + ((mcu / u32::from(self.restart) - 1) % 8) as u8]);
+                bits.restart(mcu / u32::from(self.restart) - 1);
                 last_dc = [0; 4];
             }
             for &c in components {
-                let (h, v) = if components.len() == 1 { (1, 1) } else { self.sampling[c] };
-                for by in 0..u32::from(v) {
-                    for bx in 0..u32::from(h) {
-                        let x = mcu % columns * u32::from(h) + bx;
-                        let y = mcu / columns * u32::from(v) + by;
-                        let block = self.block(c, x, y);
-                        if ah > 0 {
-                            bits.put((block[0] >> al & 1) as u32, 1);
-                            continue;
-                        }
-                        if ss == 0 {
-                            let dc = block[0] >> al;
-                            let difference = dc - last_dc[c];
-                            last_dc[c] = dc;
-                            let size = size_of_value(difference);
-                            bits.put(size, 4);
-                            bits.put_value(difference, size);
-                        }
-                        bits.put_ac(&block, (ss.max(1), se), self.most_bits.into());
+                for [x, y] in self.blocks(components, c, mcu, columns) {
+                    let block = self.block(c, x, y);
+                    if ah > 0 {
+                        bits.put((block[0] >> al & 1) as u32, 1);
+                        continue;
                     }
+                    if ss == 0 {
+                        let dc = block[0] >> al;
+                        let difference = dc - last_dc[c];
+                        last_dc[c] = dc;
+                        let size = size_of_value(difference);
+                        bits.put(size, 4);
+                        bits.put_value(difference, size);
+                    }
+                    bits.put_ac(&block, (ss.max(1), se), self.most_bits.into());
                 }
             }
         }
@@ -155,7 +172,7 @@ impl Recipe {
     }
 
     /// Coefficients of one block in zigzag order, equal for all scans.
-    fn block(&self, component: usize, x: u32, y: u32) -> [i32; 64] {
+    pub fn block(&self, component: usize, x: u32, y: u32) -> [i32; 64] {
         let place = u64::from(x) << 32 | u64::from(y) << 8 | component as u64;
         let mut state = self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ place;
         let mut next = |bound: u64| {
@@ -182,24 +199,31 @@ impl Recipe {
     }
 }
 
-fn segment(out: &mut Vec<u8>, marker: u8, body: &[u8]) {
+/// Writes a segment.
+pub fn segment(out: &mut Vec<u8>, marker: u8, body: &[u8]) {
     out.extend([0xFF, marker]);
     out.extend((body.len() as u16 + 2).to_be_bytes());
     out.extend(body);
 }
 
-fn size_of_value(value: i32) -> u32 {
+/// Bits of a coefficient.
+pub fn size_of_value(value: i32) -> u32 {
     32 - value.unsigned_abs().leading_zeros()
 }
 
-struct Bits<'a> {
+/// Writes coded data.
+pub struct Bits<'a> {
     out: &'a mut Vec<u8>,
     value: u32,
     count: u32,
 }
 
-impl Bits<'_> {
-    fn put(&mut self, value: u32, count: u32) {
+impl<'a> Bits<'a> {
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, value: 0, count: 0 }
+    }
+
+    pub fn put(&mut self, value: u32, count: u32) {
         for bit in (0..count).rev() {
             self.value = self.value << 1 | (value >> bit & 1);
             self.count += 1;
@@ -213,7 +237,7 @@ impl Bits<'_> {
         }
     }
 
-    fn put_value(&mut self, value: i32, size: u32) {
+    pub fn put_value(&mut self, value: i32, size: u32) {
         let value = if value < 0 { value - 1 } else { value };
         self.put(value as u32 & ((1 << size) - 1), size);
     }
@@ -239,7 +263,13 @@ impl Bits<'_> {
         }
     }
 
-    fn flush(&mut self) {
+    /// Writes a restart marker.
+    pub fn restart(&mut self, number: u32) {
+        self.flush();
+        self.out.extend([0xFF, 0xD0 + (number % 8) as u8]);
+    }
+
+    pub fn flush(&mut self) {
         while self.count != 0 {
             self.put(1, 1);
         }

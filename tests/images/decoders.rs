@@ -7,13 +7,13 @@ use feedwater::header::Header;
 
 use crate::jpeg::{Recipe, Scans};
 
-const GRAY: &[(u8, u8)] = &[(1, 1)];
-const S444: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1)];
-const S422: &[(u8, u8)] = &[(2, 1), (1, 1), (1, 1)];
-const S420: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
+pub const GRAY: &[(u8, u8)] = &[(1, 1)];
+pub const S444: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1)];
+pub const S422: &[(u8, u8)] = &[(2, 1), (1, 1), (1, 1)];
+pub const S420: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
 
 /// Bytes of all rows, and what decoded them.
-fn decoded(
+pub fn decoded(
     decoders: &mut Decoders,
     bytes: &[u8],
     window: Roi,
@@ -29,7 +29,7 @@ fn decoded(
 
 /// Whether libjpeg-turbo has its vector code here. Its C code has other pixels where a sum does not fit into 16 bits, which
 /// happens in no intact image.
-fn is_vector_code() -> bool {
+pub fn is_vector_code() -> bool {
     if !simd() {
         eprintln!("skipped: libjpeg-turbo was built without vector code");
     }
@@ -37,7 +37,7 @@ fn is_vector_code() -> bool {
 }
 
 /// Compares all sets of instructions with libjpeg-turbo, and returns what decoded the window.
-fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
+pub fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
     let libjpeg = &mut Decoders::new().jpeg(JpegDecoder::Libjpeg);
     let (expected, by) = decoded(libjpeg, bytes, window);
     assert_eq!(by, Some(JpegBy::Libjpeg), "{recipe:?}");
@@ -133,7 +133,8 @@ fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
         (new(inks), JpegRefusal::Color),
         (Recipe { adobe: Some(0), ..new(S444) }, JpegRefusal::Color),
         (Recipe { scans: Scans::Separate, ..new(S420) }, JpegRefusal::Scans),
-        (Recipe { scans: Scans::Progressive, ..new(S420) }, JpegRefusal::Progressive),
+        (Recipe { scans: Scans::OnlyDc, ..new(S420) }, JpegRefusal::Progressive),
+        (Recipe { scans: Scans::Repeated(2), ..new(S420) }, JpegRefusal::Progressive),
     ] {
         let bytes = recipe.make();
         let window = Roi::new(0, 0, 40, 30);
@@ -159,18 +160,23 @@ fn damage_is_judged_by_libjpeg_turbo() {
         return;
     }
     let recipe = Recipe { restart: 3, ..Recipe::new(40, 35, S420) };
-    let bytes = recipe.make();
-    let window = Roi::new(0, 0, 40, 35);
+    let refused = damaged(&recipe.make(), Roi::new(0, 0, 40, 35));
+    assert!(refused > 100, "{refused}");
+}
+
+/// Compares the decoders on damaged files. Returns how many our own one refused after their headers.
+pub fn damaged(bytes: &[u8], window: Roi) -> u32 {
+    let size = Header::parse(bytes).unwrap().size;
     let mut refused = 0;
     for at in 2..bytes.len() {
         for change in [None, Some(0xff), Some(bytes[at] ^ 0x10), Some(0)] {
-            let mut damaged = bytes.clone();
+            let mut damaged = bytes.to_vec();
             match change {
                 Some(byte) => damaged[at] = byte,
                 None => damaged.truncate(at),
             }
             let Ok(header) = Header::parse_as(&damaged, false) else { continue };
-            if header.size != (Header::parse(&bytes).unwrap().size) {
+            if header.size != size {
                 continue;
             }
             for strict in [true, false] {
@@ -187,5 +193,5 @@ fn damage_is_judged_by_libjpeg_turbo() {
             }
         }
     }
-    assert!(refused > 100, "{refused}");
+    refused
 }

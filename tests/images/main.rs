@@ -11,8 +11,10 @@ mod header;
 #[path = "../common/jpeg.rs"]
 mod jpeg;
 mod layout;
+mod progressive;
 mod route;
 mod row_index;
+mod scripts;
 mod tolerated;
 mod verify;
 mod windows;

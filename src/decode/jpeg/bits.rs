@@ -137,6 +137,11 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Place of the marker in the scan, if it was reached.
+    pub fn end(&self) -> usize {
+        self.next
+    }
+
     /// Starts behind the restart marker of this number, which must follow.
     pub fn restart(&mut self, number: usize) -> Option<()> {
         let expected = 0xd0 + (number % 8) as u8;

@@ -24,6 +24,7 @@ pub struct Shape {
     pub sampling: [usize; 2],
     /// Rows of units that libjpeg reads together: as many as a gray component's vertical factor says.
     pub rows_together: usize,
+    pub is_progressive: bool,
 }
 
 impl Shape {
@@ -32,9 +33,8 @@ impl Shape {
         let jpeg = header.jpeg.as_ref().filter(|_| header.format == Format::Jpeg);
         let jpeg = jpeg.ok_or(JpegRefusal::Header)?;
         match jpeg.frame {
-            FrameKind::Progressive => return Err(JpegRefusal::Progressive),
             FrameKind::Lossless | FrameKind::Hierarchical => return Err(JpegRefusal::Process),
-            FrameKind::Baseline | FrameKind::Extended => {}
+            FrameKind::Baseline | FrameKind::Extended | FrameKind::Progressive => {}
         }
         if header.size.width.max(header.size.height) > MOST_SIDE {
             return Err(JpegRefusal::Header);
@@ -48,7 +48,7 @@ impl Shape {
         if !matches!(jpeg.color_space(), ColorSpace::Gray | ColorSpace::YCbCr) {
             return Err(JpegRefusal::Color);
         }
-        if !jpeg.is_interleaved() {
+        if !jpeg.is_progressive() && !jpeg.is_interleaved() {
             return Err(JpegRefusal::Scans);
         }
         let (is_gray, sampling) = match (jpeg.sampling(), jpeg.components()) {
@@ -65,14 +65,24 @@ impl Shape {
         if sampling[0] == 2 && header.size.width.div_ceil(2) <= 2 {
             return Err(JpegRefusal::Sampling);
         }
+        let is_progressive = jpeg.is_progressive();
         let rows_together = if is_gray { jpeg.components()[0].v.into() } else { 1 };
-        Ok(Self { size: header.size, is_gray, sampling, rows_together })
+        Ok(Self { size: header.size, is_gray, sampling, rows_together, is_progressive })
     }
 
     /// Units in a row, and rows of units.
     pub fn units(&self) -> [usize; 2] {
         let [h, v] = self.sampling;
         [(self.size.width as usize).div_ceil(8 * h), (self.size.height as usize).div_ceil(8 * v)]
+    }
+
+    pub fn component_count(&self) -> usize {
+        if self.is_gray { 1 } else { 3 }
+    }
+
+    /// Blocks of a component in a unit, along both sides.
+    pub fn blocks_of(&self, component: usize) -> [usize; 2] {
+        if component == 0 { self.sampling } else { [1, 1] }
     }
 
     /// Component of each block of a unit.
@@ -89,7 +99,6 @@ impl Shape {
 /// What decodes the coded data of a JPEG.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    pub shape: Shape,
     /// Those of a gray image are the same.
     pub components: [Component; 3],
     /// Units between restart markers, or 0.
@@ -110,43 +119,16 @@ pub struct Component {
 impl<'a> Frame<'a> {
     /// Reads the segments of a file whose header says this shape.
     pub fn parse(bytes: &'a [u8], shape: Shape) -> Option<Self> {
-        let mut tables = Tables::default();
-        let mut frame: Option<&[u8]> = None;
-        let mut rest = bytes.strip_prefix(&[0xff, 0xd8])?;
-        let scan_header = loop {
-            while let [0xff, 0xff, ..] = rest {
-                rest = &rest[1..];
-            }
-            let &[0xff, marker, high, low, ..] = rest else { return None };
-            let (segment, after) = rest.split_at_checked(2 + word(high, low))?;
-            let body = segment.get(4..)?;
-            rest = after;
-            match marker {
-                0xdb => tables.read_quantization(body)?,
-                0xc4 => tables.read_huffman(body)?,
-                0xc0 | 0xc1 if frame.is_none() => frame = Some(body),
-                0xdd => match *body {
-                    [high, low] => tables.restart_interval = word(high, low),
-                    _ => return None,
-                },
-                0xda => break body,
-                0xe0..=0xef | 0xfe => {}
-                _ => return None,
-            }
-        };
-        let &[8, h1, h2, w1, w2, count, ref entries @ ..] = frame? else { return None };
-        let entries = entries.as_chunks::<3>().0;
-        let component_count = if shape.is_gray { 1 } else { 3 };
-        let size = Size::new(word(w1, w2) as u32, word(h1, h2) as u32);
-        let counts = [usize::from(count), entries.len()];
-        if size != shape.size || counts != [component_count; 2] {
-            return None;
-        }
+        let mut segments = Segments::new(bytes, shape)?;
+        let scan_header = segments.next_scan()??;
+        let Segments { tables, rest, .. } = &segments;
+        let component_count = shape.component_count();
         let (named, spectrum) = scan_header.get(1..)?.split_at_checked(2 * component_count)?;
         if usize::from(scan_header[0]) != component_count || spectrum != [0, 63, 0] {
             return None;
         }
         let named = named.as_chunks::<2>().0;
+        let entries = segments.entries()?;
         let component = |at: usize| {
             let at = at.min(component_count - 1);
             let ([id, _, quantization], [name, codes]) = (entries[at], named[at]);
@@ -157,13 +139,7 @@ impl<'a> Frame<'a> {
                 ac: tables.ac.get(usize::from(codes & 15))?.clone()?,
             })
         };
-        if let [[a, ..], [b, ..], [c, ..]] = entries
-            && (a == b || b == c || a == c)
-        {
-            return None;
-        }
         Some(Self {
-            shape,
             components: [component(0)?, component(1)?, component(2)?],
             restart_interval: tables.restart_interval,
             scan: rest,
@@ -171,13 +147,80 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Reads the segments of a file, which are all that is not coded data.
+pub struct Segments<'a> {
+    /// Tables as they were last defined.
+    pub tables: Tables,
+    /// What was not read yet.
+    pub rest: &'a [u8],
+    frame: Option<&'a [u8]>,
+    shape: Shape,
+}
+
+impl<'a> Segments<'a> {
+    /// Begins with a file whose header says this shape.
+    pub fn new(bytes: &'a [u8], shape: Shape) -> Option<Self> {
+        let rest = bytes.strip_prefix(&[0xff, 0xd8])?;
+        Some(Self { tables: Tables::default(), rest, frame: None, shape })
+    }
+
+    /// Reads up to the next scan and returns its header, or nothing at the end of the image.
+    pub fn next_scan(&mut self) -> Option<Option<&'a [u8]>> {
+        loop {
+            while let [0xff, 0xff, ..] = self.rest {
+                self.rest = &self.rest[1..];
+            }
+            if let [0xff, 0xd9, ..] = self.rest {
+                return Some(None);
+            }
+            let &[0xff, marker, high, low, ..] = self.rest else { return None };
+            let (segment, after) = self.rest.split_at_checked(2 + word(high, low))?;
+            let body = segment.get(4..)?;
+            self.rest = after;
+            match (marker, self.shape.is_progressive) {
+                (0xdb, _) => self.tables.read_quantization(body)?,
+                (0xc4, _) => self.tables.read_huffman(body)?,
+                (0xc0 | 0xc1, false) | (0xc2, true) if self.frame.is_none() => {
+                    self.frame = Some(body);
+                }
+                (0xdd, _) => match *body {
+                    [high, low] => self.tables.restart_interval = word(high, low),
+                    _ => return None,
+                },
+                (0xda, _) => return Some(Some(body)),
+                (0xe0..=0xef | 0xfe, _) => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// Name, sampling and number of the quantization table of each component.
+    pub fn entries(&self) -> Option<&'a [[u8; 3]]> {
+        let &[8, h1, h2, w1, w2, count, ref entries @ ..] = self.frame? else { return None };
+        let entries = entries.as_chunks::<3>().0;
+        let size = Size::new(word(w1, w2) as u32, word(h1, h2) as u32);
+        let counts = [usize::from(count), entries.len()];
+        if size != self.shape.size || counts != [self.shape.component_count(); 2] {
+            return None;
+        }
+        if let [[a, ..], [b, ..], [c, ..]] = entries
+            && (a == b || b == c || a == c)
+        {
+            return None;
+        }
+        Some(entries)
+    }
+}
+
 /// Tables by their numbers.
 #[derive(Default)]
-struct Tables {
-    quantization: [Option<[u16; 64]>; 4],
-    dc: [Option<Code>; 4],
-    ac: [Option<Code>; 4],
-    restart_interval: usize,
+pub struct Tables {
+    /// By place in a block, row by row.
+    pub quantization: [Option<[u16; 64]>; 4],
+    pub dc: [Option<Code>; 4],
+    pub ac: [Option<Code>; 4],
+    /// Units between restart markers, or 0.
+    pub restart_interval: usize,
 }
 
 impl Tables {

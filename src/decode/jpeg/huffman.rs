@@ -3,14 +3,15 @@
 use super::bits::Bits;
 
 /// Bits of an index.
-const INDEX_BITS: u32 = 10;
-const ENTRIES: usize = 1 << INDEX_BITS;
+pub const INDEX_BITS: u32 = 10;
+/// Entries of a table.
+pub const ENTRIES: usize = 1 << INDEX_BITS;
 /// Lengths of codes that are longer than an index, and that of an index.
 const LONG: usize = 17 - INDEX_BITS as usize;
 /// Coefficients of a pattern.
 pub const PATTERN: usize = 8;
 /// Maximum number of bits that an entry takes, so that three need one refill.
-const MOST_BITS: u32 = 18;
+pub const MOST_BITS: u32 = 18;
 /// Maximum number of bits that an entry for parsing takes, so that two need one refill.
 const MOST_PARSED_BITS: u32 = 28;
 
@@ -28,12 +29,12 @@ pub const UNKNOWN: usize = 224;
 pub struct Control(u32);
 
 impl Control {
-    fn new(bits: u32, advance: usize) -> Self {
+    pub fn new(bits: u32, advance: usize) -> Self {
         Self(bits | 63 << 12 | (advance as u32) << 24)
     }
 
     /// With a last coefficient of `size` bits behind the first `begin` ones.
-    fn with_last(self, [begin, size]: [u32; 2], place: usize) -> Self {
+    pub fn with_last(self, [begin, size]: [u32; 2], place: usize) -> Self {
         Self(self.0 & !(63 << 12) | begin << 6 | (63 - size) << 12 | (place as u32) << 18)
     }
 
@@ -65,10 +66,10 @@ pub struct Code {
 
 /// Codes by their first bits (T.81, annex C).
 #[derive(Clone, Debug)]
-struct Symbols {
+pub struct Symbols {
     code: Code,
     /// Length and symbol (shifted by eight) for each index whose code lies in it, else 0.
-    by_index: [u16; ENTRIES],
+    pub by_index: [u16; ENTRIES],
     /// First number of 16 bits that is no code of at most this length; lengths above that of an index.
     limits: [u32; LONG],
     /// What is added to the first bits for the place of a symbol.
@@ -105,7 +106,7 @@ pub fn index(buffer: u64) -> usize {
 
 /// Number at the top of `bits`, whose lower half is negative (T.81, F.12). `others` is 63 minus its size.
 #[inline(always)]
-fn number(bits: u64, others: u32) -> i32 {
+pub fn number(bits: u64, others: u32) -> i32 {
     let mask = !((bits as i64) >> 63) as u64;
     let magnitude = ((bits ^ mask) >> 1) >> (others & 63);
     (magnitude ^ mask).wrapping_sub(mask) as i32
@@ -139,10 +140,15 @@ impl Code {
         // Those that are not used are 0.
         self.symbols.iter().all(|symbol| *symbol <= 11)
     }
+
+    /// Most bits of a coefficient, if its symbols are those of AC coefficients.
+    pub fn most_bits(&self) -> u32 {
+        self.symbols.iter().map(|symbol| u32::from(symbol & 15)).max().unwrap_or(0)
+    }
 }
 
 impl Symbols {
-    fn new(code: &Code) -> Self {
+    pub fn new(code: &Code) -> Self {
         let mut by_index = [0; ENTRIES];
         let (mut limits, mut offsets) = ([0; LONG], [0; LONG]);
         let (mut next, mut place) = (0u32, 0i32);
@@ -167,7 +173,7 @@ impl Symbols {
 
     /// Length of the next code and its symbol.
     #[inline(always)]
-    fn next(&self, buffer: u64) -> Option<(u32, u8)> {
+    pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {
         match self.by_index[index(buffer)] {
             0 => self.long(buffer),
             entry => Some((u32::from(entry & 255), (entry >> 8) as u8)),

@@ -1,4 +1,5 @@
-//! Our own decoder of JPEG: sequential Huffman coding of 8 bits in one scan, gray or YCbCr. Pixels equal libjpeg-turbo's.
+//! Our own decoder of JPEG: Huffman coding of 8 bits, sequential in one scan or progressive, gray or YCbCr. Pixels equal
+//! libjpeg-turbo's.
 //!
 //! Where coefficients are so large that sums do not fit into 16 bits, which happens in no intact image, they equal those of
 //! libjpeg-turbo's vector code; its C code has others.
@@ -7,13 +8,15 @@
 //! were passed on already are left out. So damage is judged and worded in one way.
 //!
 //! The path of an image: `frame` reads the segments, `bits` removes stuffing, `huffman` and `blocks` decode
-//! coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
+//! coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window. `progressive` decodes
+//! all scans of a progressive image first.
 
 mod bits;
 mod blocks;
 mod frame;
 mod huffman;
 mod kernels;
+mod progressive;
 #[cfg(test)]
 mod reference;
 mod rows;
@@ -48,6 +51,11 @@ const TABLES: usize = 4;
 /// Why our own decoder does not decode a JPEG, as far as the header tells.
 pub fn refusal(header: &Header) -> Option<JpegRefusal> {
     Shape::of(header).err()
+}
+
+/// Whether an intact JPEG with this header can have a [row index](super::RowIndex).
+pub fn is_indexable(header: &Header) -> bool {
+    Shape::of(header).is_ok_and(|shape| !shape.is_progressive)
 }
 
 /// Our own decoder, with libjpeg-turbo for what it does not decode.
@@ -106,6 +114,7 @@ struct State {
     blocks: Blocks,
     sums: Sums,
     quantization: [Quantization; 3],
+    progressive: progressive::Tables,
 }
 
 impl HostDecoder for Feedwater {
@@ -122,11 +131,13 @@ impl HostDecoder for Feedwater {
         let Ok(shape) = Shape::of(header) else { return libjpeg };
         let part = Part::new(&shape, header.size.window());
         let row = part.row_bytes(RowLayout::Rgb) as u64;
-        let row_index = RowIndexWriter::most_bytes(shape.units()[1]);
+        let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
+        // Both free the coefficients of a progressive image with it, and libjpeg-turbo begins after that.
+        let coefficients = if shape.is_progressive { progressive::memory_bytes(&shape) } else { 0 };
         DecodeMemory {
             scratch: part.plane_bytes() as u64,
             rows: libjpeg.rows.max(row * most_rows(header.size.height)),
-            library: libjpeg.library + STATE_BYTES + row_index as u64,
+            library: libjpeg.library.max(coefficients) + STATE_BYTES + row_index,
         }
     }
 
@@ -227,17 +238,18 @@ impl Feedwater {
             Ok(shape) => shape,
             Err(refusal) => return Ok(Some(refusal)),
         };
-        let Some(frame) = Frame::parse(bytes, shape) else { return Ok(Some(JpegRefusal::Header)) };
-        if self.state.is_empty() {
-            reserve::reserve(&mut self.state, 1)?;
-            self.state.push(State::new());
+        if shape.is_progressive {
+            return self.decode_progressive(image, shape, buffers, sink);
         }
+        let Some(frame) = Frame::parse(bytes, shape) else { return Ok(Some(JpegRefusal::Header)) };
+        let kernels = self.kernels;
+        self.state()?;
+        let state = &mut self.state[0];
         let part = Part::new(&shape, window);
         let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
-        let state = &mut self.state[0];
-        state.set_quantization(&frame);
+        state.set_quantization(&shape, frame.components.each_ref().map(|it| &it.quantization));
         let [dc, ac] = state.tables(&frame);
         let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
         let RowIndexing { outcome, writer, .. } = &mut self.row_index;
@@ -254,7 +266,7 @@ impl Feedwater {
         let mut predictions = [0; 3];
         let mut painter = Painter {
             next: window.y,
-            kernels: self.kernels,
+            kernels,
             part: part.clone(),
             layout,
             quantization,
@@ -274,7 +286,7 @@ impl Feedwater {
                 ac_tables,
                 predictions: &mut predictions,
             },
-            kernels: self.kernels,
+            kernels,
             units: [across, down],
             interval: frame.restart_interval,
             left: frame.restart_interval,
@@ -294,6 +306,15 @@ impl Feedwater {
         }
         Ok((!is_intact).then_some(JpegRefusal::Data))
     }
+
+    /// What is kept between images.
+    fn state(&mut self) -> Result<&mut State, DataError> {
+        if self.state.is_empty() {
+            reserve::reserve(&mut self.state, 1)?;
+            self.state.push(State::new());
+        }
+        Ok(&mut self.state[0])
+    }
 }
 
 impl State {
@@ -307,20 +328,20 @@ impl State {
             blocks: Blocks::EMPTY,
             sums: NO_SUMS,
             quantization: [[[0; 32]; 8]; 3],
+            progressive: progressive::Tables::new(),
         }
     }
 
-    /// Steps side by side as blocks are transformed together.
-    fn set_quantization(&mut self, frame: &Frame<'_>) {
-        let of = |number: usize, block: usize| match frame.shape.sampling[0] {
+    /// Puts the steps of the components side by side as blocks are transformed together.
+    fn set_quantization(&mut self, shape: &Shape, tables: [&[u16; 64]; 3]) {
+        let of = |number: usize, block: usize| match shape.sampling[0] {
             2 if number > 0 => [1, 1, 2, 2][block],
             _ => number,
         };
         for (number, rows) in self.quantization.iter_mut().enumerate() {
             for (row, steps) in rows.iter_mut().enumerate() {
                 for (block, steps) in steps.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-                    let component = &frame.components[of(number, block)];
-                    *steps = component.quantization.as_chunks().0[row];
+                    *steps = tables[of(number, block)].as_chunks().0[row];
                 }
             }
         }

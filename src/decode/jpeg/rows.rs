@@ -1,7 +1,5 @@
 //! Rows of a window: which units it needs, planes of samples, and groups of pixels.
 
-use std::ops::Range;
-
 use super::blocks::{BLOCK, Blocks};
 use super::frame::Shape;
 use super::kernels::{Four, Kernels, Line, Planes, Quantization, Sums};
@@ -19,9 +17,9 @@ const STEP: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Part {
     pub window: Roi,
-    /// Columns and rows of units.
-    pub columns: Range<usize>,
-    pub rows: Range<usize>,
+    /// Columns and rows of units, from and to.
+    pub columns: [usize; 2],
+    pub rows: [usize; 2],
     /// First row of units after those that are read: as many as libjpeg reads for this window.
     pub read_rows: usize,
     /// Whether the window reaches the last row of pixels.
@@ -46,14 +44,14 @@ impl Part {
         let [beside, below] = [h - 1, v - 1];
         let (wide, high) = (8 * h, 8 * v);
         let columns =
-            left.saturating_sub(beside) / wide..(right + beside).div_ceil(wide).min(units_across);
+            [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
         let rows =
-            top.saturating_sub(below) / high..(bottom + below).div_ceil(high).min(units_down);
+            [top.saturating_sub(below) / high, (bottom + below).div_ceil(high).min(units_down)];
         // libjpeg has two rows of pixels of the next unit ready.
         let read_rows = (bottom + 2 * below).div_ceil(high);
         let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
         let together = if h == 2 { 2 } else { 4 };
-        let units = columns.len().next_multiple_of(together);
+        let units = (columns[1] - columns[0]).next_multiple_of(together);
         let [width, height] = [shape.size.width as usize, shape.size.height as usize];
         Self {
             window,
@@ -62,7 +60,7 @@ impl Part {
             together,
             sampling: shape.sampling,
             is_gray: shape.is_gray,
-            real: [width.div_ceil(h) - 8 * columns.start, height.div_ceil(v)],
+            real: [width.div_ceil(h) - 8 * columns[0], height.div_ceil(v)],
             columns,
             rows,
             across: (8 * units).next_multiple_of(STEP),
@@ -179,7 +177,7 @@ impl Painter<'_> {
         self.repeat_edges();
         let [_, v] = self.part.sampling;
         let high = 8 * v;
-        let is_last = row + 1 == self.part.rows.end;
+        let is_last = row + 1 == self.part.rows[1];
         // Chroma between two rows of units waits for the second.
         let end = (row + 1) * high - if is_last { 0 } else { v - 1 };
         let end = (end as u32).min(self.part.window.bottom());
@@ -193,7 +191,7 @@ impl Painter<'_> {
                 let pitch = self.part.row_bytes(self.layout);
                 let count = self.next - from;
                 let channels = if self.layout == RowLayout::Gray { 1 } else { CHANNELS };
-                let first = 8 * self.part.sampling[0] * self.part.columns.start;
+                let first = 8 * self.part.sampling[0] * self.part.columns[0];
                 let left = channels * (window.x as usize - first);
                 let bytes = pitch * (count as usize - 1) + channels * window.width as usize;
                 let data = &self.group[left..][..bytes];

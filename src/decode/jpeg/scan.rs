@@ -37,10 +37,10 @@ impl Scan<'_> {
             if let (1.., Some(made)) = (row, &mut made) {
                 made.push(self.start());
             }
-            if part.rows.contains(&row) {
-                self.parse(part.columns.start)?;
+            if (part.rows[0]..part.rows[1]).contains(&row) {
+                self.parse(part.columns[0])?;
                 self.decode_columns(part, painter)?;
-                self.parse(across - part.columns.end)?;
+                self.parse(across - part.columns[1])?;
                 self.is_sane().then_some(())?;
                 painter.paint(row);
             } else {
@@ -69,21 +69,21 @@ impl Scan<'_> {
         painter: &mut Painter<'_>,
         mut starts: RowStarts<'_>,
     ) -> Option<()> {
-        let is_whole_row = part.columns.end == self.units[0];
+        let is_whole_row = part.columns[1] == self.units[0];
         // The first row has no entry.
-        starts.by_ref().take(part.rows.start.saturating_sub(1)).count();
-        for row in part.rows.clone() {
+        starts.by_ref().take(part.rows[0].saturating_sub(1)).count();
+        for row in part.rows[0]..part.rows[1] {
             if row > 0 {
                 let start = starts.next()?;
                 let here = self.start();
-                if row > part.rows.start && is_whole_row {
+                if row > part.rows[0] && is_whole_row {
                     (here == start).then_some(())?;
                 } else {
                     (here.position <= start.position).then_some(())?;
                     self.go_to(row, start);
                 }
             }
-            self.parse(part.columns.start)?;
+            self.parse(part.columns[0])?;
             self.decode_columns(part, painter)?;
             self.is_sane().then_some(())?;
             painter.paint(row);
@@ -93,9 +93,9 @@ impl Scan<'_> {
 
     /// Decodes the columns of the part.
     fn decode_columns(&mut self, part: &Part, painter: &mut Painter<'_>) -> Option<()> {
-        for column in part.columns.clone().step_by(part.together) {
-            self.decode(part.together.min(part.columns.end - column))?;
-            painter.transform(column - part.columns.start, self.blocks).then_some(())?;
+        for column in (part.columns[0]..part.columns[1]).step_by(part.together) {
+            self.decode(part.together.min(part.columns[1] - column))?;
+            painter.transform(column - part.columns[0], self.blocks).then_some(())?;
         }
         Some(())
     }

@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use feedwater::decode::{
-    Decoders, Fingerprint, ROWS_ENDING, RowIndexOutcome, RowIndexTask, begin_row_indexes, refusal,
-    write_row_index,
+    Decoders, Fingerprint, ROWS_ENDING, RowIndexOutcome, RowIndexTask, begin_row_indexes,
+    is_indexable, write_row_index,
 };
 use feedwater::error::{Error, Result};
 use feedwater::file::AtomicFile;
@@ -22,7 +22,7 @@ pub(super) struct RowIndexer {
 impl RowIndexer {
     /// Index of an intact JPEG that our own decoder decodes.
     pub fn make(&mut self, file: &[u8]) -> Option<Vec<u8>> {
-        let header = Header::parse(file).ok().filter(|header| refusal(header).is_none())?;
+        let header = Header::parse(file).ok().filter(is_indexable)?;
         self.decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file)));
         // Almost everything is only parsed.
         let pixel = Roi::new(0, 0, 1, 1);

@@ -13,18 +13,43 @@ use std::arch::x86_64::{
     _mm256_sub_epi32 as sub32, _mm256_testz_si256, _mm256_unpackhi_epi16 as unpack_high16,
     _mm256_unpackhi_epi32 as unpack_high32, _mm256_unpackhi_epi64 as unpack_high64,
     _mm256_unpacklo_epi16 as unpack_low16, _mm256_unpacklo_epi32 as unpack_low32,
-    _mm256_unpacklo_epi64 as unpack_low64, _mm256_xor_si256 as xor,
+    _mm256_unpacklo_epi64 as unpack_low64, _mm256_xor_si256 as xor, _pdep_u64,
 };
 
 use bytemuck::cast;
 
 use super::super::bits::Input;
-use super::super::blocks::{Blocks, Coding};
+use super::super::blocks::{BLOCK, Blocks, Coding};
+use super::super::progressive::{Bands, Block, Mask, Operations, step};
 use super::{Four, Planes, x86};
 
 x86::arithmetic!("avx2", __m256i);
 x86::unzigzag!("avx2", __m256i);
-x86::reading!("avx2,bmi1,bmi2,lzcnt,movbe");
+x86::reading!("avx2,bmi1,bmi2,lzcnt,movbe,popcnt", Bmi2);
+
+/// Operations of BMI2. Only what has these instructions names it.
+struct Bmi2;
+
+impl Operations for Bmi2 {
+    #[inline(always)]
+    fn pick(mask: Mask, above: u32) -> Mask {
+        let below = mask.count_ones().wrapping_sub(above + 1);
+        let bit = 1u64.checked_shl(below).unwrap_or(0);
+        // SAFETY: only functions with these instructions call it.
+        unsafe { _pdep_u64(bit, mask) }
+    }
+
+    #[inline(always)]
+    fn add(block: &mut [i16; BLOCK], mask: Mask, more: u64, low: u32) {
+        // SAFETY: as above.
+        let mut places = unsafe { _pdep_u64(more, mask) };
+        while places != 0 {
+            let coefficient = &mut block[(63 - places.trailing_zeros()) as usize & 63];
+            *coefficient = coefficient.wrapping_add(step(*coefficient, low));
+            places &= places - 1;
+        }
+    }
+}
 
 /// Transforms four blocks.
 #[target_feature(enable = "avx2")]

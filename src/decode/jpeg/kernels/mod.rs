@@ -18,6 +18,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::bits::Input;
 use super::blocks::{BLOCK, Blocks, Coding};
+use super::progressive::{Bands, Block, Mask, Plain};
 
 /// Steps of four blocks side by side, row by row.
 pub type Quantization = [[u16; 32]; 8];
@@ -122,6 +123,7 @@ impl Kernels {
             use std::arch::is_x86_feature_detected as has;
             let avx2 =
                 has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("movbe");
+            let avx2 = avx2 && has!("popcnt");
             let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl");
             if avx2 && avx512 && has!("avx512vbmi") {
                 return Self(Set::Avx512);
@@ -195,6 +197,48 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above; the wider set has those of the narrower one.
             Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, input) },
+        }
+    }
+
+    /// [`Bands::first`].
+    pub fn first(
+        self,
+        bands: &mut Bands<'_>,
+        input: &mut Input<'_>,
+        masks: &mut [Mask],
+        blocks: &mut [Block],
+    ) -> Option<()> {
+        match self.0 {
+            Set::Plain => bands.first(input.parts(), masks, blocks),
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => bands.first(input.parts(), masks, blocks),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            Set::Sse41 => unsafe { sse41::first(bands, input, masks, blocks) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above; the wider set has those of the narrower one.
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::first(bands, input, masks, blocks) },
+        }
+    }
+
+    /// [`Bands::refine`].
+    pub fn refine(
+        self,
+        bands: &mut Bands<'_>,
+        input: &mut Input<'_>,
+        masks: &mut [Mask],
+        blocks: &mut [Block],
+    ) -> Option<()> {
+        match self.0 {
+            Set::Plain => bands.refine::<Plain>(input.parts(), masks, blocks),
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => bands.refine::<Plain>(input.parts(), masks, blocks),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            Set::Sse41 => unsafe { sse41::refine(bands, input, masks, blocks) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above; the wider set has those of the narrower one.
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::refine(bands, input, masks, blocks) },
         }
     }
 

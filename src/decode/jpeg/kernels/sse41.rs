@@ -17,12 +17,13 @@ use bytemuck::cast;
 
 use super::super::bits::Input;
 use super::super::blocks::{Blocks, Coding};
+use super::super::progressive::{Bands, Block, Mask, Plain};
 use super::{Four, Planes, x86};
 
 x86::arithmetic!("sse4.1", __m128i);
 
 x86::unzigzag!("sse4.1", __m128i);
-x86::reading!("sse4.1");
+x86::reading!("sse4.1", Plain);
 
 /// Transforms four blocks.
 #[target_feature(enable = "sse4.1")]

@@ -352,7 +352,7 @@ macro_rules! unzigzag {
 
 /// Compiles entropy decoding for a set of instructions.
 macro_rules! reading {
-    ($features:literal) => {
+    ($features:literal, $Operations:ty) => {
         /// [`Coding::decode`].
         #[target_feature(enable = $features)]
         pub fn decode(
@@ -369,6 +369,28 @@ macro_rules! reading {
         #[target_feature(enable = $features)]
         pub fn parse(coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
             coding.parse(units, input.parts())
+        }
+
+        /// [`Bands::first`].
+        #[target_feature(enable = $features)]
+        pub fn first(
+            bands: &mut Bands<'_>,
+            input: &mut Input<'_>,
+            masks: &mut [Mask],
+            blocks: &mut [Block],
+        ) -> Option<()> {
+            bands.first(input.parts(), masks, blocks)
+        }
+
+        /// [`Bands::refine`].
+        #[target_feature(enable = $features)]
+        pub fn refine(
+            bands: &mut Bands<'_>,
+            input: &mut Input<'_>,
+            masks: &mut [Mask],
+            blocks: &mut [Block],
+        ) -> Option<()> {
+            bands.refine::<$Operations>(input.parts(), masks, blocks)
         }
     };
 }

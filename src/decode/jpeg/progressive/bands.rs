@@ -1,0 +1,265 @@
+//! Entropy decoding of AC coefficients in progressive scans (T.81, G.1.2.2 and G.1.2.3).
+
+use super::super::bits::{Bits, Clean};
+use super::super::blocks::BLOCK;
+use super::super::huffman::{END, index, number};
+use super::codes::AcCodes;
+use super::store::{Block, Mask};
+
+/// Most blocks that are decoded in one call.
+pub const MOST_BLOCKS: usize = 16;
+/// Most bytes of coded data that these blocks can have.
+pub const MOST_BYTES: usize = MOST_BLOCKS * 63 * 31 / 8 + 16;
+
+/// Mask of the first coefficient of a block.
+const TOP: Mask = 1 << 63;
+
+/// An AC scan.
+pub struct Bands<'a> {
+    pub codes: &'a AcCodes,
+    /// First and last coefficient.
+    pub band: [usize; 2],
+    /// Lowest bit.
+    pub low: u32,
+    /// Next blocks without new coefficients.
+    pub run: usize,
+}
+
+/// Operations for which some CPUs have instructions.
+pub trait Operations {
+    /// Bit of `mask` that has `above` bits above it, or 0 if there is none.
+    fn pick(mask: Mask, above: u32) -> Mask;
+
+    /// Adds bits to the magnitudes of the coefficients of `mask`. The lowest one of `more` is for the last coefficient.
+    fn add(block: &mut [i16; BLOCK], mask: Mask, more: u64, low: u32);
+}
+
+/// Without such instructions.
+pub struct Plain;
+
+impl Operations for Plain {
+    #[inline(always)]
+    fn pick(mut mask: Mask, above: u32) -> Mask {
+        for _ in 0..above {
+            mask &= !(TOP >> (mask.leading_zeros() & 63));
+        }
+        if mask == 0 { 0 } else { TOP >> (mask.leading_zeros() & 63) }
+    }
+
+    #[inline(always)]
+    fn add(block: &mut [i16; BLOCK], mut mask: Mask, mut more: u64, low: u32) {
+        while mask != 0 {
+            let coefficient = &mut block[(63 - mask.trailing_zeros()) as usize & 63];
+            *coefficient = coefficient.wrapping_add(step(*coefficient, low) & -((more & 1) as i16));
+            (more, mask) = (more >> 1, mask & (mask - 1));
+        }
+    }
+}
+
+/// What makes the magnitude of a coefficient larger by a bit.
+#[inline(always)]
+pub fn step(coefficient: i16, low: u32) -> i16 {
+    let sign = coefficient >> 15;
+    ((1 << low) ^ sign) - sign
+}
+
+impl Bands<'_> {
+    /// Decodes a first scan of blocks that lie side by side. Without memory for coefficients, only masks are made.
+    #[inline(always)]
+    pub fn first(
+        &mut self,
+        (bits, clean): (&mut Bits, &Clean),
+        masks: &mut [Mask],
+        blocks: &mut [Block],
+    ) -> Option<()> {
+        let mut reader = *bits;
+        let mut other = Block::default();
+        let mut at = 0;
+        while let Some(mask) = masks.get_mut(at) {
+            if self.run > 0 {
+                let skipped = self.run.min(masks.len() - at);
+                (at, self.run) = (at + skipped, self.run - skipped);
+                continue;
+            }
+            let block = blocks.get_mut(at).unwrap_or(&mut other);
+            let found;
+            (reader, found, self.run) = self.first_of_block(reader, clean, &mut block.0)?;
+            *mask |= found;
+            at += 1;
+        }
+        *bits = reader;
+        Some(())
+    }
+
+    /// Decodes a refining scan of blocks that lie side by side. Without memory for coefficients, only masks are made.
+    #[inline(always)]
+    pub fn refine<O: Operations>(
+        &mut self,
+        (bits, clean): (&mut Bits, &Clean),
+        masks: &mut [Mask],
+        blocks: &mut [Block],
+    ) -> Option<()> {
+        let mut reader = *bits;
+        let mut other = Block::default();
+        for (at, mask) in masks.iter_mut().enumerate() {
+            let block = blocks.get_mut(at).unwrap_or(&mut other);
+            reader = self.refine_block::<O>(reader, clean, mask, &mut block.0)?;
+        }
+        *bits = reader;
+        Some(())
+    }
+
+    /// Returns the mask of the coefficients, and the next blocks without any.
+    #[inline(always)]
+    fn first_of_block(
+        &self,
+        mut bits: Bits,
+        clean: &Clean,
+        block: &mut [i16; BLOCK],
+    ) -> Option<(Bits, Mask, usize)> {
+        let Self { codes, band: [first, last], low, .. } = *self;
+        let mut count = first;
+        let mut mask = 0;
+        loop {
+            let control = 'entries: loop {
+                if !bits.refill(clean) {
+                    return None;
+                }
+                macro_rules! entry {
+                    () => {
+                        let control = codes.controls[index(bits.buffer)];
+                        let next = count + control.advance();
+                        if next > last {
+                            break 'entries control;
+                        }
+                        let (_, value) = control.last(bits.buffer);
+                        bits.take(control.bits());
+                        block[(next - 1) & 63] = value << low;
+                        mask |= TOP >> ((next - 1) & 63);
+                        count = next;
+                    };
+                }
+                // They take at most 54 bits.
+                entry!();
+                entry!();
+                entry!();
+            };
+            if control.advance() == END {
+                bits.take(control.bits());
+                return Some((bits, mask, 0));
+            }
+            if !bits.refill(clean) {
+                return None;
+            }
+            let (len, symbol) = codes.symbols.next(bits.buffer)?;
+            let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+            bits.take(len.into());
+            match (zeros, size) {
+                (15, 0) => count += 16,
+                (_, 0) => {
+                    let run = run(&mut bits, zeros) - 1;
+                    return Some((bits, mask, run));
+                }
+                _ => {
+                    let value = number(bits.buffer, 63 - size) as i16;
+                    bits.take(size.into());
+                    let place = count + zeros;
+                    if place > last {
+                        return None;
+                    }
+                    block[place & 63] = value << low;
+                    mask |= TOP >> (place & 63);
+                    count = place + 1;
+                }
+            }
+            if count > last {
+                return (count == last + 1).then_some((bits, mask, 0));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn refine_block<O: Operations>(
+        &mut self,
+        mut bits: Bits,
+        clean: &Clean,
+        mask: &mut Mask,
+        block: &mut [i16; BLOCK],
+    ) -> Option<Bits> {
+        let Self { codes, band: [first, last], low, .. } = *self;
+        // Coefficients that are left in the band.
+        let mut left = (!0 >> first) & (!0 << (63 - last));
+        // Those that get a bit more, in the order of the file.
+        let known = *mask & left;
+        let mut more = 0;
+        let mut found = 0;
+        while self.run == 0 && left != 0 {
+            if !bits.refill(clean) {
+                return None;
+            }
+            let (len, symbol) = codes.symbols.next(bits.buffer)?;
+            let (zeros, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
+            bits.take(len.into());
+            if size == 0 && zeros < 15 {
+                self.run = run(&mut bits, zeros as usize);
+                break;
+            }
+            if size > 1 {
+                return None;
+            }
+            let is_positive = bits.buffer >> 63 != 0;
+            bits.take(size.into());
+            let place = O::pick(left & !known, zeros);
+            if place == 0 {
+                return None;
+            }
+            let passed = left & known & !(place - 1);
+            (bits, more) = take_more(bits, clean, more, passed.count_ones())?;
+            left &= place - 1;
+            if size == 1 {
+                found |= place;
+                let value = 1 << low;
+                block[(place.leading_zeros() & 63) as usize] =
+                    if is_positive { value } else { -value };
+            }
+        }
+        if self.run > 0 {
+            self.run -= 1;
+            let passed = left & known;
+            if passed != 0 {
+                if !bits.refill(clean) {
+                    return None;
+                }
+                (bits, more) = take_more(bits, clean, more, passed.count_ones())?;
+            }
+        }
+        O::add(block, known, more, low);
+        *mask |= found;
+        Some(bits)
+    }
+}
+
+/// Takes the number of blocks that end here, whose size is `size` bits.
+#[inline(always)]
+fn run(bits: &mut Bits, size: usize) -> usize {
+    let more = (bits.buffer >> 1) >> (63 - size);
+    bits.take(size as u64);
+    (1 << size) + more as usize
+}
+
+/// Takes `count` bits, at most 63, and appends them to `more`. At least 39 bits are in the buffer.
+#[inline(always)]
+fn take_more(mut bits: Bits, clean: &Clean, mut more: u64, mut count: u32) -> Option<(Bits, u64)> {
+    const STEP: u32 = 32;
+    while count > STEP {
+        more = more << STEP | bits.buffer >> (64 - STEP);
+        bits.take(STEP.into());
+        count -= STEP;
+        if !bits.refill(clean) {
+            return None;
+        }
+    }
+    more = more << count | (bits.buffer >> 1) >> (63 - count);
+    bits.take(count.into());
+    Some((bits, more))
+}

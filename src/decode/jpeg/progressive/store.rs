@@ -1,0 +1,133 @@
+//! Coefficients of an image between its scans.
+
+use super::super::blocks::{BLOCK, Blocks};
+use super::super::frame::Shape;
+use super::super::rows::Part;
+use crate::error::{DataError, reserve};
+
+/// Coefficients of a block in the order of the file.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Block(pub [i16; BLOCK]);
+
+impl Default for Block {
+    fn default() -> Self {
+        Self([0; BLOCK])
+    }
+}
+
+/// Which AC coefficients of a block are not zero, the first one of the block in the highest bit.
+pub type Mask = u64;
+
+/// Memory for the coefficients of an image.
+pub fn memory_bytes(shape: &Shape) -> u64 {
+    let [across, down] = shape.units().map(|units| units as u64);
+    let of_block = size_of::<Block>() + size_of::<Mask>();
+    (across * down).saturating_mul((shape.blocks().len() * of_block) as u64)
+}
+
+/// Coefficients of the units of a part, and masks of all blocks.
+pub struct Store {
+    pub grids: [Grid; 3],
+    pub masks: Vec<Mask>,
+    pub blocks: Vec<Block>,
+    /// Units in a row.
+    pub units: [usize; 2],
+    component_count: usize,
+}
+
+/// Blocks of a component.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grid {
+    /// Blocks of a unit, along both sides.
+    pub sampling: [usize; 2],
+    /// Blocks along both sides without those that only fill up units.
+    pub real: [usize; 2],
+    /// Columns and rows whose coefficients are kept, from and to.
+    pub columns: [usize; 2],
+    pub rows: [usize; 2],
+    /// Blocks in a row.
+    across: usize,
+    /// Place of the first mask, and of the first coefficients.
+    mask: usize,
+    block: usize,
+}
+
+impl Grid {
+    /// Place of the mask of a block.
+    #[inline(always)]
+    pub fn mask(&self, x: usize, y: usize) -> usize {
+        self.mask + y * self.across + x
+    }
+
+    /// Place of the coefficients of a block, which are kept.
+    #[inline(always)]
+    pub fn block(&self, x: usize, y: usize) -> usize {
+        let [from, to] = self.columns;
+        self.block + (y - self.rows[0]) * (to - from) + (x - from)
+    }
+
+    /// Whether coefficients of a row are kept.
+    pub fn has_row(&self, y: usize) -> bool {
+        (self.rows[0]..self.rows[1]).contains(&y)
+    }
+
+    /// Whether coefficients of a block are kept.
+    pub fn has(&self, x: usize, y: usize) -> bool {
+        self.has_row(y) && (self.columns[0]..self.columns[1]).contains(&x)
+    }
+}
+
+impl Store {
+    /// Makes all coefficients zero.
+    pub fn new(shape: &Shape, part: &Part) -> Result<Self, DataError> {
+        let component_count = shape.component_count();
+        let units = shape.units();
+        let mut grids = [Grid::default(); 3];
+        let (mut mask, mut block) = (0, 0);
+        for (component, grid) in grids.iter_mut().enumerate().take(component_count) {
+            let [h, v] = shape.blocks_of(component);
+            let [wide, high] = [shape.sampling[0] / h, shape.sampling[1] / v];
+            *grid = Grid {
+                sampling: [h, v],
+                real: [
+                    (shape.size.width as usize).div_ceil(8 * wide),
+                    (shape.size.height as usize).div_ceil(8 * high),
+                ],
+                columns: part.columns.map(|unit| unit * h),
+                rows: part.rows.map(|unit| unit * v),
+                across: units[0] * h,
+                mask,
+                block,
+            };
+            mask += units[0] * h * units[1] * v;
+            let [columns, rows] = [part.columns, part.rows].map(|[from, to]| to - from);
+            block += columns * h * rows * v;
+        }
+        let (mut masks, mut blocks) = (Vec::new(), Vec::new());
+        reserve::resize(&mut masks, mask)?;
+        reserve::resize(&mut blocks, block)?;
+        Ok(Self { grids, masks, blocks, units, component_count })
+    }
+
+    /// Copies the blocks of units that are transformed together.
+    pub fn gather(&self, row: usize, column: usize, units: usize, into: &mut Blocks) {
+        let blocks = into.coefficients.as_chunks_mut::<BLOCK>().0;
+        let mut at = 0;
+        for unit in column..column + units {
+            for grid in &self.grids[..self.component_count] {
+                let [h, v] = grid.sampling;
+                for y in row * v..(row + 1) * v {
+                    for x in unit * h..(unit + 1) * h {
+                        blocks[at] = self.blocks[grid.block(x, y)].0;
+                        let mask = self.masks[grid.mask(x, y)];
+                        into.lens[at] = (64 - mask.trailing_zeros()).max(1) as u8;
+                        at += 1;
+                    }
+                }
+            }
+        }
+        into.lens[at..].fill(0);
+        blocks[at..].fill([0; BLOCK]);
+    }
+}
