@@ -11,7 +11,7 @@ use feedwater::geometry::Roi;
 use feedwater::header::Header;
 
 use Expected::Refused;
-use JpegRefusal::{Color, Data, Header as Unusual, Process, Progressive, Sampling, Scans};
+use JpegRefusal::{Color, Data, Header as Unusual, Process, Sampling, Scans};
 
 /// Files that our own decoder does not decode. It decodes all others.
 const OTHERS: &[(&str, Expected)] = &[
@@ -34,16 +34,12 @@ const OTHERS: &[(&str, Expected)] = &[
     ("ffmpeg-gray", Refused(Sampling)),
     ("jpeg-encoder-444-optimized-50", Refused(Scans)),
     ("jpegli-75-440", Refused(Sampling)),
-    ("jpegli-progressive", Refused(Progressive)),
     ("libjpeg-turbo-12-bits", Refused(Process)),
     ("libjpeg-turbo-lossless", Refused(Process)),
-    ("mozjpeg-progressive", Refused(Progressive)),
     ("opencv-411", Refused(Sampling)),
     ("opencv-440", Refused(Sampling)),
     ("pillow-cmyk", Refused(Color)),
     ("pillow-keep-rgb", Refused(Color)),
-    ("pillow-progressive-420", Refused(Progressive)),
-    ("pillow-progressive-gray", Refused(Progressive)),
     ("turbojpeg-411", Refused(Sampling)),
     ("turbojpeg-440", Refused(Sampling)),
 ];

@@ -1,10 +1,13 @@
 //! Entropy decoding of blocks: to coefficients, or only to find where the next one begins.
 
-use super::bits::{Bits, Clean};
+use super::bits::{Bits, Clean, Input};
 use super::huffman::{AcTable, Control, DcTable, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
+use crate::decode::row_index::RowStart;
 
 /// Most blocks that are decoded together.
 pub const MOST_BLOCKS: usize = 12;
+/// Rows of units that are decoded at once, at most.
+pub const MOST_LANES: usize = 2;
 /// Coefficients of a block.
 pub const BLOCK: usize = 64;
 /// Most bytes of coded data that blocks decoded together can have.
@@ -29,75 +32,119 @@ impl Blocks {
     }
 }
 
-/// How the blocks of a unit are coded.
+/// How the blocks of units are coded.
 #[derive(Debug)]
 pub struct Coding<'a> {
-    /// Component of each block of a minimum coded unit.
-    pub blocks: &'a [u8],
+    /// Component of each block of as many units as fit into [`Blocks`].
+    pub components: &'a [u8; MOST_BLOCKS],
+    /// Blocks of a minimum coded unit.
+    pub unit: usize,
     /// Table of each component.
     pub dc: [usize; 3],
     pub ac: [usize; 3],
     pub dc_tables: &'a [DcTable; 4],
     pub ac_tables: &'a mut [AcTable; 4],
+}
+
+/// Reader of a row of units, and the blocks that are decoded together.
+#[derive(Debug)]
+pub struct Lane<'a> {
+    pub input: Input<'a>,
     /// DC coefficient of the last block of each component.
-    pub predictions: &'a mut [i32; 3],
+    pub predictions: [i32; 3],
+    pub blocks: &'a mut Blocks,
+    /// Block that is next, and how many of its coefficients are decoded: 0 before its start.
+    pub at: usize,
+    pub count: usize,
+    /// Number of blocks to decode.
+    pub end: usize,
+}
+
+impl<'a> Lane<'a> {
+    /// At the start of a scan.
+    pub fn new(input: Input<'a>, blocks: &'a mut Blocks) -> Self {
+        Self { input, predictions: [0; 3], blocks, at: 0, count: 0, end: 0 }
+    }
+
+    /// Where the next row begins.
+    pub fn start(&self) -> RowStart {
+        RowStart { position: self.input.position(), predictions: self.predictions }
+    }
+
+    /// Whether libjpeg would not judge what was read so far: data that end too early, and DC coefficients beyond all bounds.
+    pub fn is_sane(&self) -> bool {
+        let is_small = |prediction: &i32| prediction.unsigned_abs() < 1 << 30;
+        self.predictions.iter().all(is_small) && self.input.is_inside()
+    }
+
+    /// Begins with blocks of no coefficients.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        (self.at, self.count, self.end) = (0, 0, 0);
+    }
 }
 
 impl Coding<'_> {
-    /// Decodes units into coefficients that are zero, from this block on. `None` at damage.
+    /// Decodes the remaining blocks. `None` at damage.
     #[inline(always)]
-    pub fn decode(
-        &mut self,
-        units: usize,
-        (bits, clean): (&mut Bits, &Clean),
-        into: &mut Blocks,
-        first: usize,
-    ) -> Option<()> {
-        let Blocks { coefficients, lens } = into;
-        let mut reader = *bits;
-        let mut predictions = *self.predictions;
-        let mut at = first;
-        for _ in 0..units {
-            for component in self.blocks {
-                let component = usize::from(*component);
-                let dc = &self.dc_tables[self.dc[component] & 3];
-                let ac = &mut self.ac_tables[self.ac[component] & 3];
-                let block = coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()?;
-                if !reader.refill(clean) {
-                    return None;
-                }
-                let prediction = &mut predictions[component];
-                *prediction = prediction.wrapping_add(dc.take(&mut reader)?);
-                block[0] = *prediction as i16;
-                let len;
-                (reader, len) = decode_ac(reader, clean, ac, block)?;
-                *lens.get_mut(at)? = len;
-                at += 1;
-            }
+    pub fn decode(&mut self, lane: &mut Lane<'_>) -> Option<()> {
+        if lane.count > 0 {
+            self.finish_block(lane)?;
         }
-        (*bits, *self.predictions) = (reader, predictions);
+        let Blocks { coefficients, lens } = &mut *lane.blocks;
+        let (bits, clean) = lane.input.parts();
+        let mut reader = *bits;
+        let mut predictions = lane.predictions;
+        for at in lane.at..lane.end {
+            let component = usize::from(*self.components.get(at)?);
+            let dc = &self.dc_tables[self.dc[component] & 3];
+            let ac = &mut self.ac_tables[self.ac[component] & 3];
+            let block = coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()?;
+            if !reader.refill(clean) {
+                return None;
+            }
+            let prediction = &mut predictions[component];
+            *prediction = prediction.wrapping_add(dc.take(&mut reader)?);
+            block[0] = *prediction as i16;
+            let len;
+            (reader, len) = decode_ac(reader, clean, ac, block, 1)?;
+            *lens.get_mut(at)? = len;
+        }
+        (*bits, lane.predictions, lane.at) = (reader, predictions, lane.end);
+        Some(())
+    }
+
+    /// Decodes the rest of a block that was begun.
+    #[inline(never)]
+    fn finish_block(&mut self, lane: &mut Lane<'_>) -> Option<()> {
+        let component = usize::from(*self.components.get(lane.at)?);
+        let ac = &mut self.ac_tables[self.ac[component] & 3];
+        let Blocks { coefficients, lens } = &mut *lane.blocks;
+        let block = coefficients.get_mut(BLOCK * lane.at..)?.first_chunk_mut()?;
+        let (bits, clean) = lane.input.parts();
+        (*bits, *lens.get_mut(lane.at)?) = decode_ac(*bits, clean, ac, block, lane.count)?;
+        (lane.at, lane.count) = (lane.at + 1, 0);
         Some(())
     }
 
     /// Passes units by. `None` at damage.
     #[inline(always)]
-    pub fn parse(&mut self, units: usize, (bits, clean): (&mut Bits, &Clean)) -> Option<()> {
+    pub fn parse(&mut self, units: usize, lane: &mut Lane<'_>) -> Option<()> {
+        let (bits, clean) = lane.input.parts();
         let mut reader = *bits;
-        let mut predictions = *self.predictions;
-        for _ in 0..units {
-            for component in self.blocks {
-                let component = usize::from(*component);
-                let dc = &self.dc_tables[self.dc[component] & 3];
-                let ac = &mut self.ac_tables[self.ac[component] & 3];
-                if !reader.refill(clean) {
-                    return None;
-                }
-                let prediction = &mut predictions[component];
-                *prediction = prediction.wrapping_add(dc.take(&mut reader)?);
-                reader = parse_ac(reader, clean, ac)?;
+        let mut predictions = lane.predictions;
+        for component in self.components.get(..units * self.unit)? {
+            let component = usize::from(*component);
+            let dc = &self.dc_tables[self.dc[component] & 3];
+            let ac = &mut self.ac_tables[self.ac[component] & 3];
+            if !reader.refill(clean) {
+                return None;
             }
+            let prediction = &mut predictions[component];
+            *prediction = prediction.wrapping_add(dc.take(&mut reader)?);
+            reader = parse_ac(reader, clean, ac)?;
         }
-        (*bits, *self.predictions) = (reader, predictions);
+        (*bits, lane.predictions) = (reader, predictions);
         Some(())
     }
 }
@@ -109,9 +156,9 @@ fn decode_ac(
     clean: &Clean,
     table: &mut AcTable,
     block: &mut [i16; 2 * BLOCK],
-) -> Option<(Bits, u8)> {
     // Number of coefficients decoded, and END more after the end of the block.
-    let mut count = 1;
+    mut count: usize,
+) -> Option<(Bits, u8)> {
     loop {
         let control = 'entries: loop {
             if !bits.refill(clean) {
@@ -173,7 +220,7 @@ fn decode_ac(
 /// this is.
 #[cold]
 #[inline(never)]
-fn decode_rest(
+pub fn decode_rest(
     mut bits: Bits,
     clean: &Clean,
     table: &AcTable,

@@ -1,5 +1,6 @@
 //! Everything of a JPEG before its coded data: what the decoder needs, and why it does not decode an image.
 
+use super::blocks::MOST_BLOCKS;
 use super::huffman::Code;
 use crate::decode::jpeg_choice::JpegRefusal;
 use crate::geometry::Size;
@@ -85,13 +86,13 @@ impl Shape {
         if component == 0 { self.sampling } else { [1, 1] }
     }
 
-    /// Component of each block of a unit.
-    pub fn blocks(&self) -> &'static [u8] {
+    /// Component of each block of as many units as are decoded together, and the number of blocks of a unit.
+    pub fn blocks(&self) -> (&'static [u8; MOST_BLOCKS], usize) {
         match (self.is_gray, self.sampling[0] * self.sampling[1]) {
-            (true, _) => &[0],
-            (_, 1) => &[0, 1, 2],
-            (_, 2) => &[0, 0, 1, 2],
-            _ => &[0, 0, 0, 0, 1, 2],
+            (true, _) => (&[0; MOST_BLOCKS], 1),
+            (_, 1) => (&[0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2], 3),
+            (_, 2) => (&[0, 0, 1, 2, 0, 0, 1, 2, 0, 0, 1, 2], 4),
+            _ => (&[0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 2], 6),
         }
     }
 }

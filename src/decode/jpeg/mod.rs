@@ -16,6 +16,7 @@ mod blocks;
 mod frame;
 mod huffman;
 mod kernels;
+mod pair;
 mod progressive;
 #[cfg(test)]
 mod reference;
@@ -25,7 +26,7 @@ mod scan;
 mod tests;
 
 use bits::{Clean, HELD, Input, PADDING};
-use blocks::{Blocks, Coding};
+use blocks::{Blocks, Coding, Lane, MOST_LANES};
 use frame::{Component, Frame, Shape};
 use huffman::{AcTable, Code, DcTable};
 use kernels::{Kernels, NO_SUMS, Quantization, Sums};
@@ -106,12 +107,12 @@ impl Default for Feedwater {
 /// What is kept between images.
 #[derive(Debug)]
 struct State {
-    clean: Clean,
+    clean: [Clean; MOST_LANES],
     dc_tables: [DcTable; TABLES],
     ac_tables: [AcTable; TABLES],
     /// Next table of each kind that is replaced.
     next: [usize; 2],
-    blocks: Blocks,
+    blocks: [Blocks; MOST_LANES],
     sums: Sums,
     quantization: [Quantization; 3],
     progressive: progressive::Tables,
@@ -263,7 +264,6 @@ impl Feedwater {
             }
             RowIndexTask::None => None,
         };
-        let mut predictions = [0; 3];
         let mut painter = Painter {
             next: window.y,
             kernels,
@@ -276,22 +276,21 @@ impl Feedwater {
             sink,
         };
         let step = if starts.is_some() { SKIPPED_STEP } else { HELD };
+        let (components, unit) = shape.blocks();
+        let [clean, other_clean] = clean;
+        let [blocks, other_blocks] = blocks;
+        let other_scan = if starts.is_some() { frame.scan } else { &[] };
         let mut scan = Scan {
-            input: Input::new(frame.scan, clean, step),
-            coding: Coding {
-                blocks: shape.blocks(),
-                dc,
-                ac,
-                dc_tables,
-                ac_tables,
-                predictions: &mut predictions,
-            },
+            lanes: [
+                Lane::new(Input::new(frame.scan, clean, step), blocks),
+                Lane::new(Input::new(other_scan, other_clean, step), other_blocks),
+            ],
+            coding: Coding { components, unit, dc, ac, dc_tables, ac_tables },
             kernels,
             units: [across, down],
             interval: frame.restart_interval,
             left: frame.restart_interval,
             restarts: 0,
-            blocks,
         };
         if let RowIndexTask::Use(_) = task {
             let done = starts.and_then(|starts| scan.run_with_index(&part, &mut painter, starts));
@@ -321,11 +320,11 @@ impl State {
     fn new() -> Self {
         let code = Code::EMPTY;
         Self {
-            clean: [0; HELD + PADDING],
+            clean: [[0; HELD + PADDING]; MOST_LANES],
             dc_tables: std::array::from_fn(|_| DcTable::new(&code)),
             ac_tables: std::array::from_fn(|_| AcTable::new(&code)),
             next: [0; 2],
-            blocks: Blocks::EMPTY,
+            blocks: [Blocks::EMPTY; MOST_LANES],
             sums: NO_SUMS,
             quantization: [[[0; 32]; 8]; 3],
             progressive: progressive::Tables::new(),

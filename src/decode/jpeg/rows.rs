@@ -1,6 +1,6 @@
 //! Rows of a window: which units it needs, planes of samples, and groups of pixels.
 
-use super::blocks::{BLOCK, Blocks};
+use super::blocks::{BLOCK, Blocks, MOST_LANES};
 use super::frame::Shape;
 use super::kernels::{Four, Kernels, Line, Planes, Quantization, Sums};
 use crate::decode::rows::group_end;
@@ -91,18 +91,19 @@ impl Part {
     }
 }
 
-/// Place of a component's samples: a row of units, and kept rows before it.
+/// Place of a component's samples: two rows of units, and kept rows before them.
 #[derive(Clone, Copy, Debug)]
 struct Plane {
     start: usize,
     pitch: usize,
+    /// Rows of samples of a row of units.
     rows: usize,
     kept: usize,
 }
 
 impl Plane {
     fn bytes(&self) -> usize {
-        self.pitch * (self.rows + self.kept)
+        self.pitch * (MOST_LANES * self.rows + self.kept)
     }
 
     /// Index of a sample. Rows before 0 are kept ones.
@@ -127,9 +128,9 @@ pub struct Painter<'a> {
 }
 
 impl Painter<'_> {
-    /// Transforms units that were decoded together, from this column of the part on. False at coefficients that no image
-    /// has.
-    pub fn transform(&mut self, column: usize, blocks: &Blocks) -> bool {
+    /// Transforms units that were decoded together, from this column of the part on, into this row of units of the planes.
+    /// False at coefficients that no image has.
+    pub fn transform(&mut self, column: usize, row: usize, blocks: &Blocks) -> bool {
         let Blocks { coefficients, lens } = blocks;
         let blocks = coefficients.as_chunks::<BLOCK>().0;
         let [h, v] = self.part.sampling;
@@ -144,7 +145,7 @@ impl Painter<'_> {
             let planes = pairs.map(|[component, ..]| self.part.plane(component));
             let start = |at: usize| {
                 let [_, x, y] = pairs[at];
-                planes[at].at(8 * y as isize, 8 * x as isize)
+                planes[at].at((row * planes[at].rows + 8 * y) as isize, 8 * x as isize)
             };
             let (starts, pitch) = ([start(0), start(1)], planes[0].pitch);
             is_sane &=
@@ -172,14 +173,14 @@ impl Painter<'_> {
         is_sane
     }
 
-    /// Passes on the rows of pixels that are complete with this row of units.
-    pub fn paint(&mut self, row: usize) {
-        self.repeat_edges();
+    /// Passes on the rows of pixels that are complete with `count` rows of units, from this one on.
+    pub fn paint(&mut self, row: usize, count: usize) {
+        self.repeat_edges(count);
         let [_, v] = self.part.sampling;
         let high = 8 * v;
-        let is_last = row + 1 == self.part.rows[1];
+        let is_last = row + count == self.part.rows[1];
         // Chroma between two rows of units waits for the second.
-        let end = (row + 1) * high - if is_last { 0 } else { v - 1 };
+        let end = (row + count) * high - if is_last { 0 } else { v - 1 };
         let end = (end as u32).min(self.part.window.bottom());
         while self.next < end {
             let from = self.next / MOST_ROWS * MOST_ROWS;
@@ -198,7 +199,7 @@ impl Painter<'_> {
                 (self.sink)(Rows { first: from, count, pitch, data, chroma: &[] });
             }
         }
-        self.keep();
+        self.keep(count);
     }
 
     /// Makes the next row of pixels. The current group begins with row `from`.
@@ -234,13 +235,13 @@ impl Painter<'_> {
     }
 
     /// Repeats the first and the last samples of chroma beyond the image.
-    fn repeat_edges(&mut self) {
+    fn repeat_edges(&mut self, count: usize) {
         if self.part.is_gray || self.part.sampling[0] == 1 {
             return;
         }
         let real = self.part.real[0].min(self.part.across) as isize;
         for plane in [1, 2].map(|component| self.part.plane(component)) {
-            for row in 0..plane.rows as isize {
+            for row in 0..(count * plane.rows) as isize {
                 self.planes[plane.at(row, -1)] = self.planes[plane.at(row, 0)];
                 self.planes[plane.at(row, real)] = self.planes[plane.at(row, real - 1)];
             }
@@ -248,11 +249,11 @@ impl Painter<'_> {
     }
 
     /// Keeps the last rows for those between this row of units and the next.
-    fn keep(&mut self) {
+    fn keep(&mut self, count: usize) {
         let planes: &[usize] = if self.part.sampling[1] == 1 { &[] } else { &[0, 1, 2] };
         for plane in planes.iter().map(|component| self.part.plane(*component)) {
             let kept = plane.kept as isize;
-            let last = plane.at(plane.rows as isize - kept, 0) - EDGE;
+            let last = plane.at((count * plane.rows) as isize - kept, 0) - EDGE;
             let first = plane.at(-kept, 0) - EDGE;
             self.planes.copy_within(last..last + plane.kept * plane.pitch, first);
         }

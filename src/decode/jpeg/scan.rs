@@ -1,7 +1,6 @@
 //! Way through the coded data of an image: which units are decoded, parsed or skipped, and restart markers.
 
-use super::bits::Input;
-use super::blocks::{Blocks, Coding, MOST_BLOCKS, MOST_BYTES};
+use super::blocks::{Coding, Lane, MOST_BLOCKS, MOST_BYTES, MOST_LANES};
 use super::kernels::Kernels;
 use super::rows::{Painter, Part};
 use crate::decode::row_index::{RowIndexWriter, RowStart, RowStarts};
@@ -11,7 +10,8 @@ const EOI: u8 = 0xd9;
 
 /// Way through the coded data.
 pub struct Scan<'a> {
-    pub input: Input<'a>,
+    /// Readers of a row and, with an index, of the next one.
+    pub lanes: [Lane<'a>; MOST_LANES],
     pub coding: Coding<'a>,
     pub kernels: Kernels,
     /// Units in a row, and rows of units.
@@ -21,7 +21,6 @@ pub struct Scan<'a> {
     /// Units before the next restart marker.
     pub left: usize,
     pub restarts: usize,
-    pub blocks: &'a mut Blocks,
 }
 
 impl Scan<'_> {
@@ -35,101 +34,139 @@ impl Scan<'_> {
         let across = self.units[0];
         for row in 0..part.read_rows {
             if let (1.., Some(made)) = (row, &mut made) {
-                made.push(self.start());
+                made.push(self.lanes[0].start());
             }
             if (part.rows[0]..part.rows[1]).contains(&row) {
-                self.parse(part.columns[0])?;
+                self.parse(0, part.columns[0])?;
                 self.decode_columns(part, painter)?;
-                self.parse(across - part.columns[1])?;
-                self.is_sane().then_some(())?;
-                painter.paint(row);
+                self.parse(0, across - part.columns[1])?;
+                self.lanes[0].is_sane().then_some(())?;
+                painter.paint(row, 1);
             } else {
-                self.parse(across)?;
-                self.is_sane().then_some(())?;
+                self.parse(0, across)?;
+                self.lanes[0].is_sane().then_some(())?;
             }
         }
-        (!part.is_at_bottom || self.input.marker()? == EOI).then_some(())
+        (!part.is_at_bottom || self.lanes[0].input.marker()? == EOI).then_some(())
     }
 
     /// Parses the rows after those of the part, to complete an index. `None` at damage.
     pub fn complete(&mut self, part: &Part, made: &mut RowIndexWriter) -> Option<()> {
         let [across, down] = self.units;
         for _ in part.read_rows..down {
-            made.push(self.start());
-            self.parse(across)?;
-            self.is_sane().then_some(())?;
+            made.push(self.lanes[0].start());
+            self.parse(0, across)?;
+            self.lanes[0].is_sane().then_some(())?;
         }
-        (self.input.marker()? == EOI).then(|| made.end())
+        (self.lanes[0].input.marker()? == EOI).then(|| made.end())
     }
 
-    /// Decodes a part of the image, going where the index says that its rows begin. `None` where that does not fit.
+    /// Decodes a part of the image, two rows at once, going where the index says that they begin. `None` where that does not
+    /// fit.
     pub fn run_with_index(
         &mut self,
         part: &Part,
         painter: &mut Painter<'_>,
         mut starts: RowStarts<'_>,
     ) -> Option<()> {
-        let is_whole_row = part.columns[1] == self.units[0];
+        let [first, end] = part.rows;
+        let [across, down] = self.units;
         // The first row has no entry.
-        starts.by_ref().take(part.rows[0].saturating_sub(1)).count();
-        for row in part.rows[0]..part.rows[1] {
-            if row > 0 {
-                let start = starts.next()?;
-                let here = self.start();
-                if row > part.rows[0] && is_whole_row {
-                    (here == start).then_some(())?;
-                } else {
-                    (here.position <= start.position).then_some(())?;
-                    self.go_to(row, start);
+        let mut start = match first.checked_sub(1) {
+            None => RowStart::default(),
+            Some(skipped) => starts.nth(skipped)?,
+        };
+        let mut row = first;
+        while row < end {
+            // Rows with restart markers are decoded one by one.
+            let count = if self.interval == 0 { MOST_LANES.min(end - row) } else { 1 };
+            let mut next = [None; MOST_LANES];
+            for lane in 0..count {
+                self.go_to(lane, row + lane, start);
+                self.parse(lane, part.columns[0])?;
+                if row + lane + 1 < down {
+                    start = starts.next()?;
+                    next[lane] = Some(start);
                 }
             }
-            self.parse(part.columns[0])?;
-            self.decode_columns(part, painter)?;
-            self.is_sane().then_some(())?;
-            painter.paint(row);
+            match count {
+                1 => self.decode_columns(part, painter)?,
+                _ => self.decode_pair(part, painter)?,
+            }
+            for (lane, next) in self.lanes[..count].iter().zip(next) {
+                let here = lane.start();
+                let fits = next.is_none_or(|next| match part.columns[1] == across {
+                    true => here == next,
+                    false => here.position <= next.position,
+                });
+                (fits && lane.is_sane()).then_some(())?;
+            }
+            painter.paint(row, count);
+            row += count;
         }
         Some(())
     }
 
-    /// Decodes the columns of the part.
-    fn decode_columns(&mut self, part: &Part, painter: &mut Painter<'_>) -> Option<()> {
-        for column in (part.columns[0]..part.columns[1]).step_by(part.together) {
-            self.decode(part.together.min(part.columns[1] - column))?;
-            painter.transform(column - part.columns[0], self.blocks).then_some(())?;
-        }
-        Some(())
-    }
-
-    /// Where the next row begins.
-    fn start(&self) -> RowStart {
-        RowStart { position: self.input.position(), predictions: *self.coding.predictions }
-    }
-
-    /// Goes to the start of a row, which is not the first.
-    fn go_to(&mut self, row: usize, start: RowStart) {
-        self.input.begin((start.position / 8) as usize, start.position % 8);
-        *self.coding.predictions = start.predictions;
+    /// Goes to the start of a row.
+    fn go_to(&mut self, lane: usize, row: usize, start: RowStart) {
+        let lane = &mut self.lanes[lane];
+        lane.input.begin((start.position / 8) as usize, start.position % 8);
+        lane.predictions = start.predictions;
         let done = row * self.units[0];
-        if let Some(rest) = done.checked_rem(self.interval) {
+        if let Some(rest) = done.checked_rem(self.interval).filter(|_| done > 0) {
             // A marker between rows is still to be read.
             self.left = if rest == 0 { 0 } else { self.interval - rest };
             self.restarts = (done - 1) / self.interval;
         }
     }
 
-    /// Whether libjpeg would not judge what was read so far: data that end too early, and DC coefficients beyond all bounds.
-    fn is_sane(&self) -> bool {
-        let is_inside = |prediction: &i32| prediction.unsigned_abs() < 1 << 30;
-        self.coding.predictions.iter().all(is_inside) && self.input.is_inside()
+    /// Decodes the columns of the part in one row.
+    fn decode_columns(&mut self, part: &Part, painter: &mut Painter<'_>) -> Option<()> {
+        let [from, to] = part.columns;
+        for column in (from..to).step_by(part.together) {
+            self.decode(part.together.min(to - column))?;
+            painter.transform(column - from, 0, self.lanes[0].blocks).then_some(())?;
+        }
+        Some(())
+    }
+
+    /// Decodes the columns of the part in two rows, which have no restart markers.
+    fn decode_pair(&mut self, part: &Part, painter: &mut Painter<'_>) -> Option<()> {
+        let [from, to] = part.columns;
+        let Self { lanes, coding, kernels, .. } = self;
+        let unit = coding.unit;
+        let begin = |lane: &mut Lane<'_>, column: usize| {
+            lane.clear();
+            lane.end = part.together.min(to - column) * unit;
+            lane.input.ensure(MOST_BYTES);
+        };
+        let mut columns = [from; MOST_LANES];
+        lanes.iter_mut().for_each(|lane| begin(lane, from));
+        while columns != [to; MOST_LANES] {
+            match columns.map(|column| column < to) {
+                [true, true] => kernels.decode_pair(coding, lanes)?,
+                [is_first, _] => kernels.decode(coding, &mut lanes[usize::from(!is_first)])?,
+            }
+            for (at, (lane, column)) in lanes.iter_mut().zip(&mut columns).enumerate() {
+                if *column < to && lane.at == lane.end {
+                    painter.transform(*column - from, at, lane.blocks).then_some(())?;
+                    *column = to.min(*column + part.together);
+                    if *column < to {
+                        begin(lane, *column);
+                    }
+                }
+            }
+        }
+        Some(())
     }
 
     /// Passes units by.
-    fn parse(&mut self, units: usize) -> Option<()> {
-        let most = MOST_BLOCKS / self.coding.blocks.len();
+    fn parse(&mut self, lane: usize, units: usize) -> Option<()> {
+        let most = MOST_BLOCKS / self.coding.unit;
         let mut done = 0;
         while done < units {
-            let now = self.restarted(most.min(units - done))?;
-            self.kernels.parse(&mut self.coding, now, &mut self.input)?;
+            let now = self.restarted(lane, most.min(units - done))?;
+            self.kernels.parse(&mut self.coding, now, &mut self.lanes[lane])?;
             done += now;
         }
         Some(())
@@ -137,31 +174,33 @@ impl Scan<'_> {
 
     /// Decodes units that are decoded together.
     fn decode(&mut self, units: usize) -> Option<()> {
-        self.blocks.clear();
+        self.lanes[0].clear();
         let mut done = 0;
         while done < units {
-            let now = self.restarted(units - done)?;
-            let first = done * self.coding.blocks.len();
-            self.kernels.decode(&mut self.coding, now, &mut self.input, self.blocks, first)?;
+            let now = self.restarted(0, units - done)?;
+            let lane = &mut self.lanes[0];
+            lane.end += now * self.coding.unit;
+            self.kernels.decode(&mut self.coding, lane)?;
             done += now;
         }
         Some(())
     }
 
     /// Reads a restart marker if one must be here. Returns how many units, of those that are wanted, come before the next.
-    fn restarted(&mut self, units: usize) -> Option<usize> {
+    fn restarted(&mut self, lane: usize, units: usize) -> Option<usize> {
         let mut now = units;
+        let lane = &mut self.lanes[lane];
         if self.interval > 0 {
             if self.left == 0 {
-                self.input.restart(self.restarts)?;
+                lane.input.restart(self.restarts)?;
                 self.restarts += 1;
                 self.left = self.interval;
-                *self.coding.predictions = [0; 3];
+                lane.predictions = [0; 3];
             }
             now = units.min(self.left);
             self.left -= now;
         }
-        self.input.ensure(MOST_BYTES);
+        lane.input.ensure(MOST_BYTES);
         Some(now)
     }
 }

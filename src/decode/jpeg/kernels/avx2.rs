@@ -19,7 +19,7 @@ use std::arch::x86_64::{
 use bytemuck::cast;
 
 use super::super::bits::Input;
-use super::super::blocks::{BLOCK, Blocks, Coding};
+use super::super::blocks::{BLOCK, Coding, Lane};
 use super::super::progressive::{Bands, Block, Mask, Operations, step};
 use super::{Four, Planes, x86};
 

@@ -17,7 +17,7 @@ mod x86;
 use std::ops::{Range, RangeInclusive};
 
 use super::bits::Input;
-use super::blocks::{BLOCK, Blocks, Coding};
+use super::blocks::{BLOCK, Coding, Lane};
 use super::progressive::{Bands, Block, Mask, Plain};
 
 /// Steps of four blocks side by side, row by row.
@@ -164,39 +164,47 @@ impl Kernels {
     }
 
     /// [`Coding::decode`].
-    pub fn decode(
-        self,
-        coding: &mut Coding<'_>,
-        units: usize,
-        input: &mut Input<'_>,
-        blocks: &mut Blocks,
-        first: usize,
-    ) -> Option<()> {
+    pub fn decode(self, coding: &mut Coding<'_>, lane: &mut Lane<'_>) -> Option<()> {
         match self.0 {
-            Set::Plain => coding.decode(units, input.parts(), blocks, first),
+            Set::Plain => coding.decode(lane),
             #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.decode(units, input.parts(), blocks, first),
+            Set::Neon => coding.decode(lane),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
-            Set::Sse41 => unsafe { sse41::decode(coding, units, input, blocks, first) },
+            Set::Sse41 => unsafe { sse41::decode(coding, lane) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above; the wider set has those of the narrower one.
-            Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, units, input, blocks, first) },
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, lane) },
+        }
+    }
+
+    /// [`Coding::decode_pair`].
+    pub fn decode_pair(self, coding: &mut Coding<'_>, lanes: &mut [Lane<'_>; 2]) -> Option<()> {
+        match self.0 {
+            Set::Plain => coding.decode_pair(lanes),
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => coding.decode_pair(lanes),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            Set::Sse41 => unsafe { sse41::decode_pair(coding, lanes) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above; the wider set has those of the narrower one.
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::decode_pair(coding, lanes) },
         }
     }
 
     /// [`Coding::parse`].
-    pub fn parse(self, coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
+    pub fn parse(self, coding: &mut Coding<'_>, units: usize, lane: &mut Lane<'_>) -> Option<()> {
         match self.0 {
-            Set::Plain => coding.parse(units, input.parts()),
+            Set::Plain => coding.parse(units, lane),
             #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.parse(units, input.parts()),
+            Set::Neon => coding.parse(units, lane),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
-            Set::Sse41 => unsafe { sse41::parse(coding, units, input) },
+            Set::Sse41 => unsafe { sse41::parse(coding, units, lane) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above; the wider set has those of the narrower one.
-            Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, input) },
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, lane) },
         }
     }
 

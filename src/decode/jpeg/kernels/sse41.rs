@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 use bytemuck::cast;
 
 use super::super::bits::Input;
-use super::super::blocks::{Blocks, Coding};
+use super::super::blocks::{Coding, Lane};
 use super::super::progressive::{Bands, Block, Mask, Plain};
 use super::{Four, Planes, x86};
 

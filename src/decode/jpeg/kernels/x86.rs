@@ -355,20 +355,20 @@ macro_rules! reading {
     ($features:literal, $Operations:ty) => {
         /// [`Coding::decode`].
         #[target_feature(enable = $features)]
-        pub fn decode(
-            coding: &mut Coding<'_>,
-            units: usize,
-            input: &mut Input<'_>,
-            blocks: &mut Blocks,
-            first: usize,
-        ) -> Option<()> {
-            coding.decode(units, input.parts(), blocks, first)
+        pub fn decode(coding: &mut Coding<'_>, lane: &mut Lane<'_>) -> Option<()> {
+            coding.decode(lane)
+        }
+
+        /// [`Coding::decode_pair`].
+        #[target_feature(enable = $features)]
+        pub fn decode_pair(coding: &mut Coding<'_>, lanes: &mut [Lane<'_>; 2]) -> Option<()> {
+            coding.decode_pair(lanes)
         }
 
         /// [`Coding::parse`].
         #[target_feature(enable = $features)]
-        pub fn parse(coding: &mut Coding<'_>, units: usize, input: &mut Input<'_>) -> Option<()> {
-            coding.parse(units, input.parts())
+        pub fn parse(coding: &mut Coding<'_>, units: usize, lane: &mut Lane<'_>) -> Option<()> {
+            coding.parse(units, lane)
         }
 
         /// [`Bands::first`].

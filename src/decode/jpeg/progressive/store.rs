@@ -23,7 +23,7 @@ pub type Mask = u64;
 pub fn memory_bytes(shape: &Shape) -> u64 {
     let [across, down] = shape.units().map(|units| units as u64);
     let of_block = size_of::<Block>() + size_of::<Mask>();
-    (across * down).saturating_mul((shape.blocks().len() * of_block) as u64)
+    (across * down).saturating_mul((shape.blocks().1 * of_block) as u64)
 }
 
 /// Coefficients of the units of a part, and masks of all blocks.
