@@ -32,6 +32,24 @@ impl Blocks {
     }
 }
 
+/// How a set of instructions stores coefficients.
+pub trait Widening {
+    /// Stores the coefficients of a pattern.
+    fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]);
+}
+
+/// One by one. No compiler finds the vector instruction for it here.
+pub struct OneByOne;
+
+impl Widening for OneByOne {
+    #[inline(always)]
+    fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]) {
+        for (to, value) in to.iter_mut().zip(pattern) {
+            *to = (*value).into();
+        }
+    }
+}
+
 /// How the blocks of units are coded.
 #[derive(Debug)]
 pub struct Coding<'a> {
@@ -87,7 +105,7 @@ impl<'a> Lane<'a> {
 impl Coding<'_> {
     /// Decodes the remaining blocks. `None` at damage.
     #[inline(always)]
-    pub fn decode(&mut self, lane: &mut Lane<'_>) -> Option<()> {
+    pub fn decode<W: Widening>(&mut self, lane: &mut Lane<'_>) -> Option<()> {
         if lane.count > 0 {
             self.finish_block(lane)?;
         }
@@ -107,7 +125,7 @@ impl Coding<'_> {
             *prediction = prediction.wrapping_add(dc.take(&mut reader)?);
             block[0] = *prediction as i16;
             let len;
-            (reader, len) = decode_ac(reader, clean, ac, block, 1)?;
+            (reader, len) = decode_ac::<W>(reader, clean, ac, block, 1)?;
             *lens.get_mut(at)? = len;
         }
         (*bits, lane.predictions, lane.at) = (reader, predictions, lane.end);
@@ -122,7 +140,8 @@ impl Coding<'_> {
         let Blocks { coefficients, lens } = &mut *lane.blocks;
         let block = coefficients.get_mut(BLOCK * lane.at..)?.first_chunk_mut()?;
         let (bits, clean) = lane.input.parts();
-        (*bits, *lens.get_mut(lane.at)?) = decode_ac(*bits, clean, ac, block, lane.count)?;
+        (*bits, *lens.get_mut(lane.at)?) =
+            decode_ac::<OneByOne>(*bits, clean, ac, block, lane.count)?;
         (lane.at, lane.count) = (lane.at + 1, 0);
         Some(())
     }
@@ -151,7 +170,7 @@ impl Coding<'_> {
 
 /// Decodes the AC coefficients of a block and returns how many coefficients may not be zero.
 #[inline(always)]
-fn decode_ac(
+fn decode_ac<W: Widening>(
     mut bits: Bits,
     clean: &Clean,
     table: &mut AcTable,
@@ -168,10 +187,7 @@ fn decode_ac(
                 () => {
                     let at = index(bits.buffer);
                     let control = table.controls[at];
-                    let next: &mut [i16; PATTERN] = block[count & 63..].first_chunk_mut()?;
-                    for (next, value) in next.iter_mut().zip(&table.patterns[at]) {
-                        *next = (*value).into();
-                    }
+                    W::widen(&table.patterns[at], block[count & 63..].first_chunk_mut()?);
                     let (place, value) = control.last(bits.buffer);
                     block[(count + place) & 127] = value;
                     bits.take(control.bits());

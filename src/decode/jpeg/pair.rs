@@ -2,8 +2,8 @@
 //! other.
 
 use super::bits::Bits;
-use super::blocks::{BLOCK, Blocks, Coding, Lane, decode_rest};
-use super::huffman::{AcTable, Control, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
+use super::blocks::{BLOCK, Blocks, Coding, Lane, Widening, decode_rest};
+use super::huffman::{AcTable, Control, END, LONG_CODE, Step, UNKNOWN, index};
 
 /// Where a lane is.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ struct Place {
 impl Coding<'_> {
     /// Decodes blocks of two lanes, which both have some, until one of them has all. `None` at damage.
     #[inline(always)]
-    pub fn decode_pair(&mut self, [first, second]: &mut [Lane<'_>; 2]) -> Option<()> {
+    pub fn decode_pair<W: Widening>(&mut self, [first, second]: &mut [Lane<'_>; 2]) -> Option<()> {
         let mut one = self.resume(first)?;
         let mut two = self.resume(second)?;
         'blocks: while one.at < first.end && two.at < second.end {
@@ -34,8 +34,8 @@ impl Coding<'_> {
                 macro_rules! both {
                     () => {
                         let controls = [
-                            entry(&mut one, tables[0], block_one),
-                            entry(&mut two, tables[1], block_two),
+                            entry::<W>(&mut one, tables[0], block_one),
+                            entry::<W>(&mut two, tables[1], block_two),
                         ];
                         if one.count | two.count >= BLOCK {
                             break 'entries controls;
@@ -172,12 +172,11 @@ fn block(blocks: &mut Blocks, at: usize) -> Option<&mut [i16; 2 * BLOCK]> {
 
 /// Decodes the coefficients of an entry.
 #[inline(always)]
-fn entry(place: &mut Place, table: &AcTable, block: &mut [i16; 2 * BLOCK]) -> Control {
+fn entry<W: Widening>(place: &mut Place, table: &AcTable, block: &mut [i16; 2 * BLOCK]) -> Control {
     let at = index(place.bits.buffer);
     let control = table.controls[at];
-    let next: Option<&mut [i16; PATTERN]> = block[place.count & 63..].first_chunk_mut();
-    for (next, value) in next.into_iter().flatten().zip(&table.patterns[at]) {
-        *next = (*value).into();
+    if let Some(next) = block[place.count & 63..].first_chunk_mut() {
+        W::widen(&table.patterns[at], next);
     }
     let (last, value) = control.last(place.bits.buffer);
     block[(place.count + last) & 127] = value;

@@ -17,7 +17,7 @@ mod x86;
 use std::ops::{Range, RangeInclusive};
 
 use super::bits::Input;
-use super::blocks::{BLOCK, Coding, Lane};
+use super::blocks::{BLOCK, Coding, Lane, OneByOne};
 use super::progressive::{Bands, Block, Mask, Plain};
 
 /// Steps of four blocks side by side, row by row.
@@ -166,9 +166,9 @@ impl Kernels {
     /// [`Coding::decode`].
     pub fn decode(self, coding: &mut Coding<'_>, lane: &mut Lane<'_>) -> Option<()> {
         match self.0 {
-            Set::Plain => coding.decode(lane),
+            Set::Plain => coding.decode::<OneByOne>(lane),
             #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.decode(lane),
+            Set::Neon => coding.decode::<OneByOne>(lane),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, lane) },
@@ -181,9 +181,9 @@ impl Kernels {
     /// [`Coding::decode_pair`].
     pub fn decode_pair(self, coding: &mut Coding<'_>, lanes: &mut [Lane<'_>; 2]) -> Option<()> {
         match self.0 {
-            Set::Plain => coding.decode_pair(lanes),
+            Set::Plain => coding.decode_pair::<OneByOne>(lanes),
             #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.decode_pair(lanes),
+            Set::Neon => coding.decode_pair::<OneByOne>(lanes),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
             Set::Sse41 => unsafe { sse41::decode_pair(coding, lanes) },

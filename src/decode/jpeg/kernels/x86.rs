@@ -356,13 +356,13 @@ macro_rules! reading {
         /// [`Coding::decode`].
         #[target_feature(enable = $features)]
         pub fn decode(coding: &mut Coding<'_>, lane: &mut Lane<'_>) -> Option<()> {
-            coding.decode(lane)
+            coding.decode::<super::sse41::Wide>(lane)
         }
 
         /// [`Coding::decode_pair`].
         #[target_feature(enable = $features)]
         pub fn decode_pair(coding: &mut Coding<'_>, lanes: &mut [Lane<'_>; 2]) -> Option<()> {
-            coding.decode_pair(lanes)
+            coding.decode_pair::<super::sse41::Wide>(lanes)
         }
 
         /// [`Coding::parse`].
