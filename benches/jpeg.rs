@@ -1,12 +1,15 @@
 //! Decoding JPEGs on one core: our own decoder with each set of instructions, libjpeg-turbo and zune-jpeg, in turns over the set.
 //!
-//! `cargo bench --bench jpeg`. `FEEDWATER_PHOTOS=DIR` adds sets of own files: each folder in it is a set. `FEEDWATER_BENCH_ONLY`
+//! `cargo bench --bench jpeg`. `FEEDWATER_PHOTOS=DIR` adds sets of own files: each folder in it is a set, and its sequential
+//! JPEGs are another, made progressive. `FEEDWATER_BENCH_ONLY`
 //! runs only sets whose names contain these letters, `FEEDWATER_BENCH_WAY` only such ways (for profiles), and
 //! `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (9). Times are
 //! the least of all rounds for each image, and their mean over the set; pixels are compared before.
 
 #[path = "common/mod.rs"]
 mod common;
+#[path = "common/progressive.rs"]
+mod progressive;
 
 use std::env;
 use std::fs;
@@ -16,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use feedwater::decode::{
-    Decoders, Fingerprint, RowIndex, RowIndexOutcome, RowIndexTask, Rows, simd,
+    Decoders, Fingerprint, RowIndex, RowIndexOutcome, RowIndexTask, Rows, refusal, simd,
 };
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
@@ -46,6 +49,9 @@ fn main() {
     for (name, files) in sets(&only) {
         for windows in [false, true] {
             let jobs: Vec<Job> = jobs(&files, windows);
+            if jobs.is_empty() {
+                continue;
+            }
             let kind = if windows { "windows" } else { "whole" };
             let mean = jobs.iter().map(|job| job.bytes.len()).sum::<usize>() / jobs.len();
             println!("\n{name}, {kind}: {} images, {mean} bytes on average", jobs.len());
@@ -74,14 +80,31 @@ fn sets(only: &str) -> Vec<(String, Vec<Vec<u8>>)> {
             add(&name, &|| thumbnails(quality, own_tables));
         }
     }
+    add("synthetic 500x375, made progressive", &|| {
+        made_progressive(read(common::images(40, common::SIZES[0])))
+    });
     let photos = env::var_os("FEEDWATER_PHOTOS").map(PathBuf::from);
     let mut folders = photos.map_or(Vec::new(), |dir| entries(&dir));
     folders.retain(|folder| folder.is_dir());
     for folder in folders {
         let name = format!("photographs in {}", folder.file_name().unwrap_or_default().display());
         add(&name, &|| read(files_in(&folder)));
+        add(&format!("{name}, made progressive"), &|| made_progressive(read(files_in(&folder))));
     }
     sets
+}
+
+/// The intact sequential JPEGs of a set that our decoder accepts, as progressive ones.
+fn made_progressive(files: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let is_sequential = |bytes: &&Vec<u8>| {
+        Header::parse(bytes).is_ok_and(|header| {
+            let jpeg = header.jpeg.as_ref();
+            jpeg.is_some_and(|jpeg| !jpeg.is_progressive())
+                && refusal(&header).is_none()
+                && pixels(&mut libjpeg(), bytes, &header, header.size.window()).is_some()
+        })
+    };
+    files.iter().filter(is_sequential).map(|bytes| progressive::progressive(bytes)).collect()
 }
 
 /// Parts of synthetic images as small files.

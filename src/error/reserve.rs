@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytemuck::Zeroable;
 use bytes::{Bytes, BytesMut};
 
 use super::{DataError, Reason};
@@ -26,6 +27,12 @@ pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), 
         *buffer = Vec::new();
     }
     resize(buffer, len)
+}
+
+/// Allocates `len` elements that are zero. The system gives large memory zeroed, when it is first used.
+pub fn zeroed<T: Zeroable>(len: usize) -> Result<Vec<T>, DataError> {
+    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+    bytemuck::try_zeroed_vec(len).map_err(|()| refused(bytes))
 }
 
 /// Grows the capacity of `buffer` to `len` elements, without excess capacity.
@@ -84,6 +91,14 @@ mod tests {
         assert_eq!((&buffer[..], buffer.capacity()), (&[7, 7, 7, 0, 0][..], 5));
         resize(&mut buffer, 1).unwrap();
         assert_eq!((&buffer[..], buffer.capacity()), (&[7][..], 5));
+    }
+
+    #[test]
+    fn zeroed_memory_is_an_error_where_there_is_none() {
+        assert_eq!(zeroed::<u64>(3).unwrap(), [0; 3]);
+        for len in [usize::MAX, 1 << 60] {
+            assert_eq!(zeroed::<u64>(len).unwrap_err().reason, Reason::OutOfMemory);
+        }
     }
 
     #[test]

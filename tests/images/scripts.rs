@@ -199,11 +199,12 @@ impl Encoder<'_> {
 
     fn refine(&mut self, block: &[i32; 64], bits: &mut Bits<'_>) {
         let [first, last] = self.scan.band;
-        let magnitudes = block.map(|value| value.unsigned_abs() >> self.scan.low);
-        let last_new = (first..=last).rev().find(|at| magnitudes[*at] == 1);
+        let band = &block[first..=last];
+        let magnitude = |value: &i32| value.unsigned_abs() >> self.scan.low;
+        let last_new = band.iter().rposition(|value| magnitude(value) == 1);
         let (mut zeros, mut known) = (0, Vec::new());
-        for at in first..=last {
-            let magnitude = magnitudes[at];
+        for (at, value) in band.iter().enumerate() {
+            let magnitude = magnitude(value);
             match magnitude {
                 0 => {
                     zeros += 1;
@@ -225,7 +226,7 @@ impl Encoder<'_> {
             }
             self.end_blocks(bits);
             self.tables.put(bits, zeros, 1);
-            bits.put(u32::from(block[at] > 0), 1);
+            bits.put(u32::from(*value > 0), 1);
             known.drain(..).for_each(|bit| bits.put(u32::from(bit), 1));
             zeros = 0;
         }

@@ -9,8 +9,9 @@
 //!
 //! The path of an image: `frame` reads the segments, `bits` removes stuffing, `huffman` and `blocks` decode
 //! coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window. `progressive` decodes
-//! all scans of a progressive image first.
+//! all scans of a progressive image first, with `bands`.
 
+mod bands;
 mod bits;
 mod blocks;
 mod frame;

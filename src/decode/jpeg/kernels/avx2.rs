@@ -18,9 +18,9 @@ use std::arch::x86_64::{
 
 use bytemuck::cast;
 
+use super::super::bands::{Bands, Block, Mask, Operations, step};
 use super::super::bits::Input;
-use super::super::blocks::{BLOCK, Coding, Lane};
-use super::super::progressive::{Bands, Block, Mask, Operations, step};
+use super::super::blocks::{Coding, Lane};
 use super::{Four, Planes, x86};
 
 x86::arithmetic!("avx2", __m256i);
@@ -40,7 +40,7 @@ impl Operations for Bmi2 {
     }
 
     #[inline(always)]
-    fn add(block: &mut [i16; BLOCK], mask: Mask, more: u64, low: u32) {
+    fn add(block: &mut Block, mask: Mask, more: u64, low: u32) {
         // SAFETY: as above.
         let mut places = unsafe { _pdep_u64(more, mask) };
         while places != 0 {

@@ -16,9 +16,9 @@ mod x86;
 
 use std::ops::{Range, RangeInclusive};
 
+use super::bands::{Bands, Block, Mask, Plain};
 use super::bits::Input;
 use super::blocks::{BLOCK, Coding, Lane, OneByOne};
-use super::progressive::{Bands, Block, Mask, Plain};
 
 /// Steps of four blocks side by side, row by row.
 pub type Quantization = [[u16; 32]; 8];

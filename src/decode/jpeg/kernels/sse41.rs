@@ -16,10 +16,10 @@ use std::arch::x86_64::{
 
 use bytemuck::cast;
 
+use super::super::bands::{Bands, Block, Mask, Plain};
 use super::super::bits::Input;
 use super::super::blocks::{Coding, Lane, Widening};
 use super::super::huffman::PATTERN;
-use super::super::progressive::{Bands, Block, Mask, Plain};
 use super::{Four, Planes, x86};
 
 x86::arithmetic!("sse4.1", __m128i);

@@ -3,33 +3,27 @@
 //! An image is accepted if its scans leave every coefficient in full precision, each bit coming once and in order. At
 //! anything else libjpeg-turbo decodes it: it smooths images that lack bits, and has its own ways to go on after damage.
 //!
-//! `script` says which bits a scan has, `scan` walks over its blocks, `bands` decodes AC coefficients with the tables of
-//! `codes`, and `store` keeps the coefficients.
+//! `script` says which bits a scan has, `scan` walks over its blocks, `bands` (beside this folder) decodes AC coefficients, and
+//! `store` keeps the coefficients.
 
-mod bands;
-mod codes;
 mod scan;
 mod script;
 mod store;
 
-pub use bands::{Bands, Plain};
-#[cfg(target_arch = "x86_64")]
-pub use bands::{Operations, step};
-pub use store::{Block, Mask, memory_bytes};
+pub use store::memory_bytes;
 
+use super::bands::AcCodes;
 use super::frame::{Segments, Shape};
+use super::huffman::{Code, DcTable};
 use super::rows::{Painter, Part};
 use super::{Feedwater, State, grown, most_rows};
 use crate::decode::{Buffers, EncodedImage, JpegRefusal, RowSink};
 use crate::error::DataError;
 use crate::header::JpegLayout;
 
-use codes::AcCodes;
 use scan::Walk;
 use script::Script;
 use store::Store;
-
-use super::huffman::{Code, DcTable};
 
 /// Tables of a scan.
 #[derive(Debug)]

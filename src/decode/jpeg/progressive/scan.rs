@@ -1,11 +1,11 @@
 //! Way over the blocks of a scan.
 
+use super::super::bands::{Bands, MOST_BLOCKS, MOST_BYTES};
 use super::super::bits::{Clean, HELD, Input};
 use super::super::frame::Segments;
 use super::super::huffman::DcTable;
 use super::super::kernels::Kernels;
 use super::Tables;
-use super::bands::{Bands, MOST_BLOCKS, MOST_BYTES};
 use super::script::Scan;
 use super::store::{Grid, Store};
 
@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
         };
         let grid = &store.grids[component];
         if grid.has(x, y) {
-            store.blocks.get_mut(grid.block(x, y))?.0[0] |= (value << scan.low) as i16;
+            store.blocks.get_mut(grid.block(x, y))?[0] |= (value << scan.low) as i16;
         }
         Some(())
     }

@@ -1,23 +1,10 @@
 //! Coefficients of an image between its scans.
 
+use super::super::bands::{Block, Mask};
 use super::super::blocks::{BLOCK, Blocks};
 use super::super::frame::Shape;
 use super::super::rows::Part;
 use crate::error::{DataError, reserve};
-
-/// Coefficients of a block in the order of the file.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-pub struct Block(pub [i16; BLOCK]);
-
-impl Default for Block {
-    fn default() -> Self {
-        Self([0; BLOCK])
-    }
-}
-
-/// Which AC coefficients of a block are not zero, the first one of the block in the highest bit.
-pub type Mask = u64;
 
 /// Memory for the coefficients of an image.
 pub fn memory_bytes(shape: &Shape) -> u64 {
@@ -104,9 +91,7 @@ impl Store {
             let [columns, rows] = [part.columns, part.rows].map(|[from, to]| to - from);
             block += columns * h * rows * v;
         }
-        let (mut masks, mut blocks) = (Vec::new(), Vec::new());
-        reserve::resize(&mut masks, mask)?;
-        reserve::resize(&mut blocks, block)?;
+        let (masks, blocks) = (reserve::zeroed(mask)?, reserve::zeroed(block)?);
         Ok(Self { grids, masks, blocks, units, component_count })
     }
 
@@ -119,7 +104,7 @@ impl Store {
                 let [h, v] = grid.sampling;
                 for y in row * v..(row + 1) * v {
                     for x in unit * h..(unit + 1) * h {
-                        blocks[at] = self.blocks[grid.block(x, y)].0;
+                        blocks[at] = self.blocks[grid.block(x, y)];
                         let mask = self.masks[grid.mask(x, y)];
                         into.lens[at] = (64 - mask.trailing_zeros()).max(1) as u8;
                         at += 1;

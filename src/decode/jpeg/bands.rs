@@ -1,10 +1,16 @@
 //! Entropy decoding of AC coefficients in progressive scans (T.81, G.1.2.2 and G.1.2.3).
 
-use super::super::bits::{Bits, Clean};
-use super::super::blocks::BLOCK;
-use super::super::huffman::{END, index, number};
-use super::codes::AcCodes;
-use super::store::{Block, Mask};
+use super::bits::{Bits, Clean};
+use super::blocks::BLOCK;
+use super::huffman::{
+    Code, Control, END, ENTRIES, INDEX_BITS, LONG_CODE, MOST_BITS, Symbols, index, number,
+};
+
+/// Coefficients of a block in the order of the file.
+pub type Block = [i16; BLOCK];
+
+/// Which AC coefficients of a block are not zero, the first one of the block in the highest bit.
+pub type Mask = u64;
 
 /// Most blocks that are decoded in one call.
 pub const MOST_BLOCKS: usize = 16;
@@ -25,13 +31,53 @@ pub struct Bands<'a> {
     pub run: usize,
 }
 
+/// Huffman table of an AC scan. Scans have tables of their own, so that one must be made quickly.
+#[derive(Clone, Debug)]
+pub struct AcCodes {
+    /// A coefficient, or the end of one block, for each index whose code lies in it; else [`LONG_CODE`]. For first scans.
+    pub controls: [Control; ENTRIES],
+    pub symbols: Symbols,
+}
+
+impl AcCodes {
+    pub fn new(code: &Code) -> Self {
+        Self { controls: [Control::new(0, LONG_CODE); ENTRIES], symbols: Symbols::new(code) }
+    }
+
+    /// Makes it a table of another code for a refining scan.
+    pub fn renew(&mut self, code: &Code) {
+        self.symbols = Symbols::new(code);
+    }
+
+    /// Makes it a table of another code for a first scan.
+    pub fn renew_first(&mut self, code: &Code) {
+        self.renew(code);
+        let mut at = 0;
+        while at < ENTRIES {
+            let entry = self.symbols.by_index[at];
+            let (len, symbol) = (u32::from(entry & 255), usize::from(entry >> 8));
+            let (zeros, size) = (symbol >> 4, symbol as u32 & 15);
+            let control = match (zeros, size) {
+                _ if len == 0 || len + size > MOST_BITS => Control::new(0, LONG_CODE),
+                (0, 0) => Control::new(len, END),
+                // Sixteen zeros, and ends of many blocks, are rare.
+                (_, 0) => Control::new(0, LONG_CODE),
+                _ => Control::new(len + size, zeros + 1).with_last([len, size], zeros),
+            };
+            let count = if len == 0 { 1 } else { 1 << (INDEX_BITS - len) };
+            self.controls[at..][..count].fill(control);
+            at += count;
+        }
+    }
+}
+
 /// Operations for which some CPUs have instructions.
 pub trait Operations {
     /// Bit of `mask` that has `above` bits above it, or 0 if there is none.
     fn pick(mask: Mask, above: u32) -> Mask;
 
     /// Adds bits to the magnitudes of the coefficients of `mask`. The lowest one of `more` is for the last coefficient.
-    fn add(block: &mut [i16; BLOCK], mask: Mask, more: u64, low: u32);
+    fn add(block: &mut Block, mask: Mask, more: u64, low: u32);
 }
 
 /// Without such instructions.
@@ -47,7 +93,7 @@ impl Operations for Plain {
     }
 
     #[inline(always)]
-    fn add(block: &mut [i16; BLOCK], mut mask: Mask, mut more: u64, low: u32) {
+    fn add(block: &mut Block, mut mask: Mask, mut more: u64, low: u32) {
         while mask != 0 {
             let coefficient = &mut block[(63 - mask.trailing_zeros()) as usize & 63];
             *coefficient = coefficient.wrapping_add(step(*coefficient, low) & -((more & 1) as i16));
@@ -73,7 +119,7 @@ impl Bands<'_> {
         blocks: &mut [Block],
     ) -> Option<()> {
         let mut reader = *bits;
-        let mut other = Block::default();
+        let mut other = [0; BLOCK];
         let mut at = 0;
         while let Some(mask) = masks.get_mut(at) {
             if self.run > 0 {
@@ -83,7 +129,7 @@ impl Bands<'_> {
             }
             let block = blocks.get_mut(at).unwrap_or(&mut other);
             let found;
-            (reader, found, self.run) = self.first_of_block(reader, clean, &mut block.0)?;
+            (reader, found, self.run) = self.first_of_block(reader, clean, block)?;
             *mask |= found;
             at += 1;
         }
@@ -100,10 +146,10 @@ impl Bands<'_> {
         blocks: &mut [Block],
     ) -> Option<()> {
         let mut reader = *bits;
-        let mut other = Block::default();
+        let mut other = [0; BLOCK];
         for (at, mask) in masks.iter_mut().enumerate() {
             let block = blocks.get_mut(at).unwrap_or(&mut other);
-            reader = self.refine_block::<O>(reader, clean, mask, &mut block.0)?;
+            reader = self.refine_block::<O>(reader, clean, mask, block)?;
         }
         *bits = reader;
         Some(())
@@ -115,7 +161,7 @@ impl Bands<'_> {
         &self,
         mut bits: Bits,
         clean: &Clean,
-        block: &mut [i16; BLOCK],
+        block: &mut Block,
     ) -> Option<(Bits, Mask, usize)> {
         let Self { codes, band: [first, last], low, .. } = *self;
         let mut count = first;
@@ -184,7 +230,7 @@ impl Bands<'_> {
         mut bits: Bits,
         clean: &Clean,
         mask: &mut Mask,
-        block: &mut [i16; BLOCK],
+        block: &mut Block,
     ) -> Option<Bits> {
         let Self { codes, band: [first, last], low, .. } = *self;
         // Coefficients that are left in the band.
