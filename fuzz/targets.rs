@@ -3,6 +3,8 @@
 //!
 //! To add a target: one line in [`TARGETS`].
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target("jpeg", &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg")], decode),
     Target(
         "jpeg-decoders",
-        &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg")],
+        &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg"), ("encoders", ".jpg")],
         both,
     ),
     Target("png", &[("decode", ".png"), ("tolerated", ".png"), ("refused", ".png")], decode),
@@ -154,64 +156,91 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
     (outcome, pixels)
 }
 
-/// Our own JPEG decoder and libjpeg-turbo give the same rows or the same fault, for the whole image and for windows.
+/// Our own JPEG decoder and libjpeg-turbo give the same rows, or the same fault, for one window. Window, layout, instructions and
+/// strictness are drawn from the input. Decoders are kept, with the tables of the images before, as in a run.
 /// Without vector code libjpeg-turbo has other pixels for coefficients that no image has.
 fn both(bytes: &[u8]) -> String {
     if !simd() {
         return "libjpeg-turbo without vector code".into();
     }
-    let mut outcome = String::new();
-    for strict in [true, false] {
-        let header = match Header::parse_as(bytes, strict) {
-            Ok(header) if header.format == Format::Jpeg && header.size.pixels() <= 1 << 14 => {
-                header
-            }
-            Ok(_) => return "another image".into(),
-            Err(error) => return error.to_string(),
-        };
-        let Size { width, height } = header.size;
-        // Windows that differ with the input.
-        let draw = |at: usize, below: u32| {
-            bytes
-                .iter()
-                .skip(at)
-                .step_by(7)
-                .fold(0, |sum, byte| sum * 31 % 65_521 + u32::from(*byte))
-                % below
-        };
-        let (x, y) = (draw(0, width), draw(1, height));
-        let window = Roi::new(x, y, 1 + draw(2, width - x), 1 + draw(3, height - y));
-        // The second time with tables of several symbols per entry.
-        let mut decoders = [JpegDecoder::Auto, JpegDecoder::Libjpeg]
-            .map(|jpeg| Decoders::new().strict(strict).jpeg(jpeg));
-        for window in [header.size.window(), window, header.size.window()] {
-            let [ours, theirs] = decoders.each_mut().map(|decoder| {
-                let mut rows = Vec::new();
-                let result = decoder.decode(bytes, &header, window, 1, &mut |it| {
-                    rows.push((it.first, it.count));
-                    it.iter()
-                        .for_each(|(_, row)| rows.extend(row.iter().map(|&it| (it.into(), 0))));
-                });
-                if result.is_err() {
-                    // How far a decoder comes before it finds the damage is its own affair.
-                    rows.clear();
-                }
-                let result = result.map_err(|error| error.to_string());
-                ((result, decoder.tolerated(), rows), decoder.jpeg_by())
+    let mut draw = drawn_from(bytes);
+    let strict = draw(2) == 0;
+    let header = match Header::parse_as(bytes, strict) {
+        Ok(header) if header.format == Format::Jpeg && header.size.pixels() <= 1 << 14 => header,
+        Ok(_) => return "another image".into(),
+        Err(error) => return error.to_string(),
+    };
+    let Size { width, height } = header.size;
+    let (x, y) = (draw(width), draw(height));
+    let window = match draw(4) {
+        0 => header.size.window(),
+        1 => Roi::new(x, y, width - x, height - y),
+        _ => Roi::new(x, y, 1 + draw(width - x), 1 + draw(height - y)),
+    };
+    let all = Decoders::jpeg_instructions();
+    // Most often the ones that users have.
+    let number = (draw(2 * all.len() as u32) as usize).min(all.len() - 1);
+    let new = || {
+        let ours = Decoders::new().strict(strict).with_jpeg_instructions(all[number]);
+        [ours.expect("listed"), Decoders::new().strict(strict).jpeg(JpegDecoder::Libjpeg)]
+    };
+    KEPT.with_borrow_mut(|kept| {
+        let decoders = kept.entry((number, strict)).or_insert_with(new);
+        let layouts = decoders[0].layouts(&header);
+        let layout = layouts[draw(layouts.len() as u32) as usize];
+        let run = |decoder: &mut Decoders| {
+            let mut rows: Vec<u8> = Vec::new();
+            let mut next = window.y;
+            let result = decoder.decode_as(layout, bytes, &header, window, 1, &mut |it| {
+                assert!(it.first == next && it.count > 0, "{window}: row {next}");
+                next += it.count;
+                it.iter().for_each(|(_, row)| rows.extend_from_slice(row));
             });
-            let ((ours, by), (theirs, _)) = (ours, theirs);
+            assert!(result.is_err() || next == window.bottom(), "{window}: {next} rows");
+            // How far a decoder comes before it finds the damage is its own affair.
+            (result.map(|()| rows).map_err(|error| error.to_string()), decoder.tolerated())
+        };
+        let compared = |[ours, theirs]: &mut [Decoders; 2]| {
+            let (ours, theirs, by) = (run(ours), run(theirs), ours.jpeg_by());
             let same = ours == theirs;
-            assert!(
-                same,
-                "{window} strict {strict}: {:?} by {by:?}, libjpeg-turbo: {:?}",
-                (ours.0, ours.1),
-                (theirs.0, theirs.1),
-            );
+            let told = |it: (Result<Vec<u8>, String>, _)| format!("{:?}", (it.0.err(), it.1));
             let by = by.map_or("none", JpegBy::name);
-            outcome = format!("{outcome} {by} {:?}", ours.0);
-        }
+            if same {
+                Ok(format!("{by}| {}", told(ours)))
+            } else {
+                Err([by.into(), told(ours), told(theirs)])
+            }
+        };
+        let outcome = compared(decoders);
+        // Rarely twice: the second time tables have several symbols per entry.
+        let outcome = if draw(8) == 0 { outcome.and_then(|_| compared(decoders)) } else { outcome };
+        outcome.unwrap_or_else(|told| {
+            let is_new = compared(&mut new()).is_err();
+            let name = all[number];
+            panic!(
+                "{window} {layout:?} {name} strict {strict}, with new decoders {is_new}: {told:?}"
+            )
+        })
+    })
+}
+
+thread_local! {
+    /// Ours and libjpeg-turbo's, by instructions and strictness.
+    static KEPT: RefCell<HashMap<(usize, bool), [Decoders; 2]>> = RefCell::default();
+}
+
+/// Random numbers below a bound, seeded by all bytes.
+fn drawn_from(bytes: &[u8]) -> impl FnMut(u32) -> u32 {
+    let mut state = 0u64;
+    let mut mix = move |word: u64| {
+        state = (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        state ^= state >> 32;
+        state as u32
+    };
+    for word in bytes.chunks(8) {
+        mix(word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
     }
-    outcome
+    move |below| mix(1) % below
 }
 
 /// Opens a file with these bytes as a source, and reads its samples.

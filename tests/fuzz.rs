@@ -3,13 +3,19 @@
 //! No input may panic, take more than [`LIMIT_SECONDS`], or allocate more than [`allowed_bytes`]. Failing inputs are written to
 //! `target/fuzz/`. Once fixed, they belong in `fuzz/corpus/TARGET/`, whose files are tried first.
 //!
-//! Environment variables: `FEEDWATER_FUZZ_SECONDS` is the time per target (default 0.5), `FEEDWATER_FUZZ_SEED` seeds the
-//! mutations (default 0), `FEEDWATER_FUZZ_TARGET` selects one target (default: all).
+//! Environment variables: `FEEDWATER_FUZZ_SECONDS` is the time per target (default 0.5), `FEEDWATER_FUZZ_INPUTS` ends a target earlier,
+//! after that many inputs, `FEEDWATER_FUZZ_SEED` seeds the mutations (default 0), `FEEDWATER_FUZZ_TARGET` selects one target
+//! (default: all). A long run of one target, which prints how far it is every minute:
+//!
+//! ```text
+//! FEEDWATER_FUZZ_TARGET=jpeg-decoders FEEDWATER_FUZZ_SECONDS=3600 FEEDWATER_FUZZ_INPUTS=100000000 \
+//!     cargo test --release --features all-sources --test fuzz -- --nocapture
+//! ```
 
 #![allow(unsafe_code, reason = "the allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -18,6 +24,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
+#[path = "common/random_jpeg.rs"]
+mod random_jpeg;
 #[path = "../fuzz/targets.rs"]
 mod targets;
 
@@ -28,6 +36,12 @@ const LIMIT_SECONDS: u64 = 20;
 
 /// Largest file that mutations produce, in bytes.
 const MOST_BYTES: usize = 1 << 17;
+
+/// Targets most of whose inputs are drawn, because mutated files rarely reach what should be tested.
+const DRAWN: &[(&str, Draw)] = &[("jpeg-decoders", random_jpeg::draw)];
+
+/// Draws an input.
+type Draw = fn(&mut Random) -> Vec<u8>;
 
 /// Memory that a target may allocate for an input: a constant, plus a table in proportion to the input.
 fn allowed_bytes(input: usize) -> usize {
@@ -88,48 +102,88 @@ fn every_target_survives_any_input() {
     let number =
         |name: &str, default: f64| env::var(name).map_or(default, |it| it.parse().unwrap());
     let seconds = number("FEEDWATER_FUZZ_SECONDS", 0.5);
+    let most = number("FEEDWATER_FUZZ_INPUTS", f64::INFINITY) as u64;
     let seed = number("FEEDWATER_FUZZ_SEED", 0.0) as u64;
     let only = env::var("FEEDWATER_FUZZ_TARGET").ok();
     thread::spawn(watch);
     let mut failures = Vec::new();
     for target in TARGETS.iter().filter(|it| only.as_deref().is_none_or(|only| only == it.0)) {
-        match fuzz(target, Duration::from_secs_f64(seconds), seed) {
-            Ok((runs, outcomes)) => {
-                println!("{:22} {runs:8} inputs, {outcomes:4} outcomes", target.0)
-            }
+        match fuzz(target, Duration::from_secs_f64(seconds), most, seed) {
+            Ok(tried) => tried.print(target),
             Err(failure) => failures.push(failure),
         }
     }
     assert!(failures.is_empty(), "seed {seed}\n{}", failures.join("\n"));
 }
 
-/// Tries the seeds, then mutations of them and of inputs with new outcomes. Returns the numbers of inputs and outcomes.
-fn fuzz(target: &'static Target, time: Duration, seed: u64) -> Result<(u64, usize), String> {
+/// Counts of a run.
+#[derive(Default)]
+struct Tried {
+    inputs: u64,
+    outcomes: HashSet<u64>,
+    /// Inputs by the part of the outcome before a bar, for targets that have one there.
+    kinds: BTreeMap<String, u64>,
+}
+
+impl Tried {
+    /// Counts an input. Returns whether its outcome is new.
+    fn add(&mut self, words: &str) -> bool {
+        self.inputs += 1;
+        if let Some((kind, _)) = words.split_once('|') {
+            match self.kinds.get_mut(kind) {
+                Some(count) => *count += 1,
+                None => drop(self.kinds.insert(kind.into(), 1)),
+            }
+        }
+        self.outcomes.insert(outcome(words))
+    }
+
+    fn print(&self, target: &Target) {
+        println!("{:22} {:8} inputs, {:4} outcomes", target.0, self.inputs, self.outcomes.len());
+        for (kind, count) in &self.kinds {
+            let share = 100.0 * *count as f64 / self.inputs as f64;
+            println!("{:22} {count:8} inputs, {share:4.1} %: {kind}", "");
+        }
+    }
+}
+
+/// Tries the seeds, then drawn inputs and mutations of the seeds and of inputs with new outcomes, at most `most`.
+fn fuzz(target: &'static Target, time: Duration, most: u64, seed: u64) -> Result<Tried, String> {
+    const PROGRESS: Duration = Duration::from_secs(60);
     let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
+    let draw = DRAWN.iter().find(|(name, _)| *name == target.0).map(|(_, draw)| draw);
     let mut pool: Vec<Vec<u8>> =
         targets::seeds(target).iter().map(|it| fs::read(it).unwrap()).collect();
-    let mut outcomes = HashSet::new();
+    let mut tried = Tried::default();
     for input in &pool {
-        outcomes.insert(outcome(attempt(target, input)?));
+        tried.add(&attempt(target, input)?);
     }
-    let mut runs = pool.len() as u64;
     if pool.is_empty() {
         pool.push(Vec::new());
     }
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        let mut input = pool[random.below(pool.len())].clone();
-        for _ in 0..1 << random.below(5) {
-            let other = &pool[random.below(pool.len())];
-            mutate(&mut input, other, &mut random);
-        }
-        input.truncate(MOST_BYTES);
-        if outcomes.insert(outcome(attempt(target, &input)?)) && pool.len() < 4096 {
+    let begin = Instant::now();
+    let mut progress = PROGRESS;
+    while begin.elapsed() < time && tried.inputs < most {
+        let drawn = draw.filter(|_| random.below(8) > 0).map(|draw| draw(&mut random));
+        let input = drawn.unwrap_or_else(|| {
+            let mut input = pool[random.below(pool.len())].clone();
+            for _ in 0..1 << random.below(5) {
+                let other = &pool[random.below(pool.len())];
+                mutate(&mut input, other, &mut random);
+            }
+            input.truncate(MOST_BYTES);
+            input
+        });
+        if tried.add(&attempt(target, &input)?) && pool.len() < 4096 {
             pool.push(input);
         }
-        runs += 1;
+        if begin.elapsed() > progress {
+            println!("after {:.0} s, seed {seed}:", begin.elapsed().as_secs_f64());
+            tried.print(target);
+            progress += PROGRESS;
+        }
     }
-    Ok((runs, outcomes.len()))
+    Ok(tried)
 }
 
 /// Runs the target on one input. An error names the file where the input was saved.
@@ -157,7 +211,7 @@ fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
 }
 
 /// Hash of an outcome's longer words, which leaves out quoted values such as numbers.
-fn outcome(words: String) -> u64 {
+fn outcome(words: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     for piece in words.split('"').step_by(2) {
         let words = piece.split(|it: char| !it.is_ascii_alphabetic());
@@ -275,7 +329,7 @@ fn the_harness_detects_panics_and_memory() {
     let quiet = panic::take_hook();
     panic::set_hook(Box::new(|_| ()));
     for (target, expected) in [(&PANICS, "panics panics: "), (&TAKES, "takes allocates 671")] {
-        let failure = fuzz(target, Duration::from_secs(60), 0).unwrap_err();
+        let failure = fuzz(target, Duration::from_secs(60), u64::MAX, 0).err().unwrap();
         let path = Path::new(failure.rsplit(": ").next().unwrap());
         assert!(failure.starts_with(expected) && path.is_file(), "{failure}");
         fs::remove_file(path).unwrap();
