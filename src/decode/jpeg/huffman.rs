@@ -107,9 +107,9 @@ pub fn index(buffer: u64) -> usize {
 /// Number at the top of `bits`, whose lower half is negative (T.81, F.12). `others` is 63 minus its size.
 #[inline(always)]
 pub fn number(bits: u64, others: u32) -> i32 {
-    let [number, most] = [bits >> 1, u64::MAX >> 1].map(|it| it >> (others & 63));
-    let is_negative = !((bits as i64) >> 63) as u64;
-    number.wrapping_sub(most & is_negative) as i32
+    let mask = !((bits as i64) >> 63) as u64;
+    let magnitude = ((bits ^ mask) >> 1) >> (others & 63);
+    (magnitude ^ mask).wrapping_sub(mask) as i32
 }
 
 impl Code {
