@@ -282,7 +282,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     let large = || {
         [
             common::progressive(3, 1200, 900),
-            files::png(1100, 900, true),
+            files::png(1400, 1100, true),
             files::png(1500, 900, false),
         ]
     };
