@@ -24,7 +24,7 @@ const WORTH: f64 = 1.03;
 pub struct RowIndexGain {
     /// Share of the inspected images that can have an index.
     pub share: f64,
-    /// Rate of decoding all images with indexes, divided by that without.
+    /// Rate of decoding all images with indexes, divided by that without. All images count alike.
     pub speedup: f64,
     /// Memory for the indexes of the whole source, in bytes.
     pub bytes: u64,
@@ -38,34 +38,31 @@ impl RowIndexGain {
         if plan.reads_boxes() || plan.settings.decode.prescale || is_on_device {
             return None;
         }
-        let looked = &facts.looked;
-        let every = looked.len().div_ceil(DRAWN).max(1);
+        let all = facts.looked.len() as f64;
+        // Others are not drawn: their tables may be huge.
+        let indexed: Vec<_> = facts.looked.iter().filter(|it| is_indexable(&it.header)).collect();
+        let share = indexed.len() as f64 / all;
+        let every = indexed.len().div_ceil(DRAWN).max(1);
         let mut sample = SamplePlan::default();
-        let (mut all, mut indexed, mut rows) = (0.0, 0.0, 0.0);
+        let (mut drawn, mut rows) = (0.0, 0.0);
         let [mut without, mut with] = [0.0; 2];
-        for (index, Looked { header, .. }) in (0..).zip(looked.iter().step_by(every)) {
+        for (index, Looked { header, .. }) in (0..).zip(indexed.into_iter().step_by(every)) {
             let key = SampleKey { seed: plan.settings.loader.seed, epoch: 0, index };
             if plan.sample(key, header, &mut sample).is_err() {
                 continue;
             }
-            all += 1.0;
             let window = sample.stored_window;
             let pixels = window.size().pixels() as f64;
-            if !is_indexable(header) {
-                without += pixels;
-                with += pixels;
-                continue;
-            }
-            indexed += 1.0;
-            rows += f64::from(header.size.height) / 16.0;
-            let before = header.size.width as f64 * f64::from(window.bottom()) - pixels;
+            let before = f64::from(header.size.width) * f64::from(window.bottom()) - pixels;
             without += pixels + PARSED * before;
             with += pixels + PARSED * f64::from(window.x) * f64::from(window.height);
+            drawn += 1.0;
+            rows += f64::from(header.size.height) / 16.0;
         }
-        let share = indexed / all;
-        let each = INDEX_BYTES + ROW_BYTES * rows / indexed;
+        let each = INDEX_BYTES + ROW_BYTES * rows / drawn;
         let bytes = (each * share * facts.samples as f64) as u64;
-        (indexed > 0.0).then_some(Self { share, speedup: without / with, bytes })
+        let speedup = 1.0 / (1.0 - share + share * with / without);
+        (drawn > 0.0).then_some(Self { share, speedup, bytes })
     }
 
     /// What the setting does, or would do, for people. `None` if it is not worth its memory.

@@ -64,7 +64,7 @@ impl Random {
     fn below(&mut self, end: u32) -> u32 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 32) * u64::from(end) >> 32) as u32
+        (((self.0 >> 32) * u64::from(end)) >> 32) as u32
     }
 
     fn window(&mut self, [width, height]: [u32; 2]) -> Roi {

@@ -131,7 +131,8 @@ impl HostDecoder for Feedwater {
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let libjpeg = self.libjpeg.memory(header, head, file_bytes);
         let Ok(shape) = Shape::of(header) else { return libjpeg };
-        let part = Part::new(&shape, header.size.window());
+        // With a row index.
+        let part = Part::new(&shape, header.size.window()).with_lanes(MOST_LANES);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
         // Both free the coefficients of a progressive image with it, and libjpeg-turbo begins after that.
@@ -247,13 +248,6 @@ impl Feedwater {
         let kernels = self.kernels;
         self.state()?;
         let state = &mut self.state[0];
-        let part = Part::new(&shape, window);
-        let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
-        let group = part.row_bytes(layout) * most_rows(window.height) as usize;
-        let group = grown(&mut buffers.rows, group)?;
-        state.set_quantization(&shape, frame.components.each_ref().map(|it| &it.quantization));
-        let [dc, ac] = state.tables(&frame);
-        let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
         let RowIndexing { outcome, writer, .. } = &mut self.row_index;
         let [across, down] = shape.units();
         let components = if shape.is_gray { 1 } else { 3 };
@@ -265,6 +259,14 @@ impl Feedwater {
             }
             RowIndexTask::None => None,
         };
+        let lanes = if starts.is_some() { MOST_LANES } else { 1 };
+        let part = Part::new(&shape, window).with_lanes(lanes);
+        let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
+        let group = part.row_bytes(layout) * most_rows(window.height) as usize;
+        let group = grown(&mut buffers.rows, group)?;
+        state.set_quantization(&shape, frame.components.each_ref().map(|it| &it.quantization));
+        let [dc, ac] = state.tables(&frame);
+        let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
         let mut painter = Painter {
             next: window.y,
             kernels,

@@ -1,6 +1,6 @@
 //! Rows of a window: which units it needs, planes of samples, and groups of pixels.
 
-use super::blocks::{BLOCK, Blocks, MOST_LANES};
+use super::blocks::{BLOCK, Blocks};
 use super::frame::Shape;
 use super::kernels::{Four, Kernels, Line, Planes, Quantization, Sums};
 use crate::decode::rows::group_end;
@@ -26,6 +26,8 @@ pub struct Part {
     pub is_at_bottom: bool,
     /// Units that are decoded together.
     pub together: usize,
+    /// Rows of units that are decoded at once, 1 or 2.
+    lanes: usize,
     sampling: [usize; 2],
     is_gray: bool,
     /// Samples of chroma (of luma if there is none) that belong to the image, from the part's first one.
@@ -58,6 +60,7 @@ impl Part {
             read_rows,
             is_at_bottom: bottom == height,
             together,
+            lanes: 1,
             sampling: shape.sampling,
             is_gray: shape.is_gray,
             real: [width.div_ceil(h) - 8 * columns[0], height.div_ceil(v)],
@@ -65,6 +68,11 @@ impl Part {
             rows,
             across: (8 * units).next_multiple_of(STEP),
         }
+    }
+
+    /// With planes for so many rows of units.
+    pub fn with_lanes(self, lanes: usize) -> Self {
+        Self { lanes, ..self }
     }
 
     /// Bytes of all planes.
@@ -83,7 +91,8 @@ impl Part {
         let [h, v] = if component == 0 { self.sampling } else { [1, 1] };
         // The last row of the units before.
         let kept = self.sampling[1] - 1;
-        let mut plane = Plane { start: 0, pitch: h * self.across + 2 * EDGE, rows: 8 * v, kept };
+        let (pitch, rows) = (h * self.across + 2 * EDGE, 8 * v);
+        let mut plane = Plane { start: 0, pitch, rows, lanes: self.lanes, kept };
         if component > 0 {
             plane.start = self.plane(0).bytes() + (component - 1) * plane.bytes();
         }
@@ -91,19 +100,20 @@ impl Part {
     }
 }
 
-/// Place of a component's samples: two rows of units, and kept rows before them.
+/// Place of a component's samples: the rows of units that are decoded at once, and kept rows before them.
 #[derive(Clone, Copy, Debug)]
 struct Plane {
     start: usize,
     pitch: usize,
     /// Rows of samples of a row of units.
     rows: usize,
+    lanes: usize,
     kept: usize,
 }
 
 impl Plane {
     fn bytes(&self) -> usize {
-        self.pitch * (MOST_LANES * self.rows + self.kept)
+        self.pitch * (self.lanes * self.rows + self.kept)
     }
 
     /// Index of a sample. Rows before 0 are kept ones.

@@ -81,12 +81,12 @@ impl Scan<'_> {
             // Rows with restart markers are decoded one by one.
             let count = if self.interval == 0 { MOST_LANES.min(end - row) } else { 1 };
             let mut next = [None; MOST_LANES];
-            for lane in 0..count {
+            for (lane, next) in next[..count].iter_mut().enumerate() {
                 self.go_to(lane, row + lane, start);
                 self.parse(lane, part.columns[0])?;
                 if row + lane + 1 < down {
                     start = starts.next()?;
-                    next[lane] = Some(start);
+                    *next = Some(start);
                 }
             }
             match count {

@@ -2,14 +2,13 @@
 
 use std::arch::x86_64::{
     __m128i, _mm_add_epi16 as add16, _mm_add_epi32 as add32, _mm_and_si128 as and,
-    _mm_cvtepi8_epi16, _mm_cvtepu8_epi16, _mm_cvtsi64_si128, _mm_madd_epi16 as multiply_add,
-    _mm_mulhi_epi16 as multiply_high, _mm_mullo_epi16 as multiply_low, _mm_or_si128 as or,
-    _mm_packs_epi16 as pack16, _mm_packs_epi32 as pack32, _mm_packus_epi16 as pack_unsigned16,
-    _mm_set_epi64x, _mm_set1_epi16 as splat16, _mm_set1_epi32 as splat32,
-    _mm_setzero_si128 as zero, _mm_shuffle_epi8, _mm_srai_epi16 as shift_right16,
-    _mm_srai_epi32 as shift_right32, _mm_srli_epi16 as shift_right_unsigned16,
-    _mm_sub_epi16 as sub16, _mm_sub_epi32 as sub32, _mm_testz_si128,
-    _mm_unpackhi_epi16 as unpack_high16, _mm_unpackhi_epi32 as unpack_high32,
+    _mm_cvtepu8_epi16, _mm_madd_epi16 as multiply_add, _mm_mulhi_epi16 as multiply_high,
+    _mm_mullo_epi16 as multiply_low, _mm_or_si128 as or, _mm_packs_epi16 as pack16,
+    _mm_packs_epi32 as pack32, _mm_packus_epi16 as pack_unsigned16, _mm_set_epi64x,
+    _mm_set1_epi16 as splat16, _mm_set1_epi32 as splat32, _mm_setzero_si128 as zero,
+    _mm_shuffle_epi8, _mm_srai_epi16 as shift_right16, _mm_srai_epi32 as shift_right32,
+    _mm_srli_epi16 as shift_right_unsigned16, _mm_sub_epi16 as sub16, _mm_sub_epi32 as sub32,
+    _mm_testz_si128, _mm_unpackhi_epi16 as unpack_high16, _mm_unpackhi_epi32 as unpack_high32,
     _mm_unpackhi_epi64 as unpack_high64, _mm_unpacklo_epi16 as unpack_low16,
     _mm_unpacklo_epi32 as unpack_low32, _mm_unpacklo_epi64 as unpack_low64, _mm_xor_si128 as xor,
 };
@@ -18,25 +17,13 @@ use bytemuck::cast;
 
 use super::super::bands::{Bands, Block, Mask, Plain};
 use super::super::bits::Input;
-use super::super::blocks::{Coding, Lane, Widening};
-use super::super::huffman::PATTERN;
+use super::super::blocks::{Coding, Lane};
 use super::{Four, Planes, x86};
 
 x86::arithmetic!("sse4.1", __m128i);
 
 x86::unzigzag!("sse4.1", __m128i);
 x86::reading!("sse4.1", Plain);
-
-/// Stores eight coefficients at once. Only what has these instructions names it.
-pub struct Wide;
-
-impl Widening for Wide {
-    #[inline(always)]
-    fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]) {
-        // SAFETY: only functions with these instructions call it.
-        *to = cast(unsafe { _mm_cvtepi8_epi16(_mm_cvtsi64_si128(cast(*pattern))) });
-    }
-}
 
 /// Transforms four blocks.
 #[target_feature(enable = "sse4.1")]

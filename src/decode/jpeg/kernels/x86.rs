@@ -1,6 +1,24 @@
 //! The arithmetic of the transform and of colours for x86-64, written once for vectors of every width. A set of
 //! instructions imports them under common names and has what moves data its own way.
 
+use std::arch::x86_64::{_mm_cvtepi8_epi16, _mm_cvtsi64_si128};
+
+use bytemuck::cast;
+
+use super::super::blocks::Widening;
+use super::super::huffman::PATTERN;
+
+/// Stores eight coefficients at once. Only what has SSE4.1 names it.
+pub struct Wide;
+
+impl Widening for Wide {
+    #[inline(always)]
+    fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]) {
+        // SAFETY: only functions with SSE4.1 call it.
+        *to = cast(unsafe { _mm_cvtepi8_epi16(_mm_cvtsi64_si128(cast(*pattern))) });
+    }
+}
+
 /// Shuffles of a block's coefficients from the order of the file to rows: for each row and each eight coefficients, the
 /// bytes that belong to it. Others are cleared.
 pub const UNZIGZAG: [[[u8; 16]; 8]; 8] = {
@@ -356,13 +374,13 @@ macro_rules! reading {
         /// [`Coding::decode`].
         #[target_feature(enable = $features)]
         pub fn decode(coding: &mut Coding<'_>, lane: &mut Lane<'_>) -> Option<()> {
-            coding.decode::<super::sse41::Wide>(lane)
+            coding.decode::<x86::Wide>(lane)
         }
 
         /// [`Coding::decode_pair`].
         #[target_feature(enable = $features)]
         pub fn decode_pair(coding: &mut Coding<'_>, lanes: &mut [Lane<'_>; 2]) -> Option<()> {
-            coding.decode_pair::<super::sse41::Wide>(lanes)
+            coding.decode_pair::<x86::Wide>(lanes)
         }
 
         /// [`Coding::parse`].
