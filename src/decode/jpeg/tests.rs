@@ -1,5 +1,7 @@
 //! The decoder and its reference are compared with libjpeg-turbo.
 
+mod alone;
+
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use super::kernels::Kernels;
