@@ -7,9 +7,10 @@
 //! At anything else, and at anything unusual or damaged, libjpeg-turbo decodes the image from the start, and rows that
 //! were passed on already are left out. So damage is judged and worded in one way.
 //!
-//! The path of an image: `frame` reads the segments, `bits` removes stuffing, `huffman` and `blocks` decode
-//! coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window. `progressive` decodes
-//! all scans of a progressive image first, with `bands`.
+//! The path of an image: `frame` reads the segments, `scan` goes over the units, `bits` removes stuffing, `huffman` and
+//! `blocks` decode coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
+//! `pair` decodes two rows at once, where a row index says where they begin. `progressive` decodes all scans of a
+//! progressive image first, with `bands`.
 
 mod bands;
 mod bits;
