@@ -113,8 +113,8 @@ fn windows_of_files_that_end_early_have_the_same_fault() {
     assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
 }
 
-/// All windows with each set of instructions: 108 million with AVX-512.
-/// `cargo test --release --test images windows -- --ignored --nocapture` takes several minutes for each set.
+/// All windows with each set of instructions: 21.6 million for each.
+/// `cargo test --release --test images windows -- --ignored --nocapture` takes two to fifteen minutes for each set.
 #[test]
 #[ignore = "takes half an hour"]
 fn all_windows_have_the_same_pixels() {
