@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::annotation::Objects;
-use crate::decode::{Decoders, JpegBy, RowIndexTask, is_indexable};
+use crate::decode::{Decoders, JpegBy, JpegDecoder, RowIndexTask, is_indexable};
 use crate::error::{DataError, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
@@ -300,8 +300,9 @@ impl SamplePipeline {
     ) -> Result<(), DataError> {
         let Self { plan, sample, decoder, transform, epoch, .. } = self;
         let image = PlannedImage { bytes, header, plan, sample };
+        let ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
         let indexes = self.caches.row_indexes.as_ref();
-        let indexes = indexes.filter(|_| sample.reduction == 1 && is_indexable(header));
+        let indexes = indexes.filter(|_| ours && sample.reduction == 1 && is_indexable(header));
         let Some(indexes) = indexes else { return run(transform, image, decoder) };
         decoder.set_row_index(indexes.task(bytes, *epoch));
         let result = run(transform, image, decoder);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::decode::is_indexable;
+use crate::decode::{JpegDecoder, is_indexable};
 use crate::footprint::bytes;
 use crate::random::SampleKey;
 
@@ -34,8 +34,9 @@ impl RowIndexGain {
     /// Draws windows for some of the inspected images.
     pub(super) fn of(plan: &Plan, facts: &Facts) -> Option<Self> {
         // Boxes, which some operators read, are not known here.
+        let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
         let is_on_device = plan.decode == Place::Gpu && plan.settings.cache.row_index.is_none();
-        if plan.reads_boxes() || plan.settings.decode.prescale || is_on_device {
+        if plan.reads_boxes() || plan.settings.decode.prescale || is_on_device || !is_ours {
             return None;
         }
         let all = facts.looked.len() as f64;

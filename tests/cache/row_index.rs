@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::decode::{
-    Decoders, Fingerprint, RowIndexOutcome, RowIndexTask, begin_row_indexes, write_row_index,
+    Decoders, Fingerprint, JpegDecoder, RowIndexOutcome, RowIndexTask, begin_row_indexes, write_row_index,
 };
 use feedwater::source::Directory;
 use feedwater::storage::{Storage, StorageSettings};
@@ -142,6 +142,18 @@ fn an_index_that_does_not_fit_is_rejected_and_counted() {
     fs::write(set.stored(), out).unwrap();
     let stats = set.run(whole);
     assert_eq!(stats.rejected, 2 * SAMPLES);
+}
+
+#[test]
+fn libjpeg_turbo_has_no_indexes() {
+    let set = Set::new();
+    let builder = set.builder(training()).jpeg_decoder(JpegDecoder::Libjpeg);
+    let mut loader = builder.cache_row_index(PLENTY).build().unwrap();
+    assert_eq!(loader.plan().row_index, None);
+    epoch(&mut loader);
+    let stats = loader.stats();
+    let stats = cache(&stats.caches, "row_index");
+    assert_eq!((stats.hits, stats.misses, stats.samples), (0, 0, 0));
 }
 
 #[test]
