@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::decode::{
-    Decoders, Fingerprint, JpegDecoder, RowIndexOutcome, RowIndexTask, begin_row_indexes, write_row_index,
+    Decoders, Fingerprint, JpegDecoder, RowIndexOutcome, RowIndexTask, begin_row_indexes,
+    write_row_index,
 };
 use feedwater::source::Directory;
 use feedwater::storage::{Storage, StorageSettings};
