@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench jpeg`. `FEEDWATER_PHOTOS=DIR` adds sets of own files: each folder in it is a set, and its sequential
 //! JPEGs are another, made progressive. `FEEDWATER_BENCH_ONLY`
-//! runs only sets whose names contain these letters, `FEEDWATER_BENCH_WAY` only such ways (for profiles), and
+//! runs only sets whose names (as printed, "in train, whole") contain these letters, `FEEDWATER_BENCH_WAY` only such ways (for profiles), and
 //! `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (9). Times are
 //! the least of all rounds for each image, and their mean over the set; pixels are compared before.
 
@@ -47,14 +47,17 @@ fn main() {
     let rounds = value("FEEDWATER_BENCH_ROUNDS").and_then(|it| it.parse().ok()).unwrap_or(9);
     println!("{}, libjpeg-turbo with SIMD: {}", common::cpu(), simd());
     for (name, files) in sets(&only) {
-        for windows in [false, true] {
+        for (windows, kind) in [(false, "whole"), (true, "windows")] {
+            let name = format!("{name}, {kind}");
+            if !name.contains(&only) {
+                continue;
+            }
             let jobs: Vec<Job> = jobs(&files, windows);
             if jobs.is_empty() {
                 continue;
             }
-            let kind = if windows { "windows" } else { "whole" };
             let mean = jobs.iter().map(|job| job.bytes.len()).sum::<usize>() / jobs.len();
-            println!("\n{name}, {kind}: {} images, {mean} bytes on average", jobs.len());
+            println!("\n{name}: {} images, {mean} bytes on average", jobs.len());
             report(&jobs, rounds, windows);
         }
     }
@@ -67,7 +70,7 @@ fn sets(only: &str) -> Vec<(String, Vec<Vec<u8>>)> {
     };
     let mut sets = Vec::new();
     let mut add = |name: &str, files: &dyn Fn() -> Vec<Vec<u8>>| {
-        if name.contains(only) {
+        if ["whole", "windows"].iter().any(|kind| format!("{name}, {kind}").contains(only)) {
             sets.push((name.to_string(), files()));
         }
     };

@@ -3,7 +3,7 @@
 use super::bits::{Bits, Clean};
 use super::blocks::BLOCK;
 use super::huffman::{
-    Code, Control, END, ENTRIES, INDEX_BITS, LONG_CODE, MOST_BITS, Symbols, index, number,
+    Code, Control, END, ENTRIES, INDEX_BITS, LONG_CODE, Symbols, fill, index, number,
 };
 
 /// Coefficients of a block in the order of the file.
@@ -41,7 +41,7 @@ pub struct AcCodes {
 
 impl AcCodes {
     pub fn new(code: &Code) -> Self {
-        Self { controls: [Control::new(0, LONG_CODE); ENTRIES], symbols: Symbols::new(code) }
+        Self { controls: [Control::new(0, LONG_CODE, 0); ENTRIES], symbols: Symbols::new(code) }
     }
 
     /// Makes it a table of another code for a refining scan.
@@ -55,17 +55,11 @@ impl AcCodes {
         let mut at = 0;
         while at < ENTRIES {
             let entry = self.symbols.by_index[at];
-            let (len, symbol) = (u32::from(entry & 255), usize::from(entry >> 8));
-            let (zeros, size) = (symbol >> 4, symbol as u32 & 15);
-            let control = match (zeros, size) {
-                _ if len == 0 || len + size > MOST_BITS => Control::new(0, LONG_CODE),
-                (0, 0) => Control::new(len, END),
-                // Sixteen zeros, and ends of many blocks, are rare.
-                (_, 0) => Control::new(0, LONG_CODE),
-                _ => Control::new(len + size, zeros + 1).with_last([len, size], zeros),
-            };
+            let (len, symbol) = (u32::from(entry & 255), (entry >> 8) as u8);
             let count = if len == 0 { 1 } else { 1 << (INDEX_BITS - len) };
-            self.controls[at..][..count].fill(control);
+            // Sixteen zeros, and ends of many blocks, are rare.
+            let len = if symbol & 15 == 0 && symbol > 0 { 0 } else { len };
+            fill(&mut self.controls, at..at + count, (len, symbol));
             at += count;
         }
     }
@@ -173,7 +167,8 @@ impl Bands<'_> {
                 }
                 macro_rules! entry {
                     () => {
-                        let control = codes.controls[index(bits.buffer)];
+                        let at = index(bits.buffer);
+                        let control = &codes.controls[at];
                         let next = count + control.advance();
                         if next > last {
                             break 'entries control;
@@ -185,8 +180,7 @@ impl Bands<'_> {
                         count = next;
                     };
                 }
-                // They take at most 54 bits.
-                entry!();
+                // They take at most 44 bits.
                 entry!();
                 entry!();
             };

@@ -1,7 +1,7 @@
 //! Entropy decoding of blocks: to coefficients, or only to find where the next one begins.
 
 use super::bits::{Bits, Clean, Input};
-use super::huffman::{AcTable, Control, DcTable, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
+use super::huffman::{AcTable, Ahead, Control, DcTable, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
 use crate::decode::row_index::RowStart;
 
 /// Most blocks that are decoded together.
@@ -112,20 +112,22 @@ impl Coding<'_> {
         let Blocks { coefficients, lens } = &mut *lane.blocks;
         let (bits, clean) = lane.input.parts();
         let mut reader = *bits;
+        if !reader.refill(clean) {
+            return None;
+        }
         let mut predictions = lane.predictions;
         for at in lane.at..lane.end {
             let component = usize::from(*self.components.get(at)?);
             let dc = &self.dc_tables[self.dc[component] & 3];
             let ac = &mut self.ac_tables[self.ac[component] & 3];
             let block = coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()?;
-            if !reader.refill(clean) {
-                return None;
-            }
+            let difference = dc.take(&mut reader, clean)?;
+            let ahead = ac.ahead(reader.buffer);
             let prediction = &mut predictions[component];
-            *prediction = prediction.wrapping_add(dc.take(&mut reader)?);
+            *prediction = prediction.wrapping_add(difference.value());
             block[0] = *prediction as i16;
             let len;
-            (reader, len) = decode_ac::<W>(reader, clean, ac, block, 1)?;
+            (reader, len) = decode_ac::<W>(reader, clean, ac, block, 1, ahead)?;
             *lens.get_mut(at)? = len;
         }
         (*bits, lane.predictions, lane.at) = (reader, predictions, lane.end);
@@ -140,8 +142,12 @@ impl Coding<'_> {
         let Blocks { coefficients, lens } = &mut *lane.blocks;
         let block = coefficients.get_mut(BLOCK * lane.at..)?.first_chunk_mut()?;
         let (bits, clean) = lane.input.parts();
+        if !bits.refill(clean) {
+            return None;
+        }
+        let ahead = ac.ahead(bits.buffer);
         (*bits, *lens.get_mut(lane.at)?) =
-            decode_ac::<OneByOne>(*bits, clean, ac, block, lane.count)?;
+            decode_ac::<OneByOne>(*bits, clean, ac, block, lane.count, ahead)?;
         (lane.at, lane.count) = (lane.at + 1, 0);
         Some(())
     }
@@ -151,17 +157,19 @@ impl Coding<'_> {
     pub fn parse(&mut self, units: usize, lane: &mut Lane<'_>) -> Option<()> {
         let (bits, clean) = lane.input.parts();
         let mut reader = *bits;
+        if !reader.refill(clean) {
+            return None;
+        }
         let mut predictions = lane.predictions;
         for component in self.components.get(..units * self.unit)? {
             let component = usize::from(*component);
             let dc = &self.dc_tables[self.dc[component] & 3];
             let ac = &mut self.ac_tables[self.ac[component] & 3];
-            if !reader.refill(clean) {
-                return None;
-            }
+            let difference = dc.take(&mut reader, clean)?;
+            let ahead = index(reader.buffer);
             let prediction = &mut predictions[component];
-            *prediction = prediction.wrapping_add(dc.take(&mut reader)?);
-            reader = parse_ac(reader, clean, ac)?;
+            *prediction = prediction.wrapping_add(difference.value());
+            reader = parse_ac(reader, clean, ac, ahead)?;
         }
         (*bits, lane.predictions) = (reader, predictions);
         Some(())
@@ -177,31 +185,35 @@ fn decode_ac<W: Widening>(
     block: &mut [i16; 2 * BLOCK],
     // Number of coefficients decoded, and END more after the end of the block.
     mut count: usize,
+    mut ahead: Ahead,
 ) -> Option<(Bits, u8)> {
     loop {
-        let control = 'entries: loop {
-            if !bits.refill(clean) {
-                return None;
-            }
+        let at = 'entries: loop {
             macro_rules! entry {
-                () => {
-                    let at = index(bits.buffer);
-                    let control = table.controls[at];
-                    W::widen(&table.patterns[at], block[count & 63..].first_chunk_mut()?);
-                    let (place, value) = control.last(bits.buffer);
+                (refill: $refill:literal) => {
+                    // First what the next look-up waits for: a CPU prefers what comes first.
+                    if $refill && !bits.refill(clean) {
+                        return None;
+                    }
+                    let Ahead { index, bits: taken } = ahead;
+                    let buffer = bits.buffer;
+                    bits.take(taken);
+                    ahead = table.ahead(bits.buffer);
+                    let control = &table.controls[index];
+                    let (place, value) = control.last(buffer);
+                    W::widen(&table.patterns[index], block[count & 63..].first_chunk_mut()?);
                     block[(count + place) & 127] = value;
-                    bits.take(control.bits());
                     count += control.advance();
                     if count >= BLOCK {
-                        break 'entries control;
+                        break 'entries index;
                     }
                 };
             }
-            // They take at most 54 bits.
-            entry!();
-            entry!();
-            entry!();
+            // They take at most 44 bits, so that enough for an index are left.
+            entry!(refill: true);
+            entry!(refill: false);
         };
+        let control = table.controls[at];
         let advance = control.advance();
         if advance < LONG_CODE {
             return match count {
@@ -212,12 +224,15 @@ fn decode_ac<W: Widening>(
         }
         count -= advance;
         if advance == UNKNOWN {
-            table.make_entry(index(bits.buffer));
+            table.make_entry(at);
+            ahead = table.ahead(bits.buffer);
             continue;
         }
         if !bits.refill(clean) {
             return None;
         }
+        // The entry has no bit that is 0.
+        block[count & 63] = 0;
         match table.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {
                 *block[..BLOCK].get_mut(count + zeros)? = value as i16;
@@ -229,6 +244,7 @@ fn decode_ac<W: Widening>(
         if count >= BLOCK {
             return (count == BLOCK).then_some((bits, BLOCK as u8));
         }
+        ahead = table.ahead(bits.buffer);
     }
 }
 
@@ -243,7 +259,7 @@ pub fn decode_rest(
     (block, mut count): (&mut [i16; 2 * BLOCK], usize),
     control: Control,
 ) -> Option<(Bits, u8)> {
-    bits.give_back(control.bits() & 63, clean);
+    bits.give_back(control.bits(), clean);
     block[count..].fill(0);
     while count < BLOCK {
         if !bits.refill(clean) {
@@ -263,27 +279,35 @@ pub fn decode_rest(
 
 /// Passes by the AC coefficients of a block.
 #[inline(always)]
-fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable) -> Option<Bits> {
+fn parse_ac(
+    mut bits: Bits,
+    clean: &Clean,
+    table: &mut AcTable,
+    mut next: usize,
+) -> Option<Bits> {
     let mut count = 1;
     loop {
-        let control = 'entries: loop {
-            if !bits.refill(clean) {
-                return None;
-            }
+        let at = 'entries: loop {
             macro_rules! entry {
-                () => {
-                    let control = table.parsing[index(bits.buffer)];
+                (refill: $refill:literal) => {
+                    if $refill && !bits.refill(clean) {
+                        return None;
+                    }
+                    let at = next;
+                    let control = table.parsing[at];
                     bits.take(control.into());
+                    next = index(bits.buffer);
                     count += usize::from(control >> 8);
                     if count >= BLOCK {
-                        break 'entries control;
+                        break 'entries at;
                     }
                 };
             }
-            // They take at most 56 bits.
-            entry!();
-            entry!();
+            // As for decoding.
+            entry!(refill: true);
+            entry!(refill: false);
         };
+        let control = table.parsing[at];
         let advance = usize::from(control >> 8);
         if advance < LONG_CODE {
             return match count {
@@ -293,7 +317,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable) -> Option<Bits> 
         }
         count -= advance;
         if advance == UNKNOWN {
-            table.make_parsing(index(bits.buffer));
+            table.make_parsing(at);
             continue;
         }
         if !bits.refill(clean) {
@@ -307,6 +331,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable) -> Option<Bits> 
         if count >= BLOCK {
             return (count == BLOCK).then_some(bits);
         }
+        next = index(bits.buffer);
     }
 }
 

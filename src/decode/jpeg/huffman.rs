@@ -1,6 +1,8 @@
 //! Huffman tables. A look-up of eleven bits gives all symbols that lie whole in them, with their coefficients.
 
-use super::bits::Bits;
+use std::ops::Range;
+
+use super::bits::{Bits, Clean};
 
 /// Bits of an index.
 pub const INDEX_BITS: u32 = 10;
@@ -10,10 +12,8 @@ pub const ENTRIES: usize = 1 << INDEX_BITS;
 const LONG: usize = 17 - INDEX_BITS as usize;
 /// Coefficients of a pattern.
 pub const PATTERN: usize = 8;
-/// Maximum number of bits that an entry takes, so that three need one refill.
-pub const MOST_BITS: u32 = 18;
-/// Maximum number of bits that an entry for parsing takes, so that two need one refill.
-const MOST_PARSED_BITS: u32 = 28;
+/// Maximum number of bits that an entry takes, so that two need one refill and leave enough for an index.
+pub const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
 
 /// Added to the advance of an entry that ends its block.
 pub const END: usize = 128;
@@ -22,38 +22,56 @@ pub const LONG_CODE: usize = 192;
 /// Advance of an entry that was not made yet.
 pub const UNKNOWN: usize = 224;
 
-/// What an entry does besides storing its pattern. From the lowest bit: the bits that it takes (6); where the number of its
-/// last coefficient begins in them (6); 63 minus the bits of that number (6); the place of that coefficient (6); the
-/// coefficients by which the block advances (8).
+/// What an entry does besides storing its pattern. Bytes, because loads are cheaper than the shifts that would take a number
+/// apart: most CPUs can do two shifts at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control(u32);
+pub struct Control {
+    /// Bits that it takes.
+    bits: u8,
+    /// Where the number of its last coefficient begins in them, and 64 minus the bits of that number.
+    begin: u8,
+    behind: u8,
+    /// Place of that coefficient.
+    place: u8,
+    /// Coefficients by which the block advances.
+    advance: u8,
+    /// What is added to the bits of the number if the first one is 0 (T.81, F.12).
+    offset: i16,
+}
 
 impl Control {
-    pub fn new(bits: u32, advance: usize) -> Self {
-        Self(bits | 63 << 12 | (advance as u32) << 24)
+    /// Without a last coefficient, for an index.
+    pub fn new(bits: u32, advance: usize, index: usize) -> Self {
+        // The number is a bit of the index that is 0. All codes that lie in it have one.
+        let zero = (!(index as u64) << (64 - INDEX_BITS)).leading_zeros();
+        let (begin, bits) = (zero as u8 & 63, bits as u8);
+        Self { bits, begin, behind: 63, place: 0, advance: advance as u8, offset: 0 }
     }
 
     /// With a last coefficient of `size` bits behind the first `begin` ones.
     pub fn with_last(self, [begin, size]: [u32; 2], place: usize) -> Self {
-        Self(self.0 & !(63 << 12) | begin << 6 | (63 - size) << 12 | (place as u32) << 18)
+        let (begin, behind) = (begin as u8, 64 - size as u8);
+        Self { begin, behind, place: place as u8, offset: 1 - (1 << size), ..self }
     }
 
-    /// The bits that it takes, in the lowest six bits.
+    /// The bits that it takes.
     #[inline(always)]
-    pub fn bits(self) -> u64 {
-        self.0.into()
+    pub fn bits(&self) -> u64 {
+        self.bits.into()
     }
 
     #[inline(always)]
-    pub fn advance(self) -> usize {
-        (self.0 >> 24) as usize
+    pub fn advance(&self) -> usize {
+        self.advance.into()
     }
 
     /// Place and value of the last coefficient. Without one, zero at the place where the next would be.
     #[inline(always)]
-    pub fn last(self, buffer: u64) -> (usize, i16) {
-        let place = (self.0 >> 18 & 63) as usize;
-        (place, number(buffer << (self.0 >> 6 & 63), self.0 >> 12 & 63) as i16)
+    pub fn last(&self, buffer: u64) -> (usize, i16) {
+        let number = buffer << (self.begin & 63);
+        let is_positive = (number as i64 >> 63) as i16;
+        let bits = (number >> (self.behind & 63)) as i16;
+        (self.place.into(), bits.wrapping_add(self.offset & !is_positive))
     }
 }
 
@@ -88,6 +106,8 @@ pub struct DcTable {
 /// uses costs little.
 #[derive(Clone, Debug)]
 pub struct AcTable {
+    /// Bits that each entry takes, apart from the rest because the next look-up waits for them.
+    taken: [u8; ENTRIES],
     pub controls: [Control; ENTRIES],
     /// Coefficients whose numbers lie in the index.
     pub patterns: [[i8; PATTERN]; ENTRIES],
@@ -202,20 +222,40 @@ impl DcTable {
         &self.symbols.code
     }
 
-    /// Takes the next difference. `None` if no code begins here.
+    /// Takes the next code with its number, and leaves 29 bits or more. `None` if no code begins here.
     #[inline(always)]
-    pub fn take(&self, bits: &mut Bits) -> Option<i32> {
-        let (all, size) = match self.by_index[index(bits.buffer)] {
+    pub fn take(&self, bits: &mut Bits, clean: &Clean) -> Option<Difference> {
+        // The look-up does not wait for the new bits.
+        let entry = self.by_index[index(bits.buffer)];
+        if !bits.refill(clean) {
+            return None;
+        }
+        let buffer = bits.buffer;
+        let (all, size) = match entry {
             0 => {
-                let (len, size) = self.symbols.long(bits.buffer)?;
+                let (len, size) = self.symbols.long(buffer)?;
                 (len + u32::from(size), size)
             }
             entry => (u32::from(entry & 255), (entry >> 8) as u8),
         };
-        let size = u32::from(size);
-        let difference = number(bits.buffer << (all - size), 63 - size);
         bits.take(all.into());
-        Some(difference)
+        Some(Difference { buffer, all, size: size.into() })
+    }
+}
+
+/// Difference of two DC coefficients, as it is coded.
+#[derive(Clone, Copy)]
+pub struct Difference {
+    buffer: u64,
+    /// Bits of code and number, and of the number.
+    all: u32,
+    size: u32,
+}
+
+impl Difference {
+    #[inline(always)]
+    pub fn value(self) -> i32 {
+        number(self.buffer << (self.all - self.size), 63 - self.size)
     }
 }
 
@@ -228,10 +268,36 @@ pub enum Step {
     End,
 }
 
+/// Sets the entries of one symbol: those of `indexes`, which all begin with its code.
+pub fn fill(controls: &mut [Control; ENTRIES], indexes: Range<usize>, (len, symbol): (u32, u8)) {
+    let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+    let start = indexes.start;
+    let control = match (zeros, size) {
+        _ if len == 0 || len + size > MOST_BITS => Control::new(0, LONG_CODE, start),
+        (0..15, 0) => Control::new(len, END, start),
+        (_, 0) => Control::new(len, 16, start),
+        _ => Control::new(len + size, zeros + 1, start).with_last([len, size], zeros),
+    };
+    controls[indexes].fill(control);
+}
+
+/// Index of an entry and the bits that it takes, looked up before other work because the next look-up waits for them.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub index: usize,
+    pub bits: u64,
+}
+
+impl Ahead {
+    /// Before a look-up.
+    pub const NONE: Self = Self { index: 0, bits: 0 };
+}
+
 impl AcTable {
     pub fn new(code: &Code) -> Self {
         Self {
-            controls: [Control::new(0, UNKNOWN); ENTRIES],
+            taken: [0; ENTRIES],
+            controls: [Control::new(0, UNKNOWN, 0); ENTRIES],
             patterns: [[0; PATTERN]; ENTRIES],
             parsing: [(UNKNOWN as u16) << 8; ENTRIES],
             symbols: Symbols::new(code),
@@ -250,7 +316,8 @@ impl AcTable {
     /// Makes it a table of another code, whose entries are made when they are looked up first.
     pub fn renew(&mut self, code: &Code) {
         self.is_simple = false;
-        self.controls.fill(Control::new(0, UNKNOWN));
+        self.taken.fill(0);
+        self.controls.fill(Control::new(0, UNKNOWN, 0));
         self.parsing.fill((UNKNOWN as u16) << 8);
         self.symbols = Symbols::new(code);
     }
@@ -263,23 +330,22 @@ impl AcTable {
         let mut at = 0;
         while at < ENTRIES {
             let entry = self.symbols.by_index[at];
-            let (len, symbol) = (u32::from(entry & 255), usize::from(entry >> 8));
-            let (zeros, size) = (symbol >> 4, symbol as u32 & 15);
-            let bits = len + size;
-            let advance = match (zeros, size) {
-                _ if len == 0 || bits > MOST_BITS => LONG_CODE,
-                (15, _) | (_, 1..) => zeros + 1,
-                _ => END,
-            };
-            let bits = if advance == LONG_CODE { 0 } else { bits };
-            let control = Control::new(bits, advance);
-            let of_number = advance < END && size > 0;
-            let control = if of_number { control.with_last([len, size], zeros) } else { control };
+            let (len, symbol) = (u32::from(entry & 255), (entry >> 8) as u8);
             let count = if len == 0 { 1 } else { 1 << (INDEX_BITS - len) };
-            self.controls[at..][..count].fill(control);
-            self.parsing[at..][..count].fill(bits as u16 | (advance as u16) << 8);
+            fill(&mut self.controls, at..at + count, (len, symbol));
+            let Control { bits, advance, .. } = self.controls[at];
+            let parsing = u16::from(bits) | u16::from(advance) << 8;
+            self.parsing[at..][..count].fill(parsing);
+            self.taken[at..][..count].fill(bits);
             at += count;
         }
+    }
+
+    /// Looks up the next entry. At least as many bits as an index has are valid.
+    #[inline(always)]
+    pub fn ahead(&self, buffer: u64) -> Ahead {
+        let index = index(buffer);
+        Ahead { index, bits: self.taken[index].into() }
     }
 
     /// Takes one symbol. `None` if no code begins here. The buffer is full before.
@@ -326,8 +392,10 @@ impl AcTable {
             let number = number((index as u64) << (64 - INDEX_BITS + begin), 63 - size);
             pattern[place] = number as i8;
         }
-        let control = Control::new(bits, if bits == 0 { LONG_CODE } else { advance });
+        let advance = if bits == 0 { LONG_CODE } else { advance };
+        let control = Control::new(bits, advance, index);
         self.patterns[index] = pattern;
+        self.taken[index] = bits as u8;
         self.controls[index] =
             last.map_or(control, |(number, place)| control.with_last(number, place));
     }
@@ -339,7 +407,7 @@ impl AcTable {
         let (mut bits, mut advance) = (0, 0);
         while let Some((len, symbol)) = self.symbol_at(index, bits) {
             let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
-            if bits + len + size > MOST_PARSED_BITS || advance + zeros + 1 > 64 {
+            if bits + len + size > MOST_BITS || advance + zeros + 1 > 64 {
                 break;
             }
             bits += len + size;

@@ -3,7 +3,7 @@
 
 use super::bits::Bits;
 use super::blocks::{BLOCK, Blocks, Coding, Lane, Widening, decode_rest};
-use super::huffman::{AcTable, Control, END, LONG_CODE, Step, UNKNOWN, index};
+use super::huffman::{AcTable, Ahead, Control, END, LONG_CODE, Step, UNKNOWN, index};
 
 /// Where a lane is.
 #[derive(Clone, Copy)]
@@ -12,8 +12,9 @@ struct Place {
     at: usize,
     /// Number of coefficients decoded, and END more after the end of the block.
     count: usize,
-    /// Table of the block.
+    /// Table of the block, and its next entry.
     table: usize,
+    ahead: Ahead,
 }
 
 impl Coding<'_> {
@@ -24,28 +25,32 @@ impl Coding<'_> {
         let mut two = self.resume(second)?;
         'blocks: while one.at < first.end && two.at < second.end {
             let tables = [one.table, two.table].map(|table| &self.ac_tables[table & 3]);
-            let block_one = block(first.blocks, one.at)?;
-            let block_two = block(second.blocks, two.at)?;
+            let blocks = [block(first.blocks, one.at)?, block(second.blocks, two.at)?];
             let clean = [first.input.clean(), second.input.clean()];
-            if !(one.bits.refill(clean[0]) && two.bits.refill(clean[1])) {
-                return None;
-            }
             let controls = 'entries: {
                 macro_rules! both {
-                    () => {
-                        let controls = [
-                            entry::<W>(&mut one, tables[0], block_one),
-                            entry::<W>(&mut two, tables[1], block_two),
-                        ];
+                    (refill: $refill:literal) => {
+                        // First what the next look-ups wait for: a CPU prefers what comes first.
+                        if $refill && !(one.bits.refill(clean[0]) && two.bits.refill(clean[1])) {
+                            return None;
+                        }
+                        let indexes = [one.ahead.index, two.ahead.index];
+                        let buffers = [one.bits.buffer, two.bits.buffer];
+                        one.bits.take(one.ahead.bits);
+                        two.bits.take(two.ahead.bits);
+                        one.ahead = tables[0].ahead(one.bits.buffer);
+                        two.ahead = tables[1].ahead(two.bits.buffer);
+                        let [first, second] = indexes;
+                        one.count = store::<W>(one.count, tables[0], first, buffers[0], blocks[0]);
+                        two.count = store::<W>(two.count, tables[1], second, buffers[1], blocks[1]);
                         if one.count | two.count >= BLOCK {
-                            break 'entries controls;
+                            break 'entries [tables[0].controls[first], tables[1].controls[second]];
                         }
                     };
                 }
-                // They take at most 54 bits of each.
-                both!();
-                both!();
-                both!();
+                // They take at most 44 bits of each, so that enough for an index are left.
+                both!(refill: true);
+                both!(refill: false);
                 continue 'blocks;
             };
             if one.count >= BLOCK {
@@ -53,6 +58,10 @@ impl Coding<'_> {
             }
             if two.count >= BLOCK {
                 two = self.turn(two, controls[1], second)?;
+            }
+            if controls.iter().any(|control| control.advance() == UNKNOWN) {
+                // The other lane may have looked up what is known now.
+                (one, two) = (self.with_ahead(one), self.with_ahead(two));
             }
         }
         for (lane, place) in [(first, one), (second, two)] {
@@ -65,12 +74,23 @@ impl Coding<'_> {
     #[inline(always)]
     fn resume(&mut self, lane: &mut Lane<'_>) -> Option<Place> {
         let Lane { at, count, .. } = *lane;
-        let place = Place { bits: lane.input.bits, at, count, table: 0 };
+        let (bits, clean) = lane.input.parts();
+        if !bits.refill(clean) {
+            return None;
+        }
+        let mut place = Place { bits: *bits, at, count, table: 0, ahead: Ahead::NONE };
         if count == 0 {
             return self.begin(place, lane);
         }
         let component = usize::from(*self.components.get(at)?);
-        Some(Place { table: self.ac[component], ..place })
+        place.table = self.ac[component];
+        Some(self.with_ahead(place))
+    }
+
+    /// Looks up the next entry.
+    #[inline(always)]
+    fn with_ahead(&self, place: Place) -> Place {
+        Place { ahead: self.ac_tables[place.table & 3].ahead(place.bits.buffer), ..place }
     }
 
     /// Decodes the DC coefficient of a block, if there is another one.
@@ -81,14 +101,13 @@ impl Coding<'_> {
             return Some(place);
         }
         let component = usize::from(*self.components.get(place.at)?);
-        if !place.bits.refill(lane.input.clean()) {
-            return None;
-        }
+        let dc = &self.dc_tables[self.dc[component] & 3];
+        let difference = dc.take(&mut place.bits, lane.input.clean())?;
+        let place = self.with_ahead(Place { count: 1, table: self.ac[component], ..place });
         let prediction = &mut lane.predictions[component];
-        let difference = self.dc_tables[self.dc[component] & 3].take(&mut place.bits)?;
-        *prediction = prediction.wrapping_add(difference);
+        *prediction = prediction.wrapping_add(difference.value());
         block(lane.blocks, place.at)?[0] = *prediction as i16;
-        Some(Place { count: 1, table: self.ac[component], ..place })
+        Some(place)
     }
 
     /// Ends a block and begins the next one, or goes on after an entry that is none. `control` is that of the last entry.
@@ -111,7 +130,7 @@ impl Coding<'_> {
             (place, len) = self.symbol(place, advance, lane)?;
             match len {
                 Some(len) => len,
-                None => return Some(place),
+                None => return Some(self.with_ahead(place)),
             }
         };
         *lane.blocks.lens.get_mut(place.at)? = len;
@@ -147,9 +166,11 @@ impl Coding<'_> {
         if !place.bits.refill(lane.input.clean()) {
             return None;
         }
+        let block = block(lane.blocks, place.at)?;
+        // The entry has no bit that is 0.
+        block[place.count & 63] = 0;
         match table.take(&mut place.bits)? {
             Step::Coefficient(zeros, value) => {
-                let block = block(lane.blocks, place.at)?;
                 *block[..BLOCK].get_mut(place.count + zeros)? = value as i16;
                 place.count += zeros + 1;
             }
@@ -170,17 +191,20 @@ fn block(blocks: &mut Blocks, at: usize) -> Option<&mut [i16; 2 * BLOCK]> {
     blocks.coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()
 }
 
-/// Decodes the coefficients of an entry.
+/// Stores the coefficients of an entry and returns how many are decoded.
 #[inline(always)]
-fn entry<W: Widening>(place: &mut Place, table: &AcTable, block: &mut [i16; 2 * BLOCK]) -> Control {
-    let at = index(place.bits.buffer);
-    let control = table.controls[at];
-    if let Some(next) = block[place.count & 63..].first_chunk_mut() {
-        W::widen(&table.patterns[at], next);
+fn store<W: Widening>(
+    count: usize,
+    table: &AcTable,
+    index: usize,
+    buffer: u64,
+    block: &mut [i16; 2 * BLOCK],
+) -> usize {
+    let control = &table.controls[index];
+    let (place, value) = control.last(buffer);
+    if let Some(next) = block[count & 63..].first_chunk_mut() {
+        W::widen(&table.patterns[index], next);
     }
-    let (last, value) = control.last(place.bits.buffer);
-    block[(place.count + last) & 127] = value;
-    place.bits.take(control.bits());
-    place.count += control.advance();
-    control
+    block[(count + place) & 127] = value;
+    count + control.advance()
 }

@@ -163,8 +163,9 @@ impl<'a> Walk<'a> {
             bits.take(1);
             bit as i32
         } else {
+            let difference = tables.dc[component].take(bits, clean)?;
             let prediction = &mut predictions[component];
-            *prediction = prediction.wrapping_add(tables.dc[component].take(bits)?);
+            *prediction = prediction.wrapping_add(difference.value());
             *prediction
         };
         let grid = &store.grids[component];
