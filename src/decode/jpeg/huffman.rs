@@ -51,7 +51,7 @@ impl Control {
     /// With a last coefficient of `size` bits behind the first `begin` ones.
     pub fn with_last(self, [begin, size]: [u32; 2], place: usize) -> Self {
         let (begin, behind) = (begin as u8, 64 - size as u8);
-        Self { begin, behind, place: place as u8, offset: 1 - (1 << size), ..self }
+        Self { begin, behind, place: place as u8, offset: (1 - (1 << size)) as i16, ..self }
     }
 
     /// The bits that it takes.

@@ -31,7 +31,7 @@ use bits::{Clean, HELD, Input, PADDING};
 use blocks::{Blocks, Coding, Lane, MOST_LANES};
 use frame::{Component, Frame, Shape};
 use huffman::{AcTable, Code, DcTable};
-use kernels::{Kernels, NO_SUMS, Quantization, Sums};
+use kernels::{Kernels, MOST_STEP, NO_SUMS, Quantization, Sums};
 use rows::{Painter, Part};
 use scan::Scan;
 
@@ -133,7 +133,7 @@ impl HostDecoder for Feedwater {
         let libjpeg = self.libjpeg.memory(header, head, file_bytes);
         let Ok(shape) = Shape::of(header) else { return libjpeg };
         // With a row index.
-        let part = Part::new(&shape, header.size.window()).with_lanes(MOST_LANES);
+        let part = Part::new(&shape, header.size.window(), MOST_STEP).with_lanes(MOST_LANES);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
         // Both free the coefficients of a progressive image with it, and libjpeg-turbo begins after that.
@@ -261,7 +261,7 @@ impl Feedwater {
             RowIndexTask::None => None,
         };
         let lanes = if starts.is_some() { MOST_LANES } else { 1 };
-        let part = Part::new(&shape, window).with_lanes(lanes);
+        let part = Part::new(&shape, window, kernels.step()).with_lanes(lanes);
         let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;

@@ -10,9 +10,6 @@ use crate::tensor::CHANNELS;
 
 /// Samples before the first of a row, and after the last.
 const EDGE: usize = 32;
-/// Samples of chroma that are turned into pixels at once, at most.
-const STEP: usize = 64;
-
 /// Part of an image that is decoded.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -37,7 +34,8 @@ pub struct Part {
 }
 
 impl Part {
-    pub fn new(shape: &Shape, window: Roi) -> Self {
+    /// Rows have a multiple of `step` samples of luma.
+    pub fn new(shape: &Shape, window: Roi, step: usize) -> Self {
         let [h, v] = shape.sampling;
         let [units_across, units_down] = shape.units();
         let [left, top, right, bottom] =
@@ -66,7 +64,7 @@ impl Part {
             real: [width.div_ceil(h) - 8 * columns[0], height.div_ceil(v)],
             columns,
             rows,
-            across: (8 * units).next_multiple_of(STEP),
+            across: (8 * units).next_multiple_of(step / h),
         }
     }
 
@@ -147,17 +145,18 @@ impl Painter<'_> {
         let mut is_sane = true;
         // Component, column of blocks and row of blocks of both pairs.
         let mut put = |four: [usize; 4], quantization: usize, pairs: [[usize; 3]; 2]| {
+            let [a, b, c, d] = four;
             let four = Four {
-                blocks: four.map(|block| &blocks[block]),
-                lens: four.map(|block| lens[block]),
+                blocks: [&blocks[a], &blocks[b], &blocks[c], &blocks[d]],
+                lens: [lens[a], lens[b], lens[c], lens[d]],
                 quantization: &self.quantization[quantization],
             };
-            let planes = pairs.map(|[component, ..]| self.part.plane(component));
-            let start = |at: usize| {
-                let [_, x, y] = pairs[at];
-                planes[at].at((row * planes[at].rows + 8 * y) as isize, 8 * x as isize)
+            let start = |[component, x, y]: [usize; 3]| {
+                let plane = self.part.plane(component);
+                plane.at((row * plane.rows + 8 * y) as isize, 8 * x as isize)
             };
-            let (starts, pitch) = ([start(0), start(1)], planes[0].pitch);
+            let [first, second] = pairs;
+            let (starts, pitch) = ([start(first), start(second)], self.part.plane(first[0]).pitch);
             is_sane &=
                 self.kernels.transform(&four, &mut Planes { bytes: self.planes, starts, pitch });
         };
@@ -221,7 +220,9 @@ impl Painter<'_> {
             &planes[part.plane(component).at(row, column)..][..len]
         };
         // Both planes of chroma, from the sample before the first one.
-        let half = |row: isize| [1, 2].map(|component| of(component, row, -1, part.across + EDGE));
+        let half = |row: isize| {
+            [of(1, row, -1, part.across + EDGE), of(2, row, -1, part.across + EDGE)]
+        };
         let pitch = part.row_bytes(self.layout);
         let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
         let luma = of(0, y, 0, h * part.across);
@@ -229,7 +230,7 @@ impl Painter<'_> {
             (true, ..) if self.layout == RowLayout::Gray => return pixels.copy_from_slice(luma),
             (true, ..) => Line::Gray(luma),
             (_, 1, _) => {
-                Line::Whole(luma, [1, 2].map(|component| of(component, y, 0, part.across)))
+                Line::Whole(luma, [of(1, y, 0, part.across), of(2, y, 0, part.across)])
             }
             (_, _, 1) => Line::Half(luma, half(y)),
             _ => {

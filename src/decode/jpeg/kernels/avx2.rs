@@ -3,7 +3,7 @@
 use std::arch::x86_64::{
     __m256i, _mm256_add_epi16 as add16, _mm256_add_epi32 as add32, _mm256_and_si256 as and,
     _mm256_blend_epi32, _mm256_broadcastsi128_si256, _mm256_cvtepu8_epi16,
-    _mm256_madd_epi16 as multiply_add, _mm256_mulhi_epi16 as multiply_high,
+    _mm256_madd_epi16 as multiply_add, _mm256_mulhrs_epi16 as multiply_rounded,
     _mm256_mullo_epi16 as multiply_low, _mm256_or_si256 as or, _mm256_packs_epi16 as pack16,
     _mm256_packs_epi32 as pack32, _mm256_packus_epi16 as pack_unsigned16,
     _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set_m128i,

@@ -3,7 +3,7 @@
 use std::arch::x86_64::{
     __m512i, _mm512_add_epi16 as add16, _mm512_add_epi32 as add32, _mm512_and_si512 as and,
     _mm512_cvtepu8_epi16, _mm512_madd_epi16 as multiply_add, _mm512_mask_permutexvar_epi8,
-    _mm512_mulhi_epi16 as multiply_high, _mm512_mullo_epi16, _mm512_packs_epi16 as pack16,
+    _mm512_mulhrs_epi16 as multiply_rounded, _mm512_mullo_epi16, _mm512_packs_epi16 as pack16,
     _mm512_packs_epi32 as pack32, _mm512_packus_epi16 as pack_unsigned16, _mm512_permutex_epi64,
     _mm512_permutex2var_epi16, _mm512_permutexvar_epi8, _mm512_set1_epi16 as splat16,
     _mm512_set1_epi32 as splat32, _mm512_setzero_si512 as zero, _mm512_shuffle_i64x2,

@@ -20,6 +20,9 @@ use super::bands::{Bands, Block, Mask, Plain};
 use super::bits::Input;
 use super::blocks::{BLOCK, Coding, Lane, OneByOne};
 
+/// Greatest [`Kernels::step`].
+pub const MOST_STEP: usize = 64;
+
 /// Steps of four blocks side by side, row by row.
 pub type Quantization = [[u16; 32]; 8];
 
@@ -272,7 +275,18 @@ impl Kernels {
         }
     }
 
-    /// Turns a row of samples into pixels. `sums` are overwritten. Lengths are multiples of 64 samples of chroma, and the
+    /// Samples of luma that are turned into pixels at once.
+    pub fn step(self) -> usize {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => MOST_STEP,
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => 32,
+            _ => 16,
+        }
+    }
+
+    /// Turns a row of samples into pixels. `sums` are overwritten. Lengths are multiples of [`Self::step`], and the
     /// rows of half as much chroma have 32 samples more.
     pub fn pixels(self, line: Line<'_>, sums: &mut Sums, pixels: &mut [u8]) {
         match line {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::{
     __m128i, _mm_add_epi16 as add16, _mm_add_epi32 as add32, _mm_and_si128 as and,
-    _mm_cvtepu8_epi16, _mm_madd_epi16 as multiply_add, _mm_mulhi_epi16 as multiply_high,
+    _mm_cvtepu8_epi16, _mm_madd_epi16 as multiply_add, _mm_mulhrs_epi16 as multiply_rounded,
     _mm_mullo_epi16 as multiply_low, _mm_or_si128 as or, _mm_packs_epi16 as pack16,
     _mm_packs_epi32 as pack32, _mm_packus_epi16 as pack_unsigned16, _mm_set_epi64x,
     _mm_set1_epi16 as splat16, _mm_set1_epi32 as splat32, _mm_setzero_si128 as zero,

@@ -198,20 +198,19 @@ macro_rules! arithmetic {
         #[inline]
         #[target_feature(enable = $features)]
         fn colors(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
-            // A product without its lower 16 bits, rounded: half of the product of the double, and one.
-            let rounded = |chroma: $Vector, factor: i16| {
-                let product = multiply_high(add16(chroma, chroma), splat16(factor));
-                shift_right16::<1>(add16(product, splat16(1)))
+            // The instruction rounds a product at 15 bits. All 256 doubles give what the factors of 16 bits give.
+            let scaled = |chroma: $Vector, factor: i16| {
+                multiply_rounded(add16(chroma, chroma), splat16(factor))
             };
             let products = |pairs: $Vector| {
-                let sum = multiply_add(pairs, splat32(x86::pair(-22554, 65536 - 46802)));
-                shift_right32::<16>(add32(sum, splat32(1 << 15)))
+                let sum = multiply_add(pairs, splat32(x86::pair(-22554 / 2, -46802 / 2)));
+                shift_right32::<15>(add32(sum, splat32(1 << 14)))
             };
             let low = products(unpack_low16(blue, red));
             let high = products(unpack_high16(blue, red));
-            let r = add16(add16(luma, red), rounded(red, (91881 - 65536) as i16));
-            let g = add16(luma, sub16(pack32(low, high), red));
-            let b = add16(luma, add16(add16(blue, blue), rounded(blue, (116130 - 131072) as i16)));
+            let r = add16(luma, scaled(red, 22971));
+            let g = add16(luma, pack32(low, high));
+            let b = add16(luma, scaled(blue, 29033));
             [r, g, b]
         }
 
@@ -236,54 +235,42 @@ macro_rules! arithmetic {
             even_odd(luma, [even(blue), even(red)], [odd(blue), odd(red)])
         }
 
-        /// Chroma of even and odd pixels: the nearest sum of samples with weight 3, and its neighbours.
+        /// Chroma of even and odd pixels minus 128: the nearest sum of samples with weight 3, and its neighbours. `V`: sums of
+        /// two rows.
         #[inline]
         #[target_feature(enable = $features)]
         fn between<const V: bool>(left: $Vector, sum: $Vector, right: $Vector) -> [$Vector; 2] {
-            let offset = splat16(128);
             let thrice = add16(sum, add16(sum, sum));
+            let [even, odd] = [add16(thrice, left), add16(thrice, right)];
             match V {
-                true => [
-                    sub16(
-                        shift_right_unsigned16::<4>(add16(add16(thrice, left), splat16(8))),
-                        offset,
-                    ),
-                    sub16(
-                        shift_right_unsigned16::<4>(add16(add16(thrice, right), splat16(7))),
-                        offset,
-                    ),
-                ],
+                true => [shift_right16::<4>(even), shift_right16::<4>(add16(odd, splat16(-1)))],
                 false => [
-                    sub16(
-                        shift_right_unsigned16::<2>(add16(add16(thrice, left), splat16(1))),
-                        offset,
-                    ),
-                    sub16(
-                        shift_right_unsigned16::<2>(add16(add16(thrice, right), splat16(2))),
-                        offset,
-                    ),
+                    shift_right16::<2>(add16(even, splat16(1))),
+                    shift_right16::<2>(add16(odd, splat16(2))),
                 ],
             }
         }
 
-        /// Sums of samples of two rows, the nearer one with weight 3.
+        /// Sums of samples of two rows, the nearer one with weight 3. Four times what is added to each is what `between` adds
+        /// to even pixels to round, minus 128.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
             let sources = near.as_chunks::<N>().0.iter().zip(far.as_chunks::<N>().0);
             for (sum, (near, far)) in sums.as_chunks_mut::<N>().0.iter_mut().zip(sources) {
                 let [near, far] = [widened(*near), widened(*far)];
-                *sum = cast(add16(add16(near, far), add16(near, near)));
+                let biased = add16(far, splat16((8 - 16 * 128) / 4));
+                *sum = cast(add16(add16(near, biased), add16(near, near)));
             }
         }
 
-        /// Samples of a row as numbers of 16 bits.
+        /// Samples of a row minus 128.
         #[target_feature(enable = $features)]
         pub fn widen(samples: &[u8], wide: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
             for (wide, samples) in wide.as_chunks_mut::<N>().0.iter_mut().zip(samples.as_chunks().0)
             {
-                *wide = cast(widened(*samples));
+                *wide = cast(sub16(widened(*samples), splat16(128)));
             }
         }
 

@@ -54,7 +54,7 @@ impl Feedwater {
         let Some(mut segments) = Segments::new(bytes, shape) else {
             return Ok(Some(JpegRefusal::Header));
         };
-        let part = Part::new(&shape, window);
+        let part = Part::new(&shape, window, kernels.step());
         let mut script = Script::new(shape);
         let mut store: Option<Store> = None;
         loop {
