@@ -10,8 +10,9 @@ use std::arch::x86_64::{
     _mm256_set1_epi16 as splat16, _mm256_set1_epi32 as splat32, _mm256_setzero_si256 as zero,
     _mm256_shuffle_epi8, _mm256_srai_epi16 as shift_right16, _mm256_srai_epi32 as shift_right32,
     _mm256_srli_epi16 as shift_right_unsigned16, _mm256_sub_epi16 as sub16,
-    _mm256_sub_epi32 as sub32, _mm256_testz_si256, _mm256_unpackhi_epi16 as unpack_high16,
-    _mm256_unpackhi_epi32 as unpack_high32, _mm256_unpackhi_epi64 as unpack_high64,
+    _mm256_sub_epi32 as sub32, _mm256_testz_si256, _mm256_unpackhi_epi8 as unpack_high8,
+    _mm256_unpackhi_epi16 as unpack_high16, _mm256_unpackhi_epi32 as unpack_high32,
+    _mm256_unpackhi_epi64 as unpack_high64, _mm256_unpacklo_epi8 as unpack_low8,
     _mm256_unpacklo_epi16 as unpack_low16, _mm256_unpacklo_epi32 as unpack_low32,
     _mm256_unpacklo_epi64 as unpack_low64, _mm256_xor_si256 as xor, _pdep_u64,
 };
@@ -70,12 +71,11 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         let dequantized = dequantized::<SPARSE>(eights, steps);
         insanity = or(insanity, insane(dequantized[0]));
         let samples = samples::<SPARSE>(dequantized);
-        for row in (0..8).step_by(2) {
+        for (row, two) in samples.into_iter().enumerate() {
             // A row of both blocks, and the next.
-            let two = limited(samples[row], samples[row + 1]);
             let [one, next]: [[u8; 16]; 2] = cast(_mm256_permute4x64_epi64::<0b11_01_10_00>(two));
-            planes.put(pair, row, one);
-            planes.put(pair, row + 1, next);
+            planes.put(pair, 2 * row, one);
+            planes.put(pair, 2 * row + 1, next);
         }
     }
     _mm256_testz_si256(insanity, insanity) == 1

@@ -9,8 +9,9 @@ use std::arch::x86_64::{
     _mm512_set1_epi32 as splat32, _mm512_setzero_si512 as zero, _mm512_shuffle_i64x2,
     _mm512_srai_epi16 as shift_right16, _mm512_srai_epi32 as shift_right32,
     _mm512_srli_epi16 as shift_right_unsigned16, _mm512_sub_epi16 as sub16,
-    _mm512_sub_epi32 as sub32, _mm512_test_epi16_mask, _mm512_unpackhi_epi16 as unpack_high16,
-    _mm512_unpackhi_epi32 as unpack_high32, _mm512_unpackhi_epi64 as unpack_high64,
+    _mm512_sub_epi32 as sub32, _mm512_test_epi16_mask, _mm512_unpackhi_epi8 as unpack_high8,
+    _mm512_unpackhi_epi16 as unpack_high16, _mm512_unpackhi_epi32 as unpack_high32,
+    _mm512_unpackhi_epi64 as unpack_high64, _mm512_unpacklo_epi8 as unpack_low8,
     _mm512_unpacklo_epi16 as unpack_low16, _mm512_unpacklo_epi32 as unpack_low32,
     _mm512_unpacklo_epi64 as unpack_low64, _mm512_xor_si512 as xor,
 };
@@ -76,15 +77,14 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     }
     let insanity = insane(dequantized[0]);
     let samples = samples::<SPARSE>(dequantized);
-    for row in (0..8).step_by(2) {
+    for (row, two) in samples.into_iter().enumerate() {
         // A row of each pair of blocks, and the next.
-        let two = limited(samples[row], samples[row + 1]);
         let two = cast(_mm512_permutex_epi64::<0b11_01_10_00>(two));
         let [[first, first_next], [second, second_next]]: [[[u8; 16]; 2]; 2] = two;
-        planes.put(0, row, first);
-        planes.put(0, row + 1, first_next);
-        planes.put(1, row, second);
-        planes.put(1, row + 1, second_next);
+        planes.put(0, 2 * row, first);
+        planes.put(0, 2 * row + 1, first_next);
+        planes.put(1, 2 * row, second);
+        planes.put(1, 2 * row + 1, second_next);
     }
     _mm512_test_epi16_mask(insanity, insanity) == 0
 }

@@ -8,8 +8,9 @@ use std::arch::x86_64::{
     _mm_set1_epi16 as splat16, _mm_set1_epi32 as splat32, _mm_setzero_si128 as zero,
     _mm_shuffle_epi8, _mm_srai_epi16 as shift_right16, _mm_srai_epi32 as shift_right32,
     _mm_srli_epi16 as shift_right_unsigned16, _mm_sub_epi16 as sub16, _mm_sub_epi32 as sub32,
-    _mm_testz_si128, _mm_unpackhi_epi16 as unpack_high16, _mm_unpackhi_epi32 as unpack_high32,
-    _mm_unpackhi_epi64 as unpack_high64, _mm_unpacklo_epi16 as unpack_low16,
+    _mm_testz_si128, _mm_unpackhi_epi8 as unpack_high8, _mm_unpackhi_epi16 as unpack_high16,
+    _mm_unpackhi_epi32 as unpack_high32, _mm_unpackhi_epi64 as unpack_high64,
+    _mm_unpacklo_epi8 as unpack_low8, _mm_unpacklo_epi16 as unpack_low16,
     _mm_unpacklo_epi32 as unpack_low32, _mm_unpacklo_epi64 as unpack_low64, _mm_xor_si128 as xor,
 };
 
@@ -30,7 +31,7 @@ x86::reading!("sse4.1", Plain);
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();
     for pair in 0..2 {
-        let [mut left, mut right] = [[zero(); 8]; 2];
+        let [mut left, mut right] = [[zero(); 4]; 2];
         for (number, block) in [(2 * pair, &mut left), (2 * pair + 1, &mut right)] {
             let mut steps = [[0; 8]; 8];
             for (steps, row) in steps.iter_mut().zip(four.quantization) {
@@ -41,7 +42,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
             *block = samples::<SPARSE>(dequantized);
         }
         for (row, (left, right)) in left.into_iter().zip(right).enumerate() {
-            planes.put(pair, row, cast(limited(left, right)));
+            planes.put(pair, 2 * row, cast(unpack_low64(left, right)));
+            planes.put(pair, 2 * row + 1, cast(unpack_high64(left, right)));
         }
     }
     _mm_testz_si128(insanity, insanity) == 1

@@ -100,16 +100,20 @@ macro_rules! arithmetic {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                let wide = |row: $Vector| shift_right32::<3>($unpack(zero(), row));
-                let rounding = splat32(1 << ($shift - 1));
+                // With 13 bits after the point, and half of what is shifted out, as a second product.
+                const ROUNDING: i32 = 1 << ($shift - 1);
+                let other = if ROUNDING < 1 << 13 { ROUNDING } else { 1 << 13 };
+                let wide = |row: $Vector| {
+                    products($unpack(row, splat16((ROUNDING / other) as i16)), 1 << 13, other)
+                };
                 let (sum, difference) = match $sparse {
                     true => (r0, r0),
                     false => (add16(r0, r4), sub16(r0, r4)),
                 };
-                let middle = add32(wide(sum), rounding);
+                let middle = wide(sum);
                 let side = match $sparse {
                     true => middle,
-                    false => add32(wide(difference), rounding),
+                    false => wide(difference),
                 };
                 let two_six = $unpack(r2, r6);
                 let up = products(two_six, 4433, 4433 - 15137);
@@ -171,12 +175,25 @@ macro_rules! arithmetic {
             ]
         }
 
-        /// Samples of dequantized blocks minus 128, before they are limited to a byte.
+        /// Samples of dequantized blocks: two rows of each block in each vector.
         #[inline]
         #[target_feature(enable = $features)]
-        fn samples<const SPARSE: bool>(block: [$Vector; 8]) -> [$Vector; 8] {
+        fn samples<const SPARSE: bool>(block: [$Vector; 8]) -> [$Vector; 4] {
             let turned = transposed(columns::<SPARSE, SPARSE>(block));
-            transposed(rows::<SPARSE, false>(turned))
+            let [c0, c1, c2, c3, c4, c5, c6, c7] = rows::<SPARSE, false>(turned);
+            // Columns as bytes are exchanged with fewer instructions.
+            let [a, b] = [limited(c0, c1), limited(c2, c3)];
+            let [c, d] = [limited(c4, c5), limited(c6, c7)];
+            let [even0, odd0] = [unpack_low8(a, b), unpack_high8(a, b)];
+            let [even4, odd4] = [unpack_low8(c, d), unpack_high8(c, d)];
+            let [left0, left4] = [unpack_low8(even0, odd0), unpack_high8(even0, odd0)];
+            let [right0, right4] = [unpack_low8(even4, odd4), unpack_high8(even4, odd4)];
+            [
+                unpack_low32(left0, right0),
+                unpack_high32(left0, right0),
+                unpack_low32(left4, right4),
+                unpack_high32(left4, right4),
+            ]
         }
 
         /// Bits that are not zero if a coefficient is not in `SANE`.
@@ -186,7 +203,7 @@ macro_rules! arithmetic {
             and(add16(first_row, splat16(1 << 13)), splat16(-1 << 14))
         }
 
-        /// Bytes of two vectors of samples.
+        /// Bytes of two vectors of samples minus 128.
         #[inline]
         #[target_feature(enable = $features)]
         fn limited(first: $Vector, second: $Vector) -> $Vector {
