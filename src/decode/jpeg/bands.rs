@@ -3,7 +3,7 @@
 use super::bits::{Bits, Clean};
 use super::blocks::BLOCK;
 use super::huffman::{
-    Code, Control, END, ENTRIES, INDEX_BITS, LONG_CODE, Symbols, fill, index, number,
+    Ahead, Code, END, ENTRIES, Entries, INDEX_BITS, LONG_CODE, Symbols, number,
 };
 
 /// Coefficients of a block in the order of the file.
@@ -35,13 +35,13 @@ pub struct Bands<'a> {
 #[derive(Clone, Debug)]
 pub struct AcCodes {
     /// A coefficient, or the end of one block, for each index whose code lies in it; else [`LONG_CODE`]. For first scans.
-    pub controls: [Control; ENTRIES],
+    pub entries: Entries,
     pub symbols: Symbols,
 }
 
 impl AcCodes {
     pub fn new(code: &Code) -> Self {
-        Self { controls: [Control::new(0, LONG_CODE, 0); ENTRIES], symbols: Symbols::new(code) }
+        Self { entries: Entries::new(LONG_CODE), symbols: Symbols::new(code) }
     }
 
     /// Makes it a table of another code for a refining scan.
@@ -59,7 +59,7 @@ impl AcCodes {
             let count = if len == 0 { 1 } else { 1 << (INDEX_BITS - len) };
             // Sixteen zeros, and ends of many blocks, are rare.
             let len = if symbol & 15 == 0 && symbol > 0 { 0 } else { len };
-            fill(&mut self.controls, at..at + count, (len, symbol));
+            self.entries.fill(at..at + count, (len, symbol));
             at += count;
         }
     }
@@ -161,32 +161,47 @@ impl Bands<'_> {
         let mut count = first;
         let mut mask = 0;
         loop {
-            let control = 'entries: loop {
-                if !bits.refill(clean) {
-                    return None;
-                }
+            if !bits.refill(clean) {
+                return None;
+            }
+            let mut ahead = codes.entries.ahead(bits.buffer);
+            let (control, buffer) = 'entries: loop {
                 macro_rules! entry {
-                    () => {
-                        let at = index(bits.buffer);
-                        let control = &codes.controls[at];
+                    (refill: $refill:literal) => {
+                        // First what the next look-up waits for, as in blocks of sequential images.
+                        if $refill && !bits.refill(clean) {
+                            return None;
+                        }
+                        let Ahead { index, bits: taken } = ahead;
+                        let buffer = bits.buffer;
+                        bits.take(taken);
+                        ahead = codes.entries.ahead(bits.buffer);
+                        let control = codes.entries.control(index);
                         let next = count + control.advance();
                         if next > last {
-                            break 'entries control;
+                            break 'entries (control, buffer);
                         }
-                        let (_, value) = control.last(bits.buffer);
-                        bits.take(control.bits());
+                        let (_, value) = control.last(buffer);
                         block[(next - 1) & 63] = value << low;
                         mask |= TOP >> ((next - 1) & 63);
                         count = next;
                     };
                 }
-                // They take at most 44 bits.
-                entry!();
-                entry!();
+                // They take at most 46 bits, so that enough for an index are left.
+                entry!(refill: false);
+                entry!(refill: true);
             };
-            if control.advance() == END {
-                bits.take(control.bits());
+            let advance = control.advance();
+            if advance == END {
                 return Some((bits, mask, 0));
+            }
+            if advance < END {
+                // The last coefficient of the band, or one behind it.
+                if count + advance != last + 1 {
+                    return None;
+                }
+                block[last & 63] = control.last(buffer).1 << low;
+                return Some((bits, mask | TOP >> (last & 63), 0));
             }
             if !bits.refill(clean) {
                 return None;

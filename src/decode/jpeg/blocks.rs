@@ -1,7 +1,7 @@
 //! Entropy decoding of blocks: to coefficients, or only to find where the next one begins.
 
 use super::bits::{Bits, Clean, Input};
-use super::huffman::{AcTable, Ahead, Control, DcTable, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
+use super::huffman::{AcTable, Ahead, DcTable, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
 use crate::decode::row_index::RowStart;
 
 /// Most blocks that are decoded together.
@@ -13,18 +13,22 @@ pub const BLOCK: usize = 64;
 /// Most bytes of coded data that blocks decoded together can have.
 pub const MOST_BYTES: usize = MOST_BLOCKS * (27 + 63 * 31) / 8 + 16;
 
+/// A block and what lies behind it: so much that the place of a coefficient, a byte, needs no check.
+pub type Target = [i16; TARGET];
+const TARGET: usize = BLOCK + 256;
+
 /// Blocks that are decoded together.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     /// Coefficients in the order of the file. An entry may be written over the end of a block, into the next.
-    pub coefficients: [i16; MOST_BLOCKS * BLOCK + BLOCK],
+    pub coefficients: [i16; (MOST_BLOCKS - 1) * BLOCK + TARGET],
     /// How many coefficients of each block may not be zero.
     pub lens: [u8; MOST_BLOCKS],
 }
 
 impl Blocks {
     pub const EMPTY: Self =
-        Self { coefficients: [0; MOST_BLOCKS * BLOCK + BLOCK], lens: [0; MOST_BLOCKS] };
+        Self { coefficients: [0; (MOST_BLOCKS - 1) * BLOCK + TARGET], lens: [0; MOST_BLOCKS] };
 
     /// Makes all coefficients zero.
     pub fn clear(&mut self) {
@@ -122,7 +126,7 @@ impl Coding<'_> {
             let ac = &mut self.ac_tables[self.ac[component] & 3];
             let block = coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()?;
             let difference = dc.take(&mut reader, clean)?;
-            let ahead = ac.ahead(reader.buffer);
+            let ahead = ac.entries.ahead(reader.buffer);
             let prediction = &mut predictions[component];
             *prediction = prediction.wrapping_add(difference.value());
             block[0] = *prediction as i16;
@@ -145,7 +149,7 @@ impl Coding<'_> {
         if !bits.refill(clean) {
             return None;
         }
-        let ahead = ac.ahead(bits.buffer);
+        let ahead = ac.entries.ahead(bits.buffer);
         (*bits, *lens.get_mut(lane.at)?) =
             decode_ac::<OneByOne>(*bits, clean, ac, block, lane.count, ahead)?;
         (lane.at, lane.count) = (lane.at + 1, 0);
@@ -182,13 +186,13 @@ fn decode_ac<W: Widening>(
     mut bits: Bits,
     clean: &Clean,
     table: &mut AcTable,
-    block: &mut [i16; 2 * BLOCK],
+    block: &mut Target,
     // Number of coefficients decoded, and END more after the end of the block.
     mut count: usize,
     mut ahead: Ahead,
 ) -> Option<(Bits, u8)> {
     loop {
-        let at = 'entries: loop {
+        let (at, advance) = 'entries: loop {
             macro_rules! entry {
                 (refill: $refill:literal) => {
                     // First what the next look-up waits for: a CPU prefers what comes first.
@@ -198,14 +202,15 @@ fn decode_ac<W: Widening>(
                     let Ahead { index, bits: taken } = ahead;
                     let buffer = bits.buffer;
                     bits.take(taken);
-                    ahead = table.ahead(bits.buffer);
-                    let control = &table.controls[index];
+                    ahead = table.entries.ahead(bits.buffer);
+                    let control = table.entries.control(index);
                     let (place, value) = control.last(buffer);
                     W::widen(&table.patterns[index], block[count & 63..].first_chunk_mut()?);
-                    block[(count + place) & 127] = value;
-                    count += control.advance();
+                    block[(count & 63) + place] = value;
+                    let advance = control.advance();
+                    count += advance;
                     if count >= BLOCK {
-                        break 'entries index;
+                        break 'entries (index, advance);
                     }
                 };
             }
@@ -213,19 +218,20 @@ fn decode_ac<W: Widening>(
             entry!(refill: true);
             entry!(refill: false);
         };
-        let control = table.controls[at];
-        let advance = control.advance();
         if advance < LONG_CODE {
             return match count {
                 BLOCK => Some((bits, BLOCK as u8)),
                 END..LONG_CODE => Some((bits, (count - END) as u8)),
-                _ => decode_rest(bits, clean, table, (block, count - advance), control),
+                _ => {
+                    bits.give_back(table.entries.bits(at), clean);
+                    decode_rest(bits, clean, table, block, count - advance)
+                }
             };
         }
         count -= advance;
         if advance == UNKNOWN {
             table.make_entry(at);
-            ahead = table.ahead(bits.buffer);
+            ahead = table.entries.ahead(bits.buffer);
             continue;
         }
         if !bits.refill(clean) {
@@ -244,23 +250,21 @@ fn decode_ac<W: Widening>(
         if count >= BLOCK {
             return (count == BLOCK).then_some((bits, BLOCK as u8));
         }
-        ahead = table.ahead(bits.buffer);
+        ahead = table.entries.ahead(bits.buffer);
     }
 }
 
-/// Decodes the rest of a block symbol by symbol, because it ends between those of the last entry, whose control
-/// this is.
+/// Decodes the rest of a block symbol by symbol, because it ends between those of the last entry. Its bits were given back.
 #[cold]
 #[inline(never)]
 pub fn decode_rest(
     mut bits: Bits,
     clean: &Clean,
     table: &AcTable,
-    (block, mut count): (&mut [i16; 2 * BLOCK], usize),
-    control: Control,
+    block: &mut Target,
+    mut count: usize,
 ) -> Option<(Bits, u8)> {
-    bits.give_back(control.bits(), clean);
-    block[count..].fill(0);
+    block[count..2 * BLOCK].fill(0);
     while count < BLOCK {
         if !bits.refill(clean) {
             return None;

@@ -22,13 +22,11 @@ pub const LONG_CODE: usize = 192;
 /// Advance of an entry that was not made yet.
 pub const UNKNOWN: usize = 224;
 
-/// What an entry does besides storing its pattern. Bytes, because loads are cheaper than the shifts that would take a number
-/// apart: most CPUs can do two shifts at a time.
+/// What an entry does besides taking bits and storing its pattern. Bytes, because loads are cheaper than the shifts that would
+/// take a number apart: most CPUs can do two shifts at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Bits that it takes.
-    bits: u8,
-    /// Where the number of its last coefficient begins in them, and 64 minus the bits of that number.
+    /// Where the number of its last coefficient begins in its bits, and 64 minus the bits of that number.
     begin: u8,
     behind: u8,
     /// Place of that coefficient.
@@ -36,28 +34,21 @@ pub struct Control {
     /// Coefficients by which the block advances.
     advance: u8,
     /// What is added to the bits of the number if the first one is 0 (T.81, F.12).
-    offset: i16,
+    offset: i32,
 }
 
 impl Control {
     /// Without a last coefficient, for an index.
-    pub fn new(bits: u32, advance: usize, index: usize) -> Self {
+    pub fn new(advance: usize, index: usize) -> Self {
         // The number is a bit of the index that is 0. All codes that lie in it have one.
         let zero = (!(index as u64) << (64 - INDEX_BITS)).leading_zeros();
-        let (begin, bits) = (zero as u8 & 63, bits as u8);
-        Self { bits, begin, behind: 63, place: 0, advance: advance as u8, offset: 0 }
+        Self { begin: zero as u8 & 63, behind: 63, place: 0, advance: advance as u8, offset: 0 }
     }
 
     /// With a last coefficient of `size` bits behind the first `begin` ones.
     pub fn with_last(self, [begin, size]: [u32; 2], place: usize) -> Self {
         let (begin, behind) = (begin as u8, 64 - size as u8);
-        Self { begin, behind, place: place as u8, offset: (1 - (1 << size)) as i16, ..self }
-    }
-
-    /// The bits that it takes.
-    #[inline(always)]
-    pub fn bits(&self) -> u64 {
-        self.bits.into()
+        Self { begin, behind, place: place as u8, offset: 1 - (1 << size), ..self }
     }
 
     #[inline(always)]
@@ -69,9 +60,9 @@ impl Control {
     #[inline(always)]
     pub fn last(&self, buffer: u64) -> (usize, i16) {
         let number = buffer << (self.begin & 63);
-        let is_positive = (number as i64 >> 63) as i16;
-        let bits = (number >> (self.behind & 63)) as i16;
-        (self.place.into(), bits.wrapping_add(self.offset & !is_positive))
+        let is_positive = (number as i64 >> 63) as i32;
+        let bits = (number >> (self.behind & 63)) as i32;
+        (self.place.into(), bits.wrapping_add(self.offset & !is_positive) as i16)
     }
 }
 
@@ -102,13 +93,26 @@ pub struct DcTable {
     symbols: Symbols,
 }
 
+/// What to do for each index.
+#[derive(Clone, Debug)]
+pub struct Entries {
+    /// Bits that each takes, apart from the rest because the next look-up waits for them.
+    taken: [u8; ENTRIES],
+    controls: [Control; ENTRIES],
+}
+
+/// Index of an entry and the bits that it takes, looked up before other work because the next look-up waits for them.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub index: usize,
+    pub bits: u64,
+}
+
 /// Table for AC coefficients. Entries are made when they are looked up first, so a table that only one small image
 /// uses costs little.
 #[derive(Clone, Debug)]
 pub struct AcTable {
-    /// Bits that each entry takes, apart from the rest because the next look-up waits for them.
-    taken: [u8; ENTRIES],
-    pub controls: [Control; ENTRIES],
+    pub entries: Entries,
     /// Coefficients whose numbers lie in the index.
     pub patterns: [[i8; PATTERN]; ENTRIES],
     /// Bits, and advance shifted by eight, where coefficients are not wanted.
@@ -268,36 +272,59 @@ pub enum Step {
     End,
 }
 
-/// Sets the entries of one symbol: those of `indexes`, which all begin with its code.
-pub fn fill(controls: &mut [Control; ENTRIES], indexes: Range<usize>, (len, symbol): (u32, u8)) {
-    let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
-    let start = indexes.start;
-    let control = match (zeros, size) {
-        _ if len == 0 || len + size > MOST_BITS => Control::new(0, LONG_CODE, start),
-        (0..15, 0) => Control::new(len, END, start),
-        (_, 0) => Control::new(len, 16, start),
-        _ => Control::new(len + size, zeros + 1, start).with_last([len, size], zeros),
-    };
-    controls[indexes].fill(control);
-}
-
-/// Index of an entry and the bits that it takes, looked up before other work because the next look-up waits for them.
-#[derive(Clone, Copy)]
-pub struct Ahead {
-    pub index: usize,
-    pub bits: u64,
-}
-
 impl Ahead {
     /// Before a look-up.
     pub const NONE: Self = Self { index: 0, bits: 0 };
 }
 
+impl Entries {
+    /// Entries that take nothing.
+    pub fn new(advance: usize) -> Self {
+        Self { taken: [0; ENTRIES], controls: [Control::new(advance, 0); ENTRIES] }
+    }
+
+    /// Sets that of an index.
+    fn set(&mut self, index: usize, bits: u32, control: Control) {
+        (self.taken[index], self.controls[index]) = (bits as u8, control);
+    }
+
+    /// Sets those of one symbol, whose code all these indexes begin with.
+    pub fn fill(&mut self, indexes: Range<usize>, (len, symbol): (u32, u8)) {
+        let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+        let start = indexes.start;
+        let is_long = len == 0 || len + size > MOST_BITS;
+        let control = match (zeros, size) {
+            _ if is_long => Control::new(LONG_CODE, start),
+            (0..15, 0) => Control::new(END, start),
+            (_, 0) => Control::new(16, start),
+            _ => Control::new(zeros + 1, start).with_last([len, size], zeros),
+        };
+        self.taken[indexes.clone()].fill(if is_long { 0 } else { (len + size) as u8 });
+        self.controls[indexes].fill(control);
+    }
+
+    /// Looks up the next one. At least as many bits as an index has are valid.
+    #[inline(always)]
+    pub fn ahead(&self, buffer: u64) -> Ahead {
+        let index = index(buffer);
+        Ahead { index, bits: self.taken[index].into() }
+    }
+
+    /// Bits that the entry of an index takes.
+    pub fn bits(&self, index: usize) -> u64 {
+        self.taken[index].into()
+    }
+
+    #[inline(always)]
+    pub fn control(&self, index: usize) -> &Control {
+        &self.controls[index]
+    }
+}
+
 impl AcTable {
     pub fn new(code: &Code) -> Self {
         Self {
-            taken: [0; ENTRIES],
-            controls: [Control::new(0, UNKNOWN, 0); ENTRIES],
+            entries: Entries::new(UNKNOWN),
             patterns: [[0; PATTERN]; ENTRIES],
             parsing: [(UNKNOWN as u16) << 8; ENTRIES],
             symbols: Symbols::new(code),
@@ -316,8 +343,8 @@ impl AcTable {
     /// Makes it a table of another code, whose entries are made when they are looked up first.
     pub fn renew(&mut self, code: &Code) {
         self.is_simple = false;
-        self.taken.fill(0);
-        self.controls.fill(Control::new(0, UNKNOWN, 0));
+        self.entries.taken.fill(0);
+        self.entries.controls.fill(Control::new(UNKNOWN, 0));
         self.parsing.fill((UNKNOWN as u16) << 8);
         self.symbols = Symbols::new(code);
     }
@@ -332,20 +359,11 @@ impl AcTable {
             let entry = self.symbols.by_index[at];
             let (len, symbol) = (u32::from(entry & 255), (entry >> 8) as u8);
             let count = if len == 0 { 1 } else { 1 << (INDEX_BITS - len) };
-            fill(&mut self.controls, at..at + count, (len, symbol));
-            let Control { bits, advance, .. } = self.controls[at];
-            let parsing = u16::from(bits) | u16::from(advance) << 8;
-            self.parsing[at..][..count].fill(parsing);
-            self.taken[at..][..count].fill(bits);
+            self.entries.fill(at..at + count, (len, symbol));
+            let [bits, advance] = [self.entries.taken[at], self.entries.controls[at].advance];
+            self.parsing[at..][..count].fill(u16::from(bits) | u16::from(advance) << 8);
             at += count;
         }
-    }
-
-    /// Looks up the next entry. At least as many bits as an index has are valid.
-    #[inline(always)]
-    pub fn ahead(&self, buffer: u64) -> Ahead {
-        let index = index(buffer);
-        Ahead { index, bits: self.taken[index].into() }
     }
 
     /// Takes one symbol. `None` if no code begins here. The buffer is full before.
@@ -393,11 +411,10 @@ impl AcTable {
             pattern[place] = number as i8;
         }
         let advance = if bits == 0 { LONG_CODE } else { advance };
-        let control = Control::new(bits, advance, index);
+        let control = Control::new(advance, index);
+        let control = last.map_or(control, |(number, place)| control.with_last(number, place));
         self.patterns[index] = pattern;
-        self.taken[index] = bits as u8;
-        self.controls[index] =
-            last.map_or(control, |(number, place)| control.with_last(number, place));
+        self.entries.set(index, bits, control);
     }
 
     /// Makes the entry of an index for parsing.

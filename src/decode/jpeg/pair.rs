@@ -2,8 +2,8 @@
 //! other.
 
 use super::bits::Bits;
-use super::blocks::{BLOCK, Blocks, Coding, Lane, Widening, decode_rest};
-use super::huffman::{AcTable, Ahead, Control, END, LONG_CODE, Step, UNKNOWN, index};
+use super::blocks::{BLOCK, Blocks, Coding, Lane, Target, Widening, decode_rest};
+use super::huffman::{AcTable, Ahead, END, LONG_CODE, Step, UNKNOWN, index};
 
 /// Where a lane is.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ impl Coding<'_> {
             let tables = [one.table, two.table].map(|table| &self.ac_tables[table & 3]);
             let blocks = [block(first.blocks, one.at)?, block(second.blocks, two.at)?];
             let clean = [first.input.clean(), second.input.clean()];
-            let controls = 'entries: {
+            let (indexes, advances) = 'entries: {
                 macro_rules! both {
                     (refill: $refill:literal) => {
                         // First what the next look-ups wait for: a CPU prefers what comes first.
@@ -38,13 +38,17 @@ impl Coding<'_> {
                         let buffers = [one.bits.buffer, two.bits.buffer];
                         one.bits.take(one.ahead.bits);
                         two.bits.take(two.ahead.bits);
-                        one.ahead = tables[0].ahead(one.bits.buffer);
-                        two.ahead = tables[1].ahead(two.bits.buffer);
+                        one.ahead = tables[0].entries.ahead(one.bits.buffer);
+                        two.ahead = tables[1].entries.ahead(two.bits.buffer);
                         let [first, second] = indexes;
-                        one.count = store::<W>(one.count, tables[0], first, buffers[0], blocks[0]);
-                        two.count = store::<W>(two.count, tables[1], second, buffers[1], blocks[1]);
+                        let advances = [
+                            store::<W>(one.count, tables[0], first, buffers[0], blocks[0]),
+                            store::<W>(two.count, tables[1], second, buffers[1], blocks[1]),
+                        ];
+                        one.count += advances[0];
+                        two.count += advances[1];
                         if one.count | two.count >= BLOCK {
-                            break 'entries [tables[0].controls[first], tables[1].controls[second]];
+                            break 'entries (indexes, advances);
                         }
                     };
                 }
@@ -54,12 +58,12 @@ impl Coding<'_> {
                 continue 'blocks;
             };
             if one.count >= BLOCK {
-                one = self.turn(one, controls[0], first)?;
+                one = self.turn(one, indexes[0], advances[0], first)?;
             }
             if two.count >= BLOCK {
-                two = self.turn(two, controls[1], second)?;
+                two = self.turn(two, indexes[1], advances[1], second)?;
             }
-            if controls.iter().any(|control| control.advance() == UNKNOWN) {
+            if advances.contains(&UNKNOWN) {
                 // The other lane may have looked up what is known now.
                 (one, two) = (self.with_ahead(one), self.with_ahead(two));
             }
@@ -90,7 +94,7 @@ impl Coding<'_> {
     /// Looks up the next entry.
     #[inline(always)]
     fn with_ahead(&self, place: Place) -> Place {
-        Place { ahead: self.ac_tables[place.table & 3].ahead(place.bits.buffer), ..place }
+        Place { ahead: self.ac_tables[place.table & 3].entries.ahead(place.bits.buffer), ..place }
     }
 
     /// Decodes the DC coefficient of a block, if there is another one.
@@ -110,17 +114,22 @@ impl Coding<'_> {
         Some(place)
     }
 
-    /// Ends a block and begins the next one, or goes on after an entry that is none. `control` is that of the last entry.
+    /// Ends a block and begins the next one, or goes on after an entry that is none.
     #[inline(always)]
-    fn turn(&mut self, mut place: Place, control: Control, lane: &mut Lane<'_>) -> Option<Place> {
-        let advance = control.advance();
+    fn turn(
+        &mut self,
+        mut place: Place,
+        index: usize,
+        advance: usize,
+        lane: &mut Lane<'_>,
+    ) -> Option<Place> {
         let len = if advance < LONG_CODE {
             match place.count {
                 BLOCK => BLOCK as u8,
                 END..LONG_CODE => (place.count - END) as u8,
                 _ => {
                     let len;
-                    (place, len) = self.rest(place, control, lane)?;
+                    (place, len) = self.rest(place, index, advance, lane)?;
                     len
                 }
             }
@@ -141,11 +150,17 @@ impl Coding<'_> {
     /// Decodes the rest of a block that ends within the last entry.
     #[cold]
     #[inline(never)]
-    fn rest(&self, place: Place, control: Control, lane: &mut Lane<'_>) -> Option<(Place, u8)> {
+    fn rest(
+        &self,
+        mut place: Place,
+        index: usize,
+        advance: usize,
+        lane: &mut Lane<'_>,
+    ) -> Option<(Place, u8)> {
         let table = &self.ac_tables[place.table & 3];
-        let count = place.count - control.advance();
         let (block, clean) = (block(lane.blocks, place.at)?, lane.input.clean());
-        let (bits, len) = decode_rest(place.bits, clean, table, (block, count), control)?;
+        place.bits.give_back(table.entries.bits(index), clean);
+        let (bits, len) = decode_rest(place.bits, clean, table, block, place.count - advance)?;
         Some((Place { bits, ..place }, len))
     }
 
@@ -187,24 +202,24 @@ impl Coding<'_> {
 
 /// A block, and the one behind it, into which entries may be written.
 #[inline(always)]
-fn block(blocks: &mut Blocks, at: usize) -> Option<&mut [i16; 2 * BLOCK]> {
+fn block(blocks: &mut Blocks, at: usize) -> Option<&mut Target> {
     blocks.coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()
 }
 
-/// Stores the coefficients of an entry and returns how many are decoded.
+/// Stores the coefficients of an entry and returns by how many the block advances.
 #[inline(always)]
 fn store<W: Widening>(
     count: usize,
     table: &AcTable,
     index: usize,
     buffer: u64,
-    block: &mut [i16; 2 * BLOCK],
+    block: &mut Target,
 ) -> usize {
-    let control = &table.controls[index];
+    let control = table.entries.control(index);
     let (place, value) = control.last(buffer);
     if let Some(next) = block[count & 63..].first_chunk_mut() {
         W::widen(&table.patterns[index], next);
     }
-    block[(count + place) & 127] = value;
-    count + control.advance()
+    block[(count & 63) + place] = value;
+    control.advance()
 }
