@@ -2,9 +2,7 @@
 
 use super::bits::{Bits, Clean};
 use super::blocks::BLOCK;
-use super::huffman::{
-    Ahead, Code, END, ENTRIES, Entries, INDEX_BITS, LONG_CODE, Symbols, number,
-};
+use super::huffman::{Ahead, Code, END, ENTRIES, Entries, INDEX_BITS, LONG_CODE, Symbols, number};
 
 /// Coefficients of a block in the order of the file.
 pub type Block = [i16; BLOCK];

@@ -93,12 +93,6 @@ impl<'a> Input<'a> {
         (&mut self.bits, self.clean)
     }
 
-    /// The data without stuffing.
-    #[inline(always)]
-    pub fn clean(&self) -> &Clean {
-        self.clean
-    }
-
     /// Bits of the scan, stuffing included, before the next one.
     pub fn position(&self) -> u64 {
         let position = self.bits.position();

@@ -1,20 +1,20 @@
 //! Entropy decoding of blocks: to coefficients, or only to find where the next one begins.
 
+use std::ops::Range;
+
 use super::bits::{Bits, Clean, Input};
 use super::huffman::{AcTable, Ahead, DcTable, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
 use crate::decode::row_index::RowStart;
 
 /// Most blocks that are decoded together.
 pub const MOST_BLOCKS: usize = 12;
-/// Rows of units that are decoded at once, at most.
-pub const MOST_LANES: usize = 2;
 /// Coefficients of a block.
 pub const BLOCK: usize = 64;
 /// Most bytes of coded data that blocks decoded together can have.
 pub const MOST_BYTES: usize = MOST_BLOCKS * (27 + 63 * 31) / 8 + 16;
 
 /// A block and what lies behind it: so much that the place of a coefficient, a byte, needs no check.
-pub type Target = [i16; TARGET];
+type Target = [i16; TARGET];
 const TARGET: usize = BLOCK + 256;
 
 /// Blocks that are decoded together.
@@ -68,26 +68,16 @@ pub struct Coding<'a> {
     pub ac_tables: &'a mut [AcTable; 4],
 }
 
-/// Reader of a row of units, and the blocks that are decoded together.
+/// Reader of units, and the blocks that are decoded together.
 #[derive(Debug)]
-pub struct Lane<'a> {
+pub struct Reader<'a> {
     pub input: Input<'a>,
     /// DC coefficient of the last block of each component.
     pub predictions: [i32; 3],
     pub blocks: &'a mut Blocks,
-    /// Block that is next, and how many of its coefficients are decoded: 0 before its start.
-    pub at: usize,
-    pub count: usize,
-    /// Number of blocks to decode.
-    pub end: usize,
 }
 
-impl<'a> Lane<'a> {
-    /// At the start of a scan.
-    pub fn new(input: Input<'a>, blocks: &'a mut Blocks) -> Self {
-        Self { input, predictions: [0; 3], blocks, at: 0, count: 0, end: 0 }
-    }
-
+impl Reader<'_> {
     /// Where the next row begins.
     pub fn start(&self) -> RowStart {
         RowStart { position: self.input.position(), predictions: self.predictions }
@@ -98,84 +88,59 @@ impl<'a> Lane<'a> {
         let is_small = |prediction: &i32| prediction.unsigned_abs() < 1 << 30;
         self.predictions.iter().all(is_small) && self.input.is_inside()
     }
-
-    /// Begins with blocks of no coefficients.
-    pub fn clear(&mut self) {
-        self.blocks.clear();
-        (self.at, self.count, self.end) = (0, 0, 0);
-    }
 }
 
 impl Coding<'_> {
-    /// Decodes the remaining blocks. `None` at damage.
+    /// Decodes blocks, which have no coefficients yet. `None` at damage.
     #[inline(always)]
-    pub fn decode<W: Widening>(&mut self, lane: &mut Lane<'_>) -> Option<()> {
-        if lane.count > 0 {
-            self.finish_block(lane)?;
-        }
-        let Blocks { coefficients, lens } = &mut *lane.blocks;
-        let (bits, clean) = lane.input.parts();
-        let mut reader = *bits;
-        if !reader.refill(clean) {
+    pub fn decode<W: Widening>(
+        &mut self,
+        blocks: Range<usize>,
+        reader: &mut Reader<'_>,
+    ) -> Option<()> {
+        let Blocks { coefficients, lens } = &mut *reader.blocks;
+        let (held, clean) = reader.input.parts();
+        let mut bits = *held;
+        if !bits.refill(clean) {
             return None;
         }
-        let mut predictions = lane.predictions;
-        for at in lane.at..lane.end {
+        let mut predictions = reader.predictions;
+        for at in blocks {
             let component = usize::from(*self.components.get(at)?);
             let dc = &self.dc_tables[self.dc[component] & 3];
             let ac = &mut self.ac_tables[self.ac[component] & 3];
             let block = coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()?;
-            let difference = dc.take(&mut reader, clean)?;
-            let ahead = ac.entries.ahead(reader.buffer);
+            let difference = dc.take(&mut bits, clean)?;
+            let ahead = ac.entries.ahead(bits.buffer);
             let prediction = &mut predictions[component];
             *prediction = prediction.wrapping_add(difference.value());
             block[0] = *prediction as i16;
-            let len;
-            (reader, len) = decode_ac::<W>(reader, clean, ac, block, 1, ahead)?;
-            *lens.get_mut(at)? = len;
+            (bits, *lens.get_mut(at)?) = decode_ac::<W>(bits, clean, ac, block, ahead)?;
         }
-        (*bits, lane.predictions, lane.at) = (reader, predictions, lane.end);
-        Some(())
-    }
-
-    /// Decodes the rest of a block that was begun.
-    #[inline(never)]
-    fn finish_block(&mut self, lane: &mut Lane<'_>) -> Option<()> {
-        let component = usize::from(*self.components.get(lane.at)?);
-        let ac = &mut self.ac_tables[self.ac[component] & 3];
-        let Blocks { coefficients, lens } = &mut *lane.blocks;
-        let block = coefficients.get_mut(BLOCK * lane.at..)?.first_chunk_mut()?;
-        let (bits, clean) = lane.input.parts();
-        if !bits.refill(clean) {
-            return None;
-        }
-        let ahead = ac.entries.ahead(bits.buffer);
-        (*bits, *lens.get_mut(lane.at)?) =
-            decode_ac::<OneByOne>(*bits, clean, ac, block, lane.count, ahead)?;
-        (lane.at, lane.count) = (lane.at + 1, 0);
+        (*held, reader.predictions) = (bits, predictions);
         Some(())
     }
 
     /// Passes units by. `None` at damage.
     #[inline(always)]
-    pub fn parse(&mut self, units: usize, lane: &mut Lane<'_>) -> Option<()> {
-        let (bits, clean) = lane.input.parts();
-        let mut reader = *bits;
-        if !reader.refill(clean) {
+    pub fn parse(&mut self, units: usize, reader: &mut Reader<'_>) -> Option<()> {
+        let (held, clean) = reader.input.parts();
+        let mut bits = *held;
+        if !bits.refill(clean) {
             return None;
         }
-        let mut predictions = lane.predictions;
+        let mut predictions = reader.predictions;
         for component in self.components.get(..units * self.unit)? {
             let component = usize::from(*component);
             let dc = &self.dc_tables[self.dc[component] & 3];
             let ac = &mut self.ac_tables[self.ac[component] & 3];
-            let difference = dc.take(&mut reader, clean)?;
-            let ahead = index(reader.buffer);
+            let difference = dc.take(&mut bits, clean)?;
+            let next = index(bits.buffer);
             let prediction = &mut predictions[component];
             *prediction = prediction.wrapping_add(difference.value());
-            reader = parse_ac(reader, clean, ac, ahead)?;
+            bits = parse_ac(bits, clean, ac, next)?;
         }
-        (*bits, lane.predictions) = (reader, predictions);
+        (*held, reader.predictions) = (bits, predictions);
         Some(())
     }
 }
@@ -187,10 +152,10 @@ fn decode_ac<W: Widening>(
     clean: &Clean,
     table: &mut AcTable,
     block: &mut Target,
-    // Number of coefficients decoded, and END more after the end of the block.
-    mut count: usize,
     mut ahead: Ahead,
 ) -> Option<(Bits, u8)> {
+    // Number of coefficients decoded, and END more after the end of the block.
+    let mut count = 1;
     loop {
         let (at, advance) = 'entries: loop {
             macro_rules! entry {
@@ -257,7 +222,7 @@ fn decode_ac<W: Widening>(
 /// Decodes the rest of a block symbol by symbol, because it ends between those of the last entry. Its bits were given back.
 #[cold]
 #[inline(never)]
-pub fn decode_rest(
+fn decode_rest(
     mut bits: Bits,
     clean: &Clean,
     table: &AcTable,
@@ -283,12 +248,7 @@ pub fn decode_rest(
 
 /// Passes by the AC coefficients of a block.
 #[inline(always)]
-fn parse_ac(
-    mut bits: Bits,
-    clean: &Clean,
-    table: &mut AcTable,
-    mut next: usize,
-) -> Option<Bits> {
+fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable, mut next: usize) -> Option<Bits> {
     let mut count = 1;
     loop {
         let at = 'entries: loop {

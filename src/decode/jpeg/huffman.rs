@@ -272,11 +272,6 @@ pub enum Step {
     End,
 }
 
-impl Ahead {
-    /// Before a look-up.
-    pub const NONE: Self = Self { index: 0, bits: 0 };
-}
-
 impl Entries {
     /// Entries that take nothing.
     pub fn new(advance: usize) -> Self {

@@ -9,8 +9,7 @@
 //!
 //! The path of an image: `frame` reads the segments, `scan` goes over the units, `bits` removes stuffing, `huffman` and
 //! `blocks` decode coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
-//! `pair` decodes two rows at once, where a row index says where they begin. `progressive` decodes all scans of a
-//! progressive image first, with `bands`.
+//! `progressive` decodes all scans of a progressive image first, with `bands`.
 
 mod bands;
 mod bits;
@@ -18,7 +17,6 @@ mod blocks;
 mod frame;
 mod huffman;
 mod kernels;
-mod pair;
 mod progressive;
 #[cfg(test)]
 mod reference;
@@ -28,7 +26,7 @@ mod scan;
 mod tests;
 
 use bits::{Clean, HELD, Input, PADDING};
-use blocks::{Blocks, Coding, Lane, MOST_LANES};
+use blocks::{Blocks, Coding, Reader};
 use frame::{Component, Frame, Shape};
 use huffman::{AcTable, Code, DcTable};
 use kernels::{Kernels, MOST_STEP, NO_SUMS, Quantization, Sums};
@@ -109,12 +107,12 @@ impl Default for Feedwater {
 /// What is kept between images.
 #[derive(Debug)]
 struct State {
-    clean: [Clean; MOST_LANES],
+    clean: Clean,
     dc_tables: [DcTable; TABLES],
     ac_tables: [AcTable; TABLES],
     /// Next table of each kind that is replaced.
     next: [usize; 2],
-    blocks: [Blocks; MOST_LANES],
+    blocks: Blocks,
     sums: Sums,
     quantization: [Quantization; 3],
     progressive: progressive::Tables,
@@ -132,8 +130,7 @@ impl HostDecoder for Feedwater {
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let libjpeg = self.libjpeg.memory(header, head, file_bytes);
         let Ok(shape) = Shape::of(header) else { return libjpeg };
-        // With a row index.
-        let part = Part::new(&shape, header.size.window(), MOST_STEP).with_lanes(MOST_LANES);
+        let part = Part::new(&shape, header.size.window(), MOST_STEP);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
         // Both free the coefficients of a progressive image with it, and libjpeg-turbo begins after that.
@@ -260,8 +257,7 @@ impl Feedwater {
             }
             RowIndexTask::None => None,
         };
-        let lanes = if starts.is_some() { MOST_LANES } else { 1 };
-        let part = Part::new(&shape, window, kernels.step()).with_lanes(lanes);
+        let part = Part::new(&shape, window, kernels.step());
         let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
@@ -281,14 +277,9 @@ impl Feedwater {
         };
         let step = if starts.is_some() { SKIPPED_STEP } else { HELD };
         let (components, unit) = shape.blocks();
-        let [clean, other_clean] = clean;
-        let [blocks, other_blocks] = blocks;
-        let other_scan = if starts.is_some() { frame.scan } else { &[] };
+        let input = Input::new(frame.scan, clean, step);
         let mut scan = Scan {
-            lanes: [
-                Lane::new(Input::new(frame.scan, clean, step), blocks),
-                Lane::new(Input::new(other_scan, other_clean, step), other_blocks),
-            ],
+            reader: Reader { input, predictions: [0; 3], blocks },
             coding: Coding { components, unit, dc, ac, dc_tables, ac_tables },
             kernels,
             units: [across, down],
@@ -324,11 +315,11 @@ impl State {
     fn new() -> Self {
         let code = Code::EMPTY;
         Self {
-            clean: [[0; HELD + PADDING]; MOST_LANES],
+            clean: [0; HELD + PADDING],
             dc_tables: std::array::from_fn(|_| DcTable::new(&code)),
             ac_tables: std::array::from_fn(|_| AcTable::new(&code)),
             next: [0; 2],
-            blocks: [Blocks::EMPTY; MOST_LANES],
+            blocks: Blocks::EMPTY,
             sums: NO_SUMS,
             quantization: [[[0; 32]; 8]; 3],
             progressive: progressive::Tables::new(),

@@ -23,8 +23,6 @@ pub struct Part {
     pub is_at_bottom: bool,
     /// Units that are decoded together.
     pub together: usize,
-    /// Rows of units that are decoded at once, 1 or 2.
-    lanes: usize,
     sampling: [usize; 2],
     is_gray: bool,
     /// Samples of chroma (of luma if there is none) that belong to the image, from the part's first one.
@@ -58,7 +56,6 @@ impl Part {
             read_rows,
             is_at_bottom: bottom == height,
             together,
-            lanes: 1,
             sampling: shape.sampling,
             is_gray: shape.is_gray,
             real: [width.div_ceil(h) - 8 * columns[0], height.div_ceil(v)],
@@ -66,11 +63,6 @@ impl Part {
             rows,
             across: (8 * units).next_multiple_of(step / h),
         }
-    }
-
-    /// With planes for so many rows of units.
-    pub fn with_lanes(self, lanes: usize) -> Self {
-        Self { lanes, ..self }
     }
 
     /// Bytes of all planes.
@@ -90,7 +82,7 @@ impl Part {
         // The last row of the units before.
         let kept = self.sampling[1] - 1;
         let (pitch, rows) = (h * self.across + 2 * EDGE, 8 * v);
-        let mut plane = Plane { start: 0, pitch, rows, lanes: self.lanes, kept };
+        let mut plane = Plane { start: 0, pitch, rows, kept };
         if component > 0 {
             plane.start = self.plane(0).bytes() + (component - 1) * plane.bytes();
         }
@@ -98,20 +90,19 @@ impl Part {
     }
 }
 
-/// Place of a component's samples: the rows of units that are decoded at once, and kept rows before them.
+/// Place of a component's samples: a row of units, and kept rows before it.
 #[derive(Clone, Copy, Debug)]
 struct Plane {
     start: usize,
     pitch: usize,
     /// Rows of samples of a row of units.
     rows: usize,
-    lanes: usize,
     kept: usize,
 }
 
 impl Plane {
     fn bytes(&self) -> usize {
-        self.pitch * (self.lanes * self.rows + self.kept)
+        self.pitch * (self.rows + self.kept)
     }
 
     /// Index of a sample. Rows before 0 are kept ones.
@@ -136,9 +127,9 @@ pub struct Painter<'a> {
 }
 
 impl Painter<'_> {
-    /// Transforms units that were decoded together, from this column of the part on, into this row of units of the planes.
-    /// False at coefficients that no image has.
-    pub fn transform(&mut self, column: usize, row: usize, blocks: &Blocks) -> bool {
+    /// Transforms units that were decoded together, from this column of the part on. False at coefficients that no image
+    /// has.
+    pub fn transform(&mut self, column: usize, blocks: &Blocks) -> bool {
         let Blocks { coefficients, lens } = blocks;
         let blocks = coefficients.as_chunks::<BLOCK>().0;
         let [h, v] = self.part.sampling;
@@ -153,7 +144,7 @@ impl Painter<'_> {
             };
             let start = |[component, x, y]: [usize; 3]| {
                 let plane = self.part.plane(component);
-                plane.at((row * plane.rows + 8 * y) as isize, 8 * x as isize)
+                plane.at(8 * y as isize, 8 * x as isize)
             };
             let [first, second] = pairs;
             let (starts, pitch) = ([start(first), start(second)], self.part.plane(first[0]).pitch);
@@ -182,14 +173,14 @@ impl Painter<'_> {
         is_sane
     }
 
-    /// Passes on the rows of pixels that are complete with `count` rows of units, from this one on.
-    pub fn paint(&mut self, row: usize, count: usize) {
-        self.repeat_edges(count);
+    /// Passes on the rows of pixels that are complete with this row of units.
+    pub fn paint(&mut self, row: usize) {
+        self.repeat_edges();
         let [_, v] = self.part.sampling;
         let high = 8 * v;
-        let is_last = row + count == self.part.rows[1];
+        let is_last = row + 1 == self.part.rows[1];
         // Chroma between two rows of units waits for the second.
-        let end = (row + count) * high - if is_last { 0 } else { v - 1 };
+        let end = (row + 1) * high - if is_last { 0 } else { v - 1 };
         let end = (end as u32).min(self.part.window.bottom());
         while self.next < end {
             let from = self.next / MOST_ROWS * MOST_ROWS;
@@ -208,7 +199,7 @@ impl Painter<'_> {
                 (self.sink)(Rows { first: from, count, pitch, data, chroma: &[] });
             }
         }
-        self.keep(count);
+        self.keep();
     }
 
     /// Makes the next row of pixels. The current group begins with row `from`.
@@ -220,18 +211,15 @@ impl Painter<'_> {
             &planes[part.plane(component).at(row, column)..][..len]
         };
         // Both planes of chroma, from the sample before the first one.
-        let half = |row: isize| {
-            [of(1, row, -1, part.across + EDGE), of(2, row, -1, part.across + EDGE)]
-        };
+        let half =
+            |row: isize| [of(1, row, -1, part.across + EDGE), of(2, row, -1, part.across + EDGE)];
         let pitch = part.row_bytes(self.layout);
         let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
         let luma = of(0, y, 0, h * part.across);
         let line = match (part.is_gray, h, v) {
             (true, ..) if self.layout == RowLayout::Gray => return pixels.copy_from_slice(luma),
             (true, ..) => Line::Gray(luma),
-            (_, 1, _) => {
-                Line::Whole(luma, [of(1, y, 0, part.across), of(2, y, 0, part.across)])
-            }
+            (_, 1, _) => Line::Whole(luma, [of(1, y, 0, part.across), of(2, y, 0, part.across)]),
             (_, _, 1) => Line::Half(luma, half(y)),
             _ => {
                 // The nearest row of chroma and the next one. Beyond the image, that is the nearest one again.
@@ -246,13 +234,13 @@ impl Painter<'_> {
     }
 
     /// Repeats the first and the last samples of chroma beyond the image.
-    fn repeat_edges(&mut self, count: usize) {
+    fn repeat_edges(&mut self) {
         if self.part.is_gray || self.part.sampling[0] == 1 {
             return;
         }
         let real = self.part.real[0].min(self.part.across) as isize;
         for plane in [1, 2].map(|component| self.part.plane(component)) {
-            for row in 0..(count * plane.rows) as isize {
+            for row in 0..plane.rows as isize {
                 self.planes[plane.at(row, -1)] = self.planes[plane.at(row, 0)];
                 self.planes[plane.at(row, real)] = self.planes[plane.at(row, real - 1)];
             }
@@ -260,11 +248,11 @@ impl Painter<'_> {
     }
 
     /// Keeps the last rows for those between this row of units and the next.
-    fn keep(&mut self, count: usize) {
+    fn keep(&mut self) {
         let planes: &[usize] = if self.part.sampling[1] == 1 { &[] } else { &[0, 1, 2] };
         for plane in planes.iter().map(|component| self.part.plane(*component)) {
             let kept = plane.kept as isize;
-            let last = plane.at((count * plane.rows) as isize - kept, 0) - EDGE;
+            let last = plane.at(plane.rows as isize - kept, 0) - EDGE;
             let first = plane.at(-kept, 0) - EDGE;
             self.planes.copy_within(last..last + plane.kept * plane.pitch, first);
         }

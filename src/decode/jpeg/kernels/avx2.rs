@@ -16,12 +16,13 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi16 as unpack_low16, _mm256_unpacklo_epi32 as unpack_low32,
     _mm256_unpacklo_epi64 as unpack_low64, _mm256_xor_si256 as xor, _pdep_u64,
 };
+use std::ops::Range;
 
 use bytemuck::cast;
 
 use super::super::bands::{Bands, Block, Mask, Operations, step};
 use super::super::bits::Input;
-use super::super::blocks::{Coding, Lane};
+use super::super::blocks::{Coding, Reader};
 use super::{Four, Planes, x86};
 
 x86::arithmetic!("avx2", __m256i);

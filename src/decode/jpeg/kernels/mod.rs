@@ -18,7 +18,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::bands::{Bands, Block, Mask, Plain};
 use super::bits::Input;
-use super::blocks::{BLOCK, Coding, Lane, OneByOne};
+use super::blocks::{BLOCK, Coding, OneByOne, Reader};
 
 /// Greatest [`Kernels::step`].
 pub const MOST_STEP: usize = 64;
@@ -167,47 +167,42 @@ impl Kernels {
     }
 
     /// [`Coding::decode`].
-    pub fn decode(self, coding: &mut Coding<'_>, lane: &mut Lane<'_>) -> Option<()> {
+    pub fn decode(
+        self,
+        coding: &mut Coding<'_>,
+        blocks: Range<usize>,
+        reader: &mut Reader<'_>,
+    ) -> Option<()> {
         match self.0 {
-            Set::Plain => coding.decode::<OneByOne>(lane),
+            Set::Plain => coding.decode::<OneByOne>(blocks, reader),
             #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.decode::<OneByOne>(lane),
+            Set::Neon => coding.decode::<OneByOne>(blocks, reader),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
-            Set::Sse41 => unsafe { sse41::decode(coding, lane) },
+            Set::Sse41 => unsafe { sse41::decode(coding, blocks, reader) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above; the wider set has those of the narrower one.
-            Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, lane) },
-        }
-    }
-
-    /// [`Coding::decode_pair`].
-    pub fn decode_pair(self, coding: &mut Coding<'_>, lanes: &mut [Lane<'_>; 2]) -> Option<()> {
-        match self.0 {
-            Set::Plain => coding.decode_pair::<OneByOne>(lanes),
-            #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.decode_pair::<OneByOne>(lanes),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
-            Set::Sse41 => unsafe { sse41::decode_pair(coding, lanes) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above; the wider set has those of the narrower one.
-            Set::Avx2 | Set::Avx512 => unsafe { avx2::decode_pair(coding, lanes) },
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::decode(coding, blocks, reader) },
         }
     }
 
     /// [`Coding::parse`].
-    pub fn parse(self, coding: &mut Coding<'_>, units: usize, lane: &mut Lane<'_>) -> Option<()> {
+    pub fn parse(
+        self,
+        coding: &mut Coding<'_>,
+        units: usize,
+        reader: &mut Reader<'_>,
+    ) -> Option<()> {
         match self.0 {
-            Set::Plain => coding.parse(units, lane),
+            Set::Plain => coding.parse(units, reader),
             #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.parse(units, lane),
+            Set::Neon => coding.parse(units, reader),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
-            Set::Sse41 => unsafe { sse41::parse(coding, units, lane) },
+            Set::Sse41 => unsafe { sse41::parse(coding, units, reader) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above; the wider set has those of the narrower one.
-            Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, lane) },
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::parse(coding, units, reader) },
         }
     }
 

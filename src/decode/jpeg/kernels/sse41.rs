@@ -13,12 +13,13 @@ use std::arch::x86_64::{
     _mm_unpacklo_epi8 as unpack_low8, _mm_unpacklo_epi16 as unpack_low16,
     _mm_unpacklo_epi32 as unpack_low32, _mm_unpacklo_epi64 as unpack_low64, _mm_xor_si128 as xor,
 };
+use std::ops::Range;
 
 use bytemuck::cast;
 
 use super::super::bands::{Bands, Block, Mask, Plain};
 use super::super::bits::Input;
-use super::super::blocks::{Coding, Lane};
+use super::super::blocks::{Coding, Reader};
 use super::{Four, Planes, x86};
 
 x86::arithmetic!("sse4.1", __m128i);

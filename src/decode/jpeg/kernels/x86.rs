@@ -377,20 +377,18 @@ macro_rules! reading {
     ($features:literal, $Operations:ty) => {
         /// [`Coding::decode`].
         #[target_feature(enable = $features)]
-        pub fn decode(coding: &mut Coding<'_>, lane: &mut Lane<'_>) -> Option<()> {
-            coding.decode::<x86::Wide>(lane)
-        }
-
-        /// [`Coding::decode_pair`].
-        #[target_feature(enable = $features)]
-        pub fn decode_pair(coding: &mut Coding<'_>, lanes: &mut [Lane<'_>; 2]) -> Option<()> {
-            coding.decode_pair::<x86::Wide>(lanes)
+        pub fn decode(
+            coding: &mut Coding<'_>,
+            blocks: Range<usize>,
+            reader: &mut Reader<'_>,
+        ) -> Option<()> {
+            coding.decode::<x86::Wide>(blocks, reader)
         }
 
         /// [`Coding::parse`].
         #[target_feature(enable = $features)]
-        pub fn parse(coding: &mut Coding<'_>, units: usize, lane: &mut Lane<'_>) -> Option<()> {
-            coding.parse(units, lane)
+        pub fn parse(coding: &mut Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
+            coding.parse(units, reader)
         }
 
         /// [`Bands::first`].

@@ -70,7 +70,7 @@ impl Feedwater {
                 None => store.insert(Store::new(&shape, &part)?),
             };
             let State { clean, progressive, .. } = &mut *state;
-            let walked = Walk::new(&scan, &segments, kernels, progressive, &mut clean[0])
+            let walked = Walk::new(&scan, &segments, kernels, progressive, clean)
                 .and_then(|mut walk| walk.run(&scan, store));
             let Some(len) = walked else { return Ok(Some(JpegRefusal::Data)) };
             segments.rest = &segments.rest[len..];
@@ -82,7 +82,7 @@ impl Feedwater {
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
         state.set_quantization(&shape, steps);
-        let State { blocks: [blocks, _], sums, quantization, .. } = state;
+        let State { blocks, sums, quantization, .. } = state;
         let mut painter = Painter {
             next: window.y,
             kernels,
@@ -99,11 +99,11 @@ impl Feedwater {
             for column in (from..to).step_by(part.together) {
                 let units = part.together.min(to - column);
                 store.gather(row, column, units, blocks);
-                if !painter.transform(column - from, 0, blocks) {
+                if !painter.transform(column - from, blocks) {
                     return Ok(Some(JpegRefusal::Data));
                 }
             }
-            painter.paint(row, 1);
+            painter.paint(row);
         }
         Ok(None)
     }
