@@ -11,7 +11,7 @@ use super::{Facts, Looked, Place, Plan, SamplePlan};
 /// Images whose windows are drawn.
 const DRAWN: usize = 128;
 /// Time to parse a unit that is not wanted, as a share of that to decode it: measured with `cargo bench --bench jpeg`.
-const PARSED: f64 = 0.4;
+const PARSED: f64 = 0.33;
 /// Bytes of an index in the cache besides its rows, and of a row.
 const INDEX_BYTES: f64 = 110.0;
 const ROW_BYTES: f64 = 6.5;
