@@ -179,7 +179,7 @@ fn decode_ac<W: Widening>(
                     }
                 };
             }
-            // They take at most 44 bits, so that enough for an index are left.
+            // They take at most 46 bits, so that enough for an index are left.
             entry!(refill: true);
             entry!(refill: false);
         };

@@ -1,4 +1,4 @@
-//! Huffman tables. A look-up of eleven bits gives all symbols that lie whole in them, with their coefficients.
+//! Huffman tables. A look-up of ten bits gives all symbols that lie whole in them, with their coefficients.
 
 use std::ops::Range;
 
