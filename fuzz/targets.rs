@@ -156,7 +156,7 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
     (outcome, pixels)
 }
 
-/// Our own JPEG decoder and libjpeg-turbo give the same rows, or the same fault, for one window. Window, layout, instructions and
+/// Our own JPEG decoder and libjpeg-turbo give the same rows, or the same fault, for one window. Reduction, window, layout, instructions and
 /// strictness are drawn from the input. Decoders are kept, with the tables of the images before, as in a run.
 /// Without vector code libjpeg-turbo has other pixels for coefficients that no image has.
 fn both(bytes: &[u8]) -> String {
@@ -170,10 +170,12 @@ fn both(bytes: &[u8]) -> String {
         Ok(_) => return "another image".into(),
         Err(error) => return error.to_string(),
     };
-    let Size { width, height } = header.size;
+    let reduction = [1, 1, 1, 2, 4, 8][draw(6) as usize];
+    let size = header.size.reduced(reduction);
+    let Size { width, height } = size;
     let (x, y) = (draw(width), draw(height));
     let window = match draw(4) {
-        0 => header.size.window(),
+        0 => size.window(),
         1 => Roi::new(x, y, width - x, height - y),
         _ => Roi::new(x, y, 1 + draw(width - x), 1 + draw(height - y)),
     };
@@ -191,7 +193,7 @@ fn both(bytes: &[u8]) -> String {
         let run = |decoder: &mut Decoders| {
             let mut rows: Vec<u8> = Vec::new();
             let mut next = window.y;
-            let result = decoder.decode_as(layout, bytes, &header, window, 1, &mut |it| {
+            let result = decoder.decode_as(layout, bytes, &header, window, reduction, &mut |it| {
                 assert!(it.first == next && it.count > 0, "{window}: row {next}");
                 next += it.count;
                 it.iter().for_each(|(_, row)| rows.extend_from_slice(row));
@@ -218,7 +220,7 @@ fn both(bytes: &[u8]) -> String {
             let is_new = compared(&mut new()).is_err();
             let name = all[number];
             panic!(
-                "{window} {layout:?} {name} strict {strict}, with new decoders {is_new}: {told:?}"
+                "{window} 1/{reduction} {layout:?} {name} strict {strict}, with new decoders {is_new}: {told:?}"
             )
         })
     })

@@ -17,13 +17,14 @@ pub fn decoded(
     decoders: &mut Decoders,
     bytes: &[u8],
     window: Roi,
+    reduction: u32,
 ) -> (Result<Vec<u8>, DataError>, Option<JpegBy>) {
     let header = Header::parse_as(bytes, false).unwrap();
     let mut pixels = Vec::new();
     let sink = &mut |rows: Rows<'_>| {
         rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
     };
-    let result = decoders.decode(bytes, &header, window, 1, sink);
+    let result = decoders.decode(bytes, &header, window, reduction, sink);
     (result.map(|()| pixels), decoders.jpeg_by())
 }
 
@@ -38,17 +39,22 @@ pub fn is_vector_code() -> bool {
 
 /// Compares all sets of instructions with libjpeg-turbo, and returns what decoded the window.
 pub fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
+    compare_reduced(recipe, bytes, window, 1)
+}
+
+/// The same for a window of the reduced image.
+pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u32) -> JpegBy {
     let libjpeg = &mut Decoders::new().jpeg(JpegDecoder::Libjpeg);
-    let (expected, by) = decoded(libjpeg, bytes, window);
+    let (expected, by) = decoded(libjpeg, bytes, window, reduction);
     assert_eq!(by, Some(JpegBy::Libjpeg), "{recipe:?}");
     let mut all = None;
     for name in Decoders::jpeg_instructions() {
         let mut ours = Decoders::new().with_jpeg_instructions(name).unwrap();
         // Small images have simple tables, unless they have been seen before.
         for time in 0..2 {
-            let (found, by) = decoded(&mut ours, bytes, window);
+            let (found, by) = decoded(&mut ours, bytes, window, reduction);
             let same = found.as_ref().ok() == expected.as_ref().ok();
-            assert!(same, "{name} {window} {time} {recipe:?}");
+            assert!(same, "{name} {window} 1/{reduction} {time} {recipe:?}");
             assert!(all.is_none_or(|all| all == by), "{name} {window} {time} {recipe:?}");
             all = Some(by);
         }
@@ -140,17 +146,11 @@ fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
         let window = Roi::new(0, 0, 40, 30);
         assert_eq!(compare(&recipe, &bytes, window), JpegBy::Refused(refusal), "{recipe:?}");
         let only = &mut Decoders::new().jpeg(JpegDecoder::Feedwater);
-        let error = decoded(only, &bytes, window).0.unwrap_err();
+        let error = decoded(only, &bytes, window, 1).0.unwrap_err();
         assert_eq!(error.reason, Reason::Unsupported);
         let name = JpegBy::Refused(refusal).name();
         assert!(error.problem.contains(name), "{error}");
     }
-    let recipe = new(S420);
-    let header = Header::parse(&recipe.make()).unwrap();
-    let mut decoders = Decoders::new();
-    let window = header.size.reduced(2).window();
-    decoders.decode(&recipe.make(), &header, window, 2, &mut |_| ()).unwrap();
-    assert_eq!(decoders.jpeg_by(), Some(JpegBy::Refused(JpegRefusal::Reduction)));
 }
 
 /// Files cut anywhere, and files with any byte changed: the same rows, or the same fault, and the same damage tolerated.
@@ -160,12 +160,12 @@ fn damage_is_judged_by_libjpeg_turbo() {
         return;
     }
     let recipe = Recipe { restart: 3, ..Recipe::new(40, 35, S420) };
-    let refused = damaged(&recipe.make(), Roi::new(0, 0, 40, 35));
+    let refused = damaged(&recipe.make(), Roi::new(0, 0, 40, 35), 1);
     assert!(refused > 100, "{refused}");
 }
 
 /// Compares the decoders on damaged files. Returns how many our own one refused after their headers.
-pub fn damaged(bytes: &[u8], window: Roi) -> u32 {
+pub fn damaged(bytes: &[u8], window: Roi, reduction: u32) -> u32 {
     let size = Header::parse(bytes).unwrap().size;
     let mut refused = 0;
     for at in 2..bytes.len() {
@@ -182,7 +182,7 @@ pub fn damaged(bytes: &[u8], window: Roi) -> u32 {
             for strict in [true, false] {
                 let run = |jpeg| {
                     let mut decoders = Decoders::new().strict(strict).jpeg(jpeg);
-                    let (result, by) = decoded(&mut decoders, &damaged, window);
+                    let (result, by) = decoded(&mut decoders, &damaged, window, reduction);
                     let result = result.map_err(|error| (error.reason, error.problem));
                     ((result, decoders.tolerated()), by)
                 };

@@ -12,6 +12,7 @@ mod header;
 mod jpeg;
 mod layout;
 mod progressive;
+mod reduced;
 mod route;
 mod row_index;
 mod scripts;

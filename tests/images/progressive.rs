@@ -86,7 +86,7 @@ fn damage_is_judged_by_libjpeg_turbo() {
     let mut refused = 0;
     for (sampling, seed) in [(S420, 3), (GRAY, 4)] {
         let recipe = Recipe::new(20, 17, sampling);
-        refused += damaged(&scripts::make(&recipe, seed), Roi::new(0, 0, 20, 17));
+        refused += damaged(&scripts::make(&recipe, seed), Roi::new(0, 0, 20, 17), 1);
     }
     assert!(refused > 100, "{refused}");
 }

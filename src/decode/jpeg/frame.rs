@@ -62,19 +62,33 @@ impl Shape {
             }
             _ => return Err(JpegRefusal::Sampling),
         };
-        // libjpeg-turbo enlarges so little chroma in another way.
-        if sampling[0] == 2 && header.size.width.div_ceil(2) <= 2 {
-            return Err(JpegRefusal::Sampling);
-        }
         let is_progressive = jpeg.is_progressive();
         let rows_together = if is_gray { jpeg.components()[0].v.into() } else { 1 };
-        Ok(Self { size: header.size, is_gray, sampling, rows_together, is_progressive })
+        let shape = Self { size: header.size, is_gray, sampling, rows_together, is_progressive };
+        if shape.enlarges_otherwise(1) { Err(JpegRefusal::Sampling) } else { Ok(shape) }
+    }
+
+    /// Whether libjpeg-turbo enlarges chroma in another way: if there are at most two samples, or luma has one per block
+    /// (`jdsample.c`, `jinit_upsampler`).
+    pub fn enlarges_otherwise(&self, reduction: usize) -> bool {
+        let [luma, chroma] = self.sides(reduction);
+        let ratio = self.sampling[0] * luma / chroma;
+        let samples = (self.size.width as usize).div_ceil(reduction * ratio);
+        !self.is_gray && ratio == 2 && (samples <= 2 || luma == 1)
     }
 
     /// Units in a row, and rows of units.
     pub fn units(&self) -> [usize; 2] {
         let [h, v] = self.sampling;
         [(self.size.width as usize).div_ceil(8 * h), (self.size.height as usize).div_ceil(8 * v)]
+    }
+
+    /// Samples along a side of a transformed block, of luma and of chroma. Chroma is reduced less where it has fewer samples along
+    /// both sides (`jdmaster.c`, `jpeg_calc_output_dimensions`).
+    pub fn sides(&self, reduction: usize) -> [usize; 2] {
+        let luma = 8 / reduction;
+        let has_less = self.sampling == [2, 2] && reduction > 1;
+        [luma, if has_less { 2 * luma } else { luma }]
     }
 
     pub fn component_count(&self) -> usize {

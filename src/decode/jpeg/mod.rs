@@ -130,7 +130,7 @@ impl HostDecoder for Feedwater {
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let libjpeg = self.libjpeg.memory(header, head, file_bytes);
         let Ok(shape) = Shape::of(header) else { return libjpeg };
-        let part = Part::new(&shape, header.size.window(), MOST_STEP);
+        let part = Part::new(&shape, header.size.window(), 1, MOST_STEP);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
         // Both free the coefficients of a progressive image with it, and libjpeg-turbo begins after that.
@@ -232,13 +232,14 @@ impl Feedwater {
     ) -> Result<Option<JpegRefusal>, DataError> {
         let EncodedImage { bytes, header, window, reduction, layout, .. } = *image;
         let task = std::mem::take(&mut self.row_index.task);
-        if reduction != 1 {
-            return Ok(Some(JpegRefusal::Reduction));
-        }
         let shape = match Shape::of(header) {
             Ok(shape) => shape,
             Err(refusal) => return Ok(Some(refusal)),
         };
+        let reduction = reduction as usize;
+        if shape.enlarges_otherwise(reduction) {
+            return Ok(Some(JpegRefusal::Reduction));
+        }
         if shape.is_progressive {
             return self.decode_progressive(image, shape, buffers, sink);
         }
@@ -257,7 +258,7 @@ impl Feedwater {
             }
             RowIndexTask::None => None,
         };
-        let part = Part::new(&shape, window, kernels.step());
+        let part = Part::new(&shape, window, reduction, kernels.step());
         let planes = grown(&mut buffers.scratch, part.plane_bytes())?;
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;

@@ -10,6 +10,7 @@ use crate::tensor::CHANNELS;
 
 /// Samples before the first of a row, and after the last.
 const EDGE: usize = 32;
+
 /// Part of an image that is decoded.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -24,6 +25,10 @@ pub struct Part {
     /// Units that are decoded together.
     pub together: usize,
     sampling: [usize; 2],
+    /// Samples along a side of a transformed block, of luma and of chroma.
+    sides: [usize; 2],
+    /// Samples of luma for one of chroma, along both sides.
+    ratio: [usize; 2],
     is_gray: bool,
     /// Samples of chroma (of luma if there is none) that belong to the image, from the part's first one.
     real: [usize; 2],
@@ -32,15 +37,17 @@ pub struct Part {
 }
 
 impl Part {
-    /// Rows have a multiple of `step` samples of luma.
-    pub fn new(shape: &Shape, window: Roi, step: usize) -> Self {
+    /// The part for a window of the image, whose sides are reduced. Rows have a multiple of `step` samples of luma.
+    pub fn new(shape: &Shape, window: Roi, reduction: usize, step: usize) -> Self {
         let [h, v] = shape.sampling;
+        let sides = shape.sides(reduction);
+        let ratio = [h, v].map(|blocks| blocks * sides[0] / sides[1]);
         let [units_across, units_down] = shape.units();
         let [left, top, right, bottom] =
             [window.x, window.y, window.right(), window.bottom()].map(|it| it as usize);
         // Enlarged chroma needs a neighbour where there is one.
-        let [beside, below] = [h - 1, v - 1];
-        let (wide, high) = (8 * h, 8 * v);
+        let [beside, below] = ratio.map(|samples| samples - 1);
+        let (wide, high) = (sides[0] * h, sides[0] * v);
         let columns =
             [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
         let rows =
@@ -50,18 +57,22 @@ impl Part {
         let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
         let together = if h == 2 { 2 } else { 4 };
         let units = (columns[1] - columns[0]).next_multiple_of(together);
-        let [width, height] = [shape.size.width as usize, shape.size.height as usize];
+        let size = shape.size.reduced(reduction as u32);
+        let [width, height] = [size.width as usize, size.height as usize];
+        let chroma = wide / ratio[0];
         Self {
             window,
             read_rows,
             is_at_bottom: bottom == height,
             together,
             sampling: shape.sampling,
+            sides,
+            ratio,
             is_gray: shape.is_gray,
-            real: [width.div_ceil(h) - 8 * columns[0], height.div_ceil(v)],
+            real: [width.div_ceil(ratio[0]) - chroma * columns[0], height.div_ceil(ratio[1])],
             columns,
             rows,
-            across: (8 * units).next_multiple_of(step / h),
+            across: (chroma * units).next_multiple_of(step / ratio[0]),
         }
     }
 
@@ -74,15 +85,16 @@ impl Part {
     /// Bytes of a row of pixels.
     pub fn row_bytes(&self, layout: RowLayout) -> usize {
         let channels = if layout == RowLayout::Gray { 1 } else { CHANNELS };
-        channels * self.sampling[0] * self.across
+        channels * self.ratio[0] * self.across
     }
 
     fn plane(&self, component: usize) -> Plane {
-        let [h, v] = if component == 0 { self.sampling } else { [1, 1] };
+        let across = if component == 0 { self.ratio[0] * self.across } else { self.across };
+        let rows =
+            self.sides[0] * self.sampling[1] / if component == 0 { 1 } else { self.ratio[1] };
         // The last row of the units before.
-        let kept = self.sampling[1] - 1;
-        let (pitch, rows) = (h * self.across + 2 * EDGE, 8 * v);
-        let mut plane = Plane { start: 0, pitch, rows, kept };
+        let kept = self.ratio[1] - 1;
+        let mut plane = Plane { start: 0, pitch: across + 2 * EDGE, rows, kept };
         if component > 0 {
             plane.start = self.plane(0).bytes() + (component - 1) * plane.bytes();
         }
@@ -143,13 +155,14 @@ impl Painter<'_> {
                 quantization: &self.quantization[quantization],
             };
             let start = |[component, x, y]: [usize; 3]| {
-                let plane = self.part.plane(component);
-                plane.at(8 * y as isize, 8 * x as isize)
+                let side = self.part.sides[usize::from(component > 0)];
+                self.part.plane(component).at((side * y) as isize, (side * x) as isize)
             };
             let [first, second] = pairs;
             let (starts, pitch) = ([start(first), start(second)], self.part.plane(first[0]).pitch);
-            is_sane &=
-                self.kernels.transform(&four, &mut Planes { bytes: self.planes, starts, pitch });
+            let side = self.part.sides[usize::from(first[0] > 0)];
+            let planes = &mut Planes { bytes: self.planes, starts, pitch };
+            is_sane &= self.kernels.transform(side, &four, planes);
         };
         match (self.part.is_gray, h, v) {
             (true, ..) => put([0, 1, 2, 3], 0, [[0, column, 0], [0, column + 2, 0]]),
@@ -176,11 +189,10 @@ impl Painter<'_> {
     /// Passes on the rows of pixels that are complete with this row of units.
     pub fn paint(&mut self, row: usize) {
         self.repeat_edges();
-        let [_, v] = self.part.sampling;
-        let high = 8 * v;
+        let high = self.part.sides[0] * self.part.sampling[1];
         let is_last = row + 1 == self.part.rows[1];
         // Chroma between two rows of units waits for the second.
-        let end = (row + 1) * high - if is_last { 0 } else { v - 1 };
+        let end = (row + 1) * high - if is_last { 0 } else { self.part.ratio[1] - 1 };
         let end = (end as u32).min(self.part.window.bottom());
         while self.next < end {
             let from = self.next / MOST_ROWS * MOST_ROWS;
@@ -192,7 +204,7 @@ impl Painter<'_> {
                 let pitch = self.part.row_bytes(self.layout);
                 let count = self.next - from;
                 let channels = if self.layout == RowLayout::Gray { 1 } else { CHANNELS };
-                let first = 8 * self.part.sampling[0] * self.part.columns[0];
+                let first = self.part.sides[0] * self.part.sampling[0] * self.part.columns[0];
                 let left = channels * (window.x as usize - first);
                 let bytes = pitch * (count as usize - 1) + channels * window.width as usize;
                 let data = &self.group[left..][..bytes];
@@ -205,8 +217,9 @@ impl Painter<'_> {
     /// Makes the next row of pixels. The current group begins with row `from`.
     fn pixels(&mut self, row: usize, from: u32) {
         let Self { part, planes, next, .. } = self;
-        let [h, v] = part.sampling;
-        let y = *next as isize - (8 * v * row) as isize;
+        let [h, v] = part.ratio;
+        let high = part.sides[0] * part.sampling[1];
+        let y = *next as isize - (high * row) as isize;
         let of = |component: usize, row: isize, column: isize, len: usize| {
             &planes[part.plane(component).at(row, column)..][..len]
         };
@@ -223,7 +236,7 @@ impl Painter<'_> {
             (_, _, 1) => Line::Half(luma, half(y)),
             _ => {
                 // The nearest row of chroma and the next one. Beyond the image, that is the nearest one again.
-                let first = (8 * row) as isize;
+                let first = (high / v * row) as isize;
                 let near = y.div_euclid(2);
                 let far = near + if y.rem_euclid(2) == 0 { -1 } else { 1 };
                 let last = part.real[1] as isize - 1;
@@ -235,7 +248,7 @@ impl Painter<'_> {
 
     /// Repeats the first and the last samples of chroma beyond the image.
     fn repeat_edges(&mut self) {
-        if self.part.is_gray || self.part.sampling[0] == 1 {
+        if self.part.is_gray || self.part.ratio[0] == 1 {
             return;
         }
         let real = self.part.real[0].min(self.part.across) as isize;
@@ -249,7 +262,7 @@ impl Painter<'_> {
 
     /// Keeps the last rows for those between this row of units and the next.
     fn keep(&mut self) {
-        let planes: &[usize] = if self.part.sampling[1] == 1 { &[] } else { &[0, 1, 2] };
+        let planes: &[usize] = if self.part.ratio[1] == 1 { &[] } else { &[0, 1, 2] };
         for plane in planes.iter().map(|component| self.part.plane(*component)) {
             let kept = plane.kept as isize;
             let last = plane.at(plane.rows as isize - kept, 0) - EDGE;

@@ -27,6 +27,7 @@ use super::{Four, Planes, x86};
 
 x86::arithmetic!("avx2", __m256i);
 x86::unzigzag!("avx2", __m256i);
+x86::reduction!("avx2", __m256i);
 x86::reading!("avx2,bmi1,bmi2,lzcnt,movbe,popcnt", Bmi2);
 
 /// Operations of BMI2. Only what has these instructions names it.
@@ -58,17 +59,7 @@ impl Operations for Bmi2 {
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();
     for pair in 0..2 {
-        let mut steps = [[0; 16]; 8];
-        for (steps, row) in steps.iter_mut().zip(four.quantization) {
-            *steps = row.as_chunks().0[pair];
-        }
-        let [first, second] =
-            [four.blocks[2 * pair].as_chunks().0, four.blocks[2 * pair + 1].as_chunks().0];
-        let mut eights = [zero(); 8];
-        for (eight, (first, second)) in eights.iter_mut().zip(first.iter().zip(second)) {
-            let [first, second]: [[i16; 8]; 2] = [*first, *second];
-            *eight = _mm256_set_m128i(cast(second), cast(first));
-        }
+        let (eights, steps) = side_by_side(four, pair);
         let dequantized = dequantized::<SPARSE>(eights, steps);
         insanity = or(insanity, insane(dequantized[0]));
         let samples = samples::<SPARSE>(dequantized);
@@ -80,6 +71,39 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         }
     }
     _mm256_testz_si256(insanity, insanity) == 1
+}
+
+/// Transforms four blocks to `SIDE` samples along both sides.
+#[target_feature(enable = "avx2")]
+pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+    let mut insanity = zero();
+    for pair in 0..2 {
+        let (eights, steps) = side_by_side(four, pair);
+        let dequantized = dequantized::<false>(eights, steps);
+        insanity = or(insanity, insane(dequantized[0]));
+        let samples: [[u8; 16]; 2] = cast(reduced::<SIDE>(dequantized));
+        for (block, samples) in samples.into_iter().enumerate() {
+            for (row, samples) in samples.as_chunks::<SIDE>().0.iter().take(SIDE).enumerate() {
+                planes.put_reduced(2 * pair + block, row, *samples);
+            }
+        }
+    }
+    _mm256_testz_si256(insanity, insanity) == 1
+}
+
+/// Coefficients of a pair of blocks by eights, in the order of the file, and the steps of their rows.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn side_by_side(four: &Four<'_>, pair: usize) -> ([__m256i; 8], [[u16; 16]; 8]) {
+    let steps = four.quantization.each_ref().map(|row| row.as_chunks().0[pair]);
+    let [first, second] =
+        [four.blocks[2 * pair].as_chunks().0, four.blocks[2 * pair + 1].as_chunks().0];
+    let mut eights = [zero(); 8];
+    for (eight, (first, second)) in eights.iter_mut().zip(first.iter().zip(second)) {
+        let [first, second]: [[i16; 8]; 2] = [*first, *second];
+        *eight = _mm256_set_m128i(cast(second), cast(first));
+    }
+    (eights, steps)
 }
 
 /// Bytes of each half by their places.

@@ -59,6 +59,13 @@ pub struct Planes<'a> {
 }
 
 impl Planes<'_> {
+    /// Writes a row of a block of so few samples.
+    #[inline(always)]
+    fn put_reduced<const SIDE: usize>(&mut self, block: usize, row: usize, samples: [u8; SIDE]) {
+        let start = self.starts[block / 2] + row * self.pitch + block % 2 * SIDE;
+        self.bytes[start..][..SIDE].copy_from_slice(&samples);
+    }
+
     /// Writes a row of a pair of blocks.
     #[inline(always)]
     fn put(&mut self, pair: usize, row: usize, samples: [u8; 16]) {
@@ -248,25 +255,41 @@ impl Kernels {
         }
     }
 
-    /// Dequantizes four blocks and transforms them to samples. False if a coefficient of a first row is so large, far beyond
-    /// those of any image, that libjpeg-turbo's ways to compute a block differ.
-    pub fn transform(self, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+    /// Dequantizes four blocks and transforms them to blocks of 8, 4, 2 or 1 samples along both sides. False if a coefficient of a
+    /// first row is so large, far beyond those of any image, that libjpeg-turbo's ways to compute a block differ.
+    pub fn transform(self, side: usize, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
         let len = four.lens.into_iter().max().unwrap_or(0);
-        if len <= 1 {
-            let mut is_sane = true;
-            for pair in 0..2 {
-                let samples = [2 * pair, 2 * pair + 1].map(|block| {
-                    let dc = dequantized_dc(four, block);
-                    is_sane &= SANE.contains(&dc);
-                    [flat_sample(dc); 8]
+        match side {
+            1 => plain::means(four, planes),
+            2 | 4 if len <= 1 => flat(four, |block, sample| {
+                (0..side).for_each(|row| match side {
+                    2 => planes.put_reduced(block, row, [sample; 2]),
+                    _ => planes.put_reduced(block, row, [sample; 4]),
                 });
-                (0..8).for_each(|row| planes.put(pair, row, bytemuck::cast(samples)));
+            }),
+            2 => self.reduce::<2>(four, planes),
+            4 => self.reduce::<4>(four, planes),
+            _ if len <= 1 => flat(four, |block, sample| {
+                (0..8).for_each(|row| planes.put_reduced(block, row, [sample; 8]));
+            }),
+            _ if len <= SPARSE => {
+                call!(self.0, plain::transform(four, planes), transform::<true>(four, planes))
             }
-            is_sane
-        } else if len <= SPARSE {
-            call!(self.0, plain::transform(four, planes), transform::<true>(four, planes))
-        } else {
-            call!(self.0, plain::transform(four, planes), transform::<false>(four, planes))
+            _ => call!(self.0, plain::transform(four, planes), transform::<false>(four, planes)),
+        }
+    }
+
+    fn reduce<const SIDE: usize>(self, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+        match self.0 {
+            Set::Plain => plain::reduce::<SIDE>(four, planes),
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => plain::reduce::<SIDE>(four, planes),
+            // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Sse41 => unsafe { sse41::reduce::<SIDE>(four, planes) },
+            // SAFETY: as above; the wider set has those of the narrower one.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 | Set::Avx512 => unsafe { avx2::reduce::<SIDE>(four, planes) },
         }
     }
 
@@ -344,6 +367,17 @@ fn part_of(part: usize, luma: &[u8]) -> Range<usize> {
 
 fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
     four.blocks[block][0].wrapping_mul(four.quantization[0][8 * block] as i16)
+}
+
+/// Passes on the samples of blocks that have DC coefficients only. False at insane ones.
+fn flat(four: &Four<'_>, mut put: impl FnMut(usize, u8)) -> bool {
+    let mut is_sane = true;
+    for block in 0..4 {
+        let dc = dequantized_dc(four, block);
+        is_sane &= SANE.contains(&dc);
+        put(block, flat_sample(dc));
+    }
+    is_sane
 }
 
 /// The sample of a block that has a DC coefficient only.

@@ -1,27 +1,98 @@
 //! What every CPU runs, and what the other sets of instructions are compared with.
 
-use bytemuck::cast;
-
 use super::super::frame::ZIGZAG;
 use super::{Four, Planes, SANE};
 
 /// Transforms four blocks.
 pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
-    for pair in 0..2 {
-        let samples = [2 * pair, 2 * pair + 1].map(|number| {
-            let mut dequantized = [[0; 8]; 8];
-            for (place, coefficient) in ZIGZAG.into_iter().zip(four.blocks[number]) {
-                let (row, column) = (usize::from(place / 8), usize::from(place % 8));
-                let step = four.quantization[row][8 * number + column];
-                dequantized[row][column] = coefficient.wrapping_mul(step as i16);
-            }
-            is_sane &= dequantized[0].iter().all(|coefficient| SANE.contains(coefficient));
-            inverse_transform(&dequantized)
-        });
-        (0..8).for_each(|row| planes.put(pair, row, cast([samples[0][row], samples[1][row]])));
+    for number in 0..4 {
+        let block = dequantized(four, number, &mut is_sane);
+        let samples = inverse_transform(&block);
+        (0..8).for_each(|row| planes.put_reduced(number, row, samples[row]));
     }
     is_sane
+}
+
+/// Transforms four blocks to `SIDE` samples along both sides, 4 or 2.
+pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+    let mut is_sane = true;
+    for number in 0..4 {
+        let block = dequantized(four, number, &mut is_sane);
+        let columns = transposed(&block).map(reducing_pass::<SIDE, 10>);
+        for row in 0..SIDE {
+            let samples = reducing_pass::<SIDE, 17>(columns.map(|column| column[row]));
+            planes.put_reduced(number, row, samples.map(|it| (it.clamp(-128, 127) + 128) as u8));
+        }
+    }
+    is_sane
+}
+
+/// The mean of each of four blocks.
+pub fn means(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+    let mut is_sane = true;
+    for number in 0..4 {
+        // libjpeg-turbo has no vector code for it, and its table of samples has 1,024 entries.
+        let dc = i32::from(four.blocks[number][0]) * i32::from(four.quantization[0][8 * number]);
+        is_sane &= (-4096..4092).contains(&dc);
+        planes.put_reduced(number, 0, [(((dc + 4) >> 3).clamp(-128, 127) + 128) as u8]);
+    }
+    is_sane
+}
+
+fn dequantized(four: &Four<'_>, number: usize, is_sane: &mut bool) -> [[i16; 8]; 8] {
+    let mut block = [[0; 8]; 8];
+    for (place, coefficient) in ZIGZAG.into_iter().zip(four.blocks[number]) {
+        let (row, column) = (usize::from(place / 8), usize::from(place % 8));
+        let step = four.quantization[row][8 * number + column];
+        block[row][column] = coefficient.wrapping_mul(step as i16);
+    }
+    *is_sane &= block[0].iter().all(|coefficient| SANE.contains(coefficient));
+    block
+}
+
+/// One dimension of the transform to fewer samples (`jidctred.c`), with two bits more to shift out for 4 samples and three for 2.
+fn reducing_pass<const SIDE: usize, const SHIFT: u32>(input: [i16; 8]) -> [i16; SIDE] {
+    let [zero, one, two, three, _, five, six, seven] = input.map(i32::from);
+    let product = |value: i32, factor: i32| value.wrapping_mul(factor);
+    let sum = |of: [i32; 4]| of.into_iter().fold(0, i32::wrapping_add);
+    let (shift, values) = if SIDE == 4 {
+        let middle = zero << 14;
+        let even = [
+            sum([middle, product(two, 15137), product(six, -6270), 0]),
+            sum([middle, -product(two, 15137), -product(six, -6270), 0]),
+        ];
+        let odd = [
+            sum([
+                product(seven, -4176),
+                product(five, -4926),
+                product(three, 7373),
+                product(one, 20995),
+            ]),
+            sum([
+                product(seven, -1730),
+                product(five, 11893),
+                product(three, -17799),
+                product(one, 8697),
+            ]),
+        ];
+        let [first, second] = [0, 1].map(|at| even[at].wrapping_add(odd[at]));
+        let [last, third] = [0, 1].map(|at| even[at].wrapping_sub(odd[at]));
+        (SHIFT + 2, [first, second, third, last])
+    } else {
+        let middle = zero.wrapping_shl(15);
+        let odd = sum([
+            product(seven, -5906),
+            product(five, 6967),
+            product(three, -10426),
+            product(one, 29692),
+        ]);
+        (SHIFT + 3, [middle.wrapping_add(odd), middle.wrapping_sub(odd), 0, 0])
+    };
+    std::array::from_fn(|at| {
+        let rounded = values[at].wrapping_add(1 << (shift - 1)) >> shift;
+        rounded.clamp(i16::MIN.into(), i16::MAX.into()) as i16
+    })
 }
 
 /// Samples of a dequantized block (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989).

@@ -25,6 +25,7 @@ use super::{Four, Planes, x86};
 x86::arithmetic!("sse4.1", __m128i);
 
 x86::unzigzag!("sse4.1", __m128i);
+x86::reduction!("sse4.1", __m128i);
 x86::reading!("sse4.1", Plain);
 
 /// Transforms four blocks.
@@ -34,10 +35,7 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     for pair in 0..2 {
         let [mut left, mut right] = [[zero(); 4]; 2];
         for (number, block) in [(2 * pair, &mut left), (2 * pair + 1, &mut right)] {
-            let mut steps = [[0; 8]; 8];
-            for (steps, row) in steps.iter_mut().zip(four.quantization) {
-                *steps = row.as_chunks().0[number];
-            }
+            let steps = steps_of(four, number);
             let dequantized = dequantized::<SPARSE>(cast(*four.blocks[number]), steps);
             insanity = or(insanity, insane(dequantized[0]));
             *block = samples::<SPARSE>(dequantized);
@@ -48,6 +46,25 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         }
     }
     _mm_testz_si128(insanity, insanity) == 1
+}
+
+/// Transforms four blocks to `SIDE` samples along both sides.
+#[target_feature(enable = "sse4.1")]
+pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
+    let mut insanity = zero();
+    for number in 0..4 {
+        let dequantized = dequantized::<false>(cast(*four.blocks[number]), steps_of(four, number));
+        insanity = or(insanity, insane(dequantized[0]));
+        let samples: [u8; 16] = cast(reduced::<SIDE>(dequantized));
+        for (row, samples) in samples.as_chunks::<SIDE>().0.iter().take(SIDE).enumerate() {
+            planes.put_reduced(number, row, *samples);
+        }
+    }
+    _mm_testz_si128(insanity, insanity) == 1
+}
+
+fn steps_of(four: &Four<'_>, number: usize) -> [[u16; 8]; 8] {
+    four.quantization.each_ref().map(|row| row.as_chunks().0[number])
 }
 
 /// Bytes of a vector by their places.

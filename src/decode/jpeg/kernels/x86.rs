@@ -58,6 +58,11 @@ pub const INTERLEAVE: [[[u8; 16]; 3]; 3] = {
     shuffles
 };
 
+/// Shuffles of columns of four bytes to rows of four, and of two.
+pub const FOURS: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+pub const TWOS: [u8; 16] =
+    [0, 4, 1, 5, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80];
+
 /// Two factors of 16 bits for a sum of two products.
 pub const fn pair(first: i32, second: i32) -> i32 {
     (first as u16 as u32 | (second as u16 as u32) << 16) as i32
@@ -337,6 +342,74 @@ macro_rules! arithmetic {
     };
 }
 
+/// Defines the transform of blocks to four or two samples along both sides.
+macro_rules! reduction {
+    ($features:literal, $Vector:ty) => {
+        /// One dimension of the transform to fewer samples (`jidctred.c`), for the first or the last half of the columns.
+        macro_rules! reducing_half {
+            ($rows:ident, $SIDE:ident, $shift:literal, $unpack:ident) => {{
+                let [r0, r1, r2, r3, _, r5, r6, r7] = $rows;
+                let products = |pairs: $Vector, first: i32, second: i32| {
+                    multiply_add(pairs, splat32(x86::pair(first, second)))
+                };
+                // With 14 bits after the point, and half of what is shifted out for four samples, as a second product.
+                const ROUNDING: i32 = 1 << ($shift + 1);
+                let other = if ROUNDING < 1 << 14 { ROUNDING } else { 1 << 14 };
+                let middle =
+                    products($unpack(r0, splat16((ROUNDING / other) as i16)), 1 << 14, other);
+                let (seven_five, three_one) = ($unpack(r7, r5), $unpack(r3, r1));
+                if $SIDE == 4 {
+                    let side = products($unpack(r2, r6), 15137, -6270);
+                    let even = [add32(middle, side), sub32(middle, side)];
+                    let odd = [
+                        add32(products(seven_five, -4176, -4926), products(three_one, 7373, 20995)),
+                        add32(products(seven_five, -1730, 11893), products(three_one, -17799, 8697)),
+                    ];
+                    [
+                        shift_right32::<{ $shift + 2 }>(add32(even[0], odd[0])),
+                        shift_right32::<{ $shift + 2 }>(add32(even[1], odd[1])),
+                        shift_right32::<{ $shift + 2 }>(sub32(even[1], odd[1])),
+                        shift_right32::<{ $shift + 2 }>(sub32(even[0], odd[0])),
+                    ]
+                } else {
+                    let middle = add32(middle, middle);
+                    let odd =
+                        add32(products(seven_five, -5906, 6967), products(three_one, -10426, 29692));
+                    [
+                        shift_right32::<{ $shift + 3 }>(add32(middle, odd)),
+                        shift_right32::<{ $shift + 3 }>(sub32(middle, odd)),
+                        zero(),
+                        zero(),
+                    ]
+                }
+            }};
+        }
+
+        /// Samples of dequantized blocks, row by row in the first bytes of each 128 bits.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn reduced<const SIDE: usize>(rows: [$Vector; 8]) -> $Vector {
+            let low = reducing_half!(rows, SIDE, 10, unpack_low16);
+            let high = reducing_half!(rows, SIDE, 10, unpack_high16);
+            let rows = [
+                pack32(low[0], high[0]),
+                pack32(low[1], high[1]),
+                pack32(low[2], high[2]),
+                pack32(low[3], high[3]),
+                zero(),
+                zero(),
+                zero(),
+                zero(),
+            ];
+            let columns = transposed(rows);
+            let [c0, c1, c2, c3] = reducing_half!(columns, SIDE, 17, unpack_low16);
+            // Columns of four bytes, then rows.
+            let columns = limited(pack32(c0, c1), pack32(c2, c3));
+            shuffled(columns, if SIDE == 4 { &x86::FOURS } else { &x86::TWOS })
+        }
+    };
+}
+
 /// A row of blocks, dequantized.
 macro_rules! row {
     ($SPARSE:ident, $eights:ident, $steps:ident, $row:literal: $($eight:literal)*) => {{
@@ -415,4 +488,4 @@ macro_rules! reading {
     };
 }
 
-pub(super) use {arithmetic, reading, row, unzigzag};
+pub(super) use {arithmetic, reading, reduction, row, unzigzag};

@@ -48,13 +48,13 @@ impl Feedwater {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<JpegRefusal>, DataError> {
-        let EncodedImage { bytes, window, layout, .. } = *image;
+        let EncodedImage { bytes, window, reduction, layout, .. } = *image;
         let kernels = self.kernels;
         let state = self.state()?;
         let Some(mut segments) = Segments::new(bytes, shape) else {
             return Ok(Some(JpegRefusal::Header));
         };
-        let part = Part::new(&shape, window, kernels.step());
+        let part = Part::new(&shape, window, reduction as usize, kernels.step());
         let mut script = Script::new(shape);
         let mut store: Option<Store> = None;
         loop {

@@ -1,0 +1,93 @@
+//! Our own JPEG decoder gives libjpeg-turbo's rows of reduced images.
+
+use feedwater::decode::{JpegBy, JpegRefusal};
+use feedwater::geometry::{Roi, Size};
+
+use crate::decoders::{GRAY, S420, S422, S444, compare_reduced, damaged, is_vector_code};
+use crate::jpeg::{Recipe, Scans};
+
+/// Coefficients beyond all bounds, as in `decoders`.
+#[test]
+fn any_coefficients_have_the_same_pixels() {
+    if !is_vector_code() {
+        return;
+    }
+    let (mut seed, mut refused, mut all) = (0, 0, 0);
+    for sampling in [GRAY, S444, S422, S420] {
+        for (step, most_bits) in [(1, 10), (4, 10), (7, 10), (2, 12), (255, 15)] {
+            for (width, height) in [(70, 45), (33, 64), (16, 16), (130, 17)] {
+                for reduction in [2, 4, 8] {
+                    seed += 1;
+                    let restart = [0, 1, 5][seed as usize % 3];
+                    let recipe = Recipe {
+                        step,
+                        most_bits,
+                        restart,
+                        seed,
+                        ..Recipe::new(width, height, sampling)
+                    };
+                    let bytes = recipe.make();
+                    let window = Size::new(width.into(), height.into()).reduced(reduction).window();
+                    let by = compare_reduced(&recipe, &bytes, window, reduction);
+                    refused += u32::from(by == JpegBy::Refused(JpegRefusal::Data));
+                    all += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 0 && refused < all * 2 / 3, "{refused} of {all}");
+}
+
+/// All sides up to 40, sequential and progressive, with windows in every corner.
+#[test]
+fn every_size_has_the_same_pixels() {
+    for sampling in [GRAY, S444, S422, S420] {
+        for width in 5..=40 {
+            let height = 1 + (width * 7) % 40;
+            for reduction in [2, 4, 8] {
+                let progressive = (width + reduction as u16 / 2) % 3 == 0;
+                let scans = if progressive { Scans::Progressive } else { Scans::Interleaved };
+                let recipe =
+                    Recipe { restart: width % 4, scans, ..Recipe::new(width, height, sampling) };
+                let bytes = recipe.make();
+                let size = Size::new(width.into(), height.into()).reduced(reduction);
+                let by = compare_reduced(&recipe, &bytes, size.window(), reduction);
+                // Chroma of two samples or less is enlarged in another way, and so is that of one sample per block.
+                let few = u32::from(width).div_ceil(2 * reduction) <= 2 || reduction == 8;
+                let expected = match sampling == S422 && few {
+                    true => JpegBy::Refused(JpegRefusal::Reduction),
+                    false => JpegBy::Feedwater,
+                };
+                assert_eq!(by, expected, "1/{reduction} {recipe:?}");
+                let Size { width, height } = size;
+                let (x, y) = (width / 2, height / 2);
+                for window in [
+                    Roi::new(x, 0, width - x, height - y),
+                    Roi::new(0, y, x + 1, height - y),
+                    Roi::new(x, y, 1, 1),
+                    Roi::new(width - 1, height - 1, 1, 1),
+                ] {
+                    compare_reduced(&recipe, &bytes, window, reduction);
+                }
+            }
+        }
+    }
+}
+
+/// Files cut anywhere, and files with any byte changed: the same rows, or the same fault, and the same damage tolerated.
+#[test]
+fn damage_is_judged_by_libjpeg_turbo() {
+    if !is_vector_code() {
+        return;
+    }
+    for (sampling, reduction) in [(S420, 2), (S422, 2), (S420, 4), (GRAY, 8)] {
+        let recipe = Recipe { restart: 3, ..Recipe::new(40, 35, sampling) };
+        let bytes = recipe.make();
+        let size = Size::new(40, 35).reduced(reduction);
+        let top = Roi::new(0, 0, size.width, size.height / 2);
+        for window in [size.window(), top] {
+            let refused = damaged(&bytes, window, reduction);
+            assert!(refused > 20, "{refused} of 1/{reduction} {recipe:?}");
+        }
+    }
+}
