@@ -33,7 +33,7 @@ pub enum JpegRefusal {
     Sampling,
     /// A scan for each component.
     Scans,
-    /// The image is reduced while it is decoded.
+    /// The image is reduced while it is decoded, in a way that leaves half as much chroma as luma (4:2:2 at 1/8, or narrow).
     Reduction,
     /// Something unusual or damaged before the coded data.
     Header,

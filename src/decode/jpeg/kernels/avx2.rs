@@ -80,7 +80,7 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
     for pair in 0..2 {
         let (eights, steps) = side_by_side(four, pair);
         let dequantized = dequantized::<false>(eights, steps);
-        insanity = or(insanity, insane(dequantized[0]));
+        insanity = or(insanity, irreducible(dequantized));
         let samples: [[u8; 16]; 2] = cast(reduced::<SIDE>(dequantized));
         for (block, samples) in samples.into_iter().enumerate() {
             for (row, samples) in samples.as_chunks::<SIDE>().0.iter().take(SIDE).enumerate() {

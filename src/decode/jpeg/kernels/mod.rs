@@ -50,6 +50,9 @@ pub struct Four<'a> {
 /// multiplies them by 4 in 16 bits.
 const SANE: RangeInclusive<i16> = -8192..=8191;
 
+/// Dequantized coefficients with which no sum of the transform to fewer samples leaves 16 bits, more than those of any image.
+const REDUCIBLE: RangeInclusive<i16> = -2048..=2047;
+
 /// Where the samples of four blocks are written.
 pub struct Planes<'a> {
     pub bytes: &'a mut [u8],
@@ -255,8 +258,8 @@ impl Kernels {
         }
     }
 
-    /// Dequantizes four blocks and transforms them to blocks of 8, 4, 2 or 1 samples along both sides. False if a coefficient of a
-    /// first row is so large, far beyond those of any image, that libjpeg-turbo's ways to compute a block differ.
+    /// Dequantizes four blocks and transforms them to blocks of 8, 4, 2 or 1 samples along both sides. False if a coefficient is
+    /// so large, beyond those of any image, that libjpeg-turbo's ways to compute a block differ.
     pub fn transform(self, side: usize, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
         let len = four.lens.into_iter().max().unwrap_or(0);
         match side {

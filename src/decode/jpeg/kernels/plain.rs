@@ -1,13 +1,14 @@
 //! What every CPU runs, and what the other sets of instructions are compared with.
 
 use super::super::frame::ZIGZAG;
-use super::{Four, Planes, SANE};
+use super::{Four, Planes, REDUCIBLE, SANE};
 
 /// Transforms four blocks.
 pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for number in 0..4 {
-        let block = dequantized(four, number, &mut is_sane);
+        let block = dequantized(four, number);
+        is_sane &= block[0].iter().all(|coefficient| SANE.contains(coefficient));
         let samples = inverse_transform(&block);
         (0..8).for_each(|row| planes.put_reduced(number, row, samples[row]));
     }
@@ -18,7 +19,8 @@ pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
 pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for number in 0..4 {
-        let block = dequantized(four, number, &mut is_sane);
+        let block = dequantized(four, number);
+        is_sane &= block.as_flattened().iter().all(|coefficient| REDUCIBLE.contains(coefficient));
         let columns = transposed(&block).map(reducing_pass::<SIDE, 10>);
         for row in 0..SIDE {
             let samples = reducing_pass::<SIDE, 17>(columns.map(|column| column[row]));
@@ -40,14 +42,13 @@ pub fn means(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     is_sane
 }
 
-fn dequantized(four: &Four<'_>, number: usize, is_sane: &mut bool) -> [[i16; 8]; 8] {
+fn dequantized(four: &Four<'_>, number: usize) -> [[i16; 8]; 8] {
     let mut block = [[0; 8]; 8];
     for (place, coefficient) in ZIGZAG.into_iter().zip(four.blocks[number]) {
         let (row, column) = (usize::from(place / 8), usize::from(place % 8));
         let step = four.quantization[row][8 * number + column];
         block[row][column] = coefficient.wrapping_mul(step as i16);
     }
-    *is_sane &= block[0].iter().all(|coefficient| SANE.contains(coefficient));
     block
 }
 

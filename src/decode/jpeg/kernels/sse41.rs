@@ -54,7 +54,7 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
     let mut insanity = zero();
     for number in 0..4 {
         let dequantized = dequantized::<false>(cast(*four.blocks[number]), steps_of(four, number));
-        insanity = or(insanity, insane(dequantized[0]));
+        insanity = or(insanity, irreducible(dequantized));
         let samples: [u8; 16] = cast(reduced::<SIDE>(dequantized));
         for (row, samples) in samples.as_chunks::<SIDE>().0.iter().take(SIDE).enumerate() {
             planes.put_reduced(number, row, *samples);

@@ -385,6 +385,14 @@ macro_rules! reduction {
             }};
         }
 
+        /// Bits that are not zero if a coefficient is not in `REDUCIBLE`.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn irreducible(rows: [$Vector; 8]) -> $Vector {
+            let outside = |row| and(add16(row, splat16(1 << 11)), splat16(-1 << 12));
+            rows.into_iter().fold(zero(), |found, row| or(found, outside(row)))
+        }
+
         /// Samples of dequantized blocks, row by row in the first bytes of each 128 bits.
         #[inline]
         #[target_feature(enable = $features)]
