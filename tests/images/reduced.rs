@@ -45,7 +45,7 @@ fn every_size_has_the_same_pixels() {
         for width in 5..=40 {
             let height = 1 + (width * 7) % 40;
             for reduction in [2, 4, 8] {
-                let progressive = (width + reduction as u16 / 2) % 3 == 0;
+                let progressive = (width + reduction as u16 / 2).is_multiple_of(3);
                 let scans = if progressive { Scans::Progressive } else { Scans::Interleaved };
                 let recipe =
                     Recipe { restart: width % 4, scans, ..Recipe::new(width, height, sampling) };
