@@ -62,6 +62,22 @@ pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u3
     all.flatten().unwrap()
 }
 
+/// Images with coefficients beyond all bounds.
+pub fn extreme() -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for sampling in [GRAY, S444, S422, S420] {
+        for (step, most_bits) in [(1, 10), (4, 10), (7, 10), (2, 12), (255, 15)] {
+            for (width, height) in [(70, 45), (33, 64), (16, 16), (130, 17)] {
+                let seed = recipes.len() as u64 + 1;
+                let restart = [0, 1, 5][seed as usize % 3];
+                let new = Recipe::new(width, height, sampling);
+                recipes.push(Recipe { step, most_bits, restart, seed, ..new });
+            }
+        }
+    }
+    recipes
+}
+
 /// Coefficients beyond all bounds, so that sums of the transform wrap and saturate. Of those that libjpeg-turbo computes in
 /// more than one way, it decodes the image.
 #[test]
@@ -69,28 +85,14 @@ fn any_coefficients_have_the_same_pixels() {
     if !is_vector_code() {
         return;
     }
-    let (mut seed, mut refused, mut all) = (0, 0, 0);
-    for sampling in [GRAY, S444, S422, S420] {
-        for (step, most_bits) in [(1, 10), (4, 10), (7, 10), (2, 12), (255, 15)] {
-            for (width, height) in [(70, 45), (33, 64), (16, 16), (130, 17)] {
-                seed += 1;
-                let restart = [0, 1, 5][seed as usize % 3];
-                let recipe = Recipe {
-                    step,
-                    most_bits,
-                    restart,
-                    seed,
-                    ..Recipe::new(width, height, sampling)
-                };
-                let bytes = recipe.make();
-                let whole = Roi::new(0, 0, width.into(), height.into());
-                let window = Roi::new(u32::from(width) / 3, u32::from(height) / 4, 7, 9);
-                for window in [whole, window] {
-                    let by = compare(&recipe, &bytes, window);
-                    refused += u32::from(by == JpegBy::Refused(JpegRefusal::Data));
-                    all += 1;
-                }
-            }
+    let (mut refused, mut all) = (0, 0);
+    for recipe in extreme() {
+        let bytes = recipe.make();
+        let (width, height) = (u32::from(recipe.width), u32::from(recipe.height));
+        for window in [Roi::new(0, 0, width, height), Roi::new(width / 3, height / 4, 7, 9)] {
+            let by = compare(&recipe, &bytes, window);
+            refused += u32::from(by == JpegBy::Refused(JpegRefusal::Data));
+            all += 1;
         }
     }
     assert!(refused > 0 && refused < all / 2, "{refused} of {all}");

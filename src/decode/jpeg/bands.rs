@@ -2,7 +2,7 @@
 
 use super::bits::{Bits, Clean};
 use super::blocks::BLOCK;
-use super::huffman::{Ahead, Code, END, ENTRIES, Entries, INDEX_BITS, LONG_CODE, Symbols, number};
+use super::huffman::{Code, END, ENTRIES, Entries, INDEX_BITS, LONG_CODE, Symbols, number};
 
 /// Coefficients of a block in the order of the file.
 pub type Block = [i16; BLOCK];
@@ -166,14 +166,10 @@ impl Bands<'_> {
             let (control, buffer) = 'entries: loop {
                 macro_rules! entry {
                     (refill: $refill:literal) => {
-                        // First what the next look-up waits for, as in blocks of sequential images.
                         if $refill && !bits.refill(clean) {
                             return None;
                         }
-                        let Ahead { index, bits: taken } = ahead;
-                        let buffer = bits.buffer;
-                        bits.take(taken);
-                        ahead = codes.entries.ahead(bits.buffer);
+                        let (index, buffer) = codes.entries.take(&mut ahead, &mut bits);
                         let control = codes.entries.control(index);
                         let next = count + control.advance();
                         if next > last {

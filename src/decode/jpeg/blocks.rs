@@ -160,14 +160,10 @@ fn decode_ac<W: Widening>(
         let (at, advance) = 'entries: loop {
             macro_rules! entry {
                 (refill: $refill:literal) => {
-                    // First what the next look-up waits for: a CPU prefers what comes first.
                     if $refill && !bits.refill(clean) {
                         return None;
                     }
-                    let Ahead { index, bits: taken } = ahead;
-                    let buffer = bits.buffer;
-                    bits.take(taken);
-                    ahead = table.entries.ahead(bits.buffer);
+                    let (index, buffer) = table.entries.take(&mut ahead, &mut bits);
                     let control = table.entries.control(index);
                     let (place, value) = control.last(buffer);
                     W::widen(&table.patterns[index], block[count & 63..].first_chunk_mut()?);
@@ -202,7 +198,7 @@ fn decode_ac<W: Widening>(
         if !bits.refill(clean) {
             return None;
         }
-        // The entry has no bit that is 0.
+        // The entry wrote no zero here if its index has ones only.
         block[count & 63] = 0;
         match table.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {

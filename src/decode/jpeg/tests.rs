@@ -4,7 +4,7 @@ mod alone;
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-use super::kernels::Kernels;
+use super::kernels::{Kernels, Line, NO_SUMS};
 use super::{Feedwater, JpegRefusal, reference};
 use crate::decode::{Buffers, Decoders, EncodedImage, RowLayout, Rows};
 use crate::geometry::{Roi, Size};
@@ -186,6 +186,29 @@ fn windows_are_equal_to_those_of_libjpeg_turbo() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Every chroma at dark, middle and bright luma has the colour of JFIF's factors with 16 bits after the point (`jdcolor.c`).
+#[test]
+fn every_chroma_has_its_color() {
+    let chroma: [Vec<u8>; 2] =
+        [8, 0].map(|shift| (0..1 << 16).map(|at| (at >> shift) as u8).collect());
+    for luma in [0, 127, 255] {
+        let mut expected = Vec::new();
+        for (blue, red) in chroma[0].iter().zip(&chroma[1]) {
+            let [cb, cr] = [blue, red].map(|it| i32::from(*it) - 128);
+            let [r, g, b] = [91881 * cr, -22554 * cb - 46802 * cr, 116130 * cb];
+            let color = [r, g, b].map(|it| (luma + ((it + 32768) >> 16)).clamp(0, 255) as u8);
+            expected.extend(color);
+        }
+        for (name, kernels) in Kernels::all() {
+            let mut found = vec![0; expected.len()];
+            let lumas = vec![luma as u8; 1 << 16];
+            let line = Line::Whole(&lumas, [&chroma[0], &chroma[1]]);
+            kernels.pixels(line, &mut NO_SUMS.clone(), &mut found);
+            assert!(found == expected, "{name} {luma}");
         }
     }
 }

@@ -66,8 +66,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         for (row, two) in samples.into_iter().enumerate() {
             // A row of both blocks, and the next.
             let [one, next]: [[u8; 16]; 2] = cast(_mm256_permute4x64_epi64::<0b11_01_10_00>(two));
-            planes.put(pair, 2 * row, one);
-            planes.put(pair, 2 * row + 1, next);
+            planes.put_pair(pair, 2 * row, one);
+            planes.put_pair(pair, 2 * row + 1, next);
         }
     }
     _mm256_testz_si256(insanity, insanity) == 1
@@ -84,7 +84,7 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
         let samples: [[u8; 16]; 2] = cast(reduced::<SIDE>(dequantized));
         for (block, samples) in samples.into_iter().enumerate() {
             for (row, samples) in samples.as_chunks::<SIDE>().0.iter().take(SIDE).enumerate() {
-                planes.put_reduced(2 * pair + block, row, *samples);
+                planes.put_block(2 * pair + block, row, *samples);
             }
         }
     }

@@ -81,10 +81,10 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         // A row of each pair of blocks, and the next.
         let two = cast(_mm512_permutex_epi64::<0b11_01_10_00>(two));
         let [[first, first_next], [second, second_next]]: [[[u8; 16]; 2]; 2] = two;
-        planes.put(0, 2 * row, first);
-        planes.put(0, 2 * row + 1, first_next);
-        planes.put(1, 2 * row, second);
-        planes.put(1, 2 * row + 1, second_next);
+        planes.put_pair(0, 2 * row, first);
+        planes.put_pair(0, 2 * row + 1, first_next);
+        planes.put_pair(1, 2 * row, second);
+        planes.put_pair(1, 2 * row + 1, second_next);
     }
     _mm512_test_epi16_mask(insanity, insanity) == 0
 }

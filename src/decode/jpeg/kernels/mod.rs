@@ -62,16 +62,16 @@ pub struct Planes<'a> {
 }
 
 impl Planes<'_> {
-    /// Writes a row of a block of so few samples.
+    /// Writes a row of a block.
     #[inline(always)]
-    fn put_reduced<const SIDE: usize>(&mut self, block: usize, row: usize, samples: [u8; SIDE]) {
+    fn put_block<const SIDE: usize>(&mut self, block: usize, row: usize, samples: [u8; SIDE]) {
         let start = self.starts[block / 2] + row * self.pitch + block % 2 * SIDE;
         self.bytes[start..][..SIDE].copy_from_slice(&samples);
     }
 
-    /// Writes a row of a pair of blocks.
+    /// Writes a row of a pair of blocks of 8 samples.
     #[inline(always)]
-    fn put(&mut self, pair: usize, row: usize, samples: [u8; 16]) {
+    fn put_pair(&mut self, pair: usize, row: usize, samples: [u8; 16]) {
         let start = self.starts[pair] + row * self.pitch;
         self.bytes[start..][..16].copy_from_slice(&samples);
     }
@@ -262,20 +262,14 @@ impl Kernels {
     /// so large, beyond those of any image, that libjpeg-turbo's ways to compute a block differ.
     pub fn transform(self, side: usize, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
         let len = four.lens.into_iter().max().unwrap_or(0);
-        match side {
-            1 => plain::means(four, planes),
-            2 | 4 if len <= 1 => flat(four, |block, sample| {
-                (0..side).for_each(|row| match side {
-                    2 => planes.put_reduced(block, row, [sample; 2]),
-                    _ => planes.put_reduced(block, row, [sample; 4]),
-                });
-            }),
-            2 => self.reduce::<2>(four, planes),
-            4 => self.reduce::<4>(four, planes),
-            _ if len <= 1 => flat(four, |block, sample| {
-                (0..8).for_each(|row| planes.put_reduced(block, row, [sample; 8]));
-            }),
-            _ if len <= SPARSE => {
+        match (side, len) {
+            (1, _) => plain::means(four, planes),
+            (2, ..=1) => flat::<2>(four, planes),
+            (4, ..=1) => flat::<4>(four, planes),
+            (_, ..=1) => flat::<8>(four, planes),
+            (2, _) => self.reduce::<2>(four, planes),
+            (4, _) => self.reduce::<4>(four, planes),
+            (_, ..=SPARSE) => {
                 call!(self.0, plain::transform(four, planes), transform::<true>(four, planes))
             }
             _ => call!(self.0, plain::transform(four, planes), transform::<false>(four, planes)),
@@ -372,13 +366,13 @@ fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
     four.blocks[block][0].wrapping_mul(four.quantization[0][8 * block] as i16)
 }
 
-/// Passes on the samples of blocks that have DC coefficients only. False at insane ones.
-fn flat(four: &Four<'_>, mut put: impl FnMut(usize, u8)) -> bool {
+/// Transforms blocks that have DC coefficients only. False at insane ones.
+fn flat<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for block in 0..4 {
         let dc = dequantized_dc(four, block);
         is_sane &= SANE.contains(&dc);
-        put(block, flat_sample(dc));
+        (0..SIDE).for_each(|row| planes.put_block(block, row, [flat_sample(dc); SIDE]));
     }
     is_sane
 }

@@ -54,7 +54,7 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
         for (row, (left, right)) in left.into_iter().zip(right).enumerate() {
             let bytes: [i8; 16] =
                 cast(vcombine_u8(cast(vqmovn_s16(left)), cast(vqmovn_s16(right))));
-            planes.put(pair, row, bytes.map(|sample| sample as u8 ^ 0x80));
+            planes.put_pair(pair, row, bytes.map(|sample| sample as u8 ^ 0x80));
         }
     }
     is_sane

@@ -10,7 +10,7 @@ pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
         let block = dequantized(four, number);
         is_sane &= block[0].iter().all(|coefficient| SANE.contains(coefficient));
         let samples = inverse_transform(&block);
-        (0..8).for_each(|row| planes.put_reduced(number, row, samples[row]));
+        (0..8).for_each(|row| planes.put_block(number, row, samples[row]));
     }
     is_sane
 }
@@ -24,7 +24,7 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
         let columns = transposed(&block).map(reducing_pass::<SIDE, 10>);
         for row in 0..SIDE {
             let samples = reducing_pass::<SIDE, 17>(columns.map(|column| column[row]));
-            planes.put_reduced(number, row, samples.map(|it| (it.clamp(-128, 127) + 128) as u8));
+            planes.put_block(number, row, samples.map(|it| (it.clamp(-128, 127) + 128) as u8));
         }
     }
     is_sane
@@ -37,7 +37,7 @@ pub fn means(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
         // libjpeg-turbo has no vector code for it, and its table of samples has 1,024 entries.
         let dc = i32::from(four.blocks[number][0]) * i32::from(four.quantization[0][8 * number]);
         is_sane &= (-4096..4092).contains(&dc);
-        planes.put_reduced(number, 0, [(((dc + 4) >> 3).clamp(-128, 127) + 128) as u8]);
+        planes.put_block(number, 0, [(((dc + 4) >> 3).clamp(-128, 127) + 128) as u8]);
     }
     is_sane
 }

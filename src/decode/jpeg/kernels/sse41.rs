@@ -41,8 +41,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
             *block = samples::<SPARSE>(dequantized);
         }
         for (row, (left, right)) in left.into_iter().zip(right).enumerate() {
-            planes.put(pair, 2 * row, cast(unpack_low64(left, right)));
-            planes.put(pair, 2 * row + 1, cast(unpack_high64(left, right)));
+            planes.put_pair(pair, 2 * row, cast(unpack_low64(left, right)));
+            planes.put_pair(pair, 2 * row + 1, cast(unpack_high64(left, right)));
         }
     }
     _mm_testz_si128(insanity, insanity) == 1
@@ -57,7 +57,7 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
         insanity = or(insanity, irreducible(dequantized));
         let samples: [u8; 16] = cast(reduced::<SIDE>(dequantized));
         for (row, samples) in samples.as_chunks::<SIDE>().0.iter().take(SIDE).enumerate() {
-            planes.put_reduced(number, row, *samples);
+            planes.put_block(number, row, *samples);
         }
     }
     _mm_testz_si128(insanity, insanity) == 1
