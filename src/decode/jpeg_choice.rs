@@ -29,11 +29,13 @@ pub enum JpegRefusal {
     Process,
     /// Red, green and blue, inks, or two components.
     Color,
-    /// Chroma that is subsampled in another way than 4:4:4, 4:2:2 or 4:2:0, or at most two samples wide.
+    /// Chroma that is subsampled in another way than 4:4:4, 4:2:2, 4:4:0, 4:2:0 or 4:1:1, or half as wide as luma with at most two
+    /// samples.
     Sampling,
     /// A scan for each component.
     Scans,
-    /// The image is reduced while it is decoded, in a way that leaves half as much chroma as luma (4:2:2 at 1/8, or narrow).
+    /// The image is reduced while it is decoded, in a way that leaves half as much chroma as luma (4:2:2 and 4:4:0 at 1/8, or
+    /// narrow 4:2:2).
     Reduction,
     /// Something unusual or damaged before the coded data.
     Header,

@@ -3,15 +3,15 @@
 
 use crate::Random;
 
-/// Sampling factors of the components. Our own decoder decodes those of the first four.
+/// Sampling factors of the components. Our own decoder decodes those of the first seven.
 const SAMPLINGS: [&[(u8, u8)]; 10] = [
     &[(1, 1)],
     &[(1, 1), (1, 1), (1, 1)],
     &[(2, 1), (1, 1), (1, 1)],
     &[(2, 2), (1, 1), (1, 1)],
-    &[(2, 2)],
     &[(1, 2), (1, 1), (1, 1)],
     &[(4, 1), (1, 1), (1, 1)],
+    &[(2, 2)],
     &[(2, 2), (2, 1), (1, 2)],
     &[(1, 1), (1, 1)],
     &[(1, 1), (1, 1), (1, 1), (1, 1)],
@@ -99,7 +99,7 @@ impl Table {
 /// Draws a file.
 pub fn draw(random: &mut Random) -> Vec<u8> {
     let usual = [0, 1, 2, 3].map(|_| random.below(24));
-    let sampling = SAMPLINGS[if usual[0] == 0 { random.below(10) } else { random.below(4) }];
+    let sampling = SAMPLINGS[if usual[0] == 0 { random.below(10) } else { random.below(6) }];
     let side = |random: &mut Random| match random.below(400) {
         0 => 1 + random.below(600),
         1..40 => 1 + random.below(48),

@@ -10,7 +10,17 @@ use crate::jpeg::{Recipe, Scans};
 pub const GRAY: &[(u8, u8)] = &[(1, 1)];
 pub const S444: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1)];
 pub const S422: &[(u8, u8)] = &[(2, 1), (1, 1), (1, 1)];
+pub const S440: &[(u8, u8)] = &[(1, 2), (1, 1), (1, 1)];
+pub const S411: &[(u8, u8)] = &[(4, 1), (1, 1), (1, 1)];
 pub const S420: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
+
+/// All that our decoder takes.
+pub const SAMPLINGS: [&[(u8, u8)]; 6] = [GRAY, S444, S422, S440, S411, S420];
+
+/// Whether chroma has half the width of luma.
+pub fn is_half(sampling: &[(u8, u8)]) -> bool {
+    sampling == S422 || sampling == S420
+}
 
 /// Bytes of all rows, and what decoded them.
 pub fn decoded(
@@ -65,7 +75,7 @@ pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u3
 /// Images with coefficients beyond all bounds.
 pub fn extreme() -> Vec<Recipe> {
     let mut recipes = Vec::new();
-    for sampling in [GRAY, S444, S422, S420] {
+    for sampling in SAMPLINGS {
         for (step, most_bits) in [(1, 10), (4, 10), (7, 10), (2, 12), (255, 15)] {
             for (width, height) in [(70, 45), (33, 64), (16, 16), (130, 17)] {
                 let seed = recipes.len() as u64 + 1;
@@ -101,7 +111,7 @@ fn any_coefficients_have_the_same_pixels() {
 /// All sides up to 40, with windows in every corner.
 #[test]
 fn every_size_has_the_same_pixels() {
-    for sampling in [GRAY, S444, S422, S420] {
+    for sampling in SAMPLINGS {
         for width in 1..=40 {
             let height = 1 + (width * 7) % 40;
             for (width, height) in [(width, height), (height, width)] {
@@ -109,7 +119,7 @@ fn every_size_has_the_same_pixels() {
                 let bytes = recipe.make();
                 let (width, height) = (u32::from(width), u32::from(height));
                 let by = compare(&recipe, &bytes, Roi::new(0, 0, width, height));
-                let narrow = sampling != GRAY && sampling != S444 && width <= 4;
+                let narrow = is_half(sampling) && width <= 4;
                 let expected =
                     if narrow { JpegBy::Refused(JpegRefusal::Sampling) } else { JpegBy::Feedwater };
                 assert_eq!(by, expected, "{recipe:?}");
@@ -129,14 +139,12 @@ fn every_size_has_the_same_pixels() {
 
 #[test]
 fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
-    let s440: &[(u8, u8)] = &[(1, 2), (1, 1), (1, 1)];
-    let s411: &[(u8, u8)] = &[(4, 1), (1, 1), (1, 1)];
+    let s441: &[(u8, u8)] = &[(1, 4), (1, 1), (1, 1)];
     let large: &[(u8, u8)] = &[(2, 2), (2, 2), (2, 2)];
     let inks: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1), (1, 1)];
     let new = |sampling| Recipe::new(40, 30, sampling);
     for (recipe, refusal) in [
-        (new(s440), JpegRefusal::Sampling),
-        (new(s411), JpegRefusal::Sampling),
+        (new(s441), JpegRefusal::Sampling),
         (new(large), JpegRefusal::Sampling),
         (new(inks), JpegRefusal::Color),
         (Recipe { adobe: Some(0), ..new(S444) }, JpegRefusal::Color),

@@ -33,15 +33,10 @@ const OTHERS: &[(&str, Expected)] = &[
     ("ffmpeg-444-5", Refused(Sampling)),
     ("ffmpeg-gray", Refused(Sampling)),
     ("jpeg-encoder-444-optimized-50", Refused(Scans)),
-    ("jpegli-75-440", Refused(Sampling)),
     ("libjpeg-turbo-12-bits", Refused(Process)),
     ("libjpeg-turbo-lossless", Refused(Process)),
-    ("opencv-411", Refused(Sampling)),
-    ("opencv-440", Refused(Sampling)),
     ("pillow-cmyk", Refused(Color)),
     ("pillow-keep-rgb", Refused(Color)),
-    ("turbojpeg-411", Refused(Sampling)),
-    ("turbojpeg-440", Refused(Sampling)),
 ];
 
 /// What decodes a file, if not our own decoder.

@@ -3,7 +3,7 @@
 use feedwater::decode::JpegBy;
 use feedwater::geometry::Roi;
 
-use crate::decoders::{GRAY, S420, S422, S444, compare, damaged, is_vector_code};
+use crate::decoders::{GRAY, S420, SAMPLINGS, compare, damaged, is_vector_code};
 use crate::jpeg::{Recipe, Scans};
 use crate::scripts;
 
@@ -11,7 +11,7 @@ use crate::scripts;
 #[test]
 fn any_script_has_the_same_pixels() {
     let mut seed = 0;
-    for sampling in [GRAY, S444, S422, S420] {
+    for sampling in SAMPLINGS {
         for number in 0..60u16 {
             seed += 1;
             let (width, height) = (5 + number * 7 % 61, 1 + number * 13 % 59);
@@ -39,7 +39,7 @@ fn any_coefficients_have_the_same_pixels() {
         return;
     }
     let (mut seed, mut decoded) = (100, 0);
-    for sampling in [GRAY, S444, S422, S420] {
+    for sampling in SAMPLINGS {
         for (step, most_bits) in [(1, 10), (4, 10), (2, 12), (255, 15)] {
             for (width, height) in [(170, 145), (333, 64)] {
                 seed += 1;
@@ -60,7 +60,7 @@ fn any_coefficients_have_the_same_pixels() {
 /// All sides up to 40 with the script of another encoder.
 #[test]
 fn every_size_has_the_same_pixels() {
-    for sampling in [GRAY, S444, S422, S420] {
+    for sampling in SAMPLINGS {
         for width in 5..=40 {
             let height = 1 + (width * 7) % 40;
             for restart in [0, 3] {

@@ -3,7 +3,9 @@
 use feedwater::decode::{JpegBy, JpegRefusal};
 use feedwater::geometry::{Roi, Size};
 
-use crate::decoders::{GRAY, S420, S422, S444, compare_reduced, damaged, extreme, is_vector_code};
+use crate::decoders::{
+    GRAY, S420, S422, S440, SAMPLINGS, compare_reduced, damaged, extreme, is_vector_code,
+};
 use crate::jpeg::{Recipe, Scans};
 
 /// Coefficients beyond all bounds, as in `decoders`.
@@ -29,7 +31,7 @@ fn any_coefficients_have_the_same_pixels() {
 /// All sides up to 40, sequential and progressive, with windows in every corner.
 #[test]
 fn every_size_has_the_same_pixels() {
-    for sampling in [GRAY, S444, S422, S420] {
+    for sampling in SAMPLINGS {
         for width in 5..=40 {
             let height = 1 + (width * 7) % 40;
             for reduction in [2, 4, 8] {
@@ -41,8 +43,9 @@ fn every_size_has_the_same_pixels() {
                 let size = Size::new(width.into(), height.into()).reduced(reduction);
                 let by = compare_reduced(&recipe, &bytes, size.window(), reduction);
                 // Chroma of two samples or less is enlarged in another way, and so is that of one sample per block.
-                let few = u32::from(width).div_ceil(2 * reduction) <= 2 || reduction == 8;
-                let expected = match sampling == S422 && few {
+                let few = u32::from(width).div_ceil(2 * reduction) <= 2;
+                let single = reduction == 8 && (sampling == S422 || sampling == S440);
+                let expected = match sampling == S422 && few || single {
                     true => JpegBy::Refused(JpegRefusal::Reduction),
                     false => JpegBy::Feedwater,
                 };
@@ -68,7 +71,7 @@ fn damage_is_judged_by_libjpeg_turbo() {
     if !is_vector_code() {
         return;
     }
-    for (sampling, reduction) in [(S420, 2), (S422, 2), (S420, 4), (GRAY, 8)] {
+    for (sampling, reduction) in [(S420, 2), (S440, 2), (S420, 4), (GRAY, 8)] {
         let recipe = Recipe { restart: 3, ..Recipe::new(40, 35, sampling) };
         let bytes = recipe.make();
         let size = Size::new(40, 35).reduced(reduction);

@@ -55,11 +55,10 @@ impl Shape {
         let (is_gray, sampling) = match (jpeg.sampling(), jpeg.components()) {
             // The blocks of one component are always in order.
             (Sampling::Gray, _) => (true, [1, 1]),
-            (Sampling::S444 | Sampling::S422 | Sampling::S420, [luma, cb, _])
-                if [cb.h, cb.v] == [1, 1] =>
-            {
-                (false, [luma.h.into(), luma.v.into()])
-            }
+            (
+                Sampling::S444 | Sampling::S422 | Sampling::S420 | Sampling::S440 | Sampling::S411,
+                [luma, cb, _],
+            ) if [cb.h, cb.v] == [1, 1] => (false, [luma.h.into(), luma.v.into()]),
             _ => return Err(JpegRefusal::Sampling),
         };
         let is_progressive = jpeg.is_progressive();
@@ -68,13 +67,18 @@ impl Shape {
         if shape.enlarges_otherwise(1) { Err(JpegRefusal::Sampling) } else { Ok(shape) }
     }
 
-    /// Whether libjpeg-turbo enlarges chroma in another way: if there are at most two samples, or luma has one per block
-    /// (`jdsample.c`, `jinit_upsampler`).
+    /// Whether libjpeg-turbo enlarges chroma in another way: if luma has one sample per block, or chroma of half the width has at
+    /// most two (`jdsample.c`, `jinit_upsampler`).
     pub fn enlarges_otherwise(&self, reduction: usize) -> bool {
         let [luma, chroma] = self.sides(reduction);
-        let ratio = self.sampling[0] * luma / chroma;
-        let samples = (self.size.width as usize).div_ceil(reduction * ratio);
-        !self.is_gray && ratio == 2 && (samples <= 2 || luma == 1)
+        match self.sampling.map(|blocks| blocks * luma / chroma) {
+            [2, _] => {
+                let samples = (self.size.width as usize).div_ceil(2 * reduction);
+                !self.is_gray && (samples <= 2 || luma == 1)
+            }
+            [1, 2] => !self.is_gray && luma == 1,
+            _ => false,
+        }
     }
 
     /// Units in a row, and rows of units.

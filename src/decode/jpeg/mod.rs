@@ -329,8 +329,9 @@ impl State {
 
     /// Puts the steps of the components side by side as blocks are transformed together.
     fn set_quantization(&mut self, shape: &Shape, tables: [&[u16; 64]; 3]) {
-        let of = |number: usize, block: usize| match shape.sampling[0] {
-            2 if number > 0 => [1, 1, 2, 2][block],
+        let of = |number: usize, block: usize| match shape.sampling {
+            [1, 1] => number,
+            _ if number > 0 => [1, 1, 2, 2][block],
             _ => number,
         };
         for (number, rows) in self.quantization.iter_mut().enumerate() {

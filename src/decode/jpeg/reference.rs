@@ -1,7 +1,7 @@
 //! Reference decoder of JPEG: short, pixel by pixel, with the bits of libjpeg-turbo on the files that it accepts.
 //!
-//! It accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr whose chroma is as large as luma or half
-//! as wide or half as large. Any anomaly is refused, because libjpeg-turbo has its own ways to go on. Sources of the
+//! It accepts sequential Huffman JPEGs of 8 bits with one scan: gray, and YCbCr whose chroma has all samples of luma, or every
+//! second one along one or both axes, or every fourth one along rows. Any anomaly is refused, because libjpeg-turbo has its own ways to go on. Sources of the
 //! formulas are ITU T.81 and libjpeg-turbo's `jdhuff.c`, `jidctint.c`, `jdsample.c` and `jdcolor.c`, with the wrapping and
 //! saturation of its vector code (`jidctint-avx2.asm`).
 
@@ -118,7 +118,7 @@ impl File {
             [[_, luma, _], [_, 0x11, _], [_, 0x11, _]] => sampling(*luma),
             _ => return None,
         };
-        if ![[1, 1], [2, 1], [2, 2]].contains(&most) {
+        if ![[1, 1], [2, 1], [1, 2], [4, 1], [2, 2]].contains(&most) {
             return None;
         }
         self.size = Size::new(width as u32, height as u32);
@@ -128,7 +128,7 @@ impl File {
             let [wide, high] =
                 [(width * across).div_ceil(most[0]), (height * down).div_ceil(most[1])];
             // libjpeg-turbo enlarges so little chroma in another way.
-            if across < most[0] && wide <= 2 {
+            if 2 * across == most[0] && wide <= 2 {
                 return None;
             }
             let pitch = 8 * across * units[0];
@@ -225,9 +225,9 @@ impl Component {
     }
 
     /// Sample at a pixel, interpolated between the nearest samples with weights 3 and 1 along each axis where there are
-    /// fewer samples than of luma (`fancy_upsampling` of `jdsample.c`).
+    /// half as many samples as of luma (`fancy_upsampling` of `jdsample.c`).
     fn enlarged(&self, luma: &Self, x: usize, y: usize) -> u8 {
-        let [wider, higher] = [luma.across > self.across, luma.down > self.down];
+        let ratio = [luma.across / self.across, luma.down / self.down];
         // The nearest sample and the next one.
         let axis = |at: usize| match at % 2 {
             0 => (at / 2, (at / 2).saturating_sub(1)),
@@ -235,10 +235,12 @@ impl Component {
         };
         let ((near, far), (row, other)) = (axis(x), axis(y));
         let of = |x: usize, y: usize| u32::from(self.sample(x, y));
-        let value = match (wider, higher) {
-            (false, _) => of(x, y),
-            (true, false) => (3 * of(near, y) + of(far, y) + 1 + x as u32 % 2) >> 2,
-            (true, true) => {
+        let value = match ratio {
+            [1, 1] => of(x, y),
+            [2, 1] => (3 * of(near, y) + of(far, y) + 1 + x as u32 % 2) >> 2,
+            [1, 2] => (3 * of(x, row) + of(x, other) + 1 + y as u32 % 2) >> 2,
+            [4, 1] => of(x / 4, y),
+            _ => {
                 let sum = |x: usize| 3 * of(x, row) + of(x, other);
                 (3 * sum(near) + sum(far) + 8 - x as u32 % 2) >> 4
             }

@@ -46,7 +46,7 @@ impl Part {
         let [left, top, right, bottom] =
             [window.x, window.y, window.right(), window.bottom()].map(|it| it as usize);
         // Enlarged chroma needs a neighbour where there is one.
-        let [beside, below] = ratio.map(|samples| samples - 1);
+        let [beside, below] = ratio.map(|samples| usize::from(samples == 2));
         let (wide, high) = (sides[0] * h, sides[0] * v);
         let columns =
             [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
@@ -55,7 +55,7 @@ impl Part {
         // libjpeg has two rows of pixels of the next unit ready.
         let read_rows = (bottom + 2 * below).div_ceil(high);
         let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
-        let together = if h == 2 { 2 } else { 4 };
+        let together = if [h, v] == [1, 1] { 4 } else { 2 };
         let units = (columns[1] - columns[0]).next_multiple_of(together);
         let size = shape.size.reduced(reduction as u32);
         let [width, height] = [size.width as usize, size.height as usize];
@@ -166,15 +166,25 @@ impl Painter<'_> {
         };
         match (self.part.is_gray, h, v) {
             (true, ..) => put([0, 1, 2, 3], 0, [[0, column, 0], [0, column + 2, 0]]),
-            (_, 1, _) => {
+            (_, 1, 1) => {
                 for component in 0..3 {
                     let four = [0, 3, 6, 9].map(|at| at + component);
                     put(four, component, [[component, column, 0], [component, column + 2, 0]]);
                 }
             }
-            (_, _, 1) => {
+            (_, 1, _) => {
+                put([0, 4, 1, 5], 0, [[0, column, 0], [0, column, 1]]);
+                put([2, 6, 3, 7], 1, [[1, column, 0], [2, column, 0]]);
+            }
+            (_, 2, 1) => {
                 put([0, 1, 4, 5], 0, [[0, 2 * column, 0], [0, 2 * column + 2, 0]]);
                 put([2, 6, 3, 7], 1, [[1, column, 0], [2, column, 0]]);
+            }
+            (_, 4, _) => {
+                for (first, x) in [(0, 4 * column), (6, 4 * column + 4)] {
+                    put([0, 1, 2, 3].map(|at| first + at), 0, [[0, x, 0], [0, x + 2, 0]]);
+                }
+                put([4, 10, 5, 11], 1, [[1, column, 0], [2, column, 0]]);
             }
             _ => {
                 for (first, x) in [(0, 2 * column), (6, 2 * column + 2)] {
@@ -223,24 +233,30 @@ impl Painter<'_> {
         let of = |component: usize, row: isize, column: isize, len: usize| {
             &planes[part.plane(component).at(row, column)..][..len]
         };
-        // Both planes of chroma, from the sample before the first one.
-        let half =
-            |row: isize| [of(1, row, -1, part.across + EDGE), of(2, row, -1, part.across + EDGE)];
+        let both = |row: isize| [1, 2].map(|component| of(component, row, 0, part.across));
+        // From the sample before the first one.
+        let half = |row: isize| [1, 2].map(|component| of(component, row, -1, part.across + EDGE));
         let pitch = part.row_bytes(self.layout);
         let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
         let luma = of(0, y, 0, h * part.across);
         let line = match (part.is_gray, h, v) {
             (true, ..) if self.layout == RowLayout::Gray => return pixels.copy_from_slice(luma),
             (true, ..) => Line::Gray(luma),
-            (_, 1, _) => Line::Whole(luma, [of(1, y, 0, part.across), of(2, y, 0, part.across)]),
-            (_, _, 1) => Line::Half(luma, half(y)),
+            (_, 1, 1) => Line::Whole(luma, both(y)),
+            (_, 2, 1) => Line::Half(luma, half(y)),
+            (_, 4, _) => Line::Quarter(luma, both(y)),
             _ => {
                 // The nearest row of chroma and the next one. Beyond the image, that is the nearest one again.
                 let first = (high / v * row) as isize;
                 let near = y.div_euclid(2);
-                let far = near + if y.rem_euclid(2) == 0 { -1 } else { 1 };
+                let (far, rounding) =
+                    if y.rem_euclid(2) == 0 { (near - 1, 1) } else { (near + 1, 2) };
                 let last = part.real[1] as isize - 1;
-                Line::Between(luma, half(near), half((far + first).clamp(0, last) - first))
+                let far = (far + first).clamp(0, last) - first;
+                match h {
+                    1 => Line::Blend(luma, both(near), both(far), rounding),
+                    _ => Line::Between(luma, half(near), half(far)),
+                }
             }
         };
         self.kernels.pixels(line, self.sums, pixels);
@@ -248,7 +264,7 @@ impl Painter<'_> {
 
     /// Repeats the first and the last samples of chroma beyond the image.
     fn repeat_edges(&mut self) {
-        if self.part.is_gray || self.part.ratio[0] == 1 {
+        if self.part.is_gray || self.part.ratio[0] != 2 {
             return;
         }
         let real = self.part.real[0].min(self.part.across) as isize;

@@ -89,7 +89,12 @@ fn put(image: &mut Image<u8>, rows: Rows<'_>) {
 /// Files of all forms, with sides around those of blocks and units.
 #[test]
 fn images_are_equal_to_those_of_libjpeg_turbo() {
-    let samplings = [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_2_2];
+    let samplings = [
+        SamplingFactor::F_1_1,
+        SamplingFactor::F_2_1,
+        SamplingFactor::F_1_2,
+        SamplingFactor::F_2_2,
+    ];
     let mut number = 0;
     let mut accepted = 0;
     for (at, side) in (1..=70).chain([127, 200]).enumerate() {
@@ -123,6 +128,15 @@ fn images_are_equal_to_those_of_libjpeg_turbo() {
         }
     }
     assert!(accepted > number - 15, "{accepted} of {number}");
+}
+
+/// 4:1:1, which the encoder of these tests does not write in one scan.
+#[test]
+fn the_reference_has_every_sampling() {
+    let bytes = include_bytes!("../../../tests/golden/encoders/turbojpeg-411.jpg");
+    let window = Header::parse(bytes).expect("the file is a JPEG").size.window();
+    let found = reference::decode(bytes).expect("it is accepted");
+    assert!(found == by_libjpeg(bytes, window));
 }
 
 #[test]
@@ -168,6 +182,7 @@ fn windows_are_equal_to_those_of_libjpeg_turbo() {
     for (sampling, restart_interval) in [
         (SamplingFactor::F_2_2, 0),
         (SamplingFactor::F_2_1, 2),
+        (SamplingFactor::F_1_2, 3),
         (SamplingFactor::F_1_1, 7),
         (SamplingFactor::F_2_2, 5),
     ] {

@@ -19,6 +19,7 @@ use std::ops::{Range, RangeInclusive};
 use super::bands::{Bands, Block, Mask, Plain};
 use super::bits::Input;
 use super::blocks::{BLOCK, Coding, OneByOne, Reader};
+use crate::tensor::CHANNELS;
 
 /// Greatest [`Kernels::step`].
 pub const MOST_STEP: usize = 64;
@@ -88,6 +89,10 @@ pub enum Line<'a> {
     Half(&'a [u8], [&'a [u8]; 2]),
     /// Luma, and half as much chroma of the nearest row and of the next one.
     Between(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2]),
+    /// Luma and a quarter as much chroma.
+    Quarter(&'a [u8], [&'a [u8]; 2]),
+    /// Luma, and as much chroma of the nearest row and of the next one, with what is added to round their sum.
+    Blend(&'a [u8], [&'a [u8]; 2], [&'a [u8]; 2], u16),
 }
 
 /// Instructions that the loops may use. Each value is one that this CPU has.
@@ -345,6 +350,34 @@ impl Kernels {
                     )
                 }
             }
+            Line::Quarter(luma, chroma) => self.enlarged(luma, sums, pixels, |at, of, row| {
+                plain::quadruple(&chroma[at][of.start / 4..of.end / 4], row);
+            }),
+            Line::Blend(luma, near, far, rounding) => {
+                self.enlarged(luma, sums, pixels, |at, of, row| {
+                    plain::blend(&near[at][of.clone()], &far[at][of], rounding, row);
+                });
+            }
+        }
+    }
+
+    /// Turns a row of luma into pixels. `enlarge` makes a part of a row of chroma, of both kinds in turn.
+    fn enlarged(
+        self,
+        luma: &[u8],
+        sums: &mut Sums,
+        pixels: &mut [u8],
+        enlarge: impl Fn(usize, Range<usize>, &mut [u8]),
+    ) {
+        let parts = luma.chunks(SUMMED).zip(pixels.chunks_mut(CHANNELS * SUMMED));
+        for (part, (luma, pixels)) in parts.enumerate() {
+            let from = SUMMED * part;
+            let mut chroma = [[0; SUMMED]; 2];
+            for (at, row) in chroma.iter_mut().enumerate() {
+                enlarge(at, from..from + luma.len(), &mut row[..luma.len()]);
+            }
+            let chroma = chroma.each_ref().map(|row| &row[..luma.len()]);
+            self.pixels(Line::Whole(luma, chroma), sums, pixels);
         }
     }
 }

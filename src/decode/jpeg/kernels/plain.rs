@@ -150,6 +150,20 @@ pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     }
 }
 
+/// Samples between two rows, the nearer one with weight 3.
+pub fn blend(near: &[u8], far: &[u8], rounding: u16, samples: &mut [u8]) {
+    for (sample, (near, far)) in samples.iter_mut().zip(near.iter().zip(far)) {
+        *sample = ((3 * u16::from(*near) + u16::from(*far) + rounding) >> 2) as u8;
+    }
+}
+
+/// Each sample four times.
+pub fn quadruple(samples: &[u8], wide: &mut [u8]) {
+    for (wide, sample) in wide.as_chunks_mut::<4>().0.iter_mut().zip(samples) {
+        *wide = [*sample; 4];
+    }
+}
+
 /// Samples of a row as numbers of 16 bits.
 pub fn widen(samples: &[u8], wide: &mut [i16]) {
     for (wide, sample) in wide.iter_mut().zip(samples) {
