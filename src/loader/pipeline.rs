@@ -302,7 +302,7 @@ impl SamplePipeline {
         let image = PlannedImage { bytes, header, plan, sample };
         let ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
         let indexes = self.caches.row_indexes.as_ref();
-        let indexes = indexes.filter(|_| ours && sample.reduction == 1 && is_indexable(header));
+        let indexes = indexes.filter(|_| ours && is_indexable(header));
         let Some(indexes) = indexes else { return run(transform, image, decoder) };
         decoder.set_row_index(indexes.task(bytes, *epoch));
         let result = run(transform, image, decoder);

@@ -10,8 +10,11 @@ use super::{Facts, Looked, Place, Plan, SamplePlan};
 
 /// Images whose windows are drawn.
 const DRAWN: usize = 128;
-/// Time to parse a unit that is not wanted, as a share of that to decode it: measured with `cargo bench --bench jpeg`.
-const PARSED: f64 = 0.33;
+/// Time to parse a unit that is not wanted, as a share of that to decode it: with it, gains are those that `cargo bench --bench jpeg`
+/// measures.
+const PARSED: f64 = 0.26;
+/// Time until the coefficients of a wanted unit are decoded, as such a share. The rest shrinks where samples are reduced.
+const CODED: f64 = 0.6;
 /// Bytes of an index in the cache besides its rows, and of a row.
 const INDEX_BYTES: f64 = 110.0;
 const ROW_BYTES: f64 = 6.5;
@@ -36,7 +39,7 @@ impl RowIndexGain {
         // Boxes, which some operators read, are not known here.
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
         let is_on_device = plan.decode == Place::Gpu && plan.settings.cache.row_index.is_none();
-        if plan.reads_boxes() || plan.settings.decode.prescale || is_on_device || !is_ours {
+        if plan.reads_boxes() || is_on_device || !is_ours {
             return None;
         }
         let all = facts.looked.len() as f64;
@@ -53,10 +56,14 @@ impl RowIndexGain {
                 continue;
             }
             let window = sample.stored_window;
-            let pixels = window.size().pixels() as f64;
-            let before = f64::from(header.size.width) * f64::from(window.bottom()) - pixels;
-            without += pixels + PARSED * before;
-            with += pixels + PARSED * f64::from(window.x) * f64::from(window.height);
+            // Areas are in pixels of the reduced image, each of which stands for `merged` ones.
+            let merged = f64::from(sample.reduction).powi(2);
+            let wanted = (CODED + (1.0 - CODED) / merged) * window.size().pixels() as f64;
+            let above = f64::from(sample.stored.width) * f64::from(window.y);
+            let beside = f64::from(sample.stored.width - window.width) * f64::from(window.height);
+            let left = f64::from(window.x) * f64::from(window.height);
+            without += merged * (wanted + PARSED * (above + beside));
+            with += merged * (wanted + PARSED * left);
             drawn += 1.0;
             rows += f64::from(header.size.height) / 16.0;
         }

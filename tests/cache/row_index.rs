@@ -48,7 +48,9 @@ impl Set {
     /// Runs two epochs with indexes, which must have the batches of a loader without, and returns the counts.
     fn run(&self, chain: fn() -> Chain) -> CacheStats {
         let mut without = self.builder(chain()).build().unwrap();
-        let mut with = self.builder(chain()).cache_row_index(PLENTY).build().unwrap();
+        // It must not read ahead into an epoch more, which would be counted too.
+        let with = self.builder(chain()).cache_row_index(PLENTY).epochs(Some(2));
+        let mut with = with.build().unwrap();
         for _ in 0..2 {
             assert_eq!(epoch(&mut with), epoch(&mut without));
         }
@@ -84,6 +86,26 @@ fn indexes_are_made_in_the_first_epoch_and_outlive_the_loader() {
     assert_eq!(counts(&second), [(SAMPLES, 0), (SAMPLES, 0)]);
     // The windows of other chains use the same indexes.
     assert_eq!(counts(&set.run(evaluation)), [(SAMPLES, 0), (SAMPLES, 0)]);
+}
+
+#[test]
+fn reduced_images_have_the_same_indexes() {
+    let set = Set::new();
+    let small = || Chain::new().then(op::Resize::to(24, 20)).then(op::Normalize::IMAGENET);
+    let builder = || set.builder(small()).prescale(true);
+    for hits in [0, SAMPLES] {
+        let mut without = builder().build().unwrap();
+        let mut with = builder().cache_row_index(PLENTY).build().unwrap();
+        for _ in 0..2 {
+            assert_eq!(epoch(&mut with), epoch(&mut without));
+        }
+        let stats = with.stats();
+        let stats = cache(&stats.caches, "row_index");
+        assert_eq!(counts(stats), [(hits, SAMPLES - hits), (SAMPLES, 0)]);
+        assert_eq!(stats.rejected, 0);
+    }
+    // Images that are not reduced use them too.
+    assert_eq!(counts(&set.run(training))[0], (SAMPLES, 0));
 }
 
 #[test]
