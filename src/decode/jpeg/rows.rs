@@ -233,9 +233,10 @@ impl Painter<'_> {
         let of = |component: usize, row: isize, column: isize, len: usize| {
             &planes[part.plane(component).at(row, column)..][..len]
         };
-        let both = |row: isize| [1, 2].map(|component| of(component, row, 0, part.across));
+        let both = |row: isize| [of(1, row, 0, part.across), of(2, row, 0, part.across)];
         // From the sample before the first one.
-        let half = |row: isize| [1, 2].map(|component| of(component, row, -1, part.across + EDGE));
+        let half =
+            |row: isize| [of(1, row, -1, part.across + EDGE), of(2, row, -1, part.across + EDGE)];
         let pitch = part.row_bytes(self.layout);
         let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
         let luma = of(0, y, 0, h * part.across);

@@ -95,7 +95,11 @@ pub fn reduce<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bo
 #[inline]
 #[target_feature(enable = "avx2")]
 fn side_by_side(four: &Four<'_>, pair: usize) -> ([__m256i; 8], [[u16; 16]; 8]) {
-    let steps = four.quantization.each_ref().map(|row| row.as_chunks().0[pair]);
+    // A loop, because the code of `map` would lack these instructions, and would be called.
+    let mut steps = [[0; 16]; 8];
+    for (steps, row) in steps.iter_mut().zip(four.quantization) {
+        *steps = row.as_chunks().0[pair];
+    }
     let [first, second] =
         [four.blocks[2 * pair].as_chunks().0, four.blocks[2 * pair + 1].as_chunks().0];
     let mut eights = [zero(); 8];
