@@ -10,16 +10,20 @@ pub const PADDING: usize = 16;
 /// Coded data without stuffing, as far as it is held.
 pub type Clean = [u8; HELD + PADDING];
 
+/// Bytes that may be read ahead, with their stuffing.
+const MOST_AHEAD: usize = 32;
+
 /// Reads the coded data of a scan up to the next marker.
 #[derive(Debug)]
 pub struct Input<'a> {
     scan: &'a [u8],
     /// First byte of the scan that is not held yet, or the marker.
     next: usize,
+    /// Bytes of the scan that are held at most.
+    end: usize,
     clean: &'a mut Clean,
     len: usize,
-    /// Bytes that are held at a time.
-    step: usize,
+    /// Whether everything before the next marker, or before the end, is held.
     at_marker: bool,
     pub bits: Bits,
 }
@@ -69,12 +73,17 @@ impl Bits {
 }
 
 impl<'a> Input<'a> {
-    /// Reads from the start of a scan. `step` is how many bytes are prepared at a time: few where much is skipped.
-    pub fn new(scan: &'a [u8], clean: &'a mut Clean, step: usize) -> Self {
-        let bits = Bits::default();
-        let mut input = Self { scan, next: 0, clean, len: 0, step, at_marker: false, bits };
+    /// Reads from the start of a scan.
+    pub fn new(scan: &'a [u8], clean: &'a mut Clean) -> Self {
+        let (bits, end) = (Bits::default(), scan.len());
+        let mut input = Self { scan, next: 0, end, clean, len: 0, at_marker: false, bits };
         input.begin(0, 0);
         input
+    }
+
+    /// Holds only bytes before this one from now on, and some behind it, which are read ahead.
+    pub fn limit(&mut self, end: usize) {
+        self.end = end.saturating_add(MOST_AHEAD).min(self.scan.len());
     }
 
     /// Goes to a bit of a byte of the scan.
@@ -168,10 +177,9 @@ impl<'a> Input<'a> {
 
     /// Copies data without stuffing until no more fits, or up to the next marker.
     fn hold(&mut self) {
-        let end = HELD.min(self.len + self.step);
-        while self.len < end {
-            let rest = &self.scan[self.next.min(self.scan.len())..];
-            let most = rest.len().min(end - self.len);
+        while self.len < HELD {
+            let rest = &self.scan[self.next.min(self.end)..self.end];
+            let most = rest.len().min(HELD - self.len);
             let found = memchr(0xff, &rest[..most]);
             let run = found.unwrap_or(most);
             self.clean[self.len..][..run].copy_from_slice(&rest[..run]);

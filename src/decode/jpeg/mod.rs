@@ -216,9 +216,6 @@ impl Feedwater {
 /// Bytes of coded data for which tables of several symbols per entry do not pay, unless other images have the same tables.
 const SMALL: usize = 8 << 10;
 
-/// Bytes of coded data that are prepared at a time with a row index, because much is skipped.
-const SKIPPED_STEP: usize = 4 << 10;
-
 /// Memory of the state.
 const STATE_BYTES: u64 = size_of::<State>() as u64;
 
@@ -276,9 +273,8 @@ impl Feedwater {
             group,
             sink,
         };
-        let step = if starts.is_some() { SKIPPED_STEP } else { HELD };
         let (components, unit) = shape.blocks();
-        let input = Input::new(frame.scan, clean, step);
+        let input = Input::new(frame.scan, clean);
         let mut scan = Scan {
             reader: Reader { input, predictions: [0; 3], blocks },
             coding: Coding { components, unit, dc, ac, dc_tables, ac_tables },

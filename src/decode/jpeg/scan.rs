@@ -75,12 +75,16 @@ impl Scan<'_> {
             Some(skipped) => starts.nth(skipped)?,
         };
         for row in first..end {
+            let next = if row + 1 < down { Some(starts.next()?) } else { None };
+            // What lies behind the row need not be prepared.
+            let end = next.map_or(u64::MAX, |next| next.position);
+            self.reader.input.limit((end / 8) as usize);
             self.go_to(row, start);
             self.parse(part.columns[0])?;
             self.decode_columns(part, painter)?;
             self.reader.is_sane().then_some(())?;
-            if row + 1 < down {
-                start = starts.next()?;
+            if let Some(next) = next {
+                start = next;
                 let here = self.reader.start();
                 let fits = match part.columns[1] == across {
                     true => here == start,

@@ -1,7 +1,7 @@
 //! Way over the blocks of a scan.
 
 use super::super::bands::{Bands, MOST_BLOCKS, MOST_BYTES};
-use super::super::bits::{Clean, HELD, Input};
+use super::super::bits::{Clean, Input};
 use super::super::frame::Segments;
 use super::super::huffman::DcTable;
 use super::super::kernels::Kernels;
@@ -48,7 +48,7 @@ impl<'a> Walk<'a> {
             }
         }
         Some(Self {
-            input: Input::new(segments.rest, clean, HELD),
+            input: Input::new(segments.rest, clean),
             kernels,
             tables,
             interval: defined.restart_interval,
