@@ -132,7 +132,7 @@ pub use half;
 #[doc(no_inline)]
 pub use loader::{
     Batch, Batches, DeviceChoice, Epoch, Loader, LoaderBuilder, LoaderState, Outcome, SampleRecord,
-    Stats, Stopper,
+    SharedEpoch, Stats, Stopper,
 };
 #[doc(no_inline)]
 pub use op::{Chain, Operator, Placement};

@@ -21,6 +21,7 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -57,6 +58,7 @@ pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
             producers: 1,
             closed: false,
             failure: None,
+            held_since: None,
         }),
         freed: Condvar::new(),
         published: Condvar::new(),
@@ -83,6 +85,8 @@ struct State<S> {
     producers: usize,
     closed: bool,
     failure: Option<Error>,
+    /// Since when a waiting consumer sees that all slots are in use.
+    held_since: Option<Instant>,
 }
 
 impl<S> State<S> {
@@ -252,12 +256,26 @@ impl<S: Slot> Consumer<S> {
         patience: Duration,
         held: impl FnOnce(usize),
     ) -> Option<Result<Using<S>>> {
+        match self.next_until(None, patience, held) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None,
+        }
+    }
+
+    /// Waits like [`next_or_tell`](Self::next_or_tell), until `deadline` at most. The next call goes on with `patience` where this
+    /// one ended.
+    pub fn next_until(
+        &self,
+        deadline: Option<Instant>,
+        patience: Duration,
+        held: impl FnOnce(usize),
+    ) -> Poll<Option<Result<Using<S>>>> {
         let mut held = Some(held);
-        let mut held_since = None;
         let mut state = self.shared.lock();
         let slot = loop {
             if let Some(slot) = state.ready.pop_front() {
                 state.in_use += 1;
+                state.held_since = None;
                 break slot;
             }
             if state.failure.is_some() {
@@ -265,14 +283,18 @@ impl<S: Slot> Consumer<S> {
                 let error = state.failure.take();
                 drop(state);
                 self.shared.close();
-                return error.map(Err);
+                return Poll::Ready(error.map(Err));
             }
             if state.closed || state.producers == 0 {
-                return None;
+                return Poll::Ready(None);
+            }
+            let time = deadline.map(|it| it.saturating_duration_since(Instant::now()));
+            if time.is_some_and(|time| time.is_zero()) {
+                return Poll::Pending;
             }
             if !state.is_held() {
-                held_since = None;
-            } else if held_since.get_or_insert_with(Instant::now).elapsed() >= patience
+                state.held_since = None;
+            } else if state.held_since.get_or_insert_with(Instant::now).elapsed() >= patience
                 && let Some(held) = held.take()
             {
                 let count = state.in_use;
@@ -282,11 +304,12 @@ impl<S: Slot> Consumer<S> {
                 state = self.shared.lock();
                 continue;
             }
-            let waited = self.shared.published.wait_timeout(state, LOOK_AGAIN);
+            let time = time.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN);
+            let waited = self.shared.published.wait_timeout(state, time);
             state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         };
         drop(state);
-        self.begin_use(slot)
+        Poll::Ready(self.begin_use(slot))
     }
 
     /// The next slot if one is ready; does not wait and does not return errors or the end of the ring.

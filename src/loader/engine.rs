@@ -1,8 +1,9 @@
 //! The threads and rings behind a loader, on the host or on a device.
 
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
@@ -169,17 +170,23 @@ impl Engine {
         Ok(Engine::Device(running, OnDevice { memory, router, decoders, clocks }))
     }
 
-    /// Waits for the next batch. Calls `held` with the number of batches in use if all slots have been in use for
-    /// [`PATIENCE`].
-    pub fn next(&self, held: impl FnOnce(usize)) -> Option<Result<BatchMemory>> {
-        Some(match self {
+    /// Waits for the next batch, until `deadline` at most. Calls `held` with the number of batches in use if all slots have been
+    /// in use for [`PATIENCE`].
+    pub fn next_until(
+        &self,
+        deadline: Option<Instant>,
+        held: impl FnOnce(usize),
+    ) -> Poll<Option<Result<BatchMemory>>> {
+        match self {
             Engine::Host(running) => {
-                running.consumer.next_or_tell(PATIENCE, held)?.map(BatchMemory::Host)
+                let next = running.consumer.next_until(deadline, PATIENCE, held);
+                next.map(|next| next.map(|slot| slot.map(BatchMemory::Host)))
             }
             Engine::Device(running, ..) => {
-                running.consumer.next_or_tell(PATIENCE, held)?.map(BatchMemory::Device)
+                let next = running.consumer.next_until(deadline, PATIENCE, held);
+                next.map(|next| next.map(|slot| slot.map(BatchMemory::Device)))
             }
-        })
+        }
     }
 
     /// Number of batches that are ready.

@@ -1,8 +1,10 @@
-//! Iterators over a loader: one epoch that borrows it, or all remaining epochs that own it.
+//! Iterators over a loader: one epoch that borrows or shares it, or all remaining epochs that own it.
 
 use std::iter::FusedIterator;
 use std::ops::Deref;
-use std::time::Instant;
+use std::sync::{Arc, MutexGuard};
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
@@ -36,6 +38,22 @@ impl Loader {
     /// ```
     pub fn epoch(&mut self) -> Epoch<'_> {
         Epoch::begin(self)
+    }
+
+    /// Begins the next epoch like [`epoch`](Self::epoch), and shares the loader: for bindings to other languages, and for several
+    /// threads. If another epoch is begun while this one runs, this one ends; a thread that waits for a batch gets it before.
+    pub fn shared_epoch(self: &Arc<Self>) -> SharedEpoch {
+        let turn = self.turn();
+        let cursor = Cursor::begin(self);
+        drop(turn);
+        SharedEpoch { loader: self.clone(), cursor }
+    }
+
+    /// The turn of a consumer that shares the loader: to take a batch, or to begin an epoch. None in a child process, which must
+    /// not lock.
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.check_process().ok()?;
+        Some(self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// Iterates over the batches of the next and all following epochs and owns the loader: for a consumer on another
@@ -77,6 +95,11 @@ impl<'a> Epoch<'a> {
     pub fn loader(&self) -> &'a Loader {
         self.loader
     }
+
+    /// Waits for the next batch for this time at most: for a consumer with something else to do, and for signals.
+    pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
+        self.cursor.next_until(self.loader, Instant::now().checked_add(time))
+    }
 }
 
 impl Deref for Epoch<'_> {
@@ -96,6 +119,39 @@ impl Iterator for Epoch<'_> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, Some(self.cursor.remaining as usize + 1))
+    }
+}
+
+/// Iterator over the batches of one epoch that shares the loader: [`Loader::shared_epoch`].
+pub struct SharedEpoch {
+    loader: Arc<Loader>,
+    cursor: Cursor,
+}
+
+impl SharedEpoch {
+    /// Number of the epoch, from 0.
+    pub fn number(&self) -> u32 {
+        self.cursor.epoch
+    }
+
+    /// The loader.
+    pub fn loader(&self) -> &Arc<Loader> {
+        &self.loader
+    }
+
+    /// [`Epoch::next_within`].
+    pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
+        let _turn = self.loader.turn();
+        self.cursor.next_until(&self.loader, Instant::now().checked_add(time))
+    }
+}
+
+impl Iterator for SharedEpoch {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        let _turn = self.loader.turn();
+        self.cursor.next(&self.loader)
     }
 }
 
@@ -146,6 +202,8 @@ struct Cursor {
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,
+    /// Since when the consumer waits, and whether a batch was ready then.
+    asking: Option<(Instant, bool)>,
 }
 
 impl Cursor {
@@ -153,7 +211,7 @@ impl Cursor {
     fn begin(loader: &Loader) -> Self {
         // A child process must not lock: another thread may have held the lock at the fork.
         if loader.check_process().is_err() {
-            return Self { epoch: 0, remaining: 0, over: false, forked: false };
+            return Self { epoch: 0, remaining: 0, over: false, forked: false, asking: None };
         }
         let mut state = loader.lock();
         let epoch = state.next_epoch;
@@ -165,40 +223,60 @@ impl Cursor {
         }
         drop(state);
         loader.engine.want_epoch(epoch);
-        Self { epoch, remaining, over, forked: false }
+        Self { epoch, remaining, over, forked: false, asking: None }
     }
 
     fn next(&mut self, loader: &Loader) -> Option<Result<Batch>> {
+        match self.next_until(loader, None) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None,
+        }
+    }
+
+    /// Waits for the next batch, until `deadline` at most.
+    fn next_until(
+        &mut self,
+        loader: &Loader,
+        deadline: Option<Instant>,
+    ) -> Poll<Option<Result<Batch>>> {
         if let Err(error) = loader.check_process() {
             let first = !std::mem::replace(&mut self.forked, true);
-            return first.then_some(Err(error));
+            return Poll::Ready(first.then_some(Err(error)));
         }
-        if let Some(error) = &loader.lock().ended
+        let state = loader.lock();
+        if let Some(error) = &state.ended
             && self.remaining > 0
         {
             self.remaining = 0;
-            return Some(Err(error.clone()));
+            return Poll::Ready(Some(Err(error.clone())));
         }
-        if self.remaining == 0 {
-            return None;
+        if self.remaining == 0 || state.at.0 > self.epoch {
+            return Poll::Ready(None);
         }
-        let asked = Instant::now();
-        loader.meters.consumer_asks(self.epoch, asked);
-        let ready = loader.engine.ready() > 0;
+        drop(state);
+        let (asked, ready) = *self.asking.get_or_insert_with(|| {
+            let now = Instant::now();
+            loader.meters.consumer_asks(self.epoch, now);
+            (now, loader.engine.ready() > 0)
+        });
         let shape = loader.plan.shape;
         let batch = loop {
-            match loader.engine.next(|batches| loader.tell_held(batches)) {
+            match loader.engine.next_until(deadline, |batches| loader.tell_held(batches)) {
                 // Prefetched batches of an earlier epoch that was left early.
-                Some(Ok(slot)) if slot.info().epoch < self.epoch => {
+                Poll::Ready(Some(Ok(slot))) if slot.info().epoch < self.epoch => {
                     loader.meters.batch_dropped();
                     drop(slot);
                 }
-                Some(Ok(slot)) => break Ok(Batch::new(slot, shape, loader)),
-                Some(Err(error)) => break Err(error),
-                None => break Err(Error::Internal { problem: "the loader has ended".into() }),
+                Poll::Ready(Some(Ok(slot))) => break Ok(Batch::new(slot, shape, loader)),
+                Poll::Ready(Some(Err(error))) => break Err(error),
+                Poll::Ready(None) => {
+                    break Err(Error::Internal { problem: "the loader has ended".into() });
+                }
+                Poll::Pending => return Poll::Pending,
             }
         };
-        match batch {
+        self.asking = None;
+        Poll::Ready(match batch {
             Ok(batch) => {
                 let waited = asked.elapsed();
                 loader.meters.consumer_has(asked, ready, batch.len() as u64);
@@ -219,6 +297,6 @@ impl Cursor {
                 self.remaining = 0;
                 Some(Err(error))
             }
-        }
+        })
     }
 }

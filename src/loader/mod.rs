@@ -48,7 +48,7 @@ mod watch;
 pub use crate::plan::DeviceChoice;
 pub use batch::Batch;
 pub use builder::LoaderBuilder;
-pub use epoch::{Batches, Epoch};
+pub use epoch::{Batches, Epoch, SharedEpoch};
 pub use record::{Outcome, Pair, PairOutcome, SampleRecord};
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
@@ -140,6 +140,8 @@ pub struct Loader {
     state: Mutex<State>,
     /// The warning that every batch is held, after it was given.
     held: OnceLock<String>,
+    /// Held by a consumer that shares the loader while it takes a batch or begins an epoch.
+    turn: Mutex<()>,
 }
 
 struct State {
@@ -277,6 +279,7 @@ impl Loader {
             engine: Arc::new(engine),
             state: Mutex::new(state),
             held: OnceLock::new(),
+            turn: Mutex::new(()),
         })
     }
 

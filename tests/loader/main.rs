@@ -8,6 +8,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
+use std::time::Duration;
 
 use common::{evaluation, jpegs, memory, training};
 use feedwater::error::{DataError, Error, Reason};
@@ -348,6 +350,43 @@ fn an_owning_iterator_yields_every_epoch_on_another_thread() {
         (seen, batches.loader().stats().images)
     });
     assert_eq!(consumer.join().unwrap(), (expected, 32));
+}
+
+#[test]
+fn epochs_that_share_the_loader_end_when_another_begins() {
+    let loader = Arc::new(builder(16).epochs(Some(3)).build().unwrap());
+    let mut first = loader.shared_epoch();
+    assert_eq!(first.by_ref().take(2).map(|batch| batch.unwrap().number()).last(), Some(1));
+    assert_eq!((first.number(), first.loader().state().position), (0, 8));
+    let mut second = loader.shared_epoch();
+    assert!(first.next().is_none(), "the second one has begun");
+    let epochs: Vec<u32> = second.by_ref().map(|batch| batch.unwrap().epoch()).collect();
+    assert_eq!(epochs, [1; 4]);
+    // On another thread.
+    let third = loader.shared_epoch();
+    let batches = std::thread::spawn(move || third.map(Result::unwrap).count());
+    assert_eq!(batches.join().unwrap(), 4);
+    assert!(loader.shared_epoch().next().is_none(), "all epochs are over");
+}
+
+#[test]
+fn a_wait_for_a_batch_ends_in_time_and_loses_nothing() {
+    let mut loader = builder(16).prefetch(2).epochs(Some(1)).build().unwrap();
+    let mut epoch = loader.epoch();
+    let mut held: Vec<Batch> = epoch.by_ref().take(3).map(Result::unwrap).collect();
+    // All are held, so no other can come.
+    assert!(epoch.next_within(Duration::from_millis(5)).is_pending());
+    assert!(epoch.next_within(Duration::ZERO).is_pending());
+    let mut numbers: Vec<u64> = held.drain(..).map(|batch| batch.number()).collect();
+    loop {
+        match epoch.next_within(Duration::from_micros(10)) {
+            Poll::Pending => {}
+            Poll::Ready(Some(batch)) => numbers.push(batch.unwrap().number()),
+            Poll::Ready(None) => break,
+        }
+    }
+    assert_eq!(numbers, [0, 1, 2, 3]);
+    assert_eq!(epoch.stats().batches, 4);
 }
 
 #[test]

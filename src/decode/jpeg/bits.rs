@@ -20,7 +20,7 @@ pub struct Input<'a> {
     /// First byte of the scan that is not held yet, or the marker.
     next: usize,
     /// Bytes of the scan that are held at most.
-    end: usize,
+    limit: usize,
     clean: &'a mut Clean,
     len: usize,
     /// Whether everything before the next marker, or before the end, is held.
@@ -75,15 +75,15 @@ impl Bits {
 impl<'a> Input<'a> {
     /// Reads from the start of a scan.
     pub fn new(scan: &'a [u8], clean: &'a mut Clean) -> Self {
-        let (bits, end) = (Bits::default(), scan.len());
-        let mut input = Self { scan, next: 0, end, clean, len: 0, at_marker: false, bits };
+        let (bits, limit) = (Bits::default(), scan.len());
+        let mut input = Self { scan, next: 0, limit, clean, len: 0, at_marker: false, bits };
         input.begin(0, 0);
         input
     }
 
     /// Holds only bytes before this one from now on, and some behind it, which are read ahead.
     pub fn limit(&mut self, end: usize) {
-        self.end = end.saturating_add(MOST_AHEAD).min(self.scan.len());
+        self.limit = end.saturating_add(MOST_AHEAD).min(self.scan.len());
     }
 
     /// Goes to a bit of a byte of the scan.
@@ -178,7 +178,7 @@ impl<'a> Input<'a> {
     /// Copies data without stuffing until no more fits, or up to the next marker.
     fn hold(&mut self) {
         while self.len < HELD {
-            let rest = &self.scan[self.next.min(self.end)..self.end];
+            let rest = &self.scan[self.next.min(self.limit)..self.limit];
             let most = rest.len().min(HELD - self.len);
             let found = memchr(0xff, &rest[..most]);
             let run = found.unwrap_or(most);
