@@ -29,6 +29,7 @@ pub struct Pointwise {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
+    /// Expression, at most 4096 characters.
     expr: String,
 }
 
