@@ -171,6 +171,8 @@ mod pages {
     mod order_and_resume {}
     #[doc = include_str!("../docs/pipeline-file.md")]
     mod pipeline_file {}
+    #[doc = include_str!("../docs/python.md")]
+    mod python {}
     #[doc = include_str!("../docs/recipes.md")]
     mod recipes {}
     #[doc = include_str!("../docs/row-index.md")]

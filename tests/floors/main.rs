@@ -45,7 +45,7 @@ const CIRCLES: [(&str, &str, &str); 2] = [
 ];
 
 /// The sources of every crate.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "src",
     "crates/cli/src",
     "crates/insight/src",
@@ -53,13 +53,15 @@ const SOURCES: [&str; 7] = [
     "crates/ptx/src",
     "crates/quickstart/src",
     "crates/tools/src",
+    "python/src",
 ];
 
 /// Files and folders that may use `unsafe`: one for each thing that Rust cannot check.
-const UNSAFE: [&str; 13] = [
+const UNSAFE: [&str; 14] = [
     "crates/nvjpeg-sys/",
     "crates/ptx/src/c_interface.rs",
     "crates/ptx/src/memory/host.rs",
+    "python/src/capsule.rs",
     "src/decode/jpeg/kernels/",
     "src/decode/libjpeg.rs",
     "src/decode/libwebp.rs",

@@ -1,0 +1,60 @@
+"""feedwater keeps a GPU fed: compressed images in, batches that are ready for the model out, on the device.
+
+    import feedwater as fw
+
+    loader = fw.Loader("data/train", fw.train_recipe(224), batch=256, seed=42)
+    for images, labels in loader:
+        ...
+
+``fw.ops`` has the operators of chains. ``fw.directory``, ``fw.webdataset`` and the other functions of ``fw.sources`` name sources.
+"""
+
+from . import errors, ops, sources
+from ._feedwater import VERSION as __version__
+from ._settings import BatchOperator, Operator, Source, concat, mixture
+from .batch import Batch
+from .errors import Error
+from .loader import Loader
+from .recipes import Recipe, eval_recipe, train_recipe
+from .report import Report
+from .sources import (
+    beton,
+    coco,
+    directory,
+    file_list,
+    lmdb,
+    npy,
+    parquet,
+    recordio,
+    tfrecord,
+    webdataset,
+)
+
+__all__ = [
+    "Batch",
+    "BatchOperator",
+    "Error",
+    "Loader",
+    "Operator",
+    "Recipe",
+    "Report",
+    "Source",
+    "__version__",
+    "beton",
+    "coco",
+    "concat",
+    "directory",
+    "errors",
+    "eval_recipe",
+    "file_list",
+    "lmdb",
+    "mixture",
+    "npy",
+    "ops",
+    "parquet",
+    "recordio",
+    "sources",
+    "tfrecord",
+    "train_recipe",
+    "webdataset",
+]

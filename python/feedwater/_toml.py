@@ -1,0 +1,61 @@
+"""Settings as TOML, which the compiled part reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+
+def table(settings: Mapping[str, Any]) -> str:
+    """The text of a table: ``{a = 1, b = "c"}``. Settings that are ``None`` are left out."""
+    pairs = (f"{text(str(key))} = {value(item)}" for key, item in settings.items() if item is not None)
+    return "{" + ", ".join(pairs) + "}"
+
+
+def value(item: Any) -> str:
+    """The text of a value."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, int):
+        return str(item)
+    if isinstance(item, float):
+        return number(item)
+    if isinstance(item, (str, os.PathLike)):
+        return text(os.fspath(item))
+    if isinstance(item, Mapping):
+        return table(item)
+    settings = getattr(item, "settings", None)
+    if callable(settings):
+        return table(settings())
+    # Lists, tuples and arrays of NumPy.
+    if hasattr(item, "tolist"):
+        return value(item.tolist())
+    try:
+        items = iter(item)
+    except TypeError:
+        kind = type(item).__name__
+        raise TypeError(f"{item!r} is a {kind}, which no setting can be") from None
+    return "[" + ", ".join(value(it) for it in items) + "]"
+
+
+def number(item: float) -> str:
+    """A float as TOML writes it."""
+    written = repr(float(item))
+    return written if any(sign in written for sign in ".einf") else written + ".0"
+
+
+def text(item: str | bytes) -> str:
+    """A text as TOML writes it."""
+    if isinstance(item, bytes):
+        item = os.fsdecode(item)
+    out = ['"']
+    for sign in item:
+        if sign in '"\\':
+            out.append("\\" + sign)
+        elif ord(sign) < 32 or ord(sign) == 127:
+            out.append(f"\\u{ord(sign):04x}")
+        else:
+            out.append(sign)
+    out.append('"')
+    return "".join(out)

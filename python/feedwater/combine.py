@@ -1,0 +1,53 @@
+"""Operators that run other operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ._settings import Operator, Placement
+
+__all__ = ["OneOf", "RandomApply", "RandomOrder", "SomeOf"]
+
+
+class RandomApply(Operator):
+    """Runs all of its operators in order with a probability, 0.5 by default, and else none: torchvision's ``RandomApply``."""
+
+    OP = "random_apply"
+
+    def __init__(
+        self, operators: Sequence[Operator], *, probability: float | None = None, placement: Placement | None = None
+    ) -> None:
+        super().__init__(operators=list(operators), probability=probability, placement=placement)
+
+
+class OneOf(Operator):
+    """Runs one of its operators for each sample: torchvision's ``RandomChoice``. ``weights``: one for each operator, 1 by default."""
+
+    OP = "one_of"
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        *,
+        weights: Sequence[float] | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        super().__init__(operators=list(operators), weights=weights, placement=placement)
+
+
+class SomeOf(Operator):
+    """Runs ``count`` different ones of its operators in a random order: Albumentations' ``SomeOf`` without replacement."""
+
+    OP = "some_of"
+
+    def __init__(self, operators: Sequence[Operator], *, count: int, placement: Placement | None = None) -> None:
+        super().__init__(operators=list(operators), count=count, placement=placement)
+
+
+class RandomOrder(Operator):
+    """Runs all of its operators in a random order: torchvision's ``RandomOrder``."""
+
+    OP = "random_order"
+
+    def __init__(self, operators: Sequence[Operator], *, placement: Placement | None = None) -> None:
+        super().__init__(operators=list(operators), placement=placement)

@@ -1,0 +1,276 @@
+"""The loader."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _feedwater, _toml
+from ._settings import BatchOperator, Operator, Source
+from .batch import Batch
+from .errors import StoppedError
+from .report import Report
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Loader"]
+
+Framework = Literal["torch", "numpy", "jax", "tensorflow", "batch"]
+
+#: Version of the dictionary that :meth:`Loader.state_dict` returns.
+_STATE_VERSION = 1
+#: Seconds between looks for warnings while a batch is awaited.
+_WARN_EVERY = 1.0
+
+_log = logging.getLogger("feedwater")
+
+
+class Loader:
+    """Batches of a source, prepared by threads outside of the interpreter while the model works.
+
+        loader = fw.Loader("data/train", fw.train_recipe(224), batch=256, seed=42)
+        for epoch in range(90):
+            for images, labels in loader:
+                ...
+
+    Each ``for`` loop is one epoch. An iteration gives a pair of images and labels; with ``classes`` the second is the soft targets.
+    Memory goes back to the loader when the images are gone: ``clone`` what must live longer than the next few batches.
+
+    * ``source``: a function of :mod:`feedwater.sources`, or a path or URL, whose kind is recognised.
+    * ``chain``: operators of :mod:`feedwater.ops` in order, or a recipe.
+    * ``batch``: samples of a batch.
+    * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``
+      for :class:`feedwater.Batch` instead of pairs.
+    * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local rank) or ``"cuda:N"``.
+    * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``. ``layout``: ``"nchw"`` (default) or ``"nhwc"``.
+    * ``shuffle``, ``seed``: a recipe for training shuffles; otherwise the order is that of the source. The seed is 0 by default.
+    * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
+    * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch.
+    * ``on_error``: ``"stop"`` (default), ``"skip"`` or ``"substitute"``: images that cannot be used.
+    * ``rank``, ``world``: the shard. Default: those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
+    * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
+    * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
+
+    Raises a class of :mod:`feedwater.errors`.
+    """
+
+    def __init__(
+        self,
+        source: Source | str | os.PathLike[str],
+        chain: Sequence[Operator] = (),
+        *,
+        batch: int = 64,
+        framework: Framework = "torch",
+        device: str | None = None,
+        dtype: Literal["f32", "f16", "bf16", "u8"] | None = None,
+        layout: Literal["nchw", "nhwc"] | None = None,
+        shuffle: bool | None = None,
+        seed: int | None = None,
+        workers: int | Literal["auto"] | None = None,
+        prefetch: int | Literal["auto"] | None = None,
+        last: Literal["drop", "pad", "partial"] | None = None,
+        on_error: Literal["stop", "skip", "substitute"] | None = None,
+        rank: int | None = None,
+        world: int | None = None,
+        batch_operators: Sequence[BatchOperator] = (),
+        classes: int | None = None,
+        smoothing: float | None = None,
+        loader: Mapping[str, Any] | None = None,
+        decode: Mapping[str, Any] | None = None,
+        output: Mapping[str, Any] | None = None,
+        targets: Mapping[str, Any] | None = None,
+        cache: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Any] | None = None,
+        storage: Mapping[str, Any] | None = None,
+    ) -> None:
+        arguments = {
+            "batch": batch,
+            "shuffle": shuffle,
+            "seed": seed,
+            "workers": workers,
+            "prefetch": prefetch,
+            "last": last,
+            "on_error": on_error,
+            "rank": rank,
+            "world": world,
+        }
+        recipe = getattr(chain, "loader", {})
+        sections = {
+            "loader": {**recipe, **(loader or {}), **_given(arguments)},
+            "decode": decode,
+            "output": {**(output or {}), **_given({"dtype": dtype, "layout": layout})},
+            "targets": {**(targets or {}), **_given({"classes": classes, "smoothing": smoothing})},
+            "cache": cache,
+            "limits": limits,
+            "storage": storage,
+        }
+        lines = [] if device is None else [f"device = {_toml.value(device)}"]
+        lines.append(f"source = {_source(source)}")
+        lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
+        lines.append(f"chain = {_toml.value(list(chain))}")
+        if batch_operators:
+            lines.append(f"batch_operators = {_toml.value(list(batch_operators))}")
+        self._begin(_feedwater.Pipeline.from_toml("\n".join(lines) + "\n", os.getcwd()), framework)
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str], *, framework: Framework = "torch") -> Loader:
+        """A loader of a pipeline file."""
+        loader = cls.__new__(cls)
+        loader._begin(_feedwater.Pipeline.from_file(path), framework)
+        return loader
+
+    def _begin(self, pipeline: _feedwater.Pipeline, framework: Framework) -> None:
+        if framework not in ("torch", "numpy", "jax", "tensorflow", "batch"):
+            raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
+        self._pipeline = pipeline
+        self._framework = framework
+        self._warned: set[str] = set()
+        self._closed = False
+        # The epoch that the next loop runs.
+        self._next = 0
+        self._inner = pipeline.build()
+
+    def __len__(self) -> int:
+        """Batches of an epoch, on this shard."""
+        return self._inner.batches_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.batches():
+            if self._framework == "batch":
+                yield batch
+            else:
+                yield batch.pair(self._framework)
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches of the next epoch. If the loop is left early, the next loop is the epoch after it."""
+        if self._closed:
+            raise StoppedError("the loader is closed")
+        inner = self._inner
+        epoch = inner.epoch()
+        self._next = epoch.number + 1
+        while True:
+            try:
+                batch = epoch.next_within(_WARN_EVERY)
+            except TimeoutError:
+                self._warn(inner)
+                continue
+            if batch is None:
+                break
+            yield Batch(batch)
+        self._warn(inner)
+
+    def _warn(self, inner: _feedwater.Loader) -> None:
+        """Logs the warnings that are new."""
+        for warning in inner.warnings():
+            if warning not in self._warned:
+                self._warned.add(warning)
+                _log.warning("%s", warning)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch of the next loop, from 0. It costs nothing if that is the next epoch anyway; else the source is opened again
+        and caches are lost."""
+        if epoch != self._next:
+            self._rebuild(epoch, None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, from which :meth:`load_state_dict` continues with exactly the samples that are left, with any batch size and
+        number of shards. Batches that a loop was given count as consumed. It is the same on all ranks."""
+        return {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends."""
+        version = state.get("version")
+        if version != _STATE_VERSION:
+            raise ValueError(f"the state has version {version!r}; this version of feedwater reads {_STATE_VERSION}")
+        self._rebuild(0, state["state"])
+
+    def _rebuild(self, epoch: int, state: Mapping[str, Any] | None) -> None:
+        if self._closed:
+            raise StoppedError("the loader is closed")
+        # Both loaders at once could need more memory than there is.
+        before = self._inner.state()
+        self._inner.close()
+        try:
+            self._inner = self._pipeline.build(epoch=epoch, state=None if state is None else json.dumps(state))
+        except Exception:
+            self._inner = self._pipeline.build(state=before)
+            raise
+        self._next = json.loads(self._inner.state())["epoch"]
+
+    @property
+    def device(self) -> str:
+        """Where batches are made, and why."""
+        return self._inner.device
+
+    @property
+    def samples(self) -> int:
+        """Samples of the source."""
+        return self._inner.samples
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes in the order of their labels; empty if the source has none."""
+        return self._inner.classes
+
+    def location(self, index: int) -> str:
+        """Path of a sample, or another name for it. Indices are those of :attr:`Batch.indices`."""
+        return self._inner.location(index)
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counts and times since the loader was built: every sample's outcome, bytes, memory, caches."""
+        stats: dict[str, Any] = json.loads(self._inner.stats())
+        return stats
+
+    @property
+    def warnings(self) -> list[str]:
+        """What deserves attention. Also logged as warnings of the logger ``feedwater``."""
+        return self._inner.warnings()
+
+    def report(self) -> Report:
+        """What limits the loop so far, and what to change. Needs two batches."""
+        return Report(*self._inner.report())
+
+    def plan(self) -> str:
+        """Where each step runs, and all memory, as ``feedwater plan`` prints it."""
+        return self._inner.plan()
+
+    def settings(self) -> str:
+        """The pipeline file with every setting written out."""
+        return self._pipeline.to_toml()
+
+    def close(self) -> None:
+        """Ends the threads. Tensors stay valid."""
+        self._closed = True
+        self._inner.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<feedwater.Loader, closed>" if self._closed else f"<feedwater.Loader of {self.samples} samples>"
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _source(source: Source | str | os.PathLike[str]) -> str:
+    """The table of a source as TOML."""
+    if isinstance(source, Source):
+        return _toml.value(source)
+    if isinstance(source, (str, os.PathLike)):
+        return _toml.table(json.loads(_feedwater.detected(source)))
+    raise TypeError(f"source is a {type(source).__name__}; it is a path, a URL or a source such as fw.directory(path)")

@@ -1,0 +1,225 @@
+//! A batch: its tensor, which is given away once, and what is known of its samples.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use feedwater::handoff::CudaArrayInterface;
+use feedwater::handoff::dlpack;
+use feedwater::{SampleRecord, TensorShape};
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use crate::capsule::{self, Tensor};
+use crate::error::raised;
+
+/// A batch. Once its tensor is given away, the tensor owns the memory.
+#[pyclass(frozen)]
+pub struct Batch {
+    batch: Mutex<Option<feedwater::Batch>>,
+    shape: TensorShape,
+    /// DLPack's type and number of the device.
+    device: (i32, i32),
+    epoch: u32,
+    number: u64,
+    labels: Vec<i64>,
+    samples: Vec<SampleRecord>,
+    /// Index and message of each sample that failed.
+    errors: Vec<(u64, String)>,
+    classes: usize,
+    /// The soft targets, kept when the tensor is given away.
+    targets: Mutex<Option<Vec<f32>>>,
+}
+
+impl Batch {
+    pub fn new(batch: feedwater::Batch) -> Self {
+        let device = match batch.stream() {
+            Some(stream) => (dlpack::CUDA, stream.device().ordinal() as i32),
+            None => (dlpack::CPU, 0),
+        };
+        Self {
+            shape: batch.shape(),
+            device,
+            epoch: batch.epoch(),
+            number: batch.number(),
+            labels: batch.labels().to_vec(),
+            samples: batch.samples().to_vec(),
+            errors: batch.errors().iter().map(|it| (it.index, it.to_string())).collect(),
+            classes: batch.classes(),
+            targets: Mutex::new(None),
+            batch: Mutex::new(Some(batch)),
+        }
+    }
+
+    /// Uses the batch, unless its tensor was given away.
+    fn with<T>(&self, then: impl FnOnce(&feedwater::Batch) -> PyResult<T>) -> PyResult<T> {
+        then(locked(&self.batch).as_ref().ok_or_else(given_away)?)
+    }
+
+    /// Keeps the soft targets, for when the tensor is gone.
+    fn keep_targets(&self, py: Python<'_>) -> PyResult<()> {
+        let mut targets = locked(&self.targets);
+        if self.classes > 0 && targets.is_none() {
+            let copied = self
+                .with(|batch| batch.soft_targets_to_host().map_err(|error| raised(py, &error)))?;
+            *targets = Some(copied);
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Batch {
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.shape.dims())
+    }
+
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.shape.dtype.name()
+    }
+
+    #[getter]
+    fn layout(&self) -> &'static str {
+        self.shape.layout.name()
+    }
+
+    /// DLPack's type and number of the device.
+    #[getter]
+    fn device(&self) -> (i32, i32) {
+        self.device
+    }
+
+    #[getter]
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    #[getter]
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    #[getter]
+    fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Places of the samples in the source.
+    #[getter]
+    fn indices(&self) -> Vec<u64> {
+        self.samples.iter().map(|sample| sample.index).collect()
+    }
+
+    #[getter]
+    fn labels(&self) -> Vec<i64> {
+        self.labels.clone()
+    }
+
+    /// The labels as 64-bit integers in the machine's order.
+    fn label_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes: Vec<u8> = self.labels.iter().flat_map(|label| label.to_ne_bytes()).collect();
+        PyBytes::new(py, &bytes)
+    }
+
+    /// The soft targets as 32-bit floats in the machine's order.
+    fn soft_target_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.keep_targets(py)?;
+        let targets = locked(&self.targets);
+        let values = targets.as_deref().unwrap_or_default();
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// What happened to each sample.
+    fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let entries: PyResult<Vec<_>> =
+            self.samples.iter().map(|sample| sample_entry(py, sample)).collect();
+        PyList::new(py, entries?)
+    }
+
+    /// Address of the tensor, on its device.
+    #[getter]
+    fn data_ptr(&self) -> PyResult<u64> {
+        let host =
+            |batch: &feedwater::Batch| batch.host().map(|bytes| bytes.as_ptr().addr() as u64);
+        self.with(|batch| Ok(batch.device_ptr().or_else(|| host(batch)).unwrap_or_default()))
+    }
+
+    /// Index and message of each sample that failed.
+    #[getter]
+    fn errors(&self) -> Vec<(u64, String)> {
+        self.errors.clone()
+    }
+
+    /// A copy of the tensor in host memory.
+    fn to_host<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.with(|batch| batch.to_host().map_err(|error| raised(py, &error)))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Gives the tensor away as a DLPack capsule, for a consumer on this stream.
+    #[pyo3(signature = (stream, versioned))]
+    fn dlpack<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<i64>,
+        versioned: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let stream =
+            self.with(|batch| capsule::stream(batch, stream).map_err(|error| raised(py, &error)))?;
+        self.keep_targets(py)?;
+        let batch = locked(&self.batch).take().ok_or_else(given_away)?;
+        let exported = match versioned {
+            true => dlpack::export(batch, &stream).map(Tensor::Versioned),
+            false => dlpack::export_legacy(batch, &stream).map(Tensor::Legacy),
+        };
+        capsule::new(py, exported.map_err(|error| raised(py, &error))?)
+    }
+
+    /// The fields of `__cuda_array_interface__`.
+    fn cuda_array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface =
+            self.with(|batch| CudaArrayInterface::new(batch).map_err(|error| raised(py, &error)))?;
+        let fields = PyDict::new(py);
+        fields.set_item("shape", PyTuple::new(py, interface.shape)?)?;
+        fields.set_item("typestr", interface.typestr)?;
+        fields.set_item("data", interface.data)?;
+        fields.set_item("strides", py.None())?;
+        fields.set_item("stream", interface.stream)?;
+        fields.set_item("version", interface.version)?;
+        Ok(fields)
+    }
+}
+
+/// A record as a dictionary. Its keys are those of `feedwater dump`.
+fn sample_entry<'py>(py: Python<'py>, sample: &SampleRecord) -> PyResult<Bound<'py, PyDict>> {
+    let window = sample.trace.roi;
+    let entry = PyDict::new(py);
+    entry.set_item("index", sample.index)?;
+    entry.set_item("label", sample.label)?;
+    entry.set_item("width", sample.size.width)?;
+    entry.set_item("height", sample.size.height)?;
+    entry.set_item("reduction", sample.reduction)?;
+    entry.set_item("roi", (window.x, window.y, window.width, window.height))?;
+    entry.set_item("flipped_horizontally", sample.trace.flipped_horizontally)?;
+    entry.set_item("flipped_vertically", sample.trace.flipped_vertically)?;
+    entry.set_item("outcome", sample.outcome.name())?;
+    entry.set_item("cpu_fallback", sample.cpu_fallback)?;
+    entry.set_item("tolerated", sample.tolerated.map(|it| it.name()))?;
+    entry.set_item("jpeg", sample.jpeg.map(|it| it.name()))?;
+    entry.set_item("repeat", sample.repeat)?;
+    entry.set_item("replaces", sample.replaces)?;
+    entry.set_item("padding", sample.padding)?;
+    Ok(entry)
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn given_away() -> PyErr {
+    PyBufferError::new_err(
+        "the tensor of this batch was given away; keep the array that was made of it",
+    )
+}

@@ -1,0 +1,84 @@
+//! DLPack's capsules, as the Python array API standard's `__dlpack__` says. The only `unsafe` of the package.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use feedwater::handoff::dlpack::{
+    ConsumerStream, DLManagedTensor, DLManagedTensorVersioned, Exported,
+};
+use feedwater::{Batch, Result};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Names of capsules whose tensor nobody has taken.
+const VERSIONED: &CStr = c"dltensor_versioned";
+const LEGACY: &CStr = c"dltensor";
+
+/// An exported tensor.
+pub enum Tensor {
+    Versioned(Exported<DLManagedTensorVersioned>),
+    Legacy(Exported<DLManagedTensor>),
+}
+
+/// The stream of a consumer, by its number in Python.
+pub fn stream(batch: &Batch, number: Option<i64>) -> Result<ConsumerStream> {
+    // SAFETY: the array API standard asks the same of callers of `__dlpack__`: a handle is of the device's primary context, and
+    // lives as long as the tensor is used.
+    unsafe { ConsumerStream::from_number(batch, number) }
+}
+
+/// A capsule that owns the tensor until a consumer takes it.
+pub fn new(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let (pointer, name, free): (*mut c_void, _, ffi::PyCapsule_Destructor) = match tensor {
+        Tensor::Versioned(tensor) => (tensor.into_raw().cast(), VERSIONED, free_versioned),
+        Tensor::Legacy(tensor) => (tensor.into_raw().cast(), LEGACY, free_legacy),
+    };
+    // SAFETY: the pointer is not null, the name is static, and the interpreter is attached. If the capsule cannot be made, the
+    // tensor leaks.
+    unsafe {
+        let capsule = ffi::PyCapsule_New(pointer, name.as_ptr(), Some(free));
+        Bound::from_owned_ptr_or_err(py, capsule)
+    }
+}
+
+/// Frees the tensor of a capsule that nobody has taken: consumers rename it.
+unsafe extern "C" fn free_versioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: called by the interpreter with a capsule of `new`.
+    let tensor = unsafe { taken(capsule, VERSIONED) }.cast::<DLManagedTensorVersioned>();
+    // SAFETY: null, or what `into_raw` gave, which nobody else has freed.
+    if let Some(tensor) = unsafe { tensor.as_ref() }
+        && let Some(deleter) = tensor.deleter
+    {
+        // SAFETY: as above.
+        unsafe { deleter(ptr::from_ref(tensor).cast_mut()) };
+    }
+}
+
+/// The same for the form before version 1.
+unsafe extern "C" fn free_legacy(capsule: *mut ffi::PyObject) {
+    // SAFETY: called by the interpreter with a capsule of `new`.
+    let tensor = unsafe { taken(capsule, LEGACY) }.cast::<DLManagedTensor>();
+    // SAFETY: null, or what `into_raw` gave, which nobody else has freed.
+    if let Some(tensor) = unsafe { tensor.as_ref() }
+        && let Some(deleter) = tensor.deleter
+    {
+        // SAFETY: as above.
+        unsafe { deleter(ptr::from_ref(tensor).cast_mut()) };
+    }
+}
+
+/// The pointer of a capsule, or null if it was taken.
+///
+/// # Safety
+/// A capsule, with the interpreter attached.
+unsafe fn taken(capsule: *mut ffi::PyObject, name: &CStr) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match ffi::PyCapsule_IsValid(capsule, name.as_ptr()) {
+            1 => ffi::PyCapsule_GetPointer(capsule, name.as_ptr()),
+            _ => ptr::null_mut(),
+        }
+    }
+}

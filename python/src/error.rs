@@ -1,0 +1,63 @@
+//! feedwater's errors as Python's: classes of `feedwater.errors`, which have the key, the file or the sample as attributes.
+
+use feedwater::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The Python exception for an error.
+pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    made(py, error).unwrap_or_else(|problem| {
+        let text = PyRuntimeError::new_err(error.to_string());
+        text.set_cause(py, Some(problem));
+        text
+    })
+}
+
+fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let fields = PyDict::new(py);
+    let class = match error {
+        Error::Config(config) => {
+            fields.set_item("key", &config.key)?;
+            "ConfigError"
+        }
+        Error::Sample(sample) => {
+            fields.set_item("index", sample.index)?;
+            fields.set_item("location", &sample.location)?;
+            fields.set_item("reason", sample.reason.name())?;
+            "SampleError"
+        }
+        Error::Io { path, .. } => {
+            fields.set_item("filename", path.display().to_string())?;
+            "FileError"
+        }
+        Error::Unavailable { what, .. } => {
+            fields.set_item("what", what)?;
+            "UnavailableError"
+        }
+        Error::Budget { row, needed, limit } => {
+            fields.set_item("row", row)?;
+            fields.set_item("needed", needed)?;
+            fields.set_item("limit", limit)?;
+            "BudgetError"
+        }
+        Error::Memory { needed, available, .. } => {
+            fields.set_item("needed", needed)?;
+            fields.set_item("available", available)?;
+            "HostMemoryError"
+        }
+        Error::Forked { built_in } => {
+            fields.set_item("built_in", built_in)?;
+            "ForkedError"
+        }
+        Error::Device { call, .. } => {
+            fields.set_item("call", call)?;
+            "DeviceError"
+        }
+        Error::Compile { .. } => "CompileError",
+        Error::Stopped => "StoppedError",
+        _ => "InternalError",
+    };
+    let class = py.import("feedwater.errors")?.getattr(class)?;
+    Ok(PyErr::from_value(class.call((error.to_string(),), Some(&fields))?))
+}
