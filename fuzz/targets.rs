@@ -8,8 +8,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use feedwater::config::Pipeline;
-use feedwater::decode::{Decoders, JpegBy, JpegDecoder, simd};
+use feedwater::decode::{
+    Decoders, Fingerprint, JpegBy, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, simd,
+};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::{Format, Header, JpegLayout};
 use feedwater::source::custom::HostPage;
@@ -35,6 +38,7 @@ pub const TARGETS: &[Target] = &[
         &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg"), ("encoders", ".jpg")],
         both,
     ),
+    Target("row-index", &[("decode", ".jpg"), ("encoders", ".jpg")], hostile_index),
     Target("png", &[("decode", ".png"), ("tolerated", ".png"), ("refused", ".png")], decode),
     Target("webp", &[("decode", ".webp"), ("refused", ".webp")], decode),
     Target("pnm", &[("decode", ".ppm"), ("decode", ".pgm"), ("decode", ".pbm")], decode),
@@ -229,6 +233,66 @@ fn both(bytes: &[u8]) -> String {
 thread_local! {
     /// Ours and libjpeg-turbo's, by instructions and strictness.
     static KEPT: RefCell<HashMap<(usize, bool), [Decoders; 2]>> = RefCell::default();
+}
+
+/// A row index with a correct checksum that says anything. An image that is decoded whole has its pixels all the same, or the index is
+/// rejected. So has a window with the true index. With another index a window may have other pixels, and nothing worse.
+fn hostile_index(bytes: &[u8]) -> String {
+    let header = match Header::parse(bytes) {
+        Ok(header) if header.format == Format::Jpeg && header.size.pixels() <= 1 << 14 => header,
+        Ok(_) => return "another image".into(),
+        Err(error) => return error.to_string(),
+    };
+    let mut draw = drawn_from(bytes);
+    let all = Decoders::jpeg_instructions();
+    let name = all[draw(all.len() as u32) as usize];
+    let ours = &mut Decoders::new().with_jpeg_instructions(name).expect("listed");
+    let decoded = |decoder: &mut Decoders, window: Roi, reduction: u32| {
+        let mut pixels = Vec::new();
+        let result = decoder.decode(bytes, &header, window, reduction, &mut |rows| {
+            rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+        });
+        result.map(|()| pixels).map_err(|error| error.to_string())
+    };
+    let reduction = [1, 1, 2, 4, 8][draw(5) as usize];
+    let size = header.size.reduced(reduction);
+    let whole = size.window();
+    ours.set_row_index(RowIndexTask::Make(Fingerprint::of(bytes)));
+    let expected = decoded(ours, whole, reduction);
+    let RowIndexOutcome::Made(_, made) = ours.row_index() else { return "no index".into() };
+    let mut index = made.to_vec();
+    let changes = draw(5);
+    for _ in 0..changes {
+        let at = draw(index.len() as u32) as usize;
+        index[at] = draw(256) as u8;
+    }
+    let content = index.len() - 4;
+    let checksum = crc32c::crc32c(&index[..content]);
+    index[content..].copy_from_slice(&checksum.to_le_bytes());
+    let Some(index) = RowIndex::read(Bytes::from(index)) else { return "not an index".into() };
+    let (x, y) = (draw(size.width), draw(size.height));
+    let part = Roi::new(x, y, 1 + draw(size.width - x), 1 + draw(size.height - y));
+    let mut outcome = format!("{changes} changes");
+    for window in [whole, part] {
+        let right =
+            if window == whole { expected.clone() } else { decoded(ours, window, reduction) };
+        ours.set_row_index(RowIndexTask::Use(index.clone()));
+        let found = decoded(ours, window, reduction);
+        let told = format!("{:?} {}", ours.row_index(), found == right);
+        if ours.row_index() == RowIndexOutcome::Rejected {
+            assert!(found.is_err(), "{window} 1/{reduction} {name}: {told}");
+            assert!(decoded(ours, window, reduction) == right, "{window} 1/{reduction} {name}");
+            // Units that are only parsed may be beyond what our decoder takes, though it has decoded them.
+            let is_refused = matches!(ours.jpeg_by(), Some(JpegBy::Refused(_)));
+            assert!(changes > 0 || is_refused, "{window} 1/{reduction} {name}: {told}");
+        } else if window == whole || changes == 0 {
+            assert!(found == right, "{window} 1/{reduction} {name}: {told}");
+        } else {
+            assert_eq!(found.as_ref().map(Vec::len), right.as_ref().map(Vec::len));
+        }
+        outcome += &format!(", {told}");
+    }
+    outcome
 }
 
 /// Random numbers below a bound, seeded by all bytes.

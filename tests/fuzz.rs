@@ -38,7 +38,8 @@ const LIMIT_SECONDS: u64 = 20;
 const MOST_BYTES: usize = 1 << 17;
 
 /// Targets most of whose inputs are drawn, because mutated files rarely reach what should be tested.
-const DRAWN: &[(&str, Draw)] = &[("jpeg-decoders", random_jpeg::draw)];
+const DRAWN: &[(&str, Draw)] =
+    &[("jpeg-decoders", random_jpeg::draw), ("row-index", random_jpeg::draw)];
 
 /// Draws an input.
 type Draw = fn(&mut Random) -> Vec<u8>;
