@@ -11,7 +11,8 @@
 
 from . import errors, ops, sources
 from ._feedwater import VERSION as __version__
-from ._settings import BatchOperator, Operator, Source, concat, mixture
+from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
+from ._torchvision import from_torchvision
 from .batch import Batch
 from .errors import Error
 from .loader import Loader
@@ -38,6 +39,7 @@ __all__ = [
     "Operator",
     "Recipe",
     "Report",
+    "Samples",
     "Source",
     "__version__",
     "beton",
@@ -47,12 +49,14 @@ __all__ = [
     "errors",
     "eval_recipe",
     "file_list",
+    "from_torchvision",
     "lmdb",
     "mixture",
     "npy",
     "ops",
     "parquet",
     "recordio",
+    "samples",
     "sources",
     "tfrecord",
     "train_recipe",

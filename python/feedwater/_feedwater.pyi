@@ -3,6 +3,7 @@ from typing import Any, final
 
 VERSION: str
 
+def main(program: list[str], arguments: list[str]) -> int: ...
 def detected(path: str | os.PathLike[str]) -> str: ...
 
 @final
@@ -12,7 +13,13 @@ class Pipeline:
     @staticmethod
     def from_toml(text: str, base: str | os.PathLike[str]) -> Pipeline: ...
     def to_toml(self) -> str: ...
-    def build(self, epoch: int = 0, epochs: int | None = None, state: str | None = None) -> Loader: ...
+    def build(
+        self,
+        epoch: int = 0,
+        epochs: int | None = None,
+        state: str | None = None,
+        sequence: tuple[object, list[int] | None, list[str]] | None = None,
+    ) -> Loader: ...
 
 @final
 class Loader:

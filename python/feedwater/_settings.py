@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from . import _toml
 
 Placement = Literal["cpu", "gpu", "auto"]
+
+
+class Items(Protocol):
+    """Bytes of image files, paths, or pairs of these and a label."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
 
 
 class _Settings:
@@ -84,6 +92,31 @@ class Source:
 
     def __repr__(self) -> str:
         return f"<feedwater.Source {_toml.value(self)}>"
+
+
+class Samples:
+    """A source that is a sequence in Python; made by :func:`samples`."""
+
+    def __init__(self, items: Items, labels: Sequence[int] | None, classes: Sequence[str]) -> None:
+        self.items = items
+        self.labels = None if labels is None else [int(label) for label in labels]
+        self.classes = list(classes)
+
+    def __repr__(self) -> str:
+        return f"<feedwater.Samples of {len(self.items)} items>"
+
+
+def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Sequence[str] = ()) -> Samples:
+    """A source of one's own: a sequence, or any object with ``__len__`` and ``__getitem__``.
+
+    An item is the bytes of an image file, or the path of one, or a pair of that and a label (``None`` for none). Worker threads ask for
+    items, several at once, and each holds the interpreter's lock for as long as ``__getitem__`` runs; files are read without it. An
+    exception makes the sample unreadable, which ``on_error`` of the loader judges.
+
+    * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read.
+    * ``classes``: names in the order of the labels.
+    """
+    return Samples(items, labels, classes)
 
 
 def concat(*sources: Source) -> Source:

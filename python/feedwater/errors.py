@@ -6,6 +6,7 @@ __all__ = [
     "BudgetError",
     "CompileError",
     "ConfigError",
+    "ConversionError",
     "DeviceError",
     "Error",
     "FileError",
@@ -32,6 +33,13 @@ class ConfigError(Error, ValueError):
 
     #: The setting, as in a pipeline file: ``chain[2].std``.
     key: str
+
+
+class ConversionError(Error, ValueError):
+    """A transform of torchvision or timm has no equal chain."""
+
+    #: The transforms, each with the reason.
+    problems: list[str]
 
 
 class SampleError(Error, ValueError):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
-from ._settings import BatchOperator, Operator, Source
+from ._settings import BatchOperator, Operator, Samples, Source
 from .batch import Batch
 from .errors import StoppedError
 from .report import Report
@@ -28,6 +30,15 @@ _WARN_EVERY = 1.0
 
 _log = logging.getLogger("feedwater")
 
+#: Loaders that run. At the end of the program their threads end before the interpreter, which those that read a sequence need.
+_open: weakref.WeakSet[_feedwater.Loader] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for inner in list(_open):
+        inner.close()
+
 
 class Loader:
     """Batches of a source, prepared by threads outside of the interpreter while the model works.
@@ -40,7 +51,7 @@ class Loader:
     Each ``for`` loop is one epoch. An iteration gives a pair of images and labels; with ``classes`` the second is the soft targets.
     Memory goes back to the loader when the images are gone: ``clone`` what must live longer than the next few batches.
 
-    * ``source``: a function of :mod:`feedwater.sources`, or a path or URL, whose kind is recognised.
+    * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised, or :func:`feedwater.samples`.
     * ``chain``: operators of :mod:`feedwater.ops` in order, or a recipe.
     * ``batch``: samples of a batch.
     * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``
@@ -60,7 +71,7 @@ class Loader:
 
     def __init__(
         self,
-        source: Source | str | os.PathLike[str],
+        source: Source | Samples | str | os.PathLike[str],
         chain: Sequence[Operator] = (),
         *,
         batch: int = 64,
@@ -98,9 +109,8 @@ class Loader:
             "rank": rank,
             "world": world,
         }
-        recipe = getattr(chain, "loader", {})
         sections = {
-            "loader": {**recipe, **(loader or {}), **_given(arguments)},
+            "loader": {**(loader or {}), **_given(arguments)},
             "decode": decode,
             "output": {**(output or {}), **_given({"dtype": dtype, "layout": layout})},
             "targets": {**(targets or {}), **_given({"classes": classes, "smoothing": smoothing})},
@@ -108,31 +118,50 @@ class Loader:
             "limits": limits,
             "storage": storage,
         }
+        recipe: Mapping[str, Mapping[str, Any]] = getattr(chain, "sections", {})
+        sections = {name: {**recipe.get(name, {}), **(section or {})} for name, section in sections.items()}
         lines = [] if device is None else [f"device = {_toml.value(device)}"]
         lines.append(f"source = {_source(source)}")
         lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
         lines.append(f"chain = {_toml.value(list(chain))}")
         if batch_operators:
             lines.append(f"batch_operators = {_toml.value(list(batch_operators))}")
-        self._begin(_feedwater.Pipeline.from_toml("\n".join(lines) + "\n", os.getcwd()), framework)
+        rest = getattr(chain, "rest", [])
+        if rest and framework != "torch":
+            raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
+        self._begin(_feedwater.Pipeline.from_toml("\n".join(lines) + "\n", os.getcwd()), framework, rest, source)
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], *, framework: Framework = "torch") -> Loader:
         """A loader of a pipeline file."""
         loader = cls.__new__(cls)
-        loader._begin(_feedwater.Pipeline.from_file(path), framework)
+        loader._begin(_feedwater.Pipeline.from_file(path), framework, [], None)
         return loader
 
-    def _begin(self, pipeline: _feedwater.Pipeline, framework: Framework) -> None:
+    def _begin(
+        self,
+        pipeline: _feedwater.Pipeline,
+        framework: Framework,
+        rest: Sequence[Callable[[Any], Any]],
+        source: object,
+    ) -> None:
         if framework not in ("torch", "numpy", "jax", "tensorflow", "batch"):
             raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
         self._pipeline = pipeline
         self._framework = framework
+        self._rest = rest
         self._warned: set[str] = set()
         self._closed = False
         # The epoch that the next loop runs.
         self._next = 0
-        self._inner = pipeline.build()
+        # In place of the source that the pipeline names.
+        self._sequence = (source.items, source.labels, source.classes) if isinstance(source, Samples) else None
+        self._inner = self._built(0, None)
+
+    def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
+        inner = self._pipeline.build(epoch=epoch, state=state, sequence=self._sequence)
+        _open.add(inner)
+        return inner
 
     def __len__(self) -> int:
         """Batches of an epoch, on this shard."""
@@ -143,7 +172,8 @@ class Loader:
             if self._framework == "batch":
                 yield batch
             else:
-                yield batch.pair(self._framework)
+                images, targets = batch.pair(self._framework)
+                yield _applied(self._rest, images) if self._rest else images, targets
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the next epoch. If the loop is left early, the next loop is the epoch after it."""
@@ -195,9 +225,9 @@ class Loader:
         before = self._inner.state()
         self._inner.close()
         try:
-            self._inner = self._pipeline.build(epoch=epoch, state=None if state is None else json.dumps(state))
+            self._inner = self._built(epoch, None if state is None else json.dumps(state))
         except Exception:
-            self._inner = self._pipeline.build(state=before)
+            self._inner = self._built(0, before)
             raise
         self._next = json.loads(self._inner.state())["epoch"]
 
@@ -240,7 +270,9 @@ class Loader:
         return self._inner.plan()
 
     def settings(self) -> str:
-        """The pipeline file with every setting written out."""
+        """The pipeline file with every setting written out. A source that is a sequence has none."""
+        if self._sequence is not None:
+            raise ValueError("the source is a sequence in Python, which no pipeline file can name")
         return self._pipeline.to_toml()
 
     def close(self) -> None:
@@ -263,12 +295,27 @@ class Loader:
         return "<feedwater.Loader, closed>" if self._closed else f"<feedwater.Loader of {self.samples} samples>"
 
 
+def _applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
+    """The images after transforms that stay Python, which end with tensors."""
+    import torch
+
+    changed = []
+    for image in images:
+        for step in rest:
+            image = step(image)
+        changed.append(image)
+    return torch.stack(changed).to(images.device)
+
+
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _source(source: Source | str | os.PathLike[str]) -> str:
+def _source(source: Source | Samples | str | os.PathLike[str]) -> str:
     """The table of a source as TOML."""
+    if isinstance(source, Samples):
+        # Any source will do: the sequence takes its place.
+        return '{directory = "."}'
     if isinstance(source, Source):
         return _toml.value(source)
     if isinstance(source, (str, os.PathLike)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import ops
@@ -16,11 +16,23 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Recipe(list[Operator]):
-    """A chain with the settings of ``[loader]`` that belong to it. Arguments of :class:`feedwater.Loader` take precedence."""
+    """A chain with the other settings that belong to it.
 
-    def __init__(self, operators: Iterable[Operator], **loader: Any) -> None:
+    * ``sections``: settings of sections of a pipeline file, such as ``{"loader": {"shuffle": True}}``. Arguments of
+      :class:`feedwater.Loader` take precedence.
+    * ``rest``: functions that run in Python on each image of a batch, after the chain (:func:`feedwater.from_torchvision`).
+    """
+
+    def __init__(
+        self,
+        operators: Iterable[Operator],
+        sections: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        rest: Sequence[Callable[[Any], Any]] = (),
+    ) -> None:
         super().__init__(operators)
-        self.loader = loader
+        self.sections = dict(sections or {})
+        self.rest = list(rest)
 
 
 def train_recipe(
@@ -39,7 +51,7 @@ def train_recipe(
             ops.Flip(horizontal=flip),
             ops.Normalize(mean=mean, std=std),
         ],
-        shuffle=True,
+        {"loader": {"shuffle": True}},
     )
 
 
@@ -59,6 +71,5 @@ def eval_recipe(
             ops.CenterCrop(width=size, height=size),
             ops.Normalize(mean=mean, std=std),
         ],
-        shuffle=False,
-        last="partial",
+        {"loader": {"shuffle": False, "last": "partial"}},
     )

@@ -8,8 +8,17 @@ mod capsule;
 mod error;
 mod loader;
 mod pipeline;
+mod source;
+
+use std::ffi::OsString;
 
 use pyo3::prelude::*;
+
+/// Runs a command of the command line, and returns its exit code. `program` starts the same again.
+#[pyfunction]
+fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| feedwater_cli::main_as(program, arguments))
+}
 
 /// The module `feedwater._feedwater`.
 #[pymodule]
@@ -18,6 +27,8 @@ mod _feedwater {
     use super::batch::Batch;
     #[pymodule_export]
     use super::loader::{Epoch, Loader};
+    #[pymodule_export]
+    use super::main;
     #[pymodule_export]
     use super::pipeline::{Pipeline, detected};
 

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const MOST_SECONDS: f64 = 86_400.0;
 
 /// A loader, until it is closed.
-#[pyclass(frozen)]
+#[pyclass(frozen, weakref)]
 pub struct Loader(Mutex<Option<Arc<feedwater::Loader>>>);
 
 impl Loader {
@@ -37,7 +37,7 @@ impl Loader {
     /// Begins the next epoch.
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = self.open(py)?;
-        Ok(Epoch(Mutex::new(py.detach(|| loader.shared_epoch()))))
+        Ok(Epoch(Mutex::new(Some(py.detach(move || loader.shared_epoch())))))
     }
 
     /// Batches in an epoch of this shard.
@@ -116,16 +116,23 @@ impl Loader {
     }
 }
 
+/// Threads that read from a sequence in Python need the interpreter before they end.
+impl Drop for Loader {
+    fn drop(&mut self) {
+        Python::attach(|py| self.close(py));
+    }
+}
+
 /// The batches of one epoch.
 #[pyclass(frozen)]
-pub struct Epoch(Mutex<SharedEpoch>);
+pub struct Epoch(Mutex<Option<SharedEpoch>>);
 
 #[pymethods]
 impl Epoch {
     /// Number of the epoch, from 0.
     #[getter]
     fn number(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.locked().number())
+        py.detach(|| self.locked().as_ref().map_or(0, SharedEpoch::number))
     }
 
     /// The next batch, or none at the end. Waits at most this number of seconds, then raises `TimeoutError`. Signals, as of
@@ -133,7 +140,11 @@ impl Epoch {
     fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Batch>> {
         let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
         loop {
-            match py.detach(|| self.locked().next_within(LOOK)) {
+            let next = py.detach(|| match self.locked().as_mut() {
+                Some(epoch) => epoch.next_within(LOOK),
+                None => Poll::Ready(None),
+            });
+            match next {
                 Poll::Ready(None) => return Ok(None),
                 Poll::Ready(Some(Ok(batch))) => return Ok(Some(Batch::new(batch))),
                 Poll::Ready(Some(Err(error))) => return Err(raised(py, &error)),
@@ -147,8 +158,15 @@ impl Epoch {
 }
 
 impl Epoch {
-    fn locked(&self) -> MutexGuard<'_, SharedEpoch> {
+    fn locked(&self) -> MutexGuard<'_, Option<SharedEpoch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last owner of a loader ends its threads, as above.
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        Python::attach(|py| py.detach(|| drop(self.locked().take())));
     }
 }
 

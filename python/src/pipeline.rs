@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use feedwater::LoaderState;
 use feedwater::storage::Storage;
+use feedwater::{Error, LoaderBuilder, LoaderState};
 use pyo3::prelude::*;
 
 use crate::error::raised;
 use crate::loader::{Loader, json};
+use crate::source::{Given, Sequence};
 
 /// The source at a path, as JSON of its table in a pipeline file.
 #[pyfunction]
@@ -19,7 +20,28 @@ pub fn detected(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 
 /// Settings, chain and source of a loader.
 #[pyclass(frozen)]
-pub struct Pipeline(feedwater::Pipeline);
+pub struct Pipeline {
+    pipeline: feedwater::Pipeline,
+    /// Whether it is from a text, whose lines and columns say nothing to users.
+    is_text: bool,
+}
+
+impl Pipeline {
+    fn raised(&self, py: Python<'_>, error: Error) -> PyErr {
+        raised(py, &if self.is_text { without_place(error) } else { error })
+    }
+}
+
+/// The error without the line and column of a setting.
+fn without_place(error: Error) -> Error {
+    match error {
+        Error::Config(mut config) => {
+            config.at = None;
+            Error::Config(config)
+        }
+        other => other,
+    }
+}
 
 #[pymethods]
 impl Pipeline {
@@ -27,45 +49,55 @@ impl Pipeline {
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let read = py.detach(|| feedwater::Pipeline::from_file(path));
-        read.map(Self).map_err(|error| raised(py, &error))
+        let pipeline = read.map_err(|error| raised(py, &error))?;
+        Ok(Self { pipeline, is_text: false })
     }
 
     /// Reads the text of a pipeline file, whose paths are relative to `base`.
     #[staticmethod]
     fn from_toml(py: Python<'_>, text: &str, base: PathBuf) -> PyResult<Self> {
         let read = py.detach(|| feedwater::Pipeline::from_toml(text, base));
-        read.map(Self).map_err(|error| raised(py, &error))
+        let pipeline = read.map_err(|error| raised(py, &without_place(error)))?;
+        Ok(Self { pipeline, is_text: true })
     }
 
     /// The file with every setting written out.
     fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
-        self.0.to_toml().map_err(|error| raised(py, &error))
+        self.pipeline.to_toml().map_err(|error| self.raised(py, error))
     }
 
-    /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON.
-    #[pyo3(signature = (epoch=0, epochs=None, state=None))]
+    /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON. `sequence` takes the place of the source.
+    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None))]
     fn build(
         &self,
         py: Python<'_>,
         epoch: u32,
         epochs: Option<u32>,
         state: Option<&str>,
+        sequence: Option<Given>,
     ) -> PyResult<Loader> {
         let state: Option<LoaderState> = match state.map(serde_json::from_str).transpose() {
             Ok(state) => state,
             Err(problem) => {
-                let error = feedwater::Error::config("state", format!("is not one: {problem}"));
+                let error = Error::config("state", format!("is not one: {problem}"));
                 return Err(raised(py, &error));
             }
         };
+        let sequence = sequence.map(|given| Sequence::new(py, given)).transpose()?;
+        let pipeline = &self.pipeline;
         let built = py.detach(|| {
-            let builder = self.0.builder()?.start_epoch(epoch).epochs(epochs);
-            let builder = match state {
+            let builder = match sequence {
+                Some(source) => LoaderBuilder::new(Arc::new(source), pipeline.chain.clone())
+                    .settings(pipeline.settings.clone()),
+                None => pipeline.builder()?,
+            };
+            let builder = builder.start_epoch(epoch).epochs(epochs);
+            match state {
                 Some(state) => builder.resume(state),
                 None => builder,
-            };
-            builder.build()
+            }
+            .build()
         });
-        built.map(|loader| Loader::new(Arc::new(loader))).map_err(|error| raised(py, &error))
+        built.map(|loader| Loader::new(Arc::new(loader))).map_err(|error| self.raised(py, error))
     }
 }

@@ -81,6 +81,7 @@ def test_a_wrong_setting_names_its_place():
     with pytest.raises(fw.errors.ConfigError) as wrong:
         pipeline([ops.Flip(horizontal=0.5), ops.Flip(horizontal=1.5)])
     assert wrong.value.key == "chain[1].horizontal" and "1.5" in str(wrong.value)
+    assert "line" not in str(wrong.value), "lines of a text that nobody has seen"
     with pytest.raises(TypeError, match="horizontale"):
         ops.Flip(horizontale=0.5)
     with pytest.raises(TypeError, match="complex"):

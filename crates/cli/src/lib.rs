@@ -6,10 +6,14 @@
 //! * With `--json`, the last line of standard output is one JSON object.
 //! * A command whose standard output is closed early exits quietly.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use feedwater::Error;
@@ -167,9 +171,23 @@ fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     Error::Config(error).into()
 }
 
+/// How this program is started again, without arguments.
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+
 /// Runs the command named by the arguments.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let code = match env::current_exe() {
+        Ok(program) => main_as(vec![program.into()], env::args_os().skip(1)),
+        Err(_) => main_as(Vec::new(), env::args_os().skip(1)),
+    };
+    ExitCode::from(code)
+}
+
+/// Runs the command named by the arguments in another program, which is started as `program` (its path, and what it needs to get
+/// here). Returns the exit code, or ends the process: for help, for wrong arguments, and after a signal.
+pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    PROGRAM.get_or_init(|| program);
+    let command = Cli::parse_from(iter::once("feedwater".into()).chain(arguments)).command;
     interrupt::listen();
     // If the system refuses, descriptors are closed and reopened more often.
     let _ = storage::raise_open_files_limit();
@@ -192,14 +210,14 @@ pub fn main() -> ExitCode {
     let (code, text) = match done {
         Ok(()) | Err(CommandError::Unread | CommandError::Interrupted) => {
             interrupt::end_if_requested();
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Err(CommandError::Failed(text)) => (1, text),
         Err(CommandError::Misused(text)) => (2, text),
     };
     // Standard error may be closed too; then the exit code is all that remains.
     let _ = writeln!(io::stderr(), "feedwater: {text}");
-    ExitCode::from(code)
+    code
 }
 
 /// Parses a number of threads from the command line.

@@ -8,9 +8,9 @@
 //!   `dump`.
 //! * If images are decoded on the CPU, only the route `cpu` is measured; the other requested routes are listed with the reason.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -26,7 +26,7 @@ use super::group::Group;
 use super::images::cache;
 use super::interrupt::{self, Polled};
 use super::requests::shown;
-use super::{CommandError, DEVICES, count, print, print_json, progress, require};
+use super::{CommandError, DEVICES, PROGRAM, count, print, print_json, progress, require};
 use case::Measured;
 use sets::Set;
 use table::Table;
@@ -297,16 +297,15 @@ fn measure(
     options: &Options,
 ) -> CaseResult {
     let failed = |reason: String| CaseResult::Failed { reason };
-    let program = match env::current_exe() {
-        Ok(program) => program,
-        Err(error) => return failed(format!("the path of this program: {error}")),
+    let Some([program, first @ ..]) = PROGRAM.get().map(Vec::as_slice) else {
+        return failed("the path of this program is unknown".into());
     };
     let device = match available.device {
         DeviceChoice::Auto if available.on_cpu.is_none() => DeviceChoice::LocalGpu,
         device => device,
     };
     let mut command = Command::new(program);
-    command.arg("bench").arg(&set.file).args([
+    command.args(first).arg("bench").arg(&set.file).args([
         "--case",
         by.name(),
         "--device",

@@ -1,0 +1,105 @@
+"""Sources that are sequences in Python."""
+
+import subprocess
+import sys
+import textwrap
+import threading
+
+import feedwater as fw
+import numpy
+import pytest
+from conftest import pixels_of
+
+SAME = [fw.ops.Crop(width=12, height=8)]
+
+
+def encoded(index):
+    return b"P6 12 8 255\n" + pixels_of(index).tobytes()
+
+
+class Set:
+    """Images that are made when they are asked for."""
+
+    def __init__(self, count):
+        self.count = count
+        self.threads = set()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        self.threads.add(threading.get_ident())
+        if index == 3:
+            raise LookupError(f"no image {index}")
+        return encoded(index), index % 5
+
+
+def test_bytes_with_labels(folder):
+    source = fw.samples([encoded(index) for index in range(10)], range(10), classes=[str(it) for it in range(10)])
+    loader = fw.Loader(source, SAME, batch=5, dtype="u8", layout="nhwc", framework="numpy")
+    assert loader.samples == 10 and loader.classes[3] == "3" and len(loader) == 2
+    for number, (images, labels) in enumerate(loader):
+        for place, image in enumerate(images):
+            numpy.testing.assert_array_equal(image, pixels_of(5 * number + place))
+            assert labels[place] == 5 * number + place
+
+
+def test_paths_of_files(folder):
+    paths = sorted(folder.glob("*/*.ppm"))
+    loader = fw.Loader(fw.samples([(str(path), None) for path in paths]), SAME, batch=20, dtype="u8", layout="nhwc", framework="numpy")
+    images, labels = next(iter(loader))
+    assert (labels == -1).all()
+    numpy.testing.assert_array_equal(images[17], pixels_of(17))
+    missing = fw.Loader(fw.samples([paths[0], folder / "none.ppm"]), SAME, batch=2, framework="numpy")
+    with pytest.raises(fw.errors.SampleError, match="none.ppm"):
+        next(iter(missing))
+
+
+def test_items_are_asked_for_by_worker_threads():
+    items = Set(40)
+    loader = fw.Loader(fw.samples(items), SAME, batch=4, on_error="skip", workers=3, framework="batch", seed=1, shuffle=True)
+    seen, failed = {}, []
+    for batch in loader:
+        seen.update(zip(batch.indices, batch.labels))
+        failed += batch.errors
+    assert items.threads - {threading.get_ident()}
+    assert all(label == index % 5 for index, label in seen.items())
+    assert [index for index, _ in failed] == [3] and "LookupError('no image 3')" in failed[0][1]
+    with pytest.raises(fw.errors.SampleError, match=r"samples\[3\].*no image 3"):
+        list(fw.Loader(fw.samples(items), SAME, batch=1, framework="batch"))
+
+
+def test_wrong_items_are_named():
+    with pytest.raises(fw.errors.ConfigError, match="empty"):
+        fw.Loader(fw.samples([]), SAME)
+    with pytest.raises(fw.errors.ConfigError, match="2 labels for 1 items"):
+        fw.Loader(fw.samples([b""], [1, 2]), SAME)
+    loader = fw.Loader(fw.samples([5.0, encoded(1)]), SAME, batch=2, framework="numpy")
+    with pytest.raises(fw.errors.SampleError, match="float"):
+        next(iter(loader))
+    with pytest.raises(ValueError, match="sequence"):
+        loader.settings()
+
+
+def test_a_program_ends_while_items_are_asked_for():
+    program = """
+        import time
+        import feedwater as fw
+
+        class Slow:
+            def __len__(self):
+                return 1000
+
+            def __getitem__(self, index):
+                time.sleep(0.01)
+                return b"P6 1 1 255\\n" + bytes(3)
+
+        loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=2, framework="numpy")
+        batches = iter(loader)
+        next(batches)
+        held = loader.batches()
+        del loader
+        print("ended")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

@@ -1,0 +1,47 @@
+"""Batches as tensors of PyTorch."""
+
+import feedwater as fw
+import pytest
+from conftest import pixels_of
+
+torch = pytest.importorskip("torch")
+SAME = [fw.ops.Crop(width=12, height=8)]
+
+
+def test_a_tensor_has_the_memory_of_the_batch(folder):
+    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")))
+    address = batch.data_ptr
+    tensor = batch.torch()
+    assert tensor.data_ptr() == batch.torch().data_ptr() == torch.from_dlpack(batch).data_ptr() == address
+    assert (tensor[3].numpy() == pixels_of(3)).all()
+
+
+@pytest.mark.parametrize("dtype", ["u8", "f16", "bf16", "f32"])
+def test_every_type_of_elements(folder, dtype):
+    images, labels = next(iter(fw.Loader(folder, SAME, batch=4, dtype=dtype)))
+    expected = {"u8": torch.uint8, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype]
+    assert images.dtype == expected and labels.dtype == torch.int64
+    assert images[0, 0, 0, 0].item() == pixels_of(0)[0, 0, 0]
+
+
+def test_a_model_learns_the_classes(folder):
+    """Bright cats, dark dogs: the loader's images reach a model, and its gradients."""
+    for index in range(20):
+        part = folder / ("cat" if index < 10 else "dog") / f"{index:02}.ppm"
+        part.write_bytes(b"P6 12 8 255\n" + bytes([200 + index if index < 10 else 20 + index]) * 288)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loader = fw.Loader(folder, fw.train_recipe(8), batch=5, seed=1)
+    for _ in range(5):
+        for images, labels in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+    right = sum((model(images).argmax(1) == labels).sum().item() for images, labels in fw.Loader(folder, fw.eval_recipe(8), batch=7))
+    assert right == 20
+
+
+def test_soft_targets_are_tensors(folder):
+    images, targets = next(iter(fw.Loader(folder, SAME, batch=4, classes=3)))
+    assert targets.dtype == torch.float32 and targets.tolist() == [[1, 0, 0]] * 4

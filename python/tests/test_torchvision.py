@@ -1,0 +1,151 @@
+"""Chains from torchvision's and timm's transforms, compared with these transforms on PIL images."""
+
+import feedwater as fw
+import numpy
+import pytest
+from conftest import pixels_of, write_image
+from feedwater import ops
+
+torch = pytest.importorskip("torch")
+v1 = pytest.importorskip("torchvision.transforms")
+v2 = pytest.importorskip("torchvision.transforms.v2")
+Image = pytest.importorskip("PIL.Image")
+
+BICUBIC = v1.InterpolationMode.BICUBIC
+
+
+@pytest.fixture
+def large(tmp_path):
+    """Four images of 60x44."""
+    (tmp_path / "large" / "a").mkdir(parents=True)
+    for index in range(4):
+        write_image(tmp_path / "large" / "a" / f"{index}.ppm", smooth(index))
+    return tmp_path / "large"
+
+
+def smooth(index):
+    """Noise of 15x11 pixels, enlarged, so that filters have something to interpolate."""
+    return numpy.asarray(Image.fromarray(pixels_of(index, 15, 11)).resize((60, 44), Image.Resampling.BICUBIC))
+
+
+#: Transforms without random numbers.
+FIXED = {
+    "v1 evaluation": v1.Compose([v1.Resize(32), v1.CenterCrop(28), v1.ToTensor(), v1.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]),
+    "v2 evaluation": v2.Compose([v2.Resize((30, 40), interpolation=BICUBIC), v2.CenterCrop((20, 36)), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.25] * 3)]),
+    "bytes": v1.Compose([v1.CenterCrop(70), v1.PILToTensor()]),
+    "0 to 1": v1.Compose([v1.ToTensor()]),
+    "0 to 255": v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32)]),
+    "half": v1.Compose([v1.PILToTensor(), v1.ConvertImageDtype(torch.float16)]),
+    "flips": v1.Compose([v1.RandomHorizontalFlip(1.0), v1.RandomVerticalFlip(p=1.0), v1.ToTensor()]),
+    "pad": v1.Compose([v1.Pad((1, 2, 3, 4), fill=(9, 8, 7)), v2.Pad(5, padding_mode="reflect"), v1.ToTensor()]),
+    "colours": v1.Compose([v1.RandomInvert(1.0), v1.RandomPosterize(3, 1.0), v1.RandomSolarize(100, 1.0), v1.RandomAutocontrast(1.0), v1.PILToTensor()]),
+    "equalized": v1.Compose([v2.RandomEqualize(1.0), v2.RandomAdjustSharpness(1.7, 1.0), v1.PILToTensor()]),
+    "gray": v1.Compose([v1.Grayscale(3), v1.PILToTensor()]),
+    "nested": v1.Compose([v1.RandomApply([v1.RandomChoice([v1.RandomInvert(1.0)]), v1.RandomOrder([v1.Grayscale(3)])], p=1.0), v1.PILToTensor()]),
+    "sequential": torch.nn.Sequential(v1.CenterCrop(8), v2.PILToTensor()),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_pixels_are_those_of_torchvision(large, name):
+    transform = v1.Compose([v1.CenterCrop((44, 60)), FIXED[name]])
+    loader = fw.Loader(large, fw.from_torchvision(transform), batch=4)
+    images, _ = next(iter(loader))
+    for index, image in enumerate(images):
+        expected = transform(Image.fromarray(smooth(index)))
+        assert image.dtype == expected.dtype and image.shape == expected.shape
+        # ToDtype multiplies by 1/255 where ToTensor and feedwater divide. With half floats torchvision rounds more often.
+        atol = {"half": 5e-4, "v2 evaluation": 5e-7}.get(name, 0)
+        torch.testing.assert_close(image, torch.as_tensor(expected), rtol=0, atol=atol)
+
+
+#: Transforms with random numbers, and the chain that is expected.
+RANDOM = [
+    (v1.RandomResizedCrop(24, scale=(0.2, 0.9), ratio=(0.8, 1.25), interpolation=BICUBIC), [ops.RandomResizedCrop(width=24, height=24, scale=(0.2, 0.9), ratio=(0.8, 1.25), filter="bicubic")]),
+    (v2.RandomResizedCrop((24, 32)), [ops.RandomResizedCrop(width=32, height=24, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), filter="bilinear")]),
+    (v1.RandomCrop((20, 30), padding=4, pad_if_needed=True, fill=7), [ops.RandomCrop(width=30, height=20, padding=[4] * 4, pad_if_needed=True, fill=[7] * 3)]),
+    (v1.ColorJitter(0.4, (0.5, 1.5), 0, 0.1), [ops.ColorJitter(brightness=(0.6, 1.4), contrast=(0.5, 1.5), hue=(-0.1, 0.1))]),
+    (v2.RandomGrayscale(0.2), [ops.RandomGrayscale(probability=0.2)]),
+    (v1.GaussianBlur(5, (0.1, 2.0)), [ops.GaussianBlur(kernel_size=[5, 5], sigma=[0.1, 2.0])]),
+    (v1.RandomRotation(20, expand=True, fill=3), [ops.RandomRotation(degrees=[-20.0, 20.0], interpolation="nearest", expand=True, fill=[3] * 3)]),
+    (v2.RandomAffine(10, (0.1, 0.2), (0.9, 1.1), 5), None),
+    (v1.RandomAffine(0, shear=(1, 2, 3, 4)), [ops.RandomAffine(degrees=[0.0, 0.0], shear_x=[1.0, 2.0], shear_y=[3.0, 4.0], interpolation="nearest", fill=[0] * 3)]),
+    (v2.RandomPerspective(0.4, 0.6), None),
+    (v1.ElasticTransform(30.0, 4.0), None),
+    (v1.RandAugment(3, 7), [ops.RandAugment(num_ops=3, magnitude=7, num_magnitude_bins=31, interpolation="nearest")]),
+    (v2.TrivialAugmentWide(), None),
+    (v1.AutoAugment(v1.AutoAugmentPolicy.CIFAR10), [ops.AutoAugment(policy="cifar10", interpolation="nearest")]),
+    (v2.AugMix(chain_depth=2), None),
+    (v2.RandomPhotometricDistort(), None),
+    (v2.RandomChannelPermutation(), [ops.ChannelPermutation()]),
+    (v2.JPEG((20, 80)), [ops.JpegDistortion(quality=[20, 80])]),
+    (v2.ScaleJitter((30, 40)), None),
+    (v2.RandomShortestSize([20, 30], max_size=50), None),
+    (v2.RandomZoomOut(fill=4), None),
+    (v1.RandomApply([v1.ColorJitter(0.1)], 0.3), None),
+    (v1.RandomChoice([v1.RandomInvert(0.5), v1.Grayscale(3)], p=[1, 2]), None),
+    (v2.RandomChoice([v2.RandomInvert(), v2.Identity()], p=[0.5, 0.5]), None),
+]
+
+
+@pytest.mark.parametrize("case", RANDOM, ids=lambda it: type(it[0]).__name__)
+def test_random_transforms_are_operators(large, case):
+    transform, expected = case
+    recipe = fw.from_torchvision(v1.Compose([transform, v2.Resize((16, 16)), v1.ToTensor()]))
+    if expected is not None:
+        assert recipe[: len(expected)] == expected
+    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    assert images.shape == (4, 3, 16, 16) and 0 <= images.min() and images.max() <= 1
+
+
+def test_erasing_has_the_values_of_its_place():
+    after = fw.from_torchvision(v1.Compose([v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3), v1.RandomErasing(0.3, value="random")]))
+    assert after[1] == ops.RandomErasing(probability=0.3, scale=[0.02, 0.33], ratio=[0.3, 3.3], mode="pixel", std=1.0)
+    before = fw.from_torchvision(v1.Compose([v1.ToTensor(), v1.RandomErasing(0.3, value=[0.2, 0.4, 0.6])]))
+    assert before[0] == ops.RandomErasing(probability=0.3, scale=[0.02, 0.33], ratio=[0.3, 3.3], value=[51, 102, 153])
+    assert before[1] == ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))
+
+
+def test_all_that_cannot_be_converted_is_named():
+    transform = v1.Compose([v1.Lambda(lambda it: it), v1.Grayscale(1), v1.FiveCrop(8), v1.Resize(8, max_size=20), str, v1.ToTensor()])
+    with pytest.raises(fw.errors.ConversionError, match="5 of 6") as problem:
+        fw.from_torchvision(transform)
+    assert len(problem.value.problems) == 5
+    for words in ("Lambda (transform 0)", "one channel", "FiveCrop", "max_size is 20", "builtins"):
+        assert words in str(problem.value)
+    normalized = v1.Compose([v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3), v1.ColorJitter(0.4)])
+    with pytest.raises(fw.errors.ConversionError, match="before Normalize"):
+        fw.from_torchvision(normalized)
+    with pytest.raises(fw.errors.ConversionError, match="Lambda in it"):
+        fw.from_torchvision(v1.RandomApply([v1.Lambda(lambda it: it)]))
+
+
+def test_the_rest_may_stay_python(large):
+    def negative(tensor):
+        return -tensor
+
+    transform = v1.Compose([v1.Resize((12, 12)), v1.Grayscale(1), v1.ToTensor(), v1.Lambda(negative)])
+    recipe = fw.from_torchvision(transform, keep_rest=True)
+    assert len(recipe) == 1
+    images, labels = next(iter(fw.Loader(large, recipe, batch=4)))
+    for index, image in enumerate(images):
+        torch.testing.assert_close(image, transform(Image.fromarray(smooth(index))), rtol=0, atol=0)
+    later = v1.Compose([v1.Resize((12, 12)), v1.ToTensor(), v1.Lambda(negative)])
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(later, keep_rest=True), batch=4)))
+    torch.testing.assert_close(images[3], later(Image.fromarray(smooth(3))), rtol=0, atol=0)
+    with pytest.raises(ValueError, match="torch"):
+        fw.Loader(large, recipe, batch=4, framework="numpy")
+
+
+def test_recipes_of_timm(large):
+    timm = pytest.importorskip("timm.data")
+    training = timm.create_transform(24, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", re_prob=0.25, re_mode="pixel", interpolation="random")
+    recipe = fw.from_torchvision(training)
+    assert isinstance(recipe[0], ops.OneOf) and recipe[1] == ops.Flip(horizontal=0.5)
+    assert recipe[2].settings()["config"] == "rand-m9-n2-p0.5-mstd0.5-inc1"
+    assert recipe[4].settings()["mode"] == "pixel"
+    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    assert images.shape == (4, 3, 24, 24)
+    evaluation = timm.create_transform(24, is_training=False, crop_pct=0.8)
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(evaluation), batch=4)))
+    torch.testing.assert_close(images[2], evaluation(Image.fromarray(smooth(2))), rtol=0, atol=0)
