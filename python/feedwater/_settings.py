@@ -11,7 +11,7 @@ Placement = Literal["cpu", "gpu", "auto"]
 
 
 class Items(Protocol):
-    """Bytes of image files, paths, or pairs of these and a label."""
+    """Bytes of image files, paths, or tuples of one of these, a label and any fields."""
 
     def __len__(self) -> int: ...
 
@@ -101,6 +101,38 @@ class Samples:
         self.items = items
         self.labels = None if labels is None else [int(label) for label in labels]
         self.classes = list(classes)
+        # Fields of samples that were read and are not in a batch yet.
+        self._fields: dict[int, Any] = {}
+        self._has_fields = False
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        """Called by worker threads: the item without its fields, which wait for their batch."""
+        item = self.items[index]
+        if isinstance(item, tuple) and len(item) == 3:
+            self._has_fields = True
+            self._fields[index] = item[2]
+            return item[:2]
+        return item
+
+    def fields(self, indices: Sequence[int]) -> list[Any] | None:
+        """The fields of the samples of a batch; ``None`` if items have none."""
+        if not self._has_fields:
+            return None
+        found: dict[int, Any] = {}
+        for index in indices:
+            if index not in found:
+                found[index] = self._taken(index)
+        return [found[index] for index in indices]
+
+    def _taken(self, index: int) -> Any:
+        """Fields that waited. A sample that was in a cache was not read, so its item is asked for."""
+        if index in self._fields:
+            return self._fields.pop(index)
+        item = self.items[index]
+        return item[2] if isinstance(item, tuple) and len(item) == 3 else None
 
     def __repr__(self) -> str:
         return f"<feedwater.Samples of {len(self.items)} items>"
@@ -109,9 +141,10 @@ class Samples:
 def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Sequence[str] = ()) -> Samples:
     """A source of one's own: a sequence, or any object with ``__len__`` and ``__getitem__``.
 
-    An item is the bytes of an image file, or the path of one, or a pair of that and a label (``None`` for none). Worker threads ask for
-    items, several at once, and each holds the interpreter's lock for as long as ``__getitem__`` runs; files are read without it. An
-    exception makes the sample unreadable, which ``on_error`` of the loader judges.
+    An item is the bytes of an image file, or the path of one, or a tuple of that and a label (``None`` for none), or a tuple of that, a
+    label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once, and each holds
+    the interpreter's lock for as long as ``__getitem__`` runs; files are read without it. An exception makes the sample unreadable, which
+    ``on_error`` of the loader judges.
 
     * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read.
     * ``classes``: names in the order of the labels.

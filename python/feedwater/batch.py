@@ -32,8 +32,9 @@ class Batch:
     it returns; later calls return arrays of the same memory. The memory goes back to the loader when all of them are gone.
     """
 
-    def __init__(self, inner: _feedwater.Batch) -> None:
+    def __init__(self, inner: _feedwater.Batch, fields: list[Any] | None = None) -> None:
         self._inner = inner
+        self._fields = fields
         # The array that owns the memory.
         self._array: Any = None
 
@@ -82,6 +83,11 @@ class Batch:
     def classes(self) -> int:
         """Classes of the soft targets, 0 without."""
         return self._inner.classes
+
+    @property
+    def fields(self) -> list[Any] | None:
+        """What the items of :func:`feedwater.samples` have beside image and label, for each sample; ``None`` if they have nothing."""
+        return self._fields
 
     @property
     def samples(self) -> list[dict[str, Any]]:

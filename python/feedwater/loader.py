@@ -155,11 +155,13 @@ class Loader:
         # The epoch that the next loop runs.
         self._next = 0
         # In place of the source that the pipeline names.
-        self._sequence = (source.items, source.labels, source.classes) if isinstance(source, Samples) else None
+        self._samples = source if isinstance(source, Samples) else None
         self._inner = self._built(0, None)
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
-        inner = self._pipeline.build(epoch=epoch, state=state, sequence=self._sequence)
+        samples = self._samples
+        sequence = None if samples is None else (samples, samples.labels, samples.classes)
+        inner = self._pipeline.build(epoch=epoch, state=state, sequence=sequence)
         _open.add(inner)
         return inner
 
@@ -190,7 +192,8 @@ class Loader:
                 continue
             if batch is None:
                 break
-            yield Batch(batch)
+            fields = None if self._samples is None else self._samples.fields(batch.indices)
+            yield Batch(batch, fields)
         self._warn(inner)
 
     def _warn(self, inner: _feedwater.Loader) -> None:
@@ -271,7 +274,7 @@ class Loader:
 
     def settings(self) -> str:
         """The pipeline file with every setting written out. A source that is a sequence has none."""
-        if self._sequence is not None:
+        if self._samples is not None:
             raise ValueError("the source is a sequence in Python, which no pipeline file can name")
         return self._pipeline.to_toml()
 

@@ -71,7 +71,7 @@ impl Sequence {
                 Err(_) => item.extract().map(Encoded::File).map_err(|_| {
                     let kind = item.get_type();
                     pyo3::exceptions::PyTypeError::new_err(format!(
-                        "an item is a {kind}; it must be bytes or a path, or a pair of them and a label"
+                        "an item is a {kind}; it must be bytes or a path, or a tuple of one of them, a label and fields"
                     ))
                 }),
             }

@@ -66,7 +66,30 @@ def test_items_are_asked_for_by_worker_threads():
     assert all(label == index % 5 for index, label in seen.items())
     assert [index for index, _ in failed] == [3] and "LookupError('no image 3')" in failed[0][1]
     with pytest.raises(fw.errors.SampleError, match=r"samples\[3\].*no image 3"):
-        list(fw.Loader(fw.samples(items), SAME, batch=1, framework="batch"))
+        for _ in fw.Loader(fw.samples(items), SAME, batch=1, framework="batch"):
+            pass
+
+
+class Captioned(Set):
+    """Images with fields, some of which are asked for more than once."""
+
+    def __getitem__(self, index):
+        return encoded(index), index, {"caption": f"image {index}", "boxes": [(index, 0, 4, 4)]}
+
+
+@pytest.mark.parametrize("cache", [None, {"decoded": "1 MiB"}])
+def test_fields_come_with_the_batch(cache):
+    source = fw.samples(Captioned(11))
+    loader = fw.Loader(source, SAME, batch=4, last="pad", framework="batch", seed=1, shuffle=True, cache=cache)
+    for _ in range(2):
+        for batch in loader:
+            assert [it["caption"] for it in batch.fields] == [f"image {index}" for index in batch.indices]
+            assert batch.fields[0]["boxes"] == [(batch.indices[0], 0, 4, 4)] and batch.labels == batch.indices
+
+
+def test_items_without_fields_have_none():
+    batch = next(fw.Loader(fw.samples([encoded(0)]), SAME, batch=1, framework="batch").batches())
+    assert batch.fields is None
 
 
 def test_wrong_items_are_named():
