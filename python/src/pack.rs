@@ -60,7 +60,8 @@ impl Packer {
             threads,
             row_index,
         } = parsed(py, "settings", settings)?;
-        let (limits, strict) = (pipeline.settings().limits.clone(), pipeline.settings().decode.strict);
+        let (limits, strict) =
+            (pipeline.settings().limits.clone(), pipeline.settings().decode.strict);
         let settings = Settings {
             format,
             name,

@@ -156,6 +156,9 @@ class _Run:
 
     def _sized(self, encoded: _Encoded) -> None:
         """Waits for the sizes of a piece, and writes the shards that end in it."""
+        # Meanwhile shards are listed, so that a run that is killed continues after them.
+        while not _done(encoded.sizes, among=[encoded.sizes, *list(self._writing)[:1]]):
+            self._list(len(self._writing))
         sizes = _result(encoded.sizes)
         self._open.append(encoded)
         for shard in json.loads(self._coordinator.sized(sizes)):
@@ -168,10 +171,17 @@ class _Run:
     def _list(self, most: int) -> None:
         """Lists shards that are written, until at most this number is being written."""
         while self._writing:
-            done, _ = ray.wait([self._writing[0]], timeout=0)
-            if not done and len(self._writing) <= most:
+            if len(self._writing) <= most and not _done(self._writing[0]):
                 break
             self._coordinator.written(_result(self._writing.popleft()))
+
+
+def _done(reference: Any, among: list[Any] | None = None) -> bool:
+    """Whether a task has ended. With ``among``, waits until one of these has."""
+    if among is not None:
+        ray.wait(among)
+    done, _ = ray.wait([reference], timeout=0)
+    return bool(done)
 
 
 def _result(reference: Any) -> Any:
