@@ -1,4 +1,5 @@
-"""feedwater on a Ray cluster of three nodes, which are processes of this machine. Workers are killed while they read and pack."""
+"""feedwater on a Ray cluster of several nodes, which are processes of this machine. Workers and nodes are killed while they read
+and pack."""
 
 import json
 import os
@@ -31,12 +32,12 @@ SAMPLES = 61
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Three nodes with one core each."""
+    """The driver's node, where no task runs, and three nodes with one core each."""
     cluster = ray.cluster_utils.Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False},
+        head_node_args={"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False},
     )
-    for _ in range(2):
+    for _ in range(3):
         cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     # Workers import this file, and the package that is tested.
     path = os.pathsep.join(str(pathlib.Path(it).resolve()) for it in (pathlib.Path(__file__).parent, *sys.path) if str(it))
@@ -201,9 +202,9 @@ def test_models_that_give_too_few_rows_are_refused(cluster, folder):
 
 
 class Killing:
-    """The images of a folder. The first process of a worker that is asked for a certain one is killed, once there is a file."""
+    """The images of a folder. The first worker that is asked for a certain one is killed, or its node, once there is a file."""
 
-    def __init__(self, folder, index, killed, *, go=None, question=1):
+    def __init__(self, folder, index, killed, *, go=None, question=1, node=False):
         self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
         self.index = index
         self.go = go and str(go)
@@ -212,6 +213,7 @@ class Killing:
         self.driver = os.getpid()
         #: A loader asks for some items when it is built, of a small set for all.
         self.question = question
+        self.node = node
         self.asked = 0
 
     def __len__(self):
@@ -224,7 +226,9 @@ class Killing:
                 if self.go:
                     wait_for(lambda: os.path.exists(self.go))
                 pathlib.Path(self.killed).touch()
-                os.kill(os.getpid(), signal.SIGKILL)
+                # The parent of a worker is the raylet of its node.
+                for process in [os.getppid(), os.getpid()] if self.node else [os.getpid()]:
+                    os.kill(process, signal.SIGKILL)
         return self.files[index]
 
 
@@ -241,12 +245,13 @@ def labels():
     return [0 if index < 30 else 1 for index in range(SAMPLES)]
 
 
-def test_a_killed_reader_loses_and_repeats_nothing(cluster, folder, tmp_path):
+@pytest.mark.parametrize("node", [False, True], ids=["worker", "node"])
+def test_a_killed_reader_loses_and_repeats_nothing(cluster, folder, tmp_path, node):
     go, killed = tmp_path / "go", tmp_path / "killed"
     batches = loaded(folder)
     # The fifth sample of a batch in the middle of the first of two tasks, whose earlier blocks the consumer has already.
     victim = batches[6][2][1]["index"]
-    source = fw.samples(Killing(folder, victim, killed, go=go, question=2), labels())
+    source = fw.samples(Killing(folder, victim, killed, go=go, question=2, node=node), labels())
     context = ray.data.DataContext.get_current()
     before = context.target_max_block_size
     # Each batch is a block.
@@ -261,6 +266,8 @@ def test_a_killed_reader_loses_and_repeats_nothing(cluster, folder, tmp_path):
     finally:
         context.target_max_block_size = before
     assert killed.exists()
+    if node:
+        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     assert [int(position) for _, position, _ in rows] == list(range(SAMPLES))
     assert [int(index) for index, _, _ in rows] == [record["index"] for _, _, records in batches for record in records]
     images = numpy.concatenate([images for images, _, _ in batches])
@@ -343,10 +350,13 @@ def test_a_pack_into_a_directory_of_another_source_is_refused(cluster, large, fo
     assert packed(folder, tmp_path, overwrite=True)["made"]["samples"] == SAMPLES
 
 
-def test_a_worker_that_is_killed_while_it_encodes_loses_and_repeats_nothing(cluster, large, tmp_path):
-    source = fw.samples(Killing(large, 33, tmp_path / "killed"), labels())
+@pytest.mark.parametrize("node", [False, True], ids=["worker", "node"])
+def test_a_worker_that_is_killed_while_it_encodes_loses_and_repeats_nothing(cluster, large, tmp_path, node):
+    source = fw.samples(Killing(large, 33, tmp_path / "killed", node=node), labels())
     packed(source, tmp_path / "cluster")
     assert (tmp_path / "killed").exists()
+    if node:
+        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     on_one_machine(large, tmp_path / "one")
     assert files(tmp_path / "cluster", ".tar") == files(tmp_path / "one", ".tar")
 
