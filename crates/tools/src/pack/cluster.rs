@@ -204,11 +204,6 @@ impl Coordinator {
         })
     }
 
-    /// Finished shards so far.
-    pub fn manifest(&self) -> &Manifest {
-        &self.manifest
-    }
-
     /// Samples of the source.
     pub fn samples(&self) -> u64 {
         self.samples
