@@ -149,6 +149,8 @@ def test_settings_that_tasks_cannot_have_are_refused(cluster, folder):
         fw.ray.read(folder, RANDOM, batch=4, prefetch=0)
     with pytest.raises(TypeError, match="has all settings"):
         fw.ray.read(fw.ray.Datasource(folder, RANDOM, batch=4), shuffle=True)
+    with pytest.raises(TypeError, match="has all settings"):
+        fw.ray.read(fw.ray.Datasource(folder, RANDOM, batch=4), batch=8)
 
 
 def test_a_model_is_given_the_memory_of_the_block():
@@ -347,6 +349,8 @@ def test_a_pack_into_a_directory_of_another_source_is_refused(cluster, large, fo
         packed(large, tmp_path / "other", shard_bytes=0)
     with pytest.raises(ValueError, match="tasks is 0"):
         packed(large, tmp_path / "other", tasks=0)
+    with pytest.raises(ValueError, match="num_cpus is 0"):
+        packed(large, tmp_path / "other", num_cpus=0)
     assert packed(folder, tmp_path, overwrite=True)["made"]["samples"] == SAMPLES
 
 

@@ -79,6 +79,8 @@ def pack(
     for key, value in (("samples_per_task", samples_per_task), ("tasks", tasks)):
         if value is not None and value < 1:
             raise ValueError(f"{key} is {value}; it must be at least 1")
+    if num_cpus <= 0:
+        raise ValueError(f"num_cpus is {num_cpus}; it must be more than 0")
     settings = {
         "format": format,
         "name": name,
@@ -149,7 +151,7 @@ class _Run:
                     next_ = until
                 self._sized(self._encoding.popleft())
         except BaseException:
-            # What was encoded before the error is kept, as on one machine.
+            # Shards that have ended before the error are kept.
             self._list(0)
             raise
         self._list(0)

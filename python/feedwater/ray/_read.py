@@ -222,7 +222,7 @@ def read(
     The data set keeps the order of rows (``preserve_order`` of its context). Raises classes of :mod:`feedwater.errors`.
     """
     if isinstance(source, Datasource):
-        if chain or settings or state is not None:
+        if chain or settings or state is not None or (batch, epoch, epochs) != (64, 0, 1):
             raise TypeError("the source is a Datasource, which has all settings of the loader")
         datasource = source
     else:
