@@ -173,6 +173,8 @@ mod pages {
     mod pipeline_file {}
     #[doc = include_str!("../docs/python.md")]
     mod python {}
+    #[doc = include_str!("../docs/ray.md")]
+    mod ray {}
     #[doc = include_str!("../docs/recipes.md")]
     mod recipes {}
     #[doc = include_str!("../docs/row-index.md")]

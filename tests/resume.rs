@@ -95,6 +95,52 @@ proptest! {
     }
 }
 
+#[test]
+fn loaders_of_parts_give_what_one_loader_gives() {
+    for (last, samples) in [(Last::Drop, 60), (Last::Pad, 61), (Last::Partial, 61)] {
+        let builder = || builder().last(last).start_epoch(3).epochs(Some(1));
+        let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
+        assert_eq!(whole.len(), samples);
+        for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
+            // A part that does not end with a batch.
+            if last == Last::Drop && cuts[1] == 3 {
+                continue;
+            }
+            let mut parts = Vec::new();
+            for pair in cuts.windows(2) {
+                let part = builder().positions(Some(pair[0]..pair[1]));
+                let part = part.workers(1 + pair[0] as usize % 3).build();
+                parts.extend(run(&mut part.unwrap(), usize::MAX).0);
+            }
+            assert!(parts == whole, "{last:?} {cuts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_loader_of_a_part_resumes_in_it() {
+    let part = || builder().positions(Some(20..41));
+    let mut loader = part().build().unwrap();
+    let (whole, _) = run(&mut loader, usize::MAX);
+    let (first, state) = run(&mut part().build().unwrap(), 2);
+    assert_eq!((state.epoch, state.position), (0, 28));
+    let mut resumed = part().resume(state).build().unwrap();
+    let (rest, state) = run(&mut resumed, usize::MAX);
+    assert!([first, rest].concat() == whole && whole.len() == 21);
+    assert_eq!((state.epoch, state.position), (1, 0));
+    assert!(run(&mut resumed, usize::MAX).0 == run(&mut loader, usize::MAX).0);
+}
+
+#[test]
+fn positions_must_be_a_part_of_the_epoch() {
+    for (positions, words) in [(5..5, ["5", "61"]), (60..62, ["62", "61"]), (90..95, ["90", "61"])]
+    {
+        refused(builder().positions(Some(positions)).build(), "positions", &words);
+    }
+    let ranks = builder().shard(0, 4).positions(Some(10..13)).build();
+    refused(ranks, "loader.last", &["3", "4"]);
+}
+
 /// The order of a shard of `samples` samples in files of 10.
 fn order(
     samples: u64,

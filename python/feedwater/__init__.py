@@ -9,6 +9,8 @@
 ``fw.ops`` has the operators of chains. ``fw.directory``, ``fw.webdataset`` and the other functions of ``fw.sources`` name sources.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import errors, ops, sources
 from ._feedwater import VERSION as __version__
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
@@ -62,3 +64,16 @@ __all__ = [
     "train_recipe",
     "webdataset",
 ]
+
+
+if TYPE_CHECKING:
+    from . import ray as ray
+
+
+def __getattr__(name: str) -> Any:
+    # `feedwater.ray` needs Ray, so it is imported when it is first used.
+    if name == "ray":
+        import importlib
+
+        return importlib.import_module(".ray", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -63,6 +63,10 @@ class Loader:
     * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch.
     * ``on_error``: ``"stop"`` (default), ``"skip"`` or ``"substitute"``: images that cannot be used.
     * ``rank``, ``world``: the shard. Default: those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
+    * ``epoch``, ``epochs``: the first epoch, from 0, and their number; without it there is no end.
+    * ``positions``: first position of each epoch's order, and the one after the last. The samples and pixels there are those of a loader
+      of the whole epoch, so loaders of consecutive parts, on any machines, give together what one loader gives. Parts should begin where
+      one of its batches begins.
     * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
     * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
 
@@ -87,6 +91,9 @@ class Loader:
         on_error: Literal["stop", "skip", "substitute"] | None = None,
         rank: int | None = None,
         world: int | None = None,
+        epoch: int = 0,
+        epochs: int | None = None,
+        positions: tuple[int, int] | None = None,
         batch_operators: Sequence[BatchOperator] = (),
         classes: int | None = None,
         smoothing: float | None = None,
@@ -129,7 +136,10 @@ class Loader:
         rest = getattr(chain, "rest", [])
         if rest and framework != "torch":
             raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
-        self._begin(_feedwater.Pipeline.from_toml("\n".join(lines) + "\n", os.getcwd()), framework, rest, source)
+        #: Text of the pipeline file.
+        self._text = "\n".join(lines) + "\n"
+        pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd())
+        self._begin(pipeline, framework, rest, source, epoch, epochs, positions)
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], *, framework: Framework = "torch") -> Loader:
@@ -144,6 +154,9 @@ class Loader:
         framework: Framework,
         rest: Sequence[Callable[[Any], Any]],
         source: object,
+        epoch: int = 0,
+        epochs: int | None = None,
+        positions: tuple[int, int] | None = None,
     ) -> None:
         if framework not in ("torch", "numpy", "jax", "tensorflow", "batch"):
             raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
@@ -153,15 +166,21 @@ class Loader:
         self._warned: set[str] = set()
         self._closed = False
         # The epoch that the next loop runs.
-        self._next = 0
+        self._next = epoch
+        self._end = None if epochs is None else epoch + epochs
+        self._positions = positions
         # In place of the source that the pipeline names.
         self._samples = source if isinstance(source, Samples) else None
-        self._inner = self._built(0, None)
+        self._inner = self._built(epoch, None)
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
+        first = epoch if state is None else json.loads(state).get("epoch", 0)
+        epochs = None if self._end is None else max(self._end - first, 0)
         samples = self._samples
         sequence = None if samples is None else (samples, samples.labels, samples.classes)
-        inner = self._pipeline.build(epoch=epoch, state=state, sequence=sequence)
+        inner = self._pipeline.build(
+            epoch=epoch, epochs=epochs, state=state, sequence=sequence, positions=self._positions
+        )
         _open.add(inner)
         return inner
 

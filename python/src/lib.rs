@@ -7,6 +7,7 @@ mod batch;
 mod capsule;
 mod error;
 mod loader;
+mod pack;
 mod pipeline;
 mod source;
 
@@ -29,6 +30,8 @@ mod _feedwater {
     use super::loader::{Epoch, Loader};
     #[pymodule_export]
     use super::main;
+    #[pymodule_export]
+    use super::pack::{PackCoordinator, Packer};
     #[pymodule_export]
     use super::pipeline::{Pipeline, detected};
 

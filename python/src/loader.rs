@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use feedwater::footprint::Memory;
 use feedwater::loader::SharedEpoch;
 use pyo3::exceptions::{PyIndexError, PyTimeoutError};
 use pyo3::prelude::*;
@@ -44,6 +45,27 @@ impl Loader {
     #[getter]
     fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.open(py)?.batches_per_epoch())
+    }
+
+    /// Extents of a full batch, and the type of its elements.
+    #[getter]
+    fn shape(&self, py: Python<'_>) -> PyResult<(Vec<usize>, &'static str)> {
+        let shape = self.open(py)?.plan().shape;
+        Ok((shape.dims().to_vec(), shape.dtype.name()))
+    }
+
+    /// What happens to samples that do not fill the last batch, as JSON.
+    #[getter]
+    fn last(&self, py: Python<'_>) -> PyResult<String> {
+        json(&self.open(py)?.plan().settings.loader.last)
+    }
+
+    /// Predicted bytes of host memory.
+    #[getter]
+    fn memory(&self, py: Python<'_>) -> PyResult<u64> {
+        let loader = self.open(py)?;
+        let bytes = |memory| loader.footprint().total_bytes(memory);
+        Ok(bytes(Memory::Host) + bytes(Memory::Pinned))
     }
 
     /// Samples of the source.

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use feedwater::plan::Settings;
 use feedwater::storage::Storage;
-use feedwater::{Error, LoaderBuilder, LoaderState};
+use feedwater::{Error, LoaderBuilder, LoaderState, Source};
 use pyo3::prelude::*;
 
 use crate::error::raised;
@@ -24,11 +25,25 @@ pub struct Pipeline {
     pipeline: feedwater::Pipeline,
     /// Whether it is from a text, whose lines and columns say nothing to users.
     is_text: bool,
+    /// The source, if it was opened for several loaders.
+    opened: Option<Arc<dyn Source>>,
 }
 
 impl Pipeline {
     fn raised(&self, py: Python<'_>, error: Error) -> PyErr {
         raised(py, &if self.is_text { without_place(error) } else { error })
+    }
+
+    /// Opens the source. `sequence` takes its place.
+    pub fn source(&self, py: Python<'_>, sequence: Option<Given>) -> PyResult<Arc<dyn Source>> {
+        match sequence {
+            Some(given) => Ok(Arc::new(Sequence::new(py, given)?)),
+            None => py.detach(|| self.pipeline.open()).map_err(|error| self.raised(py, error)),
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.pipeline.settings
     }
 }
 
@@ -50,7 +65,7 @@ impl Pipeline {
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let read = py.detach(|| feedwater::Pipeline::from_file(path));
         let pipeline = read.map_err(|error| raised(py, &error))?;
-        Ok(Self { pipeline, is_text: false })
+        Ok(Self { pipeline, is_text: false, opened: None })
     }
 
     /// Reads the text of a pipeline file, whose paths are relative to `base`.
@@ -58,7 +73,7 @@ impl Pipeline {
     fn from_toml(py: Python<'_>, text: &str, base: PathBuf) -> PyResult<Self> {
         let read = py.detach(|| feedwater::Pipeline::from_toml(text, base));
         let pipeline = read.map_err(|error| raised(py, &without_place(error)))?;
-        Ok(Self { pipeline, is_text: true })
+        Ok(Self { pipeline, is_text: true, opened: None })
     }
 
     /// The file with every setting written out.
@@ -66,8 +81,15 @@ impl Pipeline {
         self.pipeline.to_toml().map_err(|error| self.raised(py, error))
     }
 
-    /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON. `sequence` takes the place of the source.
-    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None))]
+    /// The pipeline with its source opened, for several loaders.
+    fn opened(&self, py: Python<'_>) -> PyResult<Self> {
+        let opened = Some(self.source(py, None)?);
+        Ok(Self { pipeline: self.pipeline.clone(), is_text: self.is_text, opened })
+    }
+
+    /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON, and has all positions of its epochs
+    /// or some. `sequence` takes the place of the source.
+    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None, positions=None))]
     fn build(
         &self,
         py: Python<'_>,
@@ -75,6 +97,7 @@ impl Pipeline {
         epochs: Option<u32>,
         state: Option<&str>,
         sequence: Option<Given>,
+        positions: Option<(u64, u64)>,
     ) -> PyResult<Loader> {
         let state: Option<LoaderState> = match state.map(serde_json::from_str).transpose() {
             Ok(state) => state,
@@ -84,14 +107,19 @@ impl Pipeline {
             }
         };
         let sequence = sequence.map(|given| Sequence::new(py, given)).transpose()?;
+        let source = match sequence {
+            Some(sequence) => Some(Arc::new(sequence) as Arc<dyn Source>),
+            None => self.opened.clone(),
+        };
         let pipeline = &self.pipeline;
         let built = py.detach(|| {
-            let builder = match sequence {
-                Some(source) => LoaderBuilder::new(Arc::new(source), pipeline.chain.clone())
+            let builder = match source {
+                Some(source) => LoaderBuilder::new(source, pipeline.chain.clone())
                     .settings(pipeline.settings.clone()),
                 None => pipeline.builder()?,
             };
-            let builder = builder.start_epoch(epoch).epochs(epochs);
+            let positions = positions.map(|(begin, end)| begin..end);
+            let builder = builder.start_epoch(epoch).epochs(epochs).positions(positions);
             match state {
                 Some(state) => builder.resume(state),
                 None => builder,

@@ -1,5 +1,6 @@
 //! The builder of a loader.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub struct LoaderBuilder {
     pub(super) start_epoch: u32,
     pub(super) resumed: Option<LoaderState>,
     pub(super) epochs: Option<u32>,
+    pub(super) positions: Option<Range<u64>>,
     pub(super) consumer: Option<Arc<Stream>>,
     pub(super) opened_in: Duration,
     pub(super) watching: Watching,
@@ -46,6 +48,7 @@ impl LoaderBuilder {
             start_epoch: 0,
             resumed: None,
             epochs: None,
+            positions: None,
             consumer: None,
             opened_in: Duration::ZERO,
             watching: Watching::default(),
@@ -381,6 +384,16 @@ impl LoaderBuilder {
     /// Number of epochs; `None`, the default, is no end.
     pub fn epochs(mut self, epochs: Option<u32>) -> Self {
         self.epochs = epochs;
+        self
+    }
+
+    /// Positions of each epoch's order to use: `start` below `end`, which is at most the number of samples. `None`, the
+    /// default, is the whole epoch. Samples and their pixels are those that a loader of the whole epoch has there, so loaders
+    /// of consecutive parts, on any machines, give together what one loader gives. With parts that begin where one of its
+    /// batches begins, the batches and the pairs of batch operators are the same too. A rank gets its share of these
+    /// positions. A [`Loader::state`] continues a loader of the same positions.
+    pub fn positions(mut self, positions: Option<Range<u64>>) -> Self {
+        self.positions = positions;
         self
     }
 

@@ -1,5 +1,6 @@
 //! The loader: its threads, its rings and the public API.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::error::{Error, Result};
@@ -169,6 +170,14 @@ impl Loader {
         };
         let samples = builder.source.len();
         let mut order = Order::new(samples, &plan.settings.loader, &plan.shard, &file_ends)?;
+        let positions = builder.positions.clone().unwrap_or(0..samples);
+        if positions.is_empty() || positions.end > samples {
+            let Range { start, end } = positions;
+            let problem = format!("are {start} to {end}, but must be a part of 0 to {samples}");
+            return Err(Error::config("positions", problem));
+        }
+        let used = positions.end - positions.start;
+        order = order.within(positions);
         if let Some(state) = &builder.resumed {
             state.check(samples, order.files())?;
             order = order.begin_at(state.epoch, state.position);
@@ -176,9 +185,9 @@ impl Loader {
         let loader = &plan.settings.loader;
         let world = plan.shard.world;
         // Every shard fails, so that no rank waits for the others.
-        if loader.last == Last::Partial && samples < world {
+        if loader.last == Last::Partial && used < world {
             let problem = format!(
-                "is partial, and with {samples} samples some of {world} shards would be empty; use fewer shards, \
+                "is partial, and with {used} samples some of {world} shards would be empty; use fewer shards, \
                  or set loader.last to pad"
             );
             return Err(Error::config("loader.last", problem));

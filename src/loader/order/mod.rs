@@ -1,6 +1,6 @@
 //! The order of samples in each epoch.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -21,6 +21,7 @@ mod windows;
 ///   `r` parts of the permutation.
 /// * In the first epoch of a resumed loader the consumed positions are skipped, so the remaining ones are the same for
 ///   any number of shards before and after.
+/// * A loader of some positions ([`within`](Self::within)) has what a loader of the whole epoch has there.
 /// * With `drop` and `pad` all shards have the same number of batches, also in an epoch that starts in its middle. With
 ///   `partial` every position comes exactly once, and shards may differ by one batch.
 /// * `loader.shuffle` alone permutes the whole set, position by position, without a table: about 100 bytes, and some
@@ -46,6 +47,8 @@ pub struct Order {
     files: Option<Arc<Files>>,
     /// The epoch that starts in its middle, and its first position.
     begin: (u32, u64),
+    /// The positions of each epoch that are used.
+    positions: Range<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +77,9 @@ pub struct Position {
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     settings: OrderSettings,
-    samples: u64,
-    /// The first position.
+    /// The first position, and the one after the last.
     begin: u64,
+    end: u64,
 }
 
 /// One epoch's order, with its [`Extent`].
@@ -116,7 +119,12 @@ impl Order {
             Some(window) => Some(Arc::new(Files::new(samples, file_ends, window)?)),
             None => None,
         };
-        Ok(Self { samples, settings, files, begin: (0, 0) })
+        Ok(Self { samples, settings, files, begin: (0, 0), positions: 0..samples })
+    }
+
+    /// The same order, but every epoch has only these of its positions, at most the number of samples.
+    pub fn within(self, positions: Range<u64>) -> Self {
+        Self { positions, ..self }
     }
 
     /// The same order, but `epoch` begins at `position`, which is at most the number of samples.
@@ -138,19 +146,21 @@ impl Order {
     /// Size of one epoch of this shard, in constant time.
     pub fn extent(&self, epoch: u32) -> Extent {
         let begin = if self.begin.0 == epoch { self.begin.1 } else { 0 };
-        Extent { settings: self.settings, samples: self.samples, begin }
+        let Range { start, end } = self.positions;
+        Extent { settings: self.settings, begin: begin.clamp(start, end), end }
     }
 
     /// Size of an epoch of this shard that is not resumed in its middle.
     pub fn whole(&self) -> Extent {
-        Extent { settings: self.settings, samples: self.samples, begin: 0 }
+        let Range { start: begin, end } = self.positions;
+        Extent { settings: self.settings, begin, end }
     }
 
     /// Position up to which all shards together have consumed an epoch after `batches` batches each.
     pub fn consumed(&self, epoch: u32, batches: u64) -> u64 {
         let OrderSettings { batch, world, .. } = self.settings;
-        let Extent { begin, samples, .. } = self.extent(epoch);
-        begin.saturating_add(batches.saturating_mul(batch).saturating_mul(world)).min(samples)
+        let Extent { begin, end, .. } = self.extent(epoch);
+        begin.saturating_add(batches.saturating_mul(batch).saturating_mul(world)).min(end)
     }
 
     /// CRC-32C of the ends of the source's files, if the order depends on them.
@@ -195,7 +205,7 @@ impl Extent {
     }
 
     fn left(&self) -> u64 {
-        self.samples - self.begin
+        self.end - self.begin
     }
 }
 
@@ -210,14 +220,14 @@ impl Deref for EpochOrder {
 impl EpochOrder {
     /// The sample at index `place` of batch number `batch`.
     pub fn at(&self, batch: u64, place: usize) -> Position {
-        let Extent { settings, samples, begin } = self.extent;
+        let Extent { settings, begin, end } = self.extent;
         let OrderSettings { repeats, rank, world, .. } = settings;
         let own = self.own();
         let padding = batch * settings.batch + place as u64 >= own;
-        // A shard without a sample of its own pads with the last sample of the set.
+        // A shard without a sample of its own pads with the last sample of all.
         let global = match (padding, own) {
             (false, _) => self.position(batch, place),
-            (true, 0) => samples - 1,
+            (true, 0) => end - 1,
             (true, _) => begin + (own - 1) * world + rank,
         };
         let (place, repeat) = (global / repeats, (global % repeats) as u32);
@@ -286,6 +296,48 @@ mod tests {
                 assert_eq!(shard.epoch(3).at(0, place as usize), of_one);
             }
         }
+    }
+
+    /// Parts of an epoch, one after the other, are the epoch: also if a resumed one begins in a part's middle.
+    #[test]
+    fn parts_of_an_epoch_are_the_epoch() {
+        let whole = order(97, 4, Last::Partial, 0, 1).epoch(5);
+        let all: Vec<u64> = (0..97).map(|place| whole.at(0, place).index).collect();
+        for cuts in [&[0, 97][..], &[0, 1, 2, 97], &[0, 40, 44, 96, 97]] {
+            for (epoch, position) in [(4, 50), (5, 0), (5, 42), (5, 97)] {
+                let mut parts = Vec::new();
+                for pair in cuts.windows(2) {
+                    let part = order(97, 4, Last::Partial, 0, 1).within(pair[0]..pair[1]);
+                    let part = part.begin_at(epoch, position);
+                    let part = part.epoch(5);
+                    parts.extend((0..part.places()).map(|place| part.at(0, place as usize).index));
+                }
+                let begin = if epoch == 5 { position as usize } else { 0 };
+                assert_eq!(parts, all[begin..], "{cuts:?} from {position} of epoch {epoch}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_divided_and_padded_like_a_whole_epoch() {
+        let whole = order(50, 4, Last::Partial, 0, 1).epoch(2);
+        for (last, places) in [(Last::Drop, [4, 4]), (Last::Pad, [8, 8]), (Last::Partial, [5, 4])] {
+            for rank in 0..2 {
+                let part = order(50, 4, last, rank, 2).within(10..19).epoch(2);
+                assert_eq!(part.places(), places[rank as usize]);
+                for place in 0..part.places() {
+                    let expected = (10 + 2 * place + rank).min(18 - rank);
+                    let position = part.at(0, place as usize);
+                    assert_eq!(position.index, whole.at(0, expected as usize).index);
+                    assert_eq!(position.padding, place >= part.own());
+                }
+            }
+        }
+        let shard = order(50, 4, Last::Partial, 0, 2).within(10..19);
+        assert_eq!(
+            (shard.consumed(2, 0), shard.consumed(2, 1), shard.consumed(2, 2)),
+            (10, 18, 19)
+        );
     }
 
     /// After any number of interruptions and for any number of resuming shards: every sample once, in the global order.

@@ -1,6 +1,7 @@
 //! The documented behaviour of `pack`, `Presizer` and `verify`, and the output of the command.
 
 mod changes;
+mod cluster;
 
 use std::fs;
 use std::path::{Path, PathBuf};

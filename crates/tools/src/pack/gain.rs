@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::{Maker, Settings};
+use super::Settings;
+use super::encode::Maker;
 use feedwater::error::{Error, Result};
 use feedwater::loader::{DeviceChoice, LargeImages, LoaderBuilder};
 use feedwater::op::Chain;

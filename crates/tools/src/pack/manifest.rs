@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::writer::{SKIPPED_KEPT, Written};
 use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin, rows};
 use feedwater::error::{Error, Result};
 use feedwater::file;
@@ -133,6 +134,20 @@ impl Manifest {
         file::write(&path, text).map_err(|error| Error::io(&path, &error))
     }
 
+    /// Index of the first sample after the listed shards.
+    pub(super) fn end(&self) -> u64 {
+        self.shards.last().map_or(0, |shard| shard.end)
+    }
+
+    /// Lists what was written, and writes the manifest.
+    pub(super) fn list(&mut self, directory: &Path, written: Written) -> Result<()> {
+        self.skipped += written.skipped;
+        self.skipped_first.extend(written.skipped_first);
+        self.skipped_first.truncate(SKIPPED_KEPT);
+        self.shards.extend(written.shard);
+        self.write(directory)
+    }
+
     /// Checks whether packing this source with these settings can resume here.
     fn check(
         &self,
@@ -232,7 +247,7 @@ fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
 }
 
 /// Deletes temporary files of killed packs.
-fn remove_leftovers(directory: &Path, name: &str) -> Result<()> {
+pub(super) fn remove_leftovers(directory: &Path, name: &str) -> Result<()> {
     // Shards, the hidden files beside them, and the manifest.
     let prefixes = [format!(".{name}-"), format!("..{name}-"), format!(".{NAME}.")];
     let is_leftover =

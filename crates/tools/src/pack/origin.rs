@@ -22,8 +22,8 @@ use feedwater::source::custom::HostPage;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Origin {
-    location: String,
-    label: i64,
+    pub location: String,
+    pub label: i64,
     /// Result of [`Source::version`] before the sample was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<String>,

@@ -93,10 +93,7 @@ impl ShardWriter {
     }
 
     pub fn append(&mut self, item: &Item) -> Result<()> {
-        let written = match self.format {
-            ShardFormat::WebDataset => tar_members(&mut self.out, item),
-            ShardFormat::TfRecord => tf_record(&mut self.out, item),
-        };
+        let written = write_item(self.format, &mut self.out, item);
         written.map_err(|error| Error::io(&self.path, &error))?;
         self.samples += 1;
         self.crc = content_crc(self.crc, item.label, item.bytes);
@@ -130,6 +127,23 @@ impl ShardWriter {
 /// Extends the checksum `before` by one sample.
 pub(super) fn content_crc(before: u32, label: i64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(before, &label.to_le_bytes()), bytes)
+}
+
+/// Bytes that a sample adds to a shard.
+pub(super) fn item_bytes(format: ShardFormat, item: &Item) -> u64 {
+    let mut out = Counted { out: io::sink(), bytes: 0 };
+    match write_item(format, &mut out, item) {
+        Ok(()) => out.bytes,
+        // The error is that of writing the shard.
+        Err(_) => 0,
+    }
+}
+
+fn write_item(format: ShardFormat, out: &mut impl Write, item: &Item) -> io::Result<()> {
+    match format {
+        ShardFormat::WebDataset => tar_members(out, item),
+        ShardFormat::TfRecord => tf_record(out, item),
+    }
 }
 
 fn tar_members(out: &mut impl Write, item: &Item) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::shard::content_crc;
-use super::{Manifest, ShardFormat};
+use super::{Manifest, Shard, ShardFormat};
 use feedwater::error::{Error, Result};
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Source, TfRecord, WebDataset};
@@ -16,41 +16,61 @@ use feedwater::source::{Source, TfRecord, WebDataset};
 ///
 /// [`Error::Io`] if a shard is missing, incomplete or different.
 pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
-    let problem =
-        |path: &Path, problem: String| Err(Error::Io { path: path.into(), problem, source: None });
     let Some(manifest) = Manifest::read(directory)? else {
         return problem(directory, "was not packed: it has no manifest".into());
     };
     if !manifest.complete {
         return problem(directory, "is not completely packed; run pack again".into());
     }
-    let mut page = HostPage::default();
     let mut done = 0;
     for shard in &manifest.shards {
-        let path = directory.join(&shard.name);
-        let source = open(manifest.made.format, &path)?;
-        if source.len() != shard.samples {
-            let found = source.len();
-            return problem(&path, format!("has {found} samples, {} were written", shard.samples));
-        }
-        let mut crc = 0;
-        for index in 0..source.len() {
-            let read = source.read(index, &mut page, u64::MAX);
-            if let Err(error) = read {
-                return problem(&path, format!("sample {index} cannot be read back: {error}"));
-            }
-            crc = content_crc(crc, source.label(index), page.bytes());
+        read_back(directory, manifest.made.format, shard, || {
             done += 1;
             progress(done);
-        }
-        if crc != shard.crc {
-            return problem(
-                &path,
-                "has changed since it was packed; delete the directory and pack again".into(),
-            );
-        }
+        })?;
     }
     Ok(done)
+}
+
+/// [`verify`] for one shard, which need not be in the manifest yet.
+///
+/// # Errors
+///
+/// [`Error::Io`] if the shard is missing, incomplete or different.
+pub fn verify_shard(directory: &Path, format: ShardFormat, shard: &Shard) -> Result<()> {
+    read_back(directory, format, shard, || {})
+}
+
+fn read_back(
+    directory: &Path,
+    format: ShardFormat,
+    shard: &Shard,
+    mut progress: impl FnMut(),
+) -> Result<()> {
+    let path = directory.join(&shard.name);
+    let source = open(format, &path)?;
+    if source.len() != shard.samples {
+        let found = source.len();
+        return problem(&path, format!("has {found} samples, {} were written", shard.samples));
+    }
+    let (mut crc, mut page) = (0, HostPage::default());
+    for index in 0..source.len() {
+        let read = source.read(index, &mut page, u64::MAX);
+        if let Err(error) = read {
+            return problem(&path, format!("sample {index} cannot be read back: {error}"));
+        }
+        crc = content_crc(crc, source.label(index), page.bytes());
+        progress();
+    }
+    if crc != shard.crc {
+        let changed = "has changed since it was packed; delete the directory and pack again";
+        return problem(&path, changed.into());
+    }
+    Ok(())
+}
+
+fn problem<T>(path: &Path, problem: String) -> Result<T> {
+    Err(Error::Io { path: path.into(), problem, source: None })
 }
 
 fn open(format: ShardFormat, path: &Path) -> Result<Arc<dyn Source>> {

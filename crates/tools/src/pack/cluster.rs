@@ -1,0 +1,297 @@
+//! Packing on several machines: the same files as [`pack`](super::pack()) writes on one.
+//!
+//! * One process has the [`Coordinator`]. It locks the directory, finds where shards end, and lists finished shards in the manifest.
+//! * Others [`encode`] pieces of the source, on any machine and in any order. A piece is bytes that can be sent.
+//! * When the sizes of a piece's samples are known, in source order, the coordinator says which shards have an end. Others write
+//!   them with [`write_shard`], from the pieces that have their samples.
+//! * Encoding and writing give the same bytes each time, so both can be repeated when a machine is lost.
+//!
+//! All machines need the source and the directory at the same paths.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use feedwater::error::{Error, Result};
+use feedwater::source::Source;
+
+use super::encode::{EncodedImage, Sample, in_order};
+use super::lock::Lock;
+use super::manifest::remove_leftovers;
+use super::origin::Origin;
+use super::writer::{Writer, Written};
+use super::{Manifest, Settings};
+
+/// Encoded samples of a part of the source.
+pub struct Piece {
+    begin: u64,
+    samples: Vec<Sample>,
+}
+
+/// Samples of one shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardRange {
+    /// Number of the shard.
+    pub number: u64,
+    /// Source index of its first sample.
+    pub begin: u64,
+    /// Source index after its last sample.
+    pub end: u64,
+    /// Samples of the source.
+    pub samples: u64,
+}
+
+/// Reads and encodes the samples of a part of the source.
+///
+/// # Errors
+///
+/// [`Error::Config`] for invalid settings; [`Error::Sample`] for the first unusable sample if they are not skipped.
+pub fn encode(source: &dyn Source, settings: &Settings, samples: Range<u64>) -> Result<Piece> {
+    settings.check()?;
+    let end = samples.end.min(source.len());
+    let begin = samples.start.min(end);
+    let mut piece = Piece { begin, samples: Vec::new() };
+    in_order(source, settings, begin..end, |_, sample| {
+        piece.samples.push(sample);
+        Ok(())
+    })?;
+    Ok(piece)
+}
+
+/// Writes a shard and what lies beside it. `pieces` are those that have its samples, in order; other samples are ignored.
+///
+/// # Errors
+///
+/// [`Error::Config`] if a sample is missing; [`Error::Io`] if a file cannot be written.
+pub fn write_shard(
+    directory: &Path,
+    settings: &Settings,
+    shard: &ShardRange,
+    pieces: impl IntoIterator<Item = Result<Piece>>,
+) -> Result<Written> {
+    let ShardRange { number, begin, end, samples } = *shard;
+    let mut writer = Writer::new(directory, settings, samples, number);
+    let mut next = begin;
+    for piece in pieces {
+        let piece = piece?;
+        for (index, sample) in (piece.begin..).zip(&piece.samples) {
+            if index == next && index < end {
+                writer.append(index, sample)?;
+                next += 1;
+            }
+        }
+    }
+    if next < end {
+        return Err(Error::config("pieces", format!("have no sample {next} of shard {number}")));
+    }
+    writer.finish(end)
+}
+
+impl Piece {
+    /// Bytes that each sample adds to a shard; 0 for a skipped one. `samples` is the number of samples of the source.
+    pub fn sizes(&self, settings: &Settings, samples: u64) -> Vec<u64> {
+        let size =
+            |(index, sample): (u64, &Sample)| sample.shard_bytes(settings.format, index, samples);
+        (self.begin..).zip(&self.samples).map(size).collect()
+    }
+
+    /// The piece as bytes, for another machine with the same version of feedwater.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Internal`] if it cannot be written.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let entries = self.samples.iter().map(|Sample { origin, image }| {
+            let image = image.as_ref().map_err(Clone::clone);
+            let image = image.map(|EncodedImage { bytes, extension, row_index }| EntryImage {
+                bytes: bytes.len(),
+                extension: extension.clone(),
+                row_index: row_index.as_ref().map(Vec::len),
+            });
+            Entry { origin: origin.clone(), image }
+        });
+        let header =
+            PieceHeader { version: VERSION.into(), begin: self.begin, entries: entries.collect() };
+        let header = serde_json::to_vec(&header)
+            .map_err(|error| Error::Internal { problem: error.to_string() })?;
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header);
+        for image in self.samples.iter().filter_map(|it| it.image.as_ref().ok()) {
+            bytes.extend(&image.bytes);
+            bytes.extend(image.row_index.iter().flatten());
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a piece.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if it is damaged or of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let damaged = || Error::config("piece", "is damaged; encode it again");
+        let mut rest = bytes;
+        let mut take = |len: usize| -> Result<&[u8]> {
+            let (taken, after) = rest.split_at_checked(len).ok_or_else(damaged)?;
+            rest = after;
+            Ok(taken)
+        };
+        let len = take(8)?.try_into().map(u64::from_le_bytes).map_err(|_| damaged())?;
+        let header = take(usize::try_from(len).map_err(|_| damaged())?)?;
+        let Versioned { version } = serde_json::from_slice(header).map_err(|_| damaged())?;
+        if version != VERSION {
+            let problem = format!(
+                "was made by feedwater {version}, and this is {VERSION}; install the same version on all machines"
+            );
+            return Err(Error::config("piece", problem));
+        }
+        let header: PieceHeader = serde_json::from_slice(header).map_err(|_| damaged())?;
+        let samples = header.entries.into_iter().map(|Entry { origin, image }| {
+            let image = match image {
+                Ok(EntryImage { bytes, extension, row_index }) => Ok(EncodedImage {
+                    bytes: take(bytes)?.to_vec(),
+                    extension,
+                    row_index: row_index.map(|len| take(len).map(<[u8]>::to_vec)).transpose()?,
+                }),
+                Err(problem) => Err(problem),
+            };
+            Ok(Sample { origin, image })
+        });
+        Ok(Self { begin: header.begin, samples: samples.collect::<Result<_>>()? })
+    }
+}
+
+/// The process that knows what is packed.
+pub struct Coordinator {
+    directory: PathBuf,
+    manifest: Manifest,
+    settings: Settings,
+    /// Samples of the source.
+    samples: u64,
+    /// Number of the shard that has no end yet, its first sample, and its bytes so far.
+    open: (u64, u64, u64),
+    /// First sample whose size is not known.
+    next: u64,
+    /// Number of the next shard to list.
+    listed: u64,
+    _lock: Lock,
+}
+
+impl Coordinator {
+    /// Begins to pack a source into a directory, or resumes an interrupted pack.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`pack`](super::pack()) before it reads samples.
+    pub fn begin(source: &dyn Source, directory: &Path, settings: &Settings) -> Result<Self> {
+        settings.check()?;
+        std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
+        let lock = Lock::take(directory)?;
+        let manifest = Manifest::begin(directory, source, settings)?;
+        let samples = source.len();
+        let next = if manifest.complete { samples } else { manifest.end() };
+        Ok(Self {
+            directory: directory.into(),
+            open: (manifest.shards.len() as u64, next, 0),
+            listed: manifest.shards.len() as u64,
+            manifest,
+            settings: settings.clone(),
+            samples,
+            next,
+            _lock: lock,
+        })
+    }
+
+    /// Samples of the source.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// First sample whose size is not known. At the beginning it is the first one that must be encoded; at the end it is the number
+    /// of samples.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Takes the [sizes](Piece::sizes) of the samples from [`next`](Self::next) on. Returns the shards that have an end now.
+    pub fn sized(&mut self, sizes: &[u64]) -> Vec<ShardRange> {
+        let mut ended = Vec::new();
+        for size in sizes {
+            let (number, begin, bytes) = &mut self.open;
+            *bytes += size;
+            self.next += 1;
+            if self.settings.is_full(*bytes) || self.next == self.samples {
+                let (number, begin) = (*number, *begin);
+                ended.push(ShardRange { number, begin, end: self.next, samples: self.samples });
+                self.open = (number + 1, self.next, 0);
+            }
+        }
+        ended
+    }
+
+    /// Lists a written shard in the manifest. Shards must come in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if it is not the next one; [`Error::Io`] if the manifest cannot be written.
+    pub fn written(&mut self, written: Written) -> Result<()> {
+        if written.number != self.listed {
+            let problem = format!("is {}, but the next one is {}", written.number, self.listed);
+            return Err(Error::config("shard", problem));
+        }
+        self.listed += 1;
+        self.manifest.list(&self.directory, written)
+    }
+
+    /// Ends the pack when all shards are listed, and removes temporary files of writers that were killed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if samples are missing; [`Error::Io`] if the manifest cannot be written.
+    pub fn finish(mut self) -> Result<Manifest> {
+        if self.manifest.complete {
+            return Ok(self.manifest);
+        }
+        if self.next < self.samples || self.listed < self.open.0 {
+            let problem = format!("{} is not written", self.listed);
+            return Err(Error::config("shard", problem));
+        }
+        remove_leftovers(&self.directory, &self.settings.name)?;
+        self.manifest.complete = true;
+        self.manifest.write(&self.directory)?;
+        Ok(self.manifest)
+    }
+}
+
+/// Version of pieces.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// First bytes of a piece, after their length. Images and row indexes follow.
+#[derive(Serialize, Deserialize)]
+struct PieceHeader {
+    version: String,
+    begin: u64,
+    entries: Vec<Entry>,
+}
+
+/// Field that every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    origin: Origin,
+    image: Result<EntryImage, String>,
+}
+
+/// Extension, and numbers of bytes.
+#[derive(Serialize, Deserialize)]
+struct EntryImage {
+    bytes: usize,
+    extension: String,
+    row_index: Option<usize>,
+}

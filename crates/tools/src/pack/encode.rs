@@ -1,0 +1,181 @@
+//! Reads and encodes samples on threads.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use feedwater::error::{DataError, Error, Reason, Result, SampleError};
+use feedwater::header::Format;
+use feedwater::loader::{LargeImages, Room};
+use feedwater::plan::{Limits, SampleMemory};
+use feedwater::source::Source;
+use feedwater::source::custom::HostPage;
+
+use super::origin::Origin;
+use super::presize::Presizer;
+use super::rows::RowIndexer;
+use super::shard::{Item, item_bytes};
+use super::{Settings, ShardFormat};
+
+/// Samples that each thread may be ahead of the consumer.
+const AHEAD: usize = 4;
+
+/// Sample that is ready to be written.
+pub(super) struct Sample {
+    pub origin: Origin,
+    /// Why it is skipped, if it is.
+    pub image: Result<EncodedImage, String>,
+}
+
+/// Encoded image of a sample.
+pub(super) struct EncodedImage {
+    pub bytes: Vec<u8>,
+    /// File name extension of the format.
+    pub extension: String,
+    pub row_index: Option<Vec<u8>>,
+}
+
+impl Sample {
+    /// Bytes that it adds to a shard; 0 if it is skipped. `samples` is the number of samples of the source.
+    pub fn shard_bytes(&self, format: ShardFormat, index: u64, samples: u64) -> u64 {
+        let Ok(image) = &self.image else { return 0 };
+        item_bytes(format, &self.item(image, &key(index, samples)))
+    }
+
+    /// What a shard has of it.
+    pub fn item<'a>(&'a self, image: &'a EncodedImage, key: &'a str) -> Item<'a> {
+        let Origin { location, label, .. } = &self.origin;
+        let EncodedImage { bytes, extension, .. } = image;
+        Item { key, location, extension, label: *label, bytes }
+    }
+}
+
+/// Key of a sample in shards: its index with as many digits as the largest one.
+pub(super) fn key(index: u64, samples: u64) -> String {
+    let digits = samples.to_string().len();
+    format!("{index:0digits$}")
+}
+
+/// Encodes samples of the source and calls `take` with each, in order.
+///
+/// # Errors
+///
+/// [`Error::Sample`] for the first unusable sample if they are not skipped, and those of `take`.
+pub(super) fn in_order(
+    source: &dyn Source,
+    settings: &Settings,
+    samples: Range<u64>,
+    mut take: impl FnMut(u64, Sample) -> Result<()>,
+) -> Result<()> {
+    let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
+    thread::scope(|scope| {
+        // Thread t makes every sample t modulo the number of threads; receiving from them in turn restores the order of the
+        // source.
+        let threads = settings.threads.max(1) as u64;
+        let made: Vec<Receiver<Made>> = (0..threads)
+            .map(|thread| {
+                let (sender, receiver) = sync_channel(AHEAD);
+                let indices = (samples.start + thread..samples.end).step_by(threads as usize);
+                let large = large.clone();
+                scope.spawn(move || {
+                    let mut maker = Maker::new(source, settings, large);
+                    // The receiver is gone: the run has ended.
+                    let _ = indices
+                        .into_iter()
+                        .try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
+                });
+                receiver
+            })
+            .collect();
+        for (index, receiver) in samples.zip(made.iter().cycle()) {
+            let ended = |_| Error::Internal { problem: "a thread of pack panicked".into() };
+            let Made { origin, image } = receiver.recv().map_err(ended)?;
+            let image = match image {
+                Ok(image) => Ok(image),
+                Err(error) if settings.skip => {
+                    Err(format!("{}: {}", error.reason.name(), error.problem))
+                }
+                Err(error) => {
+                    let location = source.location(index);
+                    return Err(Error::Sample(SampleError::new(index, location, error)));
+                }
+            };
+            take(index, Sample { origin, image })?;
+        }
+        Ok(())
+    })
+}
+
+/// Origin of a sample, with its encoded image or error.
+pub(super) struct Made {
+    pub origin: Origin,
+    pub image: Result<EncodedImage, DataError>,
+}
+
+/// Encodes samples; one per thread.
+pub(super) struct Maker<'a> {
+    source: &'a dyn Source,
+    limits: &'a Limits,
+    strict: bool,
+    page: HostPage,
+    presizer: Option<Presizer>,
+    rows: Option<RowIndexer>,
+    room: Room,
+}
+
+impl<'a> Maker<'a> {
+    pub fn new(source: &'a dyn Source, settings: &'a Settings, large: Arc<LargeImages>) -> Self {
+        let Settings { ref limits, strict, .. } = *settings;
+        let presizer = settings.presize.map(|it| Presizer::new(it).strict(strict));
+        let (page, room) = (HostPage::default(), Room::of_thread(large));
+        let rows = settings.row_index.then(RowIndexer::default);
+        Self { source, limits, strict, page, presizer, rows, room }
+    }
+
+    pub fn make(&mut self, index: u64) -> Made {
+        let limit = self.limits.max_file_bytes;
+        let (origin, read) = Origin::read(self.source, index, &mut self.page, limit);
+        let mut image = read.and_then(|()| self.image());
+        if let (Ok(image), Some(rows)) = (&mut image, &mut self.rows) {
+            image.row_index = rows.make(&image.bytes);
+        }
+        Made { origin, image }
+    }
+
+    /// Encodes the image of the sample that was read.
+    fn image(&mut self) -> Result<EncodedImage, DataError> {
+        let bytes = self.page.bytes();
+        let header = self.limits.header(bytes, self.strict)?;
+        if let Some(presizer) = &mut self.presizer
+            && let Some(need) = presizer.need(bytes, &header)
+        {
+            let nothing = SampleMemory::default();
+            self.room.admit(header.size, &need, &nothing, || presizer.release())?;
+            let made = presizer.make(bytes, &header);
+            if self.room.is_beyond() {
+                presizer.release();
+                self.room.give_back();
+            }
+            if let Some(bytes) = made? {
+                return Ok(EncodedImage { bytes, extension: "jpg".into(), row_index: None });
+            }
+        }
+        let extension = match header.format {
+            Format::Jpeg => "jpg",
+            Format::Png => "png",
+            Format::WebP => "webp",
+            Format::Pnm => match bytes.get(1) {
+                Some(b'1' | b'4') => "pbm",
+                Some(b'2' | b'5') => "pgm",
+                _ => "ppm",
+            },
+            // `Format::Pixels` exists only in caches; no file header has it.
+            other => {
+                let problem = format!("{} images have no file name extension here", other.name());
+                return Err(DataError::new(Reason::Unsupported, problem));
+            }
+        };
+        Ok(EncodedImage { bytes: bytes.to_vec(), extension: extension.into(), row_index: None })
+    }
+}

@@ -1,0 +1,110 @@
+//! Writes a shard with what lies beside it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use feedwater::error::Result;
+
+use super::encode::{Sample, key};
+use super::origin::{self, Origin};
+use super::shard::ShardWriter;
+use super::{Settings, Shard, Skipped, rows};
+
+/// Largest number of skipped samples in the manifest.
+pub(super) const SKIPPED_KEPT: usize = 1000;
+
+/// Shard that is being written. Without a usable sample there is no file.
+pub(super) struct Writer<'a> {
+    directory: &'a Path,
+    settings: &'a Settings,
+    /// Samples of the source.
+    samples: u64,
+    number: u64,
+    shard: Option<ShardWriter>,
+    origins: Vec<Origin>,
+    rows: Vec<Vec<u8>>,
+    skipped: u64,
+    skipped_first: Vec<Skipped>,
+}
+
+/// Finished shard that is not in the manifest yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    /// Number of the shard.
+    pub number: u64,
+    /// Source index of the first sample after it.
+    pub end: u64,
+    /// The shard. `None` if all of its samples were skipped, which only the last ones can be.
+    pub shard: Option<Shard>,
+    /// Number of skipped samples.
+    pub skipped: u64,
+    /// The first of them.
+    pub skipped_first: Vec<Skipped>,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(directory: &'a Path, settings: &'a Settings, samples: u64, number: u64) -> Self {
+        Self {
+            directory,
+            settings,
+            samples,
+            number,
+            shard: None,
+            origins: Vec::new(),
+            rows: Vec::new(),
+            skipped: 0,
+            skipped_first: Vec::new(),
+        }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.shard.as_ref().map_or(0, ShardWriter::bytes)
+    }
+
+    pub fn append(&mut self, index: u64, sample: &Sample) -> Result<()> {
+        self.origins.push(sample.origin.clone());
+        match &sample.image {
+            Ok(image) => {
+                let shard = match &mut self.shard {
+                    Some(shard) => shard,
+                    None => {
+                        let format = self.settings.format;
+                        let name = format.file_name(&self.settings.name, self.number);
+                        self.shard.insert(ShardWriter::create(self.directory, format, &name)?)
+                    }
+                };
+                shard.append(&sample.item(image, &key(index, self.samples)))?;
+                self.rows.extend(image.row_index.clone());
+            }
+            Err(problem) => {
+                self.skipped += 1;
+                if self.skipped_first.len() < SKIPPED_KEPT {
+                    let (location, problem) = (sample.origin.location.clone(), problem.clone());
+                    self.skipped_first.push(Skipped { index, location, problem });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes the shard before the sample `end`.
+    pub fn finish(self, end: u64) -> Result<Written> {
+        let Self { directory, settings, number, skipped, skipped_first, .. } = self;
+        origin::write(directory, &settings.name, number, &self.origins)?;
+        let shard = match self.shard {
+            Some(shard) => {
+                rows::write(shard.path(), &self.rows)?;
+                Some(shard.finish(end)?)
+            }
+            None => None,
+        };
+        Ok(Written { number, end, shard, skipped, skipped_first })
+    }
+}

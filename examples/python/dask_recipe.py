@@ -1,0 +1,89 @@
+"""Runs a model on the images of a data set with Dask, and writes a vector for each image to Parquet.
+
+    python examples/python/dask_recipe.py /data/train vectors --tasks 64 --scheduler tcp://scheduler:8786
+
+Each Dask task reads a part of the epoch's order with a loader of its own, and writes a file. The parts together are what one loader
+gives, and a task that Dask repeats writes the same file. All machines need feedwater, and both paths. Without a scheduler two
+processes of this machine do the work.
+"""
+
+import argparse
+import os
+import pathlib
+
+import feedwater as fw
+import pyarrow
+from dask.distributed import Client, LocalCluster
+from pyarrow import parquet
+
+BATCH = 64
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source", help="folder, shards or another source")
+    parser.add_argument("directory", type=pathlib.Path, help="folder of Parquet files to write")
+    parser.add_argument("--tasks", type=int, default=64)
+    parser.add_argument("--scheduler")
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    with fw.Loader(options.source, fw.eval_recipe(224), framework="batch") as loader:
+        samples = loader.samples
+    local = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    with Client(options.scheduler or LocalCluster(**local)) as client:
+        work = list(enumerate(parts(samples, options.tasks)))
+        written = client.gather(client.map(write, work, source=options.source, directory=options.directory.resolve()))
+    print(f"{sum(written)} vectors in {len(written)} files")
+
+
+def parts(samples, tasks):
+    """First position of each task, and the one after its last. Parts begin where a batch begins."""
+    batches = -(-samples // BATCH)
+    bounds = [min(batches * task // tasks * BATCH, samples) for task in range(tasks + 1)]
+    return [(begin, end) for begin, end in zip(bounds, bounds[1:]) if begin < end]
+
+
+def write(work, source, directory):
+    """Writes the vectors of a part, and returns their number."""
+    number, positions = work
+    tables = []
+    # One thread for each core of the task.
+    with fw.Loader(
+        source,
+        fw.eval_recipe(224),
+        batch=BATCH,
+        positions=positions,
+        epochs=1,
+        workers=1,
+        device="cpu",
+        framework="batch",
+        loader={"shard": "none"},
+    ) as loader:
+        for batch in loader:
+            vectors = model(batch.numpy())
+            tables.append(
+                pyarrow.table(
+                    {
+                        "index": batch.indices,
+                        "label": batch.labels,
+                        "location": [loader.location(index) for index in batch.indices],
+                        "vector": pyarrow.array(list(vectors), pyarrow.list_(pyarrow.float32())),
+                    }
+                )
+            )
+    table = pyarrow.concat_tables(tables)
+    # Whole or absent: two workers may have the same task for a while.
+    path = directory / f"part-{number:05}.parquet"
+    temporary = directory / f".{path.name}.{os.getpid()}"
+    parquet.write_table(table, temporary)
+    temporary.replace(path)
+    return len(table)
+
+
+def model(images):
+    """The place of a model: the mean of each channel."""
+    return images.mean(axis=(2, 3))
+
+
+if __name__ == "__main__":
+    main()

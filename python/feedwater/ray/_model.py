@@ -1,0 +1,129 @@
+"""Models on the images of a data set: embeddings and predictions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy
+import pyarrow
+import ray.data
+from ray.data.extensions import ArrowTensorArray
+
+#: A model: gives one row for each image, as an array or tensor, or several by name.
+Model = Callable[[Any], Any]
+
+
+def map_batches(
+    dataset: ray.data.Dataset,
+    model: Model | type,
+    *,
+    framework: Literal["numpy", "torch"] = "torch",
+    batch_size: int | None = None,
+    output: str = "embedding",
+    keep: Sequence[str] = ("index", "label", "location"),
+    arguments: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> ray.data.Dataset:
+    """Runs a model on the images of :func:`read`, and puts what it gives next to the columns of ``keep``:
+
+        class Embed:
+            def __init__(self):
+                self.model = load().eval().cuda()
+
+            def __call__(self, images):
+                with torch.inference_mode():
+                    return self.model(images.cuda())
+
+        embedded = fw.ray.map_batches(dataset, Embed, num_gpus=1, compute=ray.data.ActorPoolStrategy(size=8))
+        embedded.write_parquet("embeddings")
+
+    Images are not copied: the array is the memory of the block, which must not be written to. Rows of padding are left out.
+
+    * ``model``: a function of the images, or a class whose objects are one. Of a class each worker makes one object.
+    * ``framework``: the images are an array of ``"numpy"`` or a tensor of ``"torch"`` in host memory.
+    * ``batch_size``: images of a call. Default: those of a block. Images of several blocks are copied.
+    * ``output``: name of the new column, unless the model gives a dictionary of arrays by name. Vectors become lists of fixed size,
+      which any reader of Parquet knows.
+    * ``keep``: columns of the result.
+    * ``arguments``: of the class. ``options``: others of Ray's ``map_batches``, such as ``num_gpus``, ``num_cpus``, ``compute``.
+    """
+    if framework not in ("numpy", "torch"):
+        raise ValueError(f'framework is {framework!r}; it is "numpy" or "torch"')
+    is_class = isinstance(model, type)
+    if arguments and not is_class:
+        raise TypeError("arguments are those of a class, and the model is a function")
+    return dataset.map_batches(
+        _Actor if is_class else _Applied(model, framework, output, keep).apply,
+        fn_constructor_args=(model, dict(arguments or {}), framework, output, keep) if is_class else None,
+        batch_format="pyarrow",
+        batch_size=batch_size,
+        zero_copy_batch=True,
+        **options,
+    )
+
+
+class _Applied:
+    """A model on tables."""
+
+    def __init__(self, model: Model, framework: str, output: str, keep: Sequence[str]) -> None:
+        self._model = model
+        self._framework = framework
+        self._output = output
+        self._keep = list(keep)
+
+    def apply(self, table: pyarrow.Table) -> pyarrow.Table:
+        if len(table) == 0:
+            return table
+        kept = table.select(self._keep)
+        given = self._model(_images(table.column("image"), self._framework))
+        named = given if isinstance(given, Mapping) else {self._output: given}
+        for name, values in named.items():
+            array = _host(values)
+            if array.ndim == 0 or len(array) != len(table):
+                raise ValueError(f"{name} of the model has shape {list(array.shape)}; it must have a row for each of {len(table)} images")
+            kept = kept.append_column(name, _column(array))
+        padding = table.column("padding").to_numpy() if "padding" in table.column_names else numpy.zeros(len(table), bool)
+        return kept.filter(pyarrow.array(~padding)) if padding.any() else kept
+
+
+class _Actor:
+    """A class of models, of which a worker makes one object."""
+
+    def __init__(self, model: type, arguments: Mapping[str, Any], framework: str, output: str, keep: Sequence[str]) -> None:
+        self._applied = _Applied(model(**arguments), framework, output, keep)
+
+    def __call__(self, table: pyarrow.Table) -> pyarrow.Table:
+        return self._applied.apply(table)
+
+
+def _images(column: pyarrow.ChunkedArray, framework: str) -> Any:
+    """The memory of a column of tensors."""
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    images = array.to_numpy_ndarray()
+    if framework == "numpy":
+        return images
+    import torch
+
+    with warnings.catch_warnings():
+        # The memory of a block is read-only, which tensors cannot say.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(images)
+
+
+def _host(values: Any) -> numpy.ndarray[Any, Any]:
+    """An array of NumPy, also of tensors on a GPU and of types that NumPy does not have."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+    return numpy.asarray(values)
+
+
+def _column(array: numpy.ndarray[Any, Any]) -> pyarrow.Array:
+    if array.ndim == 1:
+        return pyarrow.array(array)
+    if array.ndim == 2:
+        flat = pyarrow.array(numpy.ascontiguousarray(array).reshape(-1))
+        return pyarrow.FixedSizeListArray.from_arrays(flat, array.shape[1])
+    return ArrowTensorArray.from_numpy(array)

@@ -1,0 +1,221 @@
+"""Packing a source into shards on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import ray
+
+from .. import _feedwater, _toml
+from .._settings import Samples, Source
+from ..loader import _source
+
+
+class _Job(NamedTuple):
+    """What a task needs."""
+
+    #: Name of the pack, by which tasks in the same process find the source that one of them has opened.
+    name: str
+    text: str
+    base: str
+    directory: str
+    settings: str
+    sequence: tuple[Any, list[int] | None, list[str]] | None
+
+
+class _Encoded(NamedTuple):
+    """A piece that is being encoded or whose samples are not all written."""
+
+    begin: int
+    end: int
+    sizes: Any
+    piece: Any
+
+
+def pack(
+    source: Source | Samples | str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    *,
+    format: Literal["webdataset", "tfrecord"] = "webdataset",
+    name: str = "train",
+    shard_bytes: int = 256 << 20,
+    shorter: int | None = None,
+    quality: int = 90,
+    overwrite: bool = False,
+    skip: bool = False,
+    row_index: bool = True,
+    verify: bool = True,
+    num_cpus: float = 1,
+    samples_per_task: int = 256,
+    tasks: int | None = None,
+    ray_remote_args: Mapping[str, Any] | None = None,
+    decode: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
+    storage: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Packs a source into shards, as ``feedwater pack`` does, on the machines of a Ray cluster. The files are those that one machine
+    writes, byte for byte. A pack that was interrupted, or whose machines were lost, continues after the last listed shard.
+
+    Tasks read and encode samples once, and send them through Ray's object store to tasks that write shards. All machines need the
+    source and the directory at the same paths.
+
+    * ``format``, ``name``, ``shard_bytes``: of the shards. A shard ends with the sample that reaches this number of bytes.
+    * ``shorter``, ``quality``: images whose shorter side is longer than this many pixels become smaller JPEGs of this quality, 1 to 100.
+    * ``overwrite``: deletes what an earlier pack wrote. ``skip``: skips and counts unusable samples.
+    * ``row_index``: whether row indexes of JPEGs lie beside the shards. ``verify``: whether shards are read back.
+    * ``num_cpus``: cores of a task. ``samples_per_task``: samples that a task encodes.
+    * ``tasks``: largest number of tasks at a time that encode, by default the cluster's cores divided by ``num_cpus``, and one more.
+      The object store has the samples of these tasks and of the shards that are being written.
+    * ``ray_remote_args``: other options of the tasks, such as ``resources``.
+    * ``decode``, ``limits``, ``storage``: sections of a pipeline file.
+
+    Returns the manifest: ``shards``, ``skipped``, ``skipped_first``, ``classes``. Raises classes of :mod:`feedwater.errors`.
+    """
+    for key, value in (("samples_per_task", samples_per_task), ("tasks", tasks)):
+        if value is not None and value < 1:
+            raise ValueError(f"{key} is {value}; it must be at least 1")
+    if num_cpus <= 0:
+        raise ValueError(f"num_cpus is {num_cpus}; it must be more than 0")
+    settings = {
+        "format": format,
+        "name": name,
+        "shard_bytes": shard_bytes,
+        "presize": None if shorter is None else {"shorter": shorter, "quality": quality},
+        "overwrite": overwrite,
+        "skip": skip,
+        "threads": max(1, int(num_cpus)),
+        "row_index": row_index,
+    }
+    lines = [f"source = {_source(source)}"]
+    sections = {"decode": decode, "limits": limits, "storage": storage}
+    lines += [f"{key} = {_toml.table(section)}" for key, section in sections.items() if section]
+    lines.append("chain = []")
+    text = "\n".join(lines) + "\n"
+    sequence = (source.items, source.labels, source.classes) if isinstance(source, Samples) else None
+    path = os.path.abspath(os.fspath(directory))
+    job = _Job(uuid.uuid4().hex, text, os.getcwd(), path, json.dumps(settings), sequence)
+    # The lock of the directory is taken before tasks run.
+    coordinator = _packer(job).coordinate()
+    try:
+        if not ray.is_initialized():
+            ray.init()
+        if tasks is None:
+            tasks = int(ray.cluster_resources().get("CPU", 1) / num_cpus) + 1
+        run = _Run(job, coordinator, samples_per_task, tasks, verify, {"num_cpus": num_cpus, **(ray_remote_args or {})})
+        run.all()
+        manifest: dict[str, Any] = json.loads(coordinator.finish())
+        return manifest
+    finally:
+        coordinator.close()
+
+
+class _Run:
+    """Starts tasks in the order of the source, and takes their results in that order."""
+
+    def __init__(
+        self,
+        job: _Job,
+        coordinator: _feedwater.PackCoordinator,
+        samples: int,
+        tasks: int,
+        verify: bool,
+        options: dict[str, Any],
+    ) -> None:
+        self._job = ray.put(job)
+        self._coordinator = coordinator
+        self._samples = samples
+        self._tasks = tasks
+        self._verify = verify
+        self._encode = ray.remote(_encode).options(num_returns=2, name="feedwater.pack.encode", **options)
+        self._write = ray.remote(_write).options(name="feedwater.pack.write", **options)
+        #: Pieces that are being encoded.
+        self._encoding: deque[_Encoded] = deque()
+        #: Pieces with samples of the shard that has no end yet.
+        self._open: list[_Encoded] = []
+        #: Shards that are being written.
+        self._writing: deque[Any] = deque()
+
+    def all(self) -> None:
+        """Packs everything that is not listed."""
+        next_, end = self._coordinator.next, self._coordinator.samples
+        try:
+            while next_ < end or self._encoding:
+                while next_ < end and len(self._encoding) < self._tasks:
+                    until = min(next_ + self._samples, end)
+                    self._encoding.append(_Encoded(next_, until, *self._encode.remote(self._job, next_, until)))
+                    next_ = until
+                self._sized(self._encoding.popleft())
+        except BaseException:
+            # Shards that have ended before the error are kept.
+            self._list(0)
+            raise
+        self._list(0)
+
+    def _sized(self, encoded: _Encoded) -> None:
+        """Waits for the sizes of a piece, and writes the shards that end in it."""
+        # Meanwhile shards are listed, so that a run that is killed continues after them.
+        while not _done(encoded.sizes, among=[encoded.sizes, *list(self._writing)[:1]]):
+            self._list(len(self._writing))
+        sizes = _result(encoded.sizes)
+        self._open.append(encoded)
+        for shard in json.loads(self._coordinator.sized(sizes)):
+            pieces = [it.piece for it in self._open if it.begin < shard["end"]]
+            written = self._write.remote(self._job, json.dumps(shard), self._verify, *pieces)
+            self._writing.append(written)
+            self._open = [it for it in self._open if it.end > shard["end"]]
+        self._list(self._tasks)
+
+    def _list(self, most: int) -> None:
+        """Lists shards that are written, until at most this number is being written."""
+        while self._writing:
+            if len(self._writing) <= most and not _done(self._writing[0]):
+                break
+            self._coordinator.written(_result(self._writing.popleft()))
+
+
+def _done(reference: Any, among: list[Any] | None = None) -> bool:
+    """Whether a task has ended. With ``among``, waits until one of these has."""
+    if among is not None:
+        ray.wait(among)
+    done, _ = ray.wait([reference], timeout=0)
+    return bool(done)
+
+
+def _result(reference: Any) -> Any:
+    """The value of a task, or the error that it raised."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as problem:
+        if isinstance(problem.cause, Exception):
+            raise problem.cause from problem
+        raise
+
+
+def _packer(job: _Job) -> _feedwater.Packer:
+    pipeline = _feedwater.Pipeline.from_toml(job.text, job.base)
+    return _feedwater.Packer(pipeline, job.directory, job.settings, job.sequence)
+
+
+#: The pack that ran last in this process, and its opened source.
+_last: tuple[str, _feedwater.Packer] | None = None
+
+
+def _opened(job: _Job) -> _feedwater.Packer:
+    """The source, which the process's next task of this pack uses too."""
+    global _last
+    if _last is None or _last[0] != job.name:
+        _last = job.name, _packer(job)
+    return _last[1]
+
+
+def _encode(job: _Job, begin: int, end: int) -> tuple[list[int], bytes]:
+    return _opened(job).encode(begin, end)
+
+
+def _write(job: _Job, shard: str, verify: bool, *pieces: bytes) -> str:
+    return _opened(job).write(shard, list(pieces), verify)

@@ -1,0 +1,95 @@
+"""Parts of epochs, and positions in them. Needs no Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive batches of one epoch."""
+
+    epoch: int
+    #: First position of the epoch's order, and the one after the last.
+    begin: int
+    end: int
+    #: Rows of its batches. Padding has rows but no positions.
+    rows: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """The batches of consecutive epochs, the first of which may begin in its middle."""
+
+    #: Samples of the source.
+    samples: int
+    #: Samples of a batch.
+    batch: int
+    #: ``"drop"``, ``"pad"`` or ``"partial"``.
+    last: str
+    #: The first epoch and its first position.
+    epoch: int
+    position: int
+    epochs: int
+
+    def _begin(self, number: int) -> int:
+        return self.position if number == 0 else 0
+
+    def _batches(self, number: int) -> int:
+        """Batches of the epoch with this number, from 0."""
+        left = self.samples - self._begin(number)
+        return left // self.batch if self.last == "drop" else -(-left // self.batch)
+
+    def _rows(self, number: int) -> int:
+        left = self.samples - self._begin(number)
+        return left if self.last == "partial" else self._batches(number) * self.batch
+
+    @property
+    def rows(self) -> int:
+        """Rows of all epochs, with padding."""
+        return sum(self._rows(number) for number in range(self.epochs))
+
+    def tasks(self, count: int) -> list[list[Part]]:
+        """Divides the batches into at most this number of tasks, at least one, of consecutive batches."""
+        batches = [self._batches(number) for number in range(self.epochs)]
+        total = sum(batches)
+        count = max(1, min(count, total))
+        bounds = [total * task // count for task in range(count + 1)]
+        tasks: list[list[Part]] = []
+        for begin, end in zip(bounds, bounds[1:]):
+            parts, before = [], 0
+            for number, own in enumerate(batches):
+                first, last = max(begin - before, 0), min(end - before, own)
+                if first < last:
+                    parts.append(self._part(number, first, last))
+                before += own
+            tasks.append(parts)
+        return tasks
+
+    def _part(self, number: int, first: int, last: int) -> Part:
+        """The part from batch ``first`` to before batch ``last``."""
+        start = self._begin(number)
+        begin = start + first * self.batch
+        end = min(start + last * self.batch, self.samples)
+        rows = min(last * self.batch, self._rows(number)) - first * self.batch
+        return Part(self.epoch + number, begin, end, rows)
+
+    def after(self, rows: int) -> tuple[int, int]:
+        """Epoch and position after this number of rows."""
+        for number in range(self.epochs):
+            own = self._rows(number)
+            if rows < own:
+                return self.epoch + number, min(self._begin(number) + rows, self.samples)
+            rows -= own
+        if rows > 0:
+            raise ValueError(f"rows is {rows} more than the data set has, which is {self.rows}")
+        return self.epoch + self.epochs, 0
+
+
+def problems(errors: Sequence[tuple[int, str]], sample: Mapping[str, Any]) -> str | None:
+    """Message of the error of a sample that was replaced."""
+    failed = sample["index"] if sample["replaces"] is None else sample["replaces"]
+    replaced = sample["replaces"] is not None or sample["outcome"] == "substituted"
+    return dict(errors).get(failed) if replaced else None

@@ -1,0 +1,188 @@
+//! Packing on several machines, for `feedwater.ray.pack`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use feedwater::{Error, Source};
+use feedwater_tools::pack::{
+    self, Coordinator, Piece, Presize, Settings, ShardFormat, ShardRange, Written,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::Deserialize;
+
+use crate::error::raised;
+use crate::loader::json;
+use crate::pipeline::Pipeline;
+use crate::source::Given;
+
+/// Settings of a pack; limits are those of the pipeline.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackSettings {
+    format: ShardFormat,
+    name: String,
+    shard_bytes: u64,
+    presize: Option<Presize>,
+    overwrite: bool,
+    skip: bool,
+    threads: usize,
+    row_index: bool,
+}
+
+/// A source and a directory, on one of the machines that pack.
+#[pyclass(frozen)]
+pub struct Packer {
+    source: Arc<dyn Source>,
+    directory: PathBuf,
+    settings: Settings,
+}
+
+#[pymethods]
+impl Packer {
+    /// Opens the source. `settings` are JSON. `sequence` takes the place of the source.
+    #[new]
+    #[pyo3(signature = (pipeline, directory, settings, sequence=None))]
+    fn new(
+        py: Python<'_>,
+        pipeline: &Pipeline,
+        directory: PathBuf,
+        settings: &str,
+        sequence: Option<Given>,
+    ) -> PyResult<Self> {
+        let PackSettings {
+            format,
+            name,
+            shard_bytes,
+            presize,
+            overwrite,
+            skip,
+            threads,
+            row_index,
+        } = parsed(py, "settings", settings)?;
+        let (limits, strict) =
+            (pipeline.settings().limits.clone(), pipeline.settings().decode.strict);
+        let settings = Settings {
+            format,
+            name,
+            shard_bytes,
+            presize,
+            overwrite,
+            skip,
+            threads,
+            limits,
+            strict,
+            row_index,
+        };
+        settings.check().map_err(|error| raised(py, &error))?;
+        Ok(Self { source: pipeline.source(py, sequence)?, directory, settings })
+    }
+
+    /// Locks the directory and begins or resumes.
+    fn coordinate(&self, py: Python<'_>) -> PyResult<PackCoordinator> {
+        let begun =
+            py.detach(|| Coordinator::begin(&*self.source, &self.directory, &self.settings));
+        let coordinator = begun.map_err(|error| raised(py, &error))?;
+        Ok(PackCoordinator(Mutex::new(Some(coordinator))))
+    }
+
+    /// Encodes samples. Returns the bytes that each adds to a shard, and the piece.
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        begin: u64,
+        end: u64,
+    ) -> PyResult<(Vec<u64>, Bound<'py, PyBytes>)> {
+        let made = py.detach(|| {
+            let piece = pack::encode(&*self.source, &self.settings, begin..end)?;
+            let sizes = piece.sizes(&self.settings, self.source.len());
+            Ok((sizes, piece.to_bytes()?))
+        });
+        let (sizes, bytes) = made.map_err(|error: Error| raised(py, &error))?;
+        Ok((sizes, PyBytes::new(py, &bytes)))
+    }
+
+    /// Writes a shard of these pieces, reads it back if `verify`, and returns what was written, as JSON.
+    fn write(
+        &self,
+        py: Python<'_>,
+        shard: &str,
+        pieces: Vec<pyo3::pybacked::PyBackedBytes>,
+        verify: bool,
+    ) -> PyResult<String> {
+        let shard: ShardRange = parsed(py, "shard", shard)?;
+        let written = py.detach(|| {
+            let pieces = pieces.iter().map(|bytes| Piece::from_bytes(bytes));
+            let written = pack::write_shard(&self.directory, &self.settings, &shard, pieces)?;
+            if let Some(shard) = written.shard.as_ref().filter(|_| verify) {
+                pack::verify_shard(&self.directory, self.settings.format, shard)?;
+            }
+            Ok(written)
+        });
+        json(&written.map_err(|error: Error| raised(py, &error))?)
+    }
+}
+
+/// The process that knows what is packed, until it has finished.
+#[pyclass(frozen)]
+pub struct PackCoordinator(Mutex<Option<Coordinator>>);
+
+impl PackCoordinator {
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        then: impl FnOnce(&mut Coordinator) -> feedwater::Result<T> + Send,
+    ) -> PyResult<T>
+    where
+        T: Send,
+    {
+        let result = py.detach(|| {
+            let mut coordinator = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            coordinator.as_mut().map_or(Err(Error::Stopped), then)
+        });
+        result.map_err(|error| raised(py, &error))
+    }
+}
+
+#[pymethods]
+impl PackCoordinator {
+    /// Samples of the source.
+    #[getter]
+    fn samples(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |coordinator| Ok(coordinator.samples()))
+    }
+
+    /// First sample whose size is not known.
+    #[getter]
+    fn next(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |coordinator| Ok(coordinator.next()))
+    }
+
+    /// Takes the sizes of the next samples, and returns the shards that have an end now, as JSON.
+    fn sized(&self, py: Python<'_>, sizes: Vec<u64>) -> PyResult<String> {
+        json(&self.with(py, |coordinator| Ok(coordinator.sized(&sizes)))?)
+    }
+
+    /// Lists a written shard, the next one.
+    fn written(&self, py: Python<'_>, written: &str) -> PyResult<()> {
+        let written: Written = parsed(py, "written", written)?;
+        self.with(py, |coordinator| coordinator.written(written))
+    }
+
+    /// Ends the pack, and returns the manifest as JSON.
+    fn finish(&self, py: Python<'_>) -> PyResult<String> {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let manifest = py.detach(|| taken.ok_or(Error::Stopped)?.finish());
+        json(&manifest.map_err(|error| raised(py, &error))?)
+    }
+
+    /// Gives the lock of the directory back.
+    fn close(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(py: Python<'_>, key: &str, text: &str) -> PyResult<T> {
+    serde_json::from_str(text)
+        .map_err(|problem| raised(py, &Error::config(key, problem.to_string())))
+}
