@@ -1,0 +1,88 @@
+"""The model of docs/distributed.md: the page shows what the program prints, and the formulas hold."""
+
+import importlib.util
+import pathlib
+import sys
+
+import pytest
+
+pytest.importorskip("tomllib", reason="needs Python 3.11")
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def loaded():
+    """The program as a module; it is no part of a package."""
+    spec = importlib.util.spec_from_file_location("scale_model", ROOT / "benches" / "scale_model.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+model = loaded()
+inputs = model.read(ROOT / "benches" / "scale_model.toml")
+
+
+def test_the_page_shows_the_programs_tables():
+    page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
+    assert model.filled(page, model.tables(inputs)) == page, "run benches/scale_model.py --write docs/distributed.md"
+
+
+def test_another_input_changes_the_page():
+    page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
+    assert model.filled(page, model.tables(inputs.changed("photo.core_us", 342))) != page
+
+
+def test_a_page_without_a_place_for_a_table_is_an_error():
+    with pytest.raises(ValueError, match="no place for .*sensitivity"):
+        model.filled("", model.tables(inputs))
+    with pytest.raises(ValueError, match="'speed'"):
+        model.filled("<!-- scale_model: speed --><!-- end -->", model.tables(inputs))
+
+
+def test_wrong_inputs_are_named():
+    entry = {"value": 3, "low": 1, "high": 2, "unit": "s", "kind": "assumption", "source": "none"}
+    with pytest.raises(ValueError, match="model.step: 3 is not within 1 and 2"):
+        model.Inputs({"model": {"step": entry}})
+    with pytest.raises(ValueError, match="model.step: kind is 'guess'"):
+        model.Inputs({"model": {"step": {**entry, "kind": "guess"}}})
+    with pytest.raises(ValueError, match="model.step has the keys"):
+        model.Inputs({"model": {"step": {"value": 3}}})
+
+
+def test_the_share_of_misses_is_the_average_over_the_epochs():
+    for machines, epochs in [(1, 30), (8, 30), (128, 30), (128, 1)]:
+        average = sum((1 - 1 / machines) ** epoch for epoch in range(epochs)) / epochs
+        assert model.missed(machines, epochs) == pytest.approx(average)
+
+
+def test_loads_by_hand():
+    at = model.outcome(inputs, "direct", 8, "photo")
+    # 24,000 images/s x (341 + 50 + 37.7 microseconds) on 72 cores, and one request each of 55,000.
+    assert at.cores == pytest.approx(24_000 * (341 + 50 + 8 * 94_162 / 20e3) * 1e-6)
+    assert at.loads["cores of GPU machines"] == pytest.approx(at.cores / 72)
+    assert at.loads["storage requests"] == pytest.approx(24_000 / 55_000)
+    assert at.dollars == pytest.approx(0.4), "no GPU waits, so only requests cost"
+    # 64 GPUs want 192,000 requests/s: eight machines at 60 dollars wait 2.49 times as long as they work.
+    busy = model.outcome(inputs, "direct", 64, "photo")
+    assert busy.first == "storage requests"
+    assert busy.dollars == pytest.approx(0.4 + (192 / 55 - 1) * 1e6 / 192_000 * 8 * 60 / 3600)
+    tensors = model.outcome(inputs, "cpu machines", 8, "photo")
+    assert tensors.cpu_machines == pytest.approx(24_000 * 8 * 301_056 / 12.5e9), "bound by the network"
+
+
+def test_more_of_a_resource_never_costs_more():
+    for kind in model.IMAGES:
+        for gpus in model.GPUS:
+            for name in ("gpu_machine.cores", "gpu_machine.nic_gbit", "gpu_machine.disk_gb_per_s", "storage.requests", "storage.gbit"):
+                more = inputs.changed(name, 2 * inputs(name))
+                for placement in model.PLACEMENTS:
+                    before, after = (model.outcome(it, placement, gpus, kind).dollars for it in (inputs, more))
+                    assert after <= before + 1e-9, (kind, gpus, name, placement)
+
+
+def test_a_set_that_does_not_fit_on_the_disks_is_refused():
+    assert model.outcome(inputs, "copied", 1, "camera").refused
+    assert not model.outcome(inputs, "copied", 8, "camera").refused
+    assert model.cheapest(inputs, 1, "camera", ("copied", "direct")).placement == "direct"
