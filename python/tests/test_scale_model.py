@@ -86,3 +86,23 @@ def test_a_set_that_does_not_fit_on_the_disks_is_refused():
     assert model.outcome(inputs, "copied", 1, "camera").refused
     assert not model.outcome(inputs, "copied", 8, "camera").refused
     assert model.cheapest(inputs, 1, "camera", ("copied", "direct")).placement == "direct"
+
+
+def test_the_answers_in_prose_are_the_models():
+    page = " ".join((ROOT / "docs" / "distributed.md").read_text(encoding="utf-8").split())
+    small, large = (model.outcome(inputs, "direct", 8, kind).cores for kind in ("photo", "camera"))
+    assert f"needs {small:.0f} of its 72 cores" in page and f"would need {large:.0f} cores" in page
+    assert f"With 128 machines and 30 epochs, {100 * model.missed(128, 30):.0f} % of the reads miss" in page
+    prefix, gpu = 5_500, inputs("model.rate_per_gpu")
+    assert 1 < prefix / gpu < 2 and int(10 * prefix / gpu) == 18
+
+    def shares(kind, cores):
+        packed = model.outcome(inputs, "packed small", 8, kind).cores
+        return 100 * packed / cores, 100 * inputs(f"{kind}.packed_bytes") / inputs(f"{kind}.bytes")
+
+    (cores, size), (large_cores, large_size) = shares("photo", small), shares("camera", large)
+    assert f"needs {cores:.0f} % of the cores and {size:.0f} % of the bytes for 500x375, and {large_cores:.0f} % and {large_size:.0f} %" in page
+    for gpus in model.GPUS:
+        assert model.outcome(inputs, "cpu machines", gpus, "photo").dollars > model.outcome(inputs, "direct", gpus, "photo").dollars
+        assert model.cheapest(inputs, gpus, "photo").placement == model.cheapest(inputs, gpus, "camera").placement == "packed small"
+        assert gpus > 8 or model.exact(inputs, gpus, "camera") == "cpu machines"
