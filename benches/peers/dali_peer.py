@@ -9,6 +9,7 @@ import sys
 import job as the_job
 
 NAME = "dali"
+MODULES = ["nvidia.dali"]
 HARDWARE_LOADS = [0.0, 0.12, 0.3, 0.65, 0.9, 1.0]
 
 

@@ -5,6 +5,7 @@ antialiased), a horizontal flip of every other image, ImageNet's normalization, 
 warm-up epoch, then epochs until SECONDS have passed."""
 
 import json
+import math
 import os
 import sys
 import time
@@ -27,6 +28,24 @@ def command(peer, job):
 def result(stdout):
     """Parses the result that a peer prints last."""
     return json.loads(stdout.strip().splitlines()[-1])
+
+
+def samples(folder):
+    """Returns path and label of every JPEG of a folder with one sub-folder per class."""
+    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    return [(os.path.join(folder, name, file), label) for label, name in enumerate(classes)
+            for file in sorted(os.listdir(os.path.join(folder, name))) if file.lower().endswith((".jpg", ".jpeg"))]
+
+
+def window(random, width, height):
+    """Returns x, y, width and height of a random resized crop, as torchvision chooses it; `random` is a `random.Random`."""
+    for _ in range(10):
+        area, aspect = width * height * random.uniform(0.08, 1), math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        across, down = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < across <= width and 0 < down <= height:
+            return random.randint(0, width - across), random.randint(0, height - down), across, down
+    across, down = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
+    return (width - across) // 2, (height - down) // 2, across, down
 
 
 def main(peer):

@@ -17,13 +17,18 @@ import tempfile
 import time
 
 import dali_peer
+import datasets_peer
 import feedwater_peer
+import feedwater_python_peer
+import ffcv_peer
+import grain_peer
 import job as the_job
 import measure
+import spdl_peer
 import torchvision_peer
 
-PEERS = {peer.NAME: peer for peer in (feedwater_peer, torchvision_peer, dali_peer)}
-MODULES = {"torchvision": ["torch", "torchvision"], "dali": ["nvidia.dali"]}
+PEERS = {peer.NAME: peer for peer in (feedwater_peer, feedwater_python_peer, torchvision_peer, dali_peer, ffcv_peer, spdl_peer, grain_peer,
+                                      datasets_peer)}
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SIZES = {"500x375": (500, 375, 1), "2048x1536": (2048, 1536, 8)}
 
@@ -63,7 +68,7 @@ def compare(name, base, options, device_memory, context):
     print(f"\n{name}", flush=True)
     absent, best, search = {}, {}, {}
     for peer in options.peers:
-        reason = unavailable(peer, options)
+        reason = unavailable(peer, base["device"], options)
         if reason:
             absent[peer] = reason
             continue
@@ -135,24 +140,34 @@ def measured(peer, job, options, device_memory, context):
 
 
 def table(best, rounds, absent, device):
-    """Prints the medians, and feedwater's ratio to each peer."""
+    """Prints the medians, and feedwater's ratio to each peer, as tables of Markdown."""
     columns = [it for it in COLUMNS if it[1] != "device_bytes" or device == "gpu"]
-    print(f"{'':<34}" + "".join(f"{title:>15}" for title, *_ in columns) + f"{'imports s':>11}{'others':>8}")
+    titles = [title for title, *_ in columns]
+    lines = []
     for peer, settings in best.items():
         runs = [it[peer] for it in rounds]
-        cells = "".join(f"{statistics.median(run[key] / unit for run in runs):>15.{digits}f}"
-                        for _, key, unit, digits, _ in columns)
+        cells = [f"{statistics.median(run[key] / unit for run in runs):.{digits}f}" for _, key, unit, digits, _ in columns]
         imports = statistics.median(run["import_seconds"] for run in runs)
         others = statistics.median(run["others_cores"] for run in runs)
-        print(f"{runs[0]['versions'].split(',')[0]:<34}{cells}{imports:>11.2f}{others:>8.2f}   {words(settings)}")
-    for peer in best:
-        if "feedwater" not in best or peer == "feedwater":
-            continue
-        cells = "".join(f"{ratio(rounds, peer, key):>15}" for _, key, *_ in columns)
-        print(f"{'feedwater / ' + peer:<34}{cells}")
+        lines.append([runs[0]["versions"], *cells, f"{imports:.2f}", f"{others:.2f}", words(settings) or "defaults"])
+    print("\n" + markdown([f"medians of {len(rounds)} rounds", *titles, "imports s", "others", "settings"], lines))
+    if "feedwater" in best:
+        lines = [[peer, *(ratio(rounds, peer, key) for _, key, *_ in columns)] for peer in best if peer != "feedwater"]
+        print("\n" + markdown(["feedwater divided by", *titles], lines))
     for peer, reason in absent.items():
-        print(f"{peer:<34}skipped: {reason}")
-    print(f"medians of {len(rounds)} rounds; others: cores used by other programs", flush=True)
+        print(f"\n{peer}: skipped: {reason}")
+    sys.stdout.flush()
+
+
+def markdown(titles, lines):
+    """Formats a table of Markdown, with columns that are aligned as plain text too: words to the left, numbers to the right."""
+    rows = [titles, *lines]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(titles))]
+    right = [column > 0 and titles[column] != "settings" for column in range(len(titles))]
+    bar = "|" + "|".join("-" * (width + 1) + (":" if aligned else "-") for width, aligned in zip(widths, right)) + "|"
+    text = ["| " + " | ".join(cell.rjust(width) if aligned else cell.ljust(width)
+                              for cell, width, aligned in zip(row, widths, right)) + " |" for row in rows]
+    return "\n".join([text[0], bar, *text[1:]])
 
 
 def ratio(rounds, peer, key):
@@ -161,11 +176,14 @@ def ratio(rounds, peer, key):
     return f"{statistics.median(ratios):.3f}" if ratios else "-"
 
 
-def unavailable(peer, options):
+def unavailable(peer, device, options):
     """Returns why a peer cannot run here, or None; imports its modules in a process of their own."""
+    module = PEERS[peer]
+    if device not in getattr(module, "DEVICES", ["cpu", "gpu"]):
+        return "it has no job on a GPU here"
     if peer == "feedwater":
         return feedwater_peer.unavailable(options.feedwater)
-    imports = "; ".join(f"import {module}" for module in MODULES[peer])
+    imports = "; ".join(f"import {name}" for name in module.MODULES)
     done = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True)
     return done.stderr.strip().splitlines()[-1] if done.returncode else None
 

@@ -8,6 +8,7 @@ import sys
 import job as the_job
 
 NAME = "torchvision"
+MODULES = ["torch", "torchvision"]
 
 
 def candidates(device, cores):

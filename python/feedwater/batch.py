@@ -147,6 +147,10 @@ class Batch:
         """The tensor for PyTorch, on the loader's device."""
         import torch
 
+        if self._array is None and self._inner.device[0] == _CPU:
+            # PyTorch takes a capsule in less time than an object, whose device and versions it asks for first.
+            self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(None, False))
+            return self._array
         return self._owned(torch.from_dlpack)
 
     def numpy(self) -> NumpyArray:
@@ -180,9 +184,9 @@ class Batch:
         import numpy
 
         if self.classes > 0:
-            targets = numpy.frombuffer(bytearray(self._inner.soft_target_bytes()), numpy.float32)
+            targets = numpy.frombuffer(self._inner.soft_target_bytes(), numpy.float32)
             return targets.reshape(len(self), self.classes)
-        return numpy.frombuffer(bytearray(self._inner.label_bytes()), numpy.int64)
+        return numpy.frombuffer(self._inner.label_bytes(), numpy.int64)
 
     def pair(self, framework: Framework) -> tuple[Any, Any]:
         """Images and targets as tensors or arrays of a framework, on the loader's device."""
@@ -191,11 +195,11 @@ class Batch:
 
             images = self.torch()
             if self.classes > 0:
-                targets = torch.frombuffer(bytearray(self._inner.soft_target_bytes()), dtype=torch.float32)
+                targets = torch.frombuffer(self._inner.soft_target_bytes(), dtype=torch.float32)
                 targets = targets.reshape(len(self), self.classes)
             else:
-                targets = torch.frombuffer(bytearray(self._inner.label_bytes()), dtype=torch.int64)
-            return images, targets.to(images.device, non_blocking=True)
+                targets = torch.frombuffer(self._inner.label_bytes(), dtype=torch.int64)
+            return images, targets if self._inner.device[0] == _CPU else targets.to(images.device, non_blocking=True)
         if framework == "jax":
             import jax
 

@@ -7,7 +7,7 @@ use feedwater::handoff::dlpack;
 use feedwater::{SampleRecord, TensorShape};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::capsule::{self, Tensor};
 use crate::error::raised;
@@ -117,18 +117,18 @@ impl Batch {
     }
 
     /// The labels as 64-bit integers in the machine's order.
-    fn label_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn label_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         let bytes: Vec<u8> = self.labels.iter().flat_map(|label| label.to_ne_bytes()).collect();
-        PyBytes::new(py, &bytes)
+        PyByteArray::new(py, &bytes)
     }
 
     /// The soft targets as 32-bit floats in the machine's order.
-    fn soft_target_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+    fn soft_target_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
         self.keep_targets(py)?;
         let targets = locked(&self.targets);
         let values = targets.as_deref().unwrap_or_default();
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        Ok(PyBytes::new(py, &bytes))
+        Ok(PyByteArray::new(py, &bytes))
     }
 
     /// What happened to each sample.

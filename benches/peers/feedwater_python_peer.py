@@ -1,0 +1,39 @@
+"""feedwater from Python: `fw.Loader` in a `for` loop over tensors of PyTorch, with its defaults."""
+
+import sys
+
+import job as the_job
+
+NAME = "feedwater_python"
+MODULES = ["feedwater", "torch"]
+
+
+def candidates(_device, _cores):
+    """Only the defaults."""
+    return [{}]
+
+
+def peer(job):
+    """Returns versions, and a function that makes one epoch's batches."""
+    import feedwater as fw
+    import torch
+    from feedwater import ops
+
+    def make():
+        chain = [ops.RandomResizedCrop(width=the_job.SIDE, height=the_job.SIDE), ops.Flip(horizontal=0.5),
+                 ops.Normalize(mean=the_job.MEAN, std=the_job.STD)]
+        loader = fw.Loader(job["data"], chain, batch=job["batch"], prefetch=the_job.PREFETCH, shuffle=True, last="partial",
+                           dtype="f16", device="cuda" if job["device"] == "gpu" else "cpu")
+
+        def epoch():
+            for images, _labels in loader:
+                yield images.shape, str(images.dtype).removeprefix("torch.")
+
+        return epoch, torch.cuda.synchronize if job["device"] == "gpu" else lambda: None
+
+    return f"feedwater {fw.__version__} (Python), torch {torch.__version__}", make
+
+
+if __name__ == "__main__":
+    the_job.main(peer)
+    sys.stdout.flush()
