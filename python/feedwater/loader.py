@@ -6,18 +6,20 @@ import atexit
 import json
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
 from ._settings import BatchOperator, Operator, Samples, Source
-from .batch import Batch
+from .batch import Batch, Meaning
 from .errors import StoppedError
 from .report import Report
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import NoReturn
 
 __all__ = ["Loader"]
 
@@ -38,6 +40,7 @@ _open: weakref.WeakSet[_feedwater.Loader] = weakref.WeakSet()
 def _close_all() -> None:
     for inner in list(_open):
         inner.close()
+    _feedwater.finish()
 
 
 class Loader:
@@ -62,7 +65,8 @@ class Loader:
     * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
     * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch.
     * ``on_error``: ``"stop"`` (default), ``"skip"`` or ``"substitute"``: images that cannot be used.
-    * ``rank``, ``world``: the shard. Default: those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
+    * ``rank``, ``world``: the shard. Default: those of the process group of ``torch.distributed``, also if it is initialized after the
+      loader was built; without one, those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
     * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
     * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
 
@@ -157,29 +161,42 @@ class Loader:
         # In place of the source that the pipeline names.
         self._sequence = (source.items, source.labels, source.classes) if isinstance(source, Samples) else None
         self._inner = self._built(0, None)
+        self._meaning = Meaning(self._inner.classes, self._inner.normalization)
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
-        inner = self._pipeline.build(epoch=epoch, state=state, sequence=self._sequence)
+        shard = None if self._pipeline.has_shard else _process_group()
+        inner = self._pipeline.build(epoch=epoch, state=state, sequence=self._sequence, shard=shard)
         _open.add(inner)
         return inner
 
+    def _follow_group(self) -> None:
+        """Frameworks such as Lightning initialize the process group after the loader was built."""
+        group = None if self._closed or self._pipeline.has_shard else _process_group()
+        if group is not None and group != self._inner.shard:
+            self._rebuild(0, json.loads(self._inner.state()))
+
     def __len__(self) -> int:
         """Batches of an epoch, on this shard."""
+        self._follow_group()
         return self._inner.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self.batches():
-            if self._framework == "batch":
-                yield batch
-            else:
-                images, targets = batch.pair(self._framework)
-                yield _applied(self._rest, images) if self._rest else images, targets
+            yield batch if self._framework == "batch" else self.pair(batch)
+
+    def pair(self, batch: Batch) -> tuple[Any, Any]:
+        """Images and targets of a batch of this loader, as a loop with its ``framework`` gives them."""
+        if self._framework == "batch":
+            raise ValueError('the loader was built with framework="batch", which has no pairs; use batch.pair("torch")')
+        images, targets = batch.pair(self._framework)
+        return _applied(self._rest, images) if self._rest else images, targets
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the next epoch. If the loop is left early, the next loop is the epoch after it."""
         if self._closed:
             raise StoppedError("the loader is closed")
-        inner = self._inner
+        self._follow_group()
+        inner, meaning = self._inner, self._meaning
         epoch = inner.epoch()
         self._next = epoch.number + 1
         while True:
@@ -190,7 +207,7 @@ class Loader:
                 continue
             if batch is None:
                 break
-            yield Batch(batch)
+            yield Batch(batch, meaning)
         self._warn(inner)
 
     def _warn(self, inner: _feedwater.Loader) -> None:
@@ -229,12 +246,27 @@ class Loader:
         except Exception:
             self._inner = self._built(0, before)
             raise
+        except BaseException:
+            # Ctrl-C: to build the former loader again could take as long.
+            self._closed = True
+            raise
         self._next = json.loads(self._inner.state())["epoch"]
+
+    @property
+    def framework(self) -> Framework:
+        """What batches are: the argument."""
+        return self._framework
 
     @property
     def device(self) -> str:
         """Where batches are made, and why."""
         return self._inner.device
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Rank and world: this loader reads every ``world``-th sample of an epoch."""
+        self._follow_group()
+        return self._inner.shard
 
     @property
     def samples(self) -> int:
@@ -289,10 +321,23 @@ class Loader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # After Ctrl-C nobody wants to wait for the items of a sequence that are being read.
+        self._closed = True
+        self._inner.close(wait=kind is None or not issubclass(kind, KeyboardInterrupt))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a feedwater.Loader has threads and cannot be copied or pickled; build it in the process that uses it")
 
     def __repr__(self) -> str:
         return "<feedwater.Loader, closed>" if self._closed else f"<feedwater.Loader of {self.samples} samples>"
+
+
+def _process_group() -> tuple[int, int] | None:
+    """Rank and world of the process group of PyTorch, if there is one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 def _applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:

@@ -1,5 +1,6 @@
 //! A loader and its epochs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -8,27 +9,33 @@ use feedwater::loader::SharedEpoch;
 use pyo3::exceptions::{PyIndexError, PyTimeoutError};
 use pyo3::prelude::*;
 
+use crate::background::{self, LOOK};
 use crate::batch::Batch;
 use crate::error::raised;
-
-/// Time between looks for signals while a batch is awaited.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Longest wait, a day.
 const MOST_SECONDS: f64 = 86_400.0;
 
 /// A loader, until it is closed.
 #[pyclass(frozen, weakref)]
-pub struct Loader(Mutex<Option<Arc<feedwater::Loader>>>);
+pub struct Loader {
+    loader: Mutex<Option<Arc<feedwater::Loader>>>,
+    /// Whether it was closed without a wait, which then holds for its epochs too.
+    left: Arc<AtomicBool>,
+}
 
 impl Loader {
     pub fn new(loader: Arc<feedwater::Loader>) -> Self {
-        Self(Mutex::new(Some(loader)))
+        Self { loader: Mutex::new(Some(loader)), left: Arc::default() }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
-        let loader = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let loader = self.locked().clone();
         loader.ok_or_else(|| raised(py, &feedwater::Error::Stopped))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Arc<feedwater::Loader>>> {
+        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -37,7 +44,8 @@ impl Loader {
     /// Begins the next epoch.
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = self.open(py)?;
-        Ok(Epoch(Mutex::new(Some(py.detach(move || loader.shared_epoch())))))
+        let epoch = py.detach(move || loader.shared_epoch());
+        Ok(Epoch { epoch: Mutex::new(Some(epoch)), left: self.left.clone() })
     }
 
     /// Batches in an epoch of this shard.
@@ -77,6 +85,19 @@ impl Loader {
         Ok(self.open(py)?.device().to_string())
     }
 
+    /// Rank and world.
+    #[getter]
+    fn shard(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let shard = self.open(py)?.plan().shard;
+        Ok((shard.rank, shard.world))
+    }
+
+    /// Values of the bytes 0 and 255 of each channel, if the chain makes floats of bytes.
+    #[getter]
+    fn normalization(&self, py: Python<'_>) -> PyResult<Option<[[f32; 2]; 3]>> {
+        Ok(feedwater_cli::normalization(self.open(py)?.plan()))
+    }
+
     /// The position as JSON.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         json(&self.open(py)?.state())
@@ -106,12 +127,18 @@ impl Loader {
         Ok(py.detach(|| loader.warnings()))
     }
 
-    /// Ends the loader and its threads. Batches stay valid.
-    fn close(&self, py: Python<'_>) {
-        let loader = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(loader) = loader {
-            loader.stopper().stop();
-            py.detach(|| drop(loader));
+    /// Ends the loader and its threads. Batches stay valid. Threads that read a sequence end after the items that they asked for;
+    /// `wait` says whether this call waits for them.
+    #[pyo3(signature = (wait=true))]
+    fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
+        let Some(loader) = self.locked().take() else { return Ok(()) };
+        loader.stopper().stop();
+        match wait {
+            true => background::run(py, move || drop(loader)),
+            false => {
+                self.left.store(true, Ordering::Relaxed);
+                background::leave(py, move || drop(loader))
+            }
         }
     }
 }
@@ -119,13 +146,19 @@ impl Loader {
 /// Threads that read from a sequence in Python need the interpreter before they end.
 impl Drop for Loader {
     fn drop(&mut self) {
-        Python::attach(|py| self.close(py));
+        let Some(loader) = self.locked().take() else { return };
+        loader.stopper().stop();
+        Python::attach(|py| py.detach(|| drop(loader)));
     }
 }
 
 /// The batches of one epoch.
 #[pyclass(frozen)]
-pub struct Epoch(Mutex<Option<SharedEpoch>>);
+pub struct Epoch {
+    epoch: Mutex<Option<SharedEpoch>>,
+    /// That of the loader.
+    left: Arc<AtomicBool>,
+}
 
 #[pymethods]
 impl Epoch {
@@ -159,14 +192,19 @@ impl Epoch {
 
 impl Epoch {
     fn locked(&self) -> MutexGuard<'_, Option<SharedEpoch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The last owner of a loader ends its threads, as above.
 impl Drop for Epoch {
     fn drop(&mut self) {
-        Python::attach(|py| py.detach(|| drop(self.locked().take())));
+        let epoch = self.locked().take();
+        Python::attach(|py| match self.left.load(Ordering::Relaxed) {
+            // An error is that no thread can be made; the epoch is dropped nevertheless.
+            true => drop(background::leave(py, move || drop(epoch))),
+            false => py.detach(|| drop(epoch)),
+        });
     }
 }
 

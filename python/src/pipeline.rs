@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use feedwater::plan::ShardFrom;
 use feedwater::storage::Storage;
 use feedwater::{Error, LoaderBuilder, LoaderState};
 use pyo3::prelude::*;
 
+use crate::background;
 use crate::error::raised;
 use crate::loader::{Loader, json};
 use crate::source::{Given, Sequence};
@@ -14,7 +16,9 @@ use crate::source::{Given, Sequence};
 /// The source at a path, as JSON of its table in a pipeline file.
 #[pyfunction]
 pub fn detected(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let table = py.detach(|| feedwater::source::detect(&path, &Storage::default())?.to_table());
+    let table = background::run(py, move || {
+        feedwater::source::detect(&path, &Storage::default())?.to_table()
+    })?;
     json(&table.map_err(|error| raised(py, &error))?)
 }
 
@@ -66,8 +70,17 @@ impl Pipeline {
         self.pipeline.to_toml().map_err(|error| self.raised(py, error))
     }
 
-    /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON. `sequence` takes the place of the source.
-    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None))]
+    /// Whether the settings say which shard a loader reads, or where that is written.
+    #[getter]
+    fn has_shard(&self) -> bool {
+        let loader = &self.pipeline.settings.loader;
+        let given = loader.rank.or(loader.world).is_some();
+        given || loader.shard != ShardFrom::Environment
+    }
+
+    /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON. `sequence` takes the place of the source,
+    /// and `shard`, rank and world, of the launcher's variables.
+    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None, shard=None))]
     fn build(
         &self,
         py: Python<'_>,
@@ -75,6 +88,7 @@ impl Pipeline {
         epochs: Option<u32>,
         state: Option<&str>,
         sequence: Option<Given>,
+        shard: Option<(u64, u64)>,
     ) -> PyResult<Loader> {
         let state: Option<LoaderState> = match state.map(serde_json::from_str).transpose() {
             Ok(state) => state,
@@ -84,12 +98,16 @@ impl Pipeline {
             }
         };
         let sequence = sequence.map(|given| Sequence::new(py, given)).transpose()?;
-        let pipeline = &self.pipeline;
-        let built = py.detach(|| {
+        let pipeline = self.pipeline.clone();
+        let built = background::run(py, move || {
             let builder = match sequence {
                 Some(source) => LoaderBuilder::new(Arc::new(source), pipeline.chain.clone())
                     .settings(pipeline.settings.clone()),
                 None => pipeline.builder()?,
+            };
+            let builder = match shard {
+                Some((rank, world)) => builder.shard(rank, world),
+                None => builder,
             };
             let builder = builder.start_epoch(epoch).epochs(epochs);
             match state {
@@ -97,7 +115,7 @@ impl Pipeline {
                 None => builder,
             }
             .build()
-        });
+        })?;
         built.map(|loader| Loader::new(Arc::new(loader))).map_err(|error| self.raised(py, error))
     }
 }
