@@ -45,8 +45,8 @@ def _title(batch: Batch, count: int) -> str:
     return f"Batch {batch.number} of epoch {batch.epoch}: {batch.dtype} {batch.layout} {shape} on {batch.device}{shown}"
 
 
-def _label(label: int, classes: Sequence[str]) -> str:
-    if label < 0:
+def _label(label: int | None, classes: Sequence[str]) -> str:
+    if label is None:
         return "no label"
     name = classes[label] if label < len(classes) else str(label)
     return name if len(name) <= _LABEL else name[: _LABEL - 1] + "…"
@@ -57,14 +57,21 @@ _MISSING = f'<div style="width: {_SIDE}px; height: {_SIDE}px; background: #8884"
 
 
 def _cell(picture: str, sample: dict[str, Any], label: str) -> str:
-    marks = {"replaces": "#d33", "padding": "#888", None: "transparent"}
-    mark = "replaces" if sample["replaces"] is not None else "padding" if sample["padding"] else None
-    note = {"replaces": f"<br>replaces {sample['replaces']}", "padding": "<br>padding", None: ""}[mark]
+    colour, note = _mark(sample)
     return (
         f'<figure style="margin: 0; width: {_SIDE + 4}px; text-align: center">'
-        f'<div style="border: 2px solid {marks[mark]}">{picture}</div>'
-        f'<figcaption style="overflow-wrap: anywhere">{text.escape(label)}<br>#{sample["index"]}{note}</figcaption></figure>'
+        f'<div style="border: 2px solid {colour}">{picture}</div>'
+        f'<figcaption style="overflow-wrap: anywhere">{text.escape(label)}<br>#{sample["index"]}<br>{note}</figcaption></figure>'
     )
+
+
+def _mark(sample: dict[str, Any]) -> tuple[str, str]:
+    """Colour of the frame, and what is said of the sample."""
+    if sample["outcome"] == "substituted":
+        return "#d33", "unusable"
+    if sample["replaces"] is not None:
+        return "#d33", f"replaces #{sample['replaces']}"
+    return ("#888", "padding") if sample["padding"] else ("transparent", "")
 
 
 def _failed(errors: Sequence[tuple[int, str]]) -> list[str]:

@@ -181,8 +181,8 @@ class Loader:
         return self._inner.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self.batches():
-            yield batch if self._framework == "batch" else self.pair(batch)
+        # Neither keeps a batch that it gave, so memory is free when the loop lets it go.
+        return self.batches() if self._framework == "batch" else map(self.pair, self.batches())
 
     def pair(self, batch: Batch) -> tuple[Any, Any]:
         """Images and targets of a batch of this loader, as a loop with its ``framework`` gives them."""
@@ -196,19 +196,21 @@ class Loader:
         if self._closed:
             raise StoppedError("the loader is closed")
         self._follow_group()
-        inner, meaning = self._inner, self._meaning
+        inner = self._inner
         epoch = inner.epoch()
         self._next = epoch.number + 1
+        yield from iter(lambda: self._awaited(inner, epoch), None)
+        self._warn(inner)
+
+    def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch) -> Batch | None:
+        """The next batch, or ``None`` at the end."""
         while True:
             try:
                 batch = epoch.next_within(_WARN_EVERY)
             except TimeoutError:
                 self._warn(inner)
                 continue
-            if batch is None:
-                break
-            yield Batch(batch, meaning)
-        self._warn(inner)
+            return None if batch is None else Batch(batch, self._meaning)
 
     def _warn(self, inner: _feedwater.Loader) -> None:
         """Logs the warnings that are new."""
