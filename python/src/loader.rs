@@ -1,7 +1,6 @@
 //! A loader and its epochs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -20,13 +19,16 @@ const MOST_SECONDS: f64 = 86_400.0;
 #[pyclass(frozen, weakref)]
 pub struct Loader {
     loader: Mutex<Option<Arc<feedwater::Loader>>>,
-    /// Whether it was closed without a wait, which then holds for its epochs too.
-    left: Arc<AtomicBool>,
+    /// Its epochs, which own it too.
+    epochs: Mutex<Vec<Weak<Shared>>>,
 }
+
+/// An epoch, until its loader is closed.
+type Shared = Mutex<Option<SharedEpoch>>;
 
 impl Loader {
     pub fn new(loader: Arc<feedwater::Loader>) -> Self {
-        Self { loader: Mutex::new(Some(loader)), left: Arc::default() }
+        Self { loader: Mutex::new(Some(loader)), epochs: Mutex::default() }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
@@ -35,7 +37,7 @@ impl Loader {
     }
 
     fn locked(&self) -> MutexGuard<'_, Option<Arc<feedwater::Loader>>> {
-        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.loader)
     }
 }
 
@@ -44,8 +46,11 @@ impl Loader {
     /// Begins the next epoch.
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = self.open(py)?;
-        let epoch = py.detach(move || loader.shared_epoch());
-        Ok(Epoch { epoch: Mutex::new(Some(epoch)), left: self.left.clone() })
+        let epoch = Arc::new(Mutex::new(Some(py.detach(move || loader.shared_epoch()))));
+        let mut epochs = locked(&self.epochs);
+        epochs.retain(|epoch| epoch.strong_count() > 0);
+        epochs.push(Arc::downgrade(&epoch));
+        Ok(Epoch(epoch))
     }
 
     /// Batches in an epoch of this shard.
@@ -133,12 +138,16 @@ impl Loader {
     fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
         let Some(loader) = self.locked().take() else { return Ok(()) };
         loader.stopper().stop();
-        match wait {
-            true => background::run(py, move || drop(loader)),
-            false => {
-                self.left.store(true, Ordering::Relaxed);
-                background::leave(py, move || drop(loader))
+        let epochs = std::mem::take(&mut *locked(&self.epochs));
+        let end = move || {
+            for epoch in epochs.iter().filter_map(Weak::upgrade) {
+                drop(locked(&epoch).take());
             }
+            drop(loader);
+        };
+        match wait {
+            true => background::run(py, end),
+            false => background::leave(py, end),
         }
     }
 }
@@ -154,58 +163,18 @@ impl Drop for Loader {
 
 /// The batches of one epoch.
 #[pyclass(frozen)]
-pub struct Epoch {
-    epoch: Mutex<Option<SharedEpoch>>,
-    /// That of the loader.
-    left: Arc<AtomicBool>,
-}
+pub struct Epoch(Arc<Shared>);
 
 #[pymethods]
-impl Epoch {
-    /// Number of the epoch, from 0.
-    #[getter]
-    fn number(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.locked().as_ref().map_or(0, SharedEpoch::number))
-    }
-
-    /// The next batch, or none at the end. Waits at most this number of seconds, then raises `TimeoutError`. Signals, as of
-    /// Ctrl-C, are handled while it waits.
-    fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Batch>> {
-        let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
-        loop {
-            let next = py.detach(|| match self.locked().as_mut() {
-                Some(epoch) => epoch.next_within(LOOK),
-                None => Poll::Ready(None),
-            });
-            match next {
-                Poll::Ready(None) => return Ok(None),
-                Poll::Ready(Some(Ok(batch))) => return Ok(Some(Batch::new(batch))),
-                Poll::Ready(Some(Err(error))) => return Err(raised(py, &error)),
-                Poll::Pending => py.check_signals()?,
-            }
-            if Instant::now() >= deadline {
-                return Err(PyTimeoutError::new_err("no batch is ready"));
-            }
-        }
-    }
-}
-
-impl Epoch {
-    fn locked(&self) -> MutexGuard<'_, Option<SharedEpoch>> {
-        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The last owner of a loader ends its threads, as above.
 impl Drop for Epoch {
     fn drop(&mut self) {
-        let epoch = self.locked().take();
-        Python::attach(|py| match self.left.load(Ordering::Relaxed) {
-            // An error is that no thread can be made; the epoch is dropped nevertheless.
-            true => drop(background::leave(py, move || drop(epoch))),
-            false => py.detach(|| drop(epoch)),
-        });
+        Python::attach(|py| py.detach(|| drop(locked(&self.0).take())));
     }
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A value as JSON.
