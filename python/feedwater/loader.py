@@ -225,6 +225,12 @@ class Loader:
         if epoch != self._next:
             self._rebuild(epoch, None)
 
+    @property
+    def sampler(self) -> Loader | None:
+        """The loader itself if it shuffles, because Lightning sets the epoch by ``sampler.set_epoch``: a run that continues after a whole
+        epoch then has the next one."""
+        return self if json.loads(self._inner.state())["shuffle"] else None
+
     def state_dict(self) -> dict[str, Any]:
         """The position, from which :meth:`load_state_dict` continues with exactly the samples that are left, with any batch size and
         number of shards. Batches that a loop was given count as consumed. It is the same on all ranks."""

@@ -166,6 +166,35 @@ impl Drop for Loader {
 pub struct Epoch(Arc<Shared>);
 
 #[pymethods]
+impl Epoch {
+    /// Number of the epoch, from 0.
+    #[getter]
+    fn number(&self, py: Python<'_>) -> u32 {
+        py.detach(|| locked(&self.0).as_ref().map_or(0, SharedEpoch::number))
+    }
+
+    /// The next batch, or none at the end. Waits at most this number of seconds, then raises `TimeoutError`. Signals, as of
+    /// Ctrl-C, are handled while it waits.
+    fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Batch>> {
+        let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
+        loop {
+            let next = py.detach(|| match locked(&self.0).as_mut() {
+                Some(epoch) => epoch.next_within(LOOK),
+                None => Poll::Ready(Some(Err(feedwater::Error::Stopped))),
+            });
+            match next {
+                Poll::Ready(None) => return Ok(None),
+                Poll::Ready(Some(Ok(batch))) => return Ok(Some(Batch::new(batch))),
+                Poll::Ready(Some(Err(error))) => return Err(raised(py, &error)),
+                Poll::Pending => py.check_signals()?,
+            }
+            if Instant::now() >= deadline {
+                return Err(PyTimeoutError::new_err("no batch is ready"));
+            }
+        }
+    }
+}
+
 /// The last owner of a loader ends its threads, as above.
 impl Drop for Epoch {
     fn drop(&mut self) {

@@ -40,6 +40,7 @@ def torch_dataset(
 
 def keras_dataset(loader: Loader) -> PyDataset:
     """A data set for ``fit``, ``evaluate`` and ``predict`` of a Keras 3 model, with any backend. Each pass is one epoch of the loader.
+    Batches are copied once, because Keras keeps more of them than a loader has memory for.
 
     Keras expects channels last, ``layout="nhwc"``, unless ``keras.config.set_image_data_format("channels_first")`` says otherwise.
     """

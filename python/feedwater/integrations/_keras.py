@@ -55,6 +55,15 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
                 f"the loader's epoch ended before batch {self._given} of {len(self._loader)}; Keras needs whole epochs, so restore states "
                 "of the end of an epoch only"
             )
+        # Keras lets batches go when Python collects garbage. The loader has memory for a few only, so it gets copies.
+        copied = tuple(map(_copy, batch))
         # A third batch is no look any more.
-        self._looked = [*self._looked, batch] if self._given <= _LOOKS else []
-        return batch
+        self._looked = [*self._looked, copied] if self._given <= _LOOKS else []
+        return copied
+
+
+def _copy(array: Any) -> Any:
+    """A copy of a tensor of PyTorch, or of an array of any other framework as one of NumPy."""
+    import numpy
+
+    return array.clone() if hasattr(array, "clone") else numpy.array(array)
