@@ -231,6 +231,11 @@ class Loader:
         epoch then has the next one."""
         return self if json.loads(self._inner.state())["shuffle"] else None
 
+    @property
+    def batch_sampler(self) -> None:
+        """``None``: Lightning asks for it beside ``sampler``."""
+        return None
+
     def state_dict(self) -> dict[str, Any]:
         """The position, from which :meth:`load_state_dict` continues with exactly the samples that are left, with any batch size and
         number of shards. Batches that a loop was given count as consumed. It is the same on all ranks."""
