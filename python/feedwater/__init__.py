@@ -9,7 +9,7 @@
 ``fw.ops`` has the operators of chains. ``fw.directory``, ``fw.webdataset`` and the other functions of ``fw.sources`` name sources.
 """
 
-from . import errors, ops, sources
+from . import errors, integrations, ops, sources
 from ._feedwater import VERSION as __version__
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
@@ -50,6 +50,7 @@ __all__ = [
     "eval_recipe",
     "file_list",
     "from_torchvision",
+    "integrations",
     "lmdb",
     "mixture",
     "npy",
