@@ -152,7 +152,7 @@ class Loader:
         if framework not in ("torch", "numpy", "jax", "tensorflow", "batch"):
             raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
         self._pipeline = pipeline
-        self._framework = framework
+        self._framework: Framework = framework
         self._rest = rest
         self._warned: set[str] = set()
         self._closed = False
