@@ -39,8 +39,9 @@ class Meaning(NamedTuple):
 class Batch:
     """Images that are ready for the model, in host memory or on a GPU.
 
-    The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax`, :meth:`tensorflow` or ``__dlpack__`` gives the memory to the array that
-    it returns; later calls return arrays of the same memory. The memory goes back to the loader when all of them are gone.
+    The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax` or :meth:`tensorflow` gives the memory to the array that it returns; later
+    calls return arrays of the same memory. ``__dlpack__`` before all of them gives the memory to its consumer only; they then raise
+    ``BufferError``. The memory goes back to the loader when the batch and all of its arrays are gone.
     """
 
     def __init__(self, inner: _feedwater.Batch, meaning: Meaning | None = None) -> None:

@@ -277,7 +277,7 @@ class Loader:
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Rank and world: this loader reads every ``world``-th sample of an epoch."""
+        """Rank, from 0, and world: the number of loaders that share an epoch."""
         self._follow_group()
         return self._inner.shard
 
