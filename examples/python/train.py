@@ -2,8 +2,9 @@
 
     python examples/python/train.py data/train
     torchrun --nproc-per-node 2 examples/python/train.py data/train --epochs 4
+    torchrun --nproc-per-node 2 examples/python/train.py data/train --epochs 4 --fsdp
 
-Each rank reads its own shard, by torchrun's environment variables. On CPUs the ranks talk by gloo, on GPUs by NCCL.
+With --fsdp the ranks share parameters and states of the optimizer instead of keeping copies of them. Each rank reads its own shard, by torchrun's environment variables. On CPUs the ranks talk by gloo, on GPUs by NCCL.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import pathlib
 import feedwater as fw
 import torch
 from torch import distributed, nn
+from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.fsdp import fully_shard
 
 
 def main():
@@ -24,22 +27,29 @@ def main():
     torch.manual_seed(0)
     loader = fw.Loader(options.data, fw.train_recipe(options.size), batch=options.batch, seed=options.seed)
     network = small_network(len(loader.classes)).to(device)
-    model = nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
+    if options.fsdp:
+        mesh = distributed.init_device_mesh(device.type, (ranks,))
+        model = fully_shard(network, mesh=mesh)
+    else:
+        model = nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
     first = 0
+    # Whole tensors, whatever part of them this rank has.
+    whole = states.StateDictOptions(full_state_dict=True, cpu_offload=True)
     if options.checkpoint.exists():
-        checkpoint = torch.load(options.checkpoint, map_location=device)
-        network.load_state_dict(checkpoint["network"])
-        optimizer.load_state_dict(checkpoint["optimizer"])
+        checkpoint = torch.load(options.checkpoint, map_location="cpu")
+        trained = {"model_state_dict": checkpoint["network"], "optim_state_dict": checkpoint["optimizer"]}
+        states.set_state_dict(network, optimizer, **trained, options=whole)
         loader.load_state_dict(checkpoint["loader"])
         first = checkpoint["epoch"]
     for epoch in range(first, options.epochs):
         loss = train(model, optimizer, loader)
+        network_state, optimizer_state = states.get_state_dict(network, optimizer, options=whole)
         # The position is the same on all ranks.
         if int(os.environ.get("RANK", "0")) == 0:
-            states = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict()}
-            torch.save({**states, "epoch": epoch + 1}, options.checkpoint)
+            trained = {"network": network_state, "optimizer": optimizer_state, "loader": loader.state_dict()}
+            torch.save({**trained, "epoch": epoch + 1}, options.checkpoint)
             print(f"epoch {epoch}: loss {loss:.4f}", flush=True)
     right, seen = evaluate(model, options, device)
     if int(os.environ.get("RANK", "0")) == 0:
@@ -56,6 +66,7 @@ def arguments():
     parser.add_argument("--batch", type=int, default=16, help="images per rank")
     parser.add_argument("--size", type=int, default=32, help="side of the images, in pixels")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fsdp", action="store_true", help="shard parameters over the ranks of torchrun")
     parser.add_argument("--checkpoint", type=pathlib.Path, default=pathlib.Path("checkpoint.pt"))
     return parser.parse_args()
 

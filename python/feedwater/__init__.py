@@ -11,7 +11,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from . import errors, ops, sources
+from . import errors, integrations, ops, sources
 from ._feedwater import VERSION as __version__
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
@@ -52,6 +52,7 @@ __all__ = [
     "eval_recipe",
     "file_list",
     "from_torchvision",
+    "integrations",
     "lmdb",
     "mixture",
     "npy",

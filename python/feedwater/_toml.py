@@ -27,7 +27,8 @@ def value(item: Any) -> str:
         return table(item)
     settings = getattr(item, "settings", None)
     if callable(settings):
-        return table(settings())
+        written: Any = settings()
+        return table(written)
     # Lists, tuples and arrays of NumPy.
     if hasattr(item, "tolist"):
         return value(item.tolist())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _feedwater
+from . import _feedwater, _sheet
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -25,15 +27,26 @@ _CPU = 1
 _CUDA = 2
 
 
+class Meaning(NamedTuple):
+    """What labels and values of a loader's batches mean."""
+
+    #: Names of the classes in the order of their labels.
+    classes: Sequence[str] = ()
+    #: Values of the bytes 0 and 255 of each channel; ``None`` if values are 0 to 255.
+    ends: Sequence[Sequence[float]] | None = None
+
+
 class Batch:
     """Images that are ready for the model, in host memory or on a GPU.
 
-    The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax`, :meth:`tensorflow` or ``__dlpack__`` gives the memory to the array that
-    it returns; later calls return arrays of the same memory. The memory goes back to the loader when all of them are gone.
+    The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax` or :meth:`tensorflow` gives the memory to the array that it returns; later
+    calls return arrays of the same memory. ``__dlpack__`` before all of them gives the memory to its consumer only; they then raise
+    ``BufferError``. The memory goes back to the loader when the batch and all of its arrays are gone.
     """
 
-    def __init__(self, inner: _feedwater.Batch, fields: list[Any] | None = None) -> None:
+    def __init__(self, inner: _feedwater.Batch, meaning: Meaning | None = None, fields: list[Any] | None = None) -> None:
         self._inner = inner
+        self._meaning = meaning or Meaning()
         self._fields = fields
         # The array that owns the memory.
         self._array: Any = None
@@ -122,12 +135,17 @@ class Batch:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        if dl_device is not None and tuple(dl_device) != self._inner.device:
-            raise BufferError(f"the batch is on {self.device} and is not copied to another device; copy its array")
-        if copy:
-            raise BufferError("the batch is not copied; copy its array")
+        device = self._inner.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        if device != self._inner.device and device != (_CPU, 0):
+            raise BufferError(f"the batch is on {self.device}; it is given to that device or copied to the CPU, not to {device}")
+        if copy or device != self._inner.device:
+            if copy is False:
+                raise BufferError(f"the batch is on {self.device}, so that it must be copied to the CPU, but copy=False")
+            if device != (_CPU, 0):
+                raise BufferError("a batch on a GPU is only copied to the CPU; copy its array")
+            return _exported(self._host_copy(), max_version)
         if self._array is not None:
-            return self._array.__dlpack__()
+            return _exported(self._array, max_version, stream)
         versioned = max_version is not None and max_version[0] >= 1
         return self._inner.dlpack(stream, versioned)
 
@@ -140,8 +158,15 @@ class Batch:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NumpyArray:
         import numpy
 
+        wanted = None if dtype is None else numpy.dtype(dtype)
+        if copy is False and not self._is_shared_with_numpy:
+            raise ValueError(f"a {self.dtype} batch on {self.device} becomes an array of NumPy only by a copy, but copy=False")
         array = self.numpy()
-        return array.astype(dtype) if dtype is not None and array.dtype != dtype else numpy.array(array, copy=copy)
+        if wanted is not None and array.dtype != wanted:
+            if copy is False:
+                raise ValueError(f"{array.dtype} becomes {wanted} only by a copy, but copy=False")
+            return array.astype(wanted)
+        return array.copy() if copy else array
 
     def torch(self) -> TorchTensor:
         """The tensor for PyTorch, on the loader's device."""
@@ -157,15 +182,10 @@ class Batch:
         """The tensor for NumPy. One on a GPU is copied; ``bf16`` needs ``ml_dtypes``."""
         import numpy
 
-        if self._inner.device[0] == _CPU and self.dtype != "bf16":
+        if self._is_shared_with_numpy:
             array: NumpyArray = self._owned(numpy.from_dlpack)
             return array
-        kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}.get(self.dtype)
-        if kind is None:
-            import ml_dtypes
-
-            kind = ml_dtypes.bfloat16
-        return numpy.frombuffer(self._inner.to_host(), kind).reshape(self.shape)
+        return self._host_copy()
 
     def jax(self) -> JaxArray:
         """The tensor for JAX, on the loader's device."""
@@ -175,9 +195,7 @@ class Batch:
 
     def tensorflow(self) -> TensorFlowTensor:
         """The tensor for TensorFlow, on the loader's device."""
-        from tensorflow.experimental import dlpack
-
-        return self._owned(lambda batch: dlpack.from_dlpack(batch.__dlpack__()))
+        return self._owned(_tensorflow)
 
     def targets(self) -> NumpyArray:
         """Soft targets, ``[samples, classes]`` of f32, if ``classes`` is set; else labels as 64-bit integers."""
@@ -204,12 +222,57 @@ class Batch:
             import jax
 
             images = self.jax()
-            return images, jax.device_put(self.targets(), images.device)
+            targets = self.targets()
+            if targets.dtype == "int64" and not jax.config.jax_enable_x64:
+                targets = targets.astype("int32")
+            return images, jax.dlpack.from_dlpack(targets, device=images.device)
         if framework == "tensorflow":
             import tensorflow
 
-            return self.tensorflow(), tensorflow.convert_to_tensor(self.targets())
+            images = self.tensorflow()
+            with tensorflow.device(images.device):
+                return images, tensorflow.convert_to_tensor(self.targets())
         return self.numpy(), self.targets()
+
+    def _repr_html_(self) -> str:
+        """The contact sheet of the first images, for Jupyter. The batch keeps its tensor."""
+        return _sheet.html(self, self._meaning.classes, self._meaning.ends)
+
+    def _first_on_host(self, samples: int) -> NumpyArray | None:
+        """A copy of the first images in host memory, as floats. ``None`` if the tensor was given away by ``__dlpack__``."""
+        import numpy
+
+        if self._array is not None:
+            array: NumpyArray = _on_host(self._array[:samples]).astype(numpy.float32)
+            return array
+        try:
+            data = self._inner.to_host(samples)
+        except BufferError:
+            return None
+        shape = (-1, *self.shape[1:])
+        if self.dtype == "bf16":
+            # The upper half of a float of 32 bits.
+            return (numpy.frombuffer(data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32).reshape(shape)
+        kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}[self.dtype]
+        return numpy.frombuffer(data, kind).astype(numpy.float32).reshape(shape)
+
+    @property
+    def _is_shared_with_numpy(self) -> bool:
+        return self._inner.device[0] == _CPU and self.dtype != "bf16"
+
+    def _host_copy(self) -> NumpyArray:
+        """A copy of the tensor in host memory."""
+        import numpy
+
+        if self._array is not None:
+            array: NumpyArray = numpy.array(_on_host(self._array))
+            return array
+        kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}.get(self.dtype)
+        if kind is None:
+            import ml_dtypes
+
+            kind = ml_dtypes.bfloat16
+        return numpy.frombuffer(bytearray(self._inner.to_host()), kind).reshape(self.shape)
 
     def _owned(self, from_dlpack: Any) -> Any:
         """An array of the memory. The first one owns it."""
@@ -217,3 +280,40 @@ class Batch:
             return from_dlpack(self._array)
         self._array = from_dlpack(self)
         return self._array
+
+
+def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | None = None) -> object:
+    """The capsule of an array of any framework."""
+    if not hasattr(array, "__dlpack__"):
+        # TensorFlow's tensors.
+        from tensorflow.experimental import dlpack
+
+        return dlpack.to_dlpack(array)
+    given: dict[str, Any] = {} if stream is None else {"stream": stream}
+    try:
+        return array.__dlpack__(max_version=max_version, **given)
+    except TypeError:
+        # Before version 1 of DLPack.
+        return array.__dlpack__(**given)
+
+
+def _tensorflow(owner: Any) -> Any:
+    """A tensor of TensorFlow, which takes capsules of the form before version 1."""
+    from tensorflow.experimental import dlpack
+
+    return dlpack.from_dlpack(_exported(owner, None))
+
+
+def _on_host(array: Any) -> Any:
+    """An array or tensor of any framework as an array of NumPy, copied if need be."""
+    import numpy
+
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor):
+        return numpy.asarray(array)
+    array = array.detach().cpu()
+    if array.dtype != torch.bfloat16:
+        return array.numpy()
+    import ml_dtypes
+
+    return array.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)

@@ -6,18 +6,20 @@ import atexit
 import json
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
 from ._settings import BatchOperator, Operator, Samples, Source
-from .batch import Batch
+from .batch import Batch, Meaning
 from .errors import StoppedError
 from .report import Report
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import NoReturn
 
 __all__ = ["Loader"]
 
@@ -38,6 +40,7 @@ _open: weakref.WeakSet[_feedwater.Loader] = weakref.WeakSet()
 def _close_all() -> None:
     for inner in list(_open):
         inner.close()
+    _feedwater.finish()
 
 
 class Loader:
@@ -62,7 +65,8 @@ class Loader:
     * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
     * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch.
     * ``on_error``: ``"stop"`` (default), ``"skip"`` or ``"substitute"``: images that cannot be used.
-    * ``rank``, ``world``: the shard. Default: those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
+    * ``rank``, ``world``: the shard. Default: those of the process group of ``torch.distributed``, also if it is initialized after the
+      loader was built; without one, those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
     * ``epoch``, ``epochs``: the first epoch, from 0, and their number; without it there is no end.
     * ``positions``: first position of each epoch's order, and the one after the last. The samples and pixels there are those of a loader
       of the whole epoch, so loaders of consecutive parts, on any machines, give together what one loader gives. Parts should begin where
@@ -161,7 +165,7 @@ class Loader:
         if framework not in ("torch", "numpy", "jax", "tensorflow", "batch"):
             raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
         self._pipeline = pipeline
-        self._framework = framework
+        self._framework: Framework = framework
         self._rest = rest
         self._warned: set[str] = set()
         self._closed = False
@@ -172,37 +176,57 @@ class Loader:
         # In place of the source that the pipeline names.
         self._samples = source if isinstance(source, Samples) else None
         self._inner = self._built(epoch, None)
+        self._meaning = Meaning(self._inner.classes, self._inner.normalization)
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
         first = epoch if state is None else json.loads(state).get("epoch", 0)
-        epochs = None if self._end is None else max(self._end - first, 0)
         samples = self._samples
-        sequence = None if samples is None else (samples, samples.labels, samples.classes)
         inner = self._pipeline.build(
-            epoch=epoch, epochs=epochs, state=state, sequence=sequence, positions=self._positions
+            epoch=epoch,
+            epochs=None if self._end is None else max(self._end - first, 0),
+            state=state,
+            sequence=None if samples is None else (samples, samples.labels, samples.classes),
+            positions=self._positions,
+            shard=None if self._pipeline.has_shard else _process_group(),
         )
         _open.add(inner)
         return inner
 
+    def _follow_group(self) -> None:
+        """Frameworks such as Lightning initialize the process group after the loader was built."""
+        group = None if self._closed or self._pipeline.has_shard else _process_group()
+        if group is not None and group != self._inner.shard:
+            self._rebuild(0, json.loads(self._inner.state()))
+
     def __len__(self) -> int:
         """Batches of an epoch, on this shard."""
+        self._follow_group()
         return self._inner.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self.batches():
-            if self._framework == "batch":
-                yield batch
-            else:
-                images, targets = batch.pair(self._framework)
-                yield _applied(self._rest, images) if self._rest else images, targets
+        # Neither keeps a batch that it gave, so memory is free when the loop lets it go.
+        return self.batches() if self._framework == "batch" else map(self.pair, self.batches())
+
+    def pair(self, batch: Batch) -> tuple[Any, Any]:
+        """Images and targets of a batch of this loader, as a loop with its ``framework`` gives them."""
+        if self._framework == "batch":
+            raise ValueError('the loader was built with framework="batch", which has no pairs; use batch.pair("torch")')
+        images, targets = batch.pair(self._framework)
+        return _applied(self._rest, images) if self._rest else images, targets
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the next epoch. If the loop is left early, the next loop is the epoch after it."""
         if self._closed:
             raise StoppedError("the loader is closed")
+        self._follow_group()
         inner = self._inner
         epoch = inner.epoch()
         self._next = epoch.number + 1
+        yield from iter(lambda: self._awaited(inner, epoch), None)
+        self._warn(inner)
+
+    def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch) -> Batch | None:
+        """The next batch, or ``None`` at the end."""
         while True:
             try:
                 batch = epoch.next_within(_WARN_EVERY)
@@ -210,10 +234,9 @@ class Loader:
                 self._warn(inner)
                 continue
             if batch is None:
-                break
+                return None
             fields = None if self._samples is None else self._samples.fields(batch.indices)
-            yield Batch(batch, fields)
-        self._warn(inner)
+            return Batch(batch, self._meaning, fields)
 
     def _warn(self, inner: _feedwater.Loader) -> None:
         """Logs the warnings that are new."""
@@ -227,6 +250,17 @@ class Loader:
         and caches are lost."""
         if epoch != self._next:
             self._rebuild(epoch, None)
+
+    @property
+    def sampler(self) -> Loader | None:
+        """The loader itself if it shuffles, because Lightning sets the epoch by ``sampler.set_epoch``: a run that continues after a whole
+        epoch then has the next one."""
+        return self if json.loads(self._inner.state())["shuffle"] else None
+
+    @property
+    def batch_sampler(self) -> None:
+        """``None``: Lightning asks for it beside ``sampler``."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """The position, from which :meth:`load_state_dict` continues with exactly the samples that are left, with any batch size and
@@ -251,12 +285,27 @@ class Loader:
         except Exception:
             self._inner = self._built(0, before)
             raise
+        except BaseException:
+            # Ctrl-C: to build the former loader again could take as long.
+            self._closed = True
+            raise
         self._next = json.loads(self._inner.state())["epoch"]
+
+    @property
+    def framework(self) -> Framework:
+        """What batches are: the argument."""
+        return self._framework
 
     @property
     def device(self) -> str:
         """Where batches are made, and why."""
         return self._inner.device
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Rank, from 0, and world: the number of loaders that share an epoch."""
+        self._follow_group()
+        return self._inner.shard
 
     @property
     def samples(self) -> int:
@@ -311,10 +360,23 @@ class Loader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # After Ctrl-C nobody wants to wait for the items of a sequence that are being read.
+        self._closed = True
+        self._inner.close(wait=kind is None or not issubclass(kind, KeyboardInterrupt))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a feedwater.Loader has threads and cannot be copied or pickled; build it in the process that uses it")
 
     def __repr__(self) -> str:
         return "<feedwater.Loader, closed>" if self._closed else f"<feedwater.Loader of {self.samples} samples>"
+
+
+def _process_group() -> tuple[int, int] | None:
+    """Rank and world of the process group of PyTorch, if there is one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 def _applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:

@@ -152,10 +152,17 @@ impl Batch {
         self.errors.clone()
     }
 
-    /// A copy of the tensor in host memory.
-    fn to_host<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.with(|batch| batch.to_host().map_err(|error| raised(py, &error)))?;
-        Ok(PyBytes::new(py, &bytes))
+    /// A copy of the tensor in host memory, or of its first samples.
+    #[pyo3(signature = (samples=usize::MAX))]
+    fn to_host<'py>(&self, py: Python<'py>, samples: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let end = samples.saturating_mul(self.shape.sample_bytes());
+        self.with(|batch| match batch.host() {
+            Some(bytes) => Ok(PyBytes::new(py, &bytes[..end.min(bytes.len())])),
+            None => {
+                let bytes = batch.to_host().map_err(|error| raised(py, &error))?;
+                Ok(PyBytes::new(py, &bytes[..end.min(bytes.len())]))
+            }
+        })
     }
 
     /// Gives the tensor away as a DLPack capsule, for a consumer on this stream.

@@ -3,6 +3,7 @@
 //! What users see is the Python code beside it, which writes settings as TOML, so that there is one reader of settings, and
 //! turns batches into arrays of other libraries. Nothing here keeps the interpreter while it reads, decodes or waits.
 
+mod background;
 mod batch;
 mod capsule;
 mod error;
@@ -24,6 +25,8 @@ fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 
 /// The module `feedwater._feedwater`.
 #[pymodule]
 mod _feedwater {
+    #[pymodule_export]
+    use super::background::finish;
     #[pymodule_export]
     use super::batch::Batch;
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! A loader and its epochs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,36 @@ use feedwater::loader::SharedEpoch;
 use pyo3::exceptions::{PyIndexError, PyTimeoutError};
 use pyo3::prelude::*;
 
+use crate::background::{self, LOOK};
 use crate::batch::Batch;
 use crate::error::raised;
-
-/// Time between looks for signals while a batch is awaited.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Longest wait, a day.
 const MOST_SECONDS: f64 = 86_400.0;
 
 /// A loader, until it is closed.
 #[pyclass(frozen, weakref)]
-pub struct Loader(Mutex<Option<Arc<feedwater::Loader>>>);
+pub struct Loader {
+    loader: Mutex<Option<Arc<feedwater::Loader>>>,
+    /// Its epochs, which own it too.
+    epochs: Mutex<Vec<Weak<Shared>>>,
+}
+
+/// An epoch, until its loader is closed.
+type Shared = Mutex<Option<SharedEpoch>>;
 
 impl Loader {
     pub fn new(loader: Arc<feedwater::Loader>) -> Self {
-        Self(Mutex::new(Some(loader)))
+        Self { loader: Mutex::new(Some(loader)), epochs: Mutex::default() }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
-        let loader = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let loader = self.locked().clone();
         loader.ok_or_else(|| raised(py, &feedwater::Error::Stopped))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Arc<feedwater::Loader>>> {
+        locked(&self.loader)
     }
 }
 
@@ -38,7 +47,11 @@ impl Loader {
     /// Begins the next epoch.
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = self.open(py)?;
-        Ok(Epoch(Mutex::new(Some(py.detach(move || loader.shared_epoch())))))
+        let epoch = Arc::new(Mutex::new(Some(py.detach(move || loader.shared_epoch()))));
+        let mut epochs = locked(&self.epochs);
+        epochs.retain(|epoch| epoch.strong_count() > 0);
+        epochs.push(Arc::downgrade(&epoch));
+        Ok(Epoch(epoch))
     }
 
     /// Batches in an epoch of this shard.
@@ -99,6 +112,19 @@ impl Loader {
         Ok(self.open(py)?.device().to_string())
     }
 
+    /// Rank and world.
+    #[getter]
+    fn shard(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let shard = self.open(py)?.plan().shard;
+        Ok((shard.rank, shard.world))
+    }
+
+    /// Values of the bytes 0 and 255 of each channel, if the chain makes floats of bytes.
+    #[getter]
+    fn normalization(&self, py: Python<'_>) -> PyResult<Option<[[f32; 2]; 3]>> {
+        Ok(feedwater_cli::normalization(self.open(py)?.plan()))
+    }
+
     /// The position as JSON.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         json(&self.open(py)?.state())
@@ -128,12 +154,22 @@ impl Loader {
         Ok(py.detach(|| loader.warnings()))
     }
 
-    /// Ends the loader and its threads. Batches stay valid.
-    fn close(&self, py: Python<'_>) {
-        let loader = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(loader) = loader {
-            loader.stopper().stop();
-            py.detach(|| drop(loader));
+    /// Ends the loader and its threads. Batches stay valid. Threads that read a sequence end after the items that they asked for;
+    /// `wait` says whether this call waits for them.
+    #[pyo3(signature = (wait=true))]
+    fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
+        let Some(loader) = self.locked().take() else { return Ok(()) };
+        loader.stopper().stop();
+        let epochs = std::mem::take(&mut *locked(&self.epochs));
+        let end = move || {
+            for epoch in epochs.iter().filter_map(Weak::upgrade) {
+                drop(locked(&epoch).take());
+            }
+            drop(loader);
+        };
+        match wait {
+            true => background::run(py, end),
+            false => background::leave(py, end),
         }
     }
 }
@@ -141,20 +177,22 @@ impl Loader {
 /// Threads that read from a sequence in Python need the interpreter before they end.
 impl Drop for Loader {
     fn drop(&mut self) {
-        Python::attach(|py| self.close(py));
+        let Some(loader) = self.locked().take() else { return };
+        loader.stopper().stop();
+        Python::attach(|py| py.detach(|| drop(loader)));
     }
 }
 
 /// The batches of one epoch.
 #[pyclass(frozen)]
-pub struct Epoch(Mutex<Option<SharedEpoch>>);
+pub struct Epoch(Arc<Shared>);
 
 #[pymethods]
 impl Epoch {
     /// Number of the epoch, from 0.
     #[getter]
     fn number(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.locked().as_ref().map_or(0, SharedEpoch::number))
+        py.detach(|| locked(&self.0).as_ref().map_or(0, SharedEpoch::number))
     }
 
     /// The next batch, or none at the end. Waits at most this number of seconds, then raises `TimeoutError`. Signals, as of
@@ -162,9 +200,9 @@ impl Epoch {
     fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Batch>> {
         let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
         loop {
-            let next = py.detach(|| match self.locked().as_mut() {
+            let next = py.detach(|| match locked(&self.0).as_mut() {
                 Some(epoch) => epoch.next_within(LOOK),
-                None => Poll::Ready(None),
+                None => Poll::Ready(Some(Err(feedwater::Error::Stopped))),
             });
             match next {
                 Poll::Ready(None) => return Ok(None),
@@ -179,17 +217,15 @@ impl Epoch {
     }
 }
 
-impl Epoch {
-    fn locked(&self) -> MutexGuard<'_, Option<SharedEpoch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The last owner of a loader ends its threads, as above.
 impl Drop for Epoch {
     fn drop(&mut self) {
-        Python::attach(|py| py.detach(|| drop(self.locked().take())));
+        Python::attach(|py| py.detach(|| drop(locked(&self.0).take())));
     }
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A value as JSON.

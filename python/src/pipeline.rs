@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use feedwater::plan::Settings;
+use feedwater::plan::{Settings, ShardFrom};
 use feedwater::storage::Storage;
 use feedwater::{Error, LoaderBuilder, LoaderState, Source};
 use pyo3::prelude::*;
 
+use crate::background;
 use crate::error::raised;
 use crate::loader::{Loader, json};
 use crate::source::{Given, Sequence};
@@ -15,7 +16,9 @@ use crate::source::{Given, Sequence};
 /// The source at a path, as JSON of its table in a pipeline file.
 #[pyfunction]
 pub fn detected(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let table = py.detach(|| feedwater::source::detect(&path, &Storage::default())?.to_table());
+    let table = background::run(py, move || {
+        feedwater::source::detect(&path, &Storage::default())?.to_table()
+    })?;
     json(&table.map_err(|error| raised(py, &error))?)
 }
 
@@ -87,9 +90,18 @@ impl Pipeline {
         Ok(Self { pipeline: self.pipeline.clone(), is_text: self.is_text, opened })
     }
 
+    /// Whether the settings say which shard a loader reads, or where that is written.
+    #[getter]
+    fn has_shard(&self) -> bool {
+        let loader = &self.pipeline.settings.loader;
+        let given = loader.rank.or(loader.world).is_some();
+        given || loader.shard != ShardFrom::Environment
+    }
+
     /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON, and has all positions of its epochs
-    /// or some. `sequence` takes the place of the source.
-    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None, positions=None))]
+    /// or some. `sequence` takes the place of the source, and `shard`, rank and world, of the launcher's variables.
+    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None, positions=None, shard=None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn build(
         &self,
         py: Python<'_>,
@@ -98,6 +110,7 @@ impl Pipeline {
         state: Option<&str>,
         sequence: Option<Given>,
         positions: Option<(u64, u64)>,
+        shard: Option<(u64, u64)>,
     ) -> PyResult<Loader> {
         let state: Option<LoaderState> = match state.map(serde_json::from_str).transpose() {
             Ok(state) => state,
@@ -111,12 +124,16 @@ impl Pipeline {
             Some(sequence) => Some(Arc::new(sequence) as Arc<dyn Source>),
             None => self.opened.clone(),
         };
-        let pipeline = &self.pipeline;
-        let built = py.detach(|| {
+        let pipeline = self.pipeline.clone();
+        let built = background::run(py, move || {
             let builder = match source {
                 Some(source) => LoaderBuilder::new(source, pipeline.chain.clone())
                     .settings(pipeline.settings.clone()),
                 None => pipeline.builder()?,
+            };
+            let builder = match shard {
+                Some((rank, world)) => builder.shard(rank, world),
+                None => builder,
             };
             let positions = positions.map(|(begin, end)| begin..end);
             let builder = builder.start_epoch(epoch).epochs(epochs).positions(positions);
@@ -125,7 +142,7 @@ impl Pipeline {
                 None => builder,
             }
             .build()
-        });
+        })?;
         built.map(|loader| Loader::new(Arc::new(loader))).map_err(|error| self.raised(py, error))
     }
 }

@@ -1,8 +1,11 @@
 """Batches as arrays: no copy, one owner, targets."""
 
+import gc
+
 import feedwater as fw
 import numpy
 import pytest
+from conftest import pixels_of
 
 
 #: Keeps pixels as they are.
@@ -67,16 +70,65 @@ def test_a_capsule_that_nobody_takes_is_freed(folder):
 
 def test_what_a_consumer_asks_in_vain(folder):
     batch = first(folder, dtype="u8")
-    with pytest.raises(BufferError, match="copied"):
-        batch.__dlpack__(copy=True)
     with pytest.raises(BufferError, match="cpu"):
         batch.__dlpack__(dl_device=(2, 0))
     assert not hasattr(batch, "__cuda_array_interface__")
     assert batch.numpy().dtype == numpy.uint8
+    with pytest.raises(BufferError, match="cpu"):
+        batch.__dlpack__(dl_device=(2, 0), copy=True)
+
+
+def test_a_copy_that_is_asked_for_leaves_the_tensor(folder):
+    batch = first(folder, dtype="u8", layout="nhwc")
+    address = batch.data_ptr
+    copy = numpy.from_dlpack(batch, copy=True)
+    on_cpu = numpy.from_dlpack(batch, device="cpu", copy=True)
+    assert batch.data_ptr == address not in (copy.ctypes.data, on_cpu.ctypes.data)
+    copy[:] = 0
+    numpy.testing.assert_array_equal(batch.numpy()[1], pixels_of(1))
+    numpy.testing.assert_array_equal(on_cpu[1], pixels_of(1))
+    again = numpy.from_dlpack(batch, copy=True)
+    assert batch.numpy().ctypes.data == address != again.ctypes.data
 
 
 def test_array_protocol_converts_and_copies(folder):
     batch = first(folder, dtype="u8")
     floats = numpy.asarray(batch, dtype=numpy.float64)
     assert floats.dtype == numpy.float64
-    assert numpy.array(batch).ctypes.data != batch.numpy().ctypes.data
+    address = batch.numpy().ctypes.data
+    assert numpy.array(batch).ctypes.data != address
+    assert numpy.asarray(batch).ctypes.data == numpy.asarray(batch, dtype="u1").ctypes.data == address
+
+
+@pytest.mark.skipif(numpy.lib.NumpyVersion(numpy.__version__) < "2.0.0", reason="copy=False means something else before NumPy 2")
+def test_an_array_that_must_not_be_copied(folder):
+    batch = first(folder, dtype="u8")
+    assert numpy.array(batch, copy=False).ctypes.data == batch.numpy().ctypes.data
+    with pytest.raises(ValueError, match="float64 only by a copy"):
+        numpy.array(batch, dtype=numpy.float64, copy=False)
+    with pytest.raises(ValueError, match="bf16 batch on cpu"):
+        numpy.array(first(folder, dtype="bf16"), copy=False)
+
+
+def test_memory_lives_as_long_as_any_array_of_it(folder):
+    loader = fw.Loader(folder, SAME, batch=4, prefetch=1, framework="batch", dtype="u8", layout="nhwc")
+    batches = loader.batches()
+    batch = next(batches)
+    owner = batch.numpy()
+    # A view of a view, whose owners die.
+    view = numpy.from_dlpack(numpy.from_dlpack(batch))[2]
+    capsule = numpy.from_dlpack(batch).__dlpack__()
+    del owner, batch
+    gc.collect()
+    # The other slot is filled again and again.
+    rest = [next(batches).indices for _ in range(4)]
+    assert rest[-1] == [16, 17, 18, 19]
+    numpy.testing.assert_array_equal(view, pixels_of(2))
+    del capsule, view
+    loader.close()
+
+
+def test_a_batch_of_a_closed_loader_stays(folder):
+    batch = first(folder, dtype="u8", layout="nhwc")
+    gc.collect()
+    numpy.testing.assert_array_equal(numpy.asarray(batch)[3], pixels_of(3))

@@ -1,6 +1,8 @@
 """The example programs, on images that are easy to tell apart."""
 
+import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -8,15 +10,17 @@ import numpy
 import pytest
 from conftest import write_image
 
-pytest.importorskip("torch")
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "python"
+#: Two processes on this machine, as torchrun starts them.
+TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+IMAGES = 60
 
 
 @pytest.fixture
 def stripes(tmp_path):
     """60 images: class 0 has horizontal stripes, class 1 vertical ones."""
     random = numpy.random.default_rng(0)
-    for index in range(60):
+    for index in range(IMAGES):
         image = numpy.zeros((40, 48, 3), numpy.uint8)
         if index % 2 == 0:
             image[::4] = image[1::4] = random.integers(150, 256, 3)
@@ -28,23 +32,84 @@ def stripes(tmp_path):
     return tmp_path / "stripes"
 
 
-def run(*command, cwd):
-    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=cwd, timeout=600)
+def run(*command, cwd, **variables):
+    """What a program prints."""
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {**os.environ, **offline, **variables}
+    command = [sys.executable, *map(str, command)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_a_network_learns_and_continues_from_its_checkpoint(stripes, tmp_path):
-    program = EXAMPLES / "train.py"
-    out = run(program, stripes, "--epochs", "6", "--batch", "10", cwd=tmp_path)
+def check(out):
+    """The network learned, and the shards had each image once."""
+    accuracy, seen = re.search(r"accuracy ([\d.]+) of (\d+) images", out).groups()
+    assert float(accuracy) >= 0.95 and int(seen) == IMAGES, out
+
+
+@pytest.mark.parametrize("launcher", [[], TWO_RANKS, [*TWO_RANKS, "--fsdp"]], ids=["one", "ddp", "fsdp"])
+def test_pytorch(stripes, tmp_path, launcher):
+    pytest.importorskip("torch")
+    launcher, options = (launcher[:-1], ["--fsdp"]) if "--fsdp" in launcher else (launcher, [])
+    program = [*launcher, EXAMPLES / "train.py", stripes, "--batch", 5 if launcher else 10, *options]
+    out = run(*program, "--epochs", 6, cwd=tmp_path)
     assert out.count("epoch ") == 6
-    accuracy, seen = out.splitlines()[-1].split()[1::2][0], out.split()[-2]
-    assert float(accuracy) >= 0.95 and seen == "60"
-    assert run(program, stripes, "--epochs", "7", "--batch", "10", cwd=tmp_path).startswith("epoch 6")
+    check(out)
+    continued = run(*program, "--epochs", 7, cwd=tmp_path)
+    assert continued.startswith("epoch 6")
+    check(continued)
 
 
-def test_two_ranks_of_torchrun_train_together(stripes, tmp_path):
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    out = run(*launcher, EXAMPLES / "train.py", stripes, "--epochs", "6", "--batch", "5", cwd=tmp_path)
-    assert out.count("epoch ") == 6 and float(out.split("accuracy ")[1].split()[0]) >= 0.95
-    assert out.strip().endswith("of 60 images")
+@pytest.mark.parametrize("launcher", [[], TWO_RANKS], ids=["one", "two"])
+def test_lightning(stripes, tmp_path, launcher):
+    pytest.importorskip("lightning")
+    program = [*launcher, EXAMPLES / "lightning_train.py", stripes, "--batch", 5 if launcher else 10]
+    out = run(*program, "--epochs", 6, cwd=tmp_path)
+    assert "epoch 6\n" in out
+    check(out)
+    # The loader goes on with the epoch that Lightning goes on with.
+    continued = run(*program, "--epochs", 7, cwd=tmp_path)
+    assert "epoch 7\n" in continued
+    check(continued)
+
+
+@pytest.mark.parametrize("launcher", [[], TWO_RANKS], ids=["one", "two"])
+def test_accelerate(stripes, tmp_path, launcher):
+    pytest.importorskip("accelerate")
+    program = [*launcher, EXAMPLES / "accelerate_train.py", stripes, "--batch", 5 if launcher else 10]
+    out = run(*program, "--epochs", 6, cwd=tmp_path)
+    assert out.count("epoch ") == 6
+    check(out)
+    continued = run(*program, "--epochs", 7, cwd=tmp_path)
+    assert continued.startswith("epoch 6")
+    check(continued)
+
+
+@pytest.mark.parametrize("launcher", [[], TWO_RANKS], ids=["one", "two"])
+def test_trainer_of_transformers(stripes, tmp_path, launcher):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    program = [*launcher, EXAMPLES / "hf_trainer.py", stripes, "--batch", 5 if launcher else 10]
+    out = run(*program, "--epochs", 6, cwd=tmp_path)
+    assert "steps 36\n" in out
+    check(out)
+    continued = run(*program, "--epochs", 7, cwd=tmp_path)
+    assert "steps 42\n" in continued
+    check(continued)
+
+
+def test_jax(stripes, tmp_path):
+    pytest.importorskip("jax")
+    program = EXAMPLES / "jax_train.py"
+    assert "device_put(" not in program.read_text()
+    out = run(program, stripes, "--epochs", 6, "--batch", 10, cwd=tmp_path)
+    assert out.count("epoch ") == 6
+    check(out)
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+def test_keras(stripes, tmp_path, backend):
+    pytest.importorskip("keras")
+    pytest.importorskip(backend)
+    check(run(EXAMPLES / "keras_train.py", stripes, "--epochs", 6, "--batch", 10, cwd=tmp_path, KERAS_BACKEND=backend))

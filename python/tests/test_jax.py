@@ -30,3 +30,24 @@ def test_a_function_is_differentiated_over_batches(folder):
         assert images.dtype == jax.numpy.float32 and images.device == labels.device
         weights -= 0.01 * jax.grad(loss)(weights, images, labels)
     assert bool(jax.numpy.isfinite(weights).all()) and float(abs(weights).max()) > 0
+
+
+def test_labels_go_over_dlpack_too(folder, monkeypatch):
+    loader = fw.Loader(folder, SAME, batch=4, framework="jax")
+    monkeypatch.setattr(jax, "device_put", None)
+    seen = []
+    for images, labels in loader:
+        assert labels.dtype == jax.numpy.int32 and labels.device == images.device
+        seen += labels.tolist()
+    assert seen == [0] * 10 + [1] * 10
+    soft = next(iter(fw.Loader(folder, SAME, batch=4, classes=2, framework="jax")))[1]
+    assert soft.dtype == jax.numpy.float32 and soft.tolist() == [[1, 0]] * 4
+
+
+def test_an_array_outlives_its_batch_and_is_shown(folder):
+    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="bf16")))
+    array = batch.jax()
+    assert batch._repr_html_().count("<img") == 4
+    assert batch.numpy().dtype == array.dtype
+    del batch
+    assert float(array[3, 0, 0, 0]) == pixels_of(3)[0, 0, 0]

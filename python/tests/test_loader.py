@@ -273,3 +273,33 @@ def test_a_pipeline_file_is_the_same_loader(folder, tmp_path):
     for (images, labels), (others, other_labels) in zip(loader, again, strict=True):
         numpy.testing.assert_array_equal(images, others)
         numpy.testing.assert_array_equal(labels, other_labels)
+
+
+def test_progress_bars_know_the_end(folder, capsys):
+    tqdm = pytest.importorskip("tqdm")
+    loader = fw.Loader(folder, batch=5, **AS_THEY_ARE)
+    bar = tqdm.tqdm(loader, mininterval=0, ascii=True)
+    assert bar.total == 4 and sum(1 for _ in bar) == 4
+    assert "4/4" in capsys.readouterr().err
+
+
+def test_a_loop_holds_no_batch_itself(folder):
+    """With two slots, one held, the other is filled for each batch."""
+    for framework in ("batch", "numpy"):
+        loader = fw.Loader(folder, batch=2, prefetch=1, **{**AS_THEY_ARE, "framework": framework})
+        batches = iter(loader)
+        held = next(batches)
+        for _ in range(9):
+            next(batches)
+        assert held is not None
+
+
+def test_warnings_are_logged_once(folder, caplog):
+    (folder / "cat" / "03.ppm").write_bytes(b"P6 12 8 255\n too short")
+    loader = fw.Loader(folder, batch=5, on_error="skip", last="partial", **AS_THEY_ARE)
+    with caplog.at_level(logging.WARNING, "feedwater"):
+        for _ in range(2):
+            for _ in loader:
+                pass
+    messages = [record.getMessage() for record in caplog.records]
+    assert sorted(messages) == sorted(set(messages)) and set(messages) <= set(loader.warnings)

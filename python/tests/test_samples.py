@@ -1,5 +1,6 @@
 """Sources that are sequences in Python."""
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -126,3 +127,54 @@ def test_a_program_ends_while_items_are_asked_for():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+
+
+@pytest.mark.parametrize("moment", ["build", "wait", "with"])
+def test_an_interrupt_ends_a_wait_for_slow_items_at_once(moment):
+    """Items take until the program is told to go on, so nothing but the interrupt can end the wait."""
+    program = f"""
+        import os, threading
+        import feedwater as fw
+
+        ready, go = threading.Event(), threading.Event()
+
+        class Slow:
+            def __len__(self):
+                return 100
+
+            def __getitem__(self, index):
+                if {moment == "build"} or ready.is_set():
+                    # In one piece, because several threads write.
+                    os.write(1, b"waits\\n")
+                    go.wait()
+                return b"P6 1 1 255\\n" + bytes(3)
+
+        def build():
+            return fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=2, framework="numpy", workers=2, shuffle=True)
+
+        try:
+            if {moment == "with"}:
+                with build() as loader:
+                    ready.set()
+                    for _ in loader:
+                        pass
+            else:
+                loader = build()
+                ready.set()
+                for _ in loader:
+                    pass
+        except KeyboardInterrupt:
+            print("interrupted", go.is_set(), flush=True)
+            go.set()
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        killer = threading.Timer(120, process.kill)
+        killer.start()
+        try:
+            assert process.stdout.readline() == "waits\n"
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate()
+        finally:
+            process.kill()
+            killer.cancel()
+    assert "interrupted False\n" in out and process.returncode == 0, out + errors

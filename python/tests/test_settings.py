@@ -130,3 +130,18 @@ def test_values_are_written_as_toml_reads_them(value):
     tomllib = pytest.importorskip("tomllib")
     assert tomllib.loads(f"x = {_toml.value(value)}")["x"] == value
     assert type(tomllib.loads(f"x = {_toml.value(value)}")["x"]) is type(value)
+
+
+def test_an_operator_of_ones_own_is_an_expression(folder):
+    """The bytes are those of the same formula in NumPy."""
+    numpy = pytest.importorskip("numpy")
+    crop = ops.Crop(width=12, height=8)
+    own = ops.Pointwise(expr="if(c == 1, sqrt(x), clamp(1.5 * abs(x - 0.25), 0, 0.9))")
+    (before, _), (after, _) = (
+        next(iter(fw.Loader(folder, chain, batch=4, dtype="u8", layout="nhwc", framework="numpy"))) for chain in ([crop], [crop, own])
+    )
+    x = before / 255
+    expected = numpy.where(numpy.arange(3) == 1, numpy.sqrt(x), numpy.clip(1.5 * abs(x - 0.25), 0, 0.9))
+    numpy.testing.assert_array_equal(after, numpy.floor(255 * expected + 0.5))
+    with pytest.raises(fw.errors.ConfigError, match="y"):
+        pipeline([ops.Pointwise(expr="y * 2")])

@@ -45,3 +45,33 @@ def test_a_model_learns_the_classes(folder):
 def test_soft_targets_are_tensors(folder):
     images, targets = next(iter(fw.Loader(folder, SAME, batch=4, classes=3)))
     assert targets.dtype == torch.float32 and targets.tolist() == [[1, 0, 0]] * 4
+
+
+def test_capsules_of_both_versions(folder):
+    loader = fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")
+    for batch in loader:
+        address = batch.data_ptr
+        # PyTorch before version 1 of DLPack asks for capsules itself.
+        tensor = torch.utils.dlpack.from_dlpack(batch.__dlpack__())
+        assert tensor.data_ptr() == address
+    tensor[:] = 7
+    assert (tensor == 7).all(), "writable"
+
+
+def test_copies_and_arrays_of_other_frameworks(folder):
+    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="u8", layout="nhwc")))
+    address = batch.data_ptr
+    assert torch.from_dlpack(batch, copy=True).data_ptr() != address == batch.data_ptr
+    tensor = batch.torch()
+    assert batch.numpy().ctypes.data == tensor.data_ptr() == address
+    tensor[0] = 9
+    assert (batch.numpy()[0] == 9).all() and batch._repr_html_().count("<img") == 4
+    del batch
+    assert (tensor[3].numpy() == pixels_of(3)).all()
+
+
+def test_bf16_is_copied_for_numpy_after_its_tensor_was_used(folder):
+    pytest.importorskip("ml_dtypes")
+    batch = next(iter(fw.Loader(folder, SAME, batch=4, framework="batch", dtype="bf16")))
+    tensor = batch.torch()
+    assert (batch.numpy().astype("f4") == tensor.float().numpy()).all()

@@ -26,6 +26,8 @@ use feedwater::storage;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+pub use sheet::normalization;
+
 use requests::shown;
 
 mod bench;

@@ -1,0 +1,120 @@
+"""The contact sheet of a batch as HTML, for Jupyter."""
+
+from __future__ import annotations
+
+import base64
+import html as text
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+    from .batch import Batch
+
+#: Most images that are shown, and the longest side of each, in pixels. Noise, which no PNG compresses, then takes 0.8 MB.
+_IMAGES = 32
+_SIDE = 80
+#: Most messages of samples that failed, and the longest label, in characters.
+_MESSAGES = 8
+_LABEL = 20
+
+
+def html(batch: Batch, classes: Sequence[str], ends: Sequence[Sequence[float]] | None) -> str:
+    """The first images of a batch with label and index, marked where they replace an unusable sample or fill a batch."""
+    count = min(len(batch), _IMAGES)
+    samples = batch.samples[:count]
+    images = batch._first_on_host(count)
+    cells = []
+    for place, sample in enumerate(samples):
+        picture = _MISSING if images is None else _picture(_levels(images[place], batch.layout, ends))
+        cells.append(_cell(picture, sample, _label(sample["label"], classes)))
+    parts = [f"<div>{text.escape(_title(batch, count))}</div>"]
+    if images is None:
+        parts.append("<div>The images were given away by <code>__dlpack__</code>; keep the array that was made of them.</div>")
+    parts.append(f'<div style="display: flex; flex-wrap: wrap; gap: 8px; margin: 8px 0">{"".join(cells)}</div>')
+    parts += _failed(batch.errors)
+    return f'<div style="font: 12px sans-serif">{"".join(parts)}</div>'
+
+
+def _title(batch: Batch, count: int) -> str:
+    shown = "" if count == len(batch) else f", the first {count} images"
+    shape = " x ".join(str(extent) for extent in batch.shape)
+    return f"Batch {batch.number} of epoch {batch.epoch}: {batch.dtype} {batch.layout} {shape} on {batch.device}{shown}"
+
+
+def _label(label: int | None, classes: Sequence[str]) -> str:
+    if label is None:
+        return "no label"
+    name = classes[label] if label < len(classes) else str(label)
+    return name if len(name) <= _LABEL else name[: _LABEL - 1] + "…"
+
+
+#: In place of an image whose memory was given away.
+_MISSING = f'<div style="width: {_SIDE}px; height: {_SIDE}px; background: #8884"></div>'
+
+
+def _cell(picture: str, sample: dict[str, Any], label: str) -> str:
+    colour, note = _mark(sample)
+    return (
+        f'<figure style="margin: 0; width: {_SIDE + 4}px; text-align: center">'
+        f'<div style="border: 2px solid {colour}">{picture}</div>'
+        f'<figcaption style="overflow-wrap: anywhere">{text.escape(label)}<br>#{sample["index"]}<br>{note}</figcaption></figure>'
+    )
+
+
+def _mark(sample: dict[str, Any]) -> tuple[str, str]:
+    """Colour of the frame, and what is said of the sample."""
+    if sample["outcome"] == "substituted":
+        return "#d33", "unusable"
+    if sample["replaces"] is not None:
+        return "#d33", f"replaces #{sample['replaces']}"
+    return ("#888", "padding") if sample["padding"] else ("transparent", "")
+
+
+def _failed(errors: Sequence[tuple[int, str]]) -> list[str]:
+    """Messages of the samples that failed."""
+    lines = [f'<div style="color: #d33">#{index}: {text.escape(message[:500])}</div>' for index, message in errors[:_MESSAGES]]
+    more = len(errors) - _MESSAGES
+    return [*lines, f'<div style="color: #d33">and {more} more that failed</div>'] if more > 0 else lines
+
+
+def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float]] | None) -> ndarray[Any, Any]:
+    """The bytes of a small copy of an image, ``[rows, columns, 3]``, with the chain's normalization undone."""
+    import numpy
+
+    image = image if layout == "nhwc" else image.transpose(1, 2, 0)
+    height, width, _ = image.shape
+    block = -(-max(height, width) // _SIDE)
+    if block > 1:
+        # Means of blocks of pixels; a rest at the edges is left out, unless it is all there is.
+        tall, wide = min(block, height), min(block, width)
+        image = image[: height // tall * tall, : width // wide * wide]
+        image = image.reshape(height // tall, tall, width // wide, wide, 3).mean(axis=(1, 3))
+    if ends is not None:
+        low, high = numpy.asarray(ends, numpy.float32).T
+        # A channel whose bytes all have one value says nothing.
+        image = (image - low) / numpy.where(high == low, 1, high - low) * 255
+    levels: ndarray[Any, Any] = numpy.nan_to_num(image).clip(0, 255).round().astype(numpy.uint8)
+    return levels
+
+
+def _picture(levels: ndarray[Any, Any]) -> str:
+    data = base64.b64encode(_png(levels)).decode()
+    style = f"width: {_SIDE}px; height: {_SIDE}px; object-fit: contain; image-rendering: pixelated; display: block"
+    return f'<img src="data:image/png;base64,{data}" style="{style}">'
+
+
+def _png(levels: ndarray[Any, Any]) -> bytes:
+    """An RGB image as a PNG file."""
+    height, width, _ = levels.shape
+    # Each row begins with the number of its filter, 0 for none.
+    rows = b"".join(b"\0" + row.tobytes() for row in levels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows)) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

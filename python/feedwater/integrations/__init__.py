@@ -1,0 +1,49 @@
+"""Loaders in the forms that frameworks ask for.
+
+PyTorch, Lightning, ``accelerate`` and JAX iterate over a :class:`feedwater.Loader` as it is. This module is for code that wants a data set:
+:func:`torch_dataset`, :func:`keras_dataset`, and :mod:`feedwater.integrations.huggingface` with a ``Trainer``. Nothing is imported before it
+is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..loader import Loader
+
+if TYPE_CHECKING:
+    from keras.utils import PyDataset
+    from torch.utils.data import IterableDataset
+
+__all__ = ["keras_dataset", "torch_dataset"]
+
+
+def torch_dataset(
+    loader: Loader,
+    keys: tuple[str, str] | None = None,
+    *,
+    padding_label: int | None = None,
+) -> IterableDataset[Any]:
+    """A data set of PyTorch whose items are batches: ``DataLoader(torch_dataset(loader), batch_size=None)``.
+
+    It reads the loader's shard, so nothing else may divide it again, and has ``set_epoch``, ``state_dict`` and ``load_state_dict``. The
+    loader has threads of its own: ``num_workers`` must be 0, anything else raises ``RuntimeError``.
+
+    * ``keys``: names of images and labels if batches are dictionaries, such as ``("pixel_values", "labels")``. Default: pairs.
+    * ``padding_label``: label of samples that only fill the last batch (``last="pad"``), such as -100, which losses of PyTorch ignore.
+      Default: that of the sample that is repeated. Soft targets have no such label, and raise ``ValueError``.
+    """
+    from ._torch import BatchDataset
+
+    return BatchDataset(loader, keys, padding_label)
+
+
+def keras_dataset(loader: Loader) -> PyDataset:
+    """A data set for ``fit``, ``evaluate`` and ``predict`` of a Keras 3 model, with any backend. Each pass is one epoch of the loader.
+    Batches are copied once, because Keras keeps more of them than a loader has memory for.
+
+    Keras expects channels last, ``layout="nhwc"``, unless ``keras.config.set_image_data_format("channels_first")`` says otherwise.
+    """
+    from ._keras import BatchDataset
+
+    return BatchDataset(loader)

@@ -1,0 +1,69 @@
+"""Batches as a data set of Keras 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from keras.utils import PyDataset
+
+from ..loader import Loader
+
+#: Keras takes up to this number of batches to learn their shapes, then begins again.
+_LOOKS = 2
+
+
+class BatchDataset(PyDataset):  # type: ignore[misc]
+    """Batches of a loader, in its order: Keras shuffles indices, which say nothing here."""
+
+    def __init__(self, loader: Loader) -> None:
+        if loader.framework == "batch":
+            raise ValueError('the loader was built with framework="batch"; Keras needs pairs of images and labels')
+        super().__init__(workers=1, use_multiprocessing=False)
+        self._loader = loader
+        self._batches: Iterator[Any] | None = None
+        # What Keras has looked at and is given once more.
+        self._again: list[Any] = []
+        self._looked: list[Any] = []
+        self._given = 0
+
+    @property
+    def num_batches(self) -> int:
+        return len(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def on_epoch_begin(self) -> None:
+        if 0 < self._given <= _LOOKS and self._given < len(self._loader):
+            self._again = self._looked + self._again
+        else:
+            self._again = []
+            self._batches = None
+        self._looked = []
+        self._given = 0
+
+    def __getitem__(self, index: int) -> Any:
+        self._given += 1
+        if self._again:
+            return self._again.pop(0)
+        if self._batches is None:
+            self._batches = iter(self._loader)
+        batch = next(self._batches, None)
+        if batch is None:
+            raise RuntimeError(
+                f"the loader's epoch ended before batch {self._given} of {len(self._loader)}; Keras needs whole epochs, so restore states "
+                "of the end of an epoch only"
+            )
+        # Keras lets batches go when Python collects garbage. The loader has memory for a few only, so it gets copies.
+        copied = tuple(map(_copy, batch))
+        # A third batch is no look any more.
+        self._looked = [*self._looked, copied] if self._given <= _LOOKS else []
+        return copied
+
+
+def _copy(array: Any) -> Any:
+    """A copy of a tensor of PyTorch, or of an array of any other framework as one of NumPy."""
+    import numpy
+
+    return array.clone() if hasattr(array, "clone") else numpy.array(array)

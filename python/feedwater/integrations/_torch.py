@@ -1,0 +1,52 @@
+"""Batches as a data set of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from ..loader import Loader
+
+
+class Batches(IterableDataset):  # type: ignore[misc]
+    """Batches of a loader, without a length."""
+
+    def __init__(self, loader: Loader, keys: tuple[str, str] | None, padding_label: int | None) -> None:
+        if loader.framework != "torch":
+            raise ValueError(f'the loader gives {loader.framework!r}; build it with framework="torch"')
+        if keys is not None and len(keys) != 2:
+            raise ValueError(f"keys is {keys!r}; it names the images and the labels")
+        self.loader = loader
+        self._keys = keys
+        self._padding_label = padding_label
+
+    def __iter__(self) -> Iterator[Any]:
+        if get_worker_info() is not None:
+            raise RuntimeError("the loader was moved to a worker process; use num_workers=0, it has threads of its own")
+        for batch in self.loader.batches():
+            images, targets = self.loader.pair(batch)
+            if self._padding_label is not None:
+                if batch.classes > 0:
+                    raise ValueError("soft targets cannot say that a sample is padding; leave out padding_label or classes")
+                for place, sample in enumerate(batch.samples):
+                    if sample["padding"]:
+                        targets[place] = self._padding_label
+            yield (images, targets) if self._keys is None else {self._keys[0]: images, self._keys[1]: targets}
+
+    def set_epoch(self, epoch: int) -> None:
+        self.loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.loader.load_state_dict(state)
+
+
+class BatchDataset(Batches):
+    """Batches of a loader. Its length is their number."""
+
+    def __len__(self) -> int:
+        return len(self.loader)

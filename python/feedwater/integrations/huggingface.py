@@ -1,0 +1,94 @@
+"""Loaders for ``accelerate`` and the ``Trainer`` of ``transformers``.
+
+    from feedwater.integrations.huggingface import Trainer
+
+    trainer = Trainer(model=model, args=arguments, train_dataset=loader, eval_dataset=evaluation)
+
+Each process reads the shard of its loader, which neither library divides again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import transformers
+from accelerate.data_loader import DataLoaderShard
+
+from ..loader import Loader
+from ._torch import Batches
+
+__all__ = ["LoaderTrainer", "Trainer", "accelerate_loader"]
+
+#: Label of samples that only fill a batch. Losses ignore it; a function of metrics must do so too.
+IGNORED_LABEL = -100
+
+
+class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
+    """What ``accelerator.prepare`` makes of a ``DataLoader``, without another division of the data."""
+
+    #: ``prepare`` returns it as it is.
+    _is_accelerate_prepared = True
+
+    def __len__(self) -> int:
+        return len(self.dataset.loader)
+
+
+def accelerate_loader(loader: Loader, keys: tuple[str, str] | None = None) -> DataLoaderShard:
+    """A loader as ``accelerator.prepare`` returns one, for what needs to know the last batch: ``accelerator.accumulate`` then steps at the
+    end of an epoch.
+
+    A plain loop over the loader itself works too. It is one batch ahead, so save ``loader.state_dict()`` at the end of an epoch only.
+
+    * ``keys``: names of images and labels if batches are dictionaries. Default: pairs.
+    """
+    return _LoaderShard(Batches(loader, keys, None), batch_size=None)
+
+
+class LoaderTrainer:
+    """Lets a ``Trainer`` read loaders: ``class MyTrainer(LoaderTrainer, transformers.Trainer)``.
+
+    ``train_dataset``, ``eval_dataset`` and those of ``evaluate`` and ``predict`` may then be a :class:`feedwater.Loader`; other data sets
+    work as before. Batch sizes are those of the loaders, so those of ``TrainingArguments`` should equal them. When training continues from
+    a checkpoint, batches of the epoch that were seen are read again and skipped, as the ``Trainer`` does for any data set. With
+    several processes, build the loader of the evaluation with ``last="pad"``: all ranks then have the same number of batches, and
+    samples that only fill a batch have the label -100.
+    """
+
+    #: Names of images and labels in a batch: arguments of the model's ``forward``.
+    loader_keys = ("pixel_values", "labels")
+
+    def get_train_dataloader(self) -> Any:
+        dataset = self.train_dataset  # type: ignore[attr-defined]
+        if isinstance(dataset, Loader):
+            return self._prepared(dataset)
+        return super().get_train_dataloader()  # type: ignore[misc]
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset  # type: ignore[attr-defined]
+        if isinstance(eval_dataset, str):
+            dataset = self.eval_dataset[eval_dataset]  # type: ignore[attr-defined]
+        if isinstance(dataset, Loader):
+            return self._prepared(dataset)
+        return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        if isinstance(test_dataset, Loader):
+            return self._prepared(test_dataset)
+        return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
+
+    def num_examples(self, dataloader: Any) -> int:
+        if isinstance(dataloader, _LoaderShard):
+            return int(dataloader.dataset.loader.samples)
+        return int(super().num_examples(dataloader))  # type: ignore[misc]
+
+    def _prepared(self, loader: Loader) -> _LoaderShard:
+        # The same one each time: it counts the epochs of the loader.
+        known: weakref.WeakKeyDictionary[Loader, _LoaderShard] = self.__dict__.setdefault("_loaders", weakref.WeakKeyDictionary())
+        if loader not in known:
+            known[loader] = _LoaderShard(Batches(loader, self.loader_keys, IGNORED_LABEL), batch_size=None)
+        return known[loader]
+
+
+class Trainer(LoaderTrainer, transformers.Trainer):  # type: ignore[misc]
+    """``transformers.Trainer`` whose data sets may be loaders."""

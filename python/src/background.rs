@@ -1,0 +1,67 @@
+//! Work on threads of its own, while the interpreter's thread looks for signals. So Ctrl-C ends a wait at once.
+
+use std::panic;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+/// Time between looks for signals.
+pub const LOOK: Duration = Duration::from_millis(50);
+
+/// Threads that nobody waits for. They may need the interpreter, so the end of the program waits for them.
+static LEFT: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// Runs work that may take long. If a signal raises an exception, the work goes on and its result is dropped.
+pub fn run<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (done, result) = mpsc::channel();
+    let thread = start(py, move || drop(done.send(work())))?;
+    let result = Mutex::new(result);
+    let next = || result.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+    loop {
+        match py.detach(next) {
+            Ok(value) => return Ok(value),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(raised) = py.check_signals() {
+                    keep(thread);
+                    return Err(raised);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panicked) => panic::resume_unwind(panicked),
+                Ok(()) => unreachable!("the thread sends before it ends"),
+            },
+        }
+    }
+}
+
+/// Runs work that nobody waits for.
+pub fn leave(py: Python<'_>, work: impl FnOnce() + Send + 'static) -> PyResult<()> {
+    start(py, work).map(keep)
+}
+
+/// Waits for all work that nobody waited for.
+#[pyfunction]
+pub fn finish(py: Python<'_>) -> PyResult<()> {
+    loop {
+        let next = LEFT.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let Some(thread) = next else { return Ok(()) };
+        run(py, move || drop(thread.join()))?;
+    }
+}
+
+fn start(py: Python<'_>, work: impl FnOnce() + Send + 'static) -> PyResult<JoinHandle<()>> {
+    // If no thread can be made, the work is dropped here, and what it owns may wait for threads that need the interpreter.
+    Ok(py.detach(|| thread::Builder::new().name("feedwater-python".into()).spawn(work))?)
+}
+
+fn keep(thread: JoinHandle<()>) {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain(|thread| !thread.is_finished());
+    left.push(thread);
+}

@@ -1,0 +1,27 @@
+"""A typical program, whose types are those that it says."""
+
+from typing import Any
+
+import feedwater as fw
+from feedwater import ops
+from typing_extensions import assert_type
+
+chain = [ops.RandomResizedCrop(width=8, height=8), ops.Flip(horizontal=0.5), ops.Pointwise(expr="1 - x")]
+source = fw.directory("data").select(classes=["cat"], take=10)
+with fw.Loader(source, chain, batch=4, seed=1, framework="batch") as loader:
+    assert_type(loader, fw.Loader)
+    assert_type(len(loader), int)
+    assert_type(loader.shard, tuple[int, int])
+    assert_type(loader.classes, list[str])
+    for batch in loader.batches():
+        assert_type(batch, fw.Batch)
+        assert_type(batch.shape, tuple[int, int, int, int])
+        assert_type(batch.labels, list[int])
+        assert_type(batch.errors, list[tuple[int, str]])
+    state: dict[str, Any] = loader.state_dict()
+    loader.load_state_dict(state)
+    assert_type(loader.report(), fw.Report)
+assert_type(fw.train_recipe(224), fw.Recipe)
+assert_type(fw.mixture(source, source, weights=[1, 3]), fw.Source)
+for images, labels in fw.Loader(fw.samples([b""], [1]), fw.eval_recipe(32)):
+    print(images.shape, labels)
