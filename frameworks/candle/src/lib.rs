@@ -10,7 +10,7 @@
 //! | in host memory | a new tensor on a GPU, [`images`] | the upload |
 //! | in device memory | a new or an existing tensor on that GPU | one on the GPU, in candle's stream |
 //!
-//! New memory of this size comes from the kernel and is filled with zeros page by page, which takes longer than the copy itself.
+//! Large new memory comes from the kernel page by page, which can take longer than the copy itself.
 //! `cargo run -p feedwater-candle --example candle-copy` measures both. A batch of u8 is a quarter of the size of one of f32.
 //!
 //! Batches in device memory need the feature `cuda`, which no real GPU has run yet. Nothing waits on the host: candle's stream waits for

@@ -65,7 +65,7 @@ pub fn soft_targets(batch: &Batch) -> Result<Tensor> {
 /// The device of a batch, in tch's terms.
 pub fn device(batch: &Batch) -> Device {
     match batch.stream() {
-        Some(stream) => Device::Cuda(stream.device().ordinal() as usize),
+        Some(stream) => Device::Cuda(stream.device().ordinal()),
         None => Device::Cpu,
     }
 }
