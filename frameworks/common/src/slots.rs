@@ -27,3 +27,24 @@ pub fn assert_slot_waits<T>(loader: Loader, hold: impl FnOnce(Batch) -> T) {
 fn address(batch: &Batch) -> usize {
     batch.host().expect("a batch on the CPU").as_ptr().addr()
 }
+
+#[cfg(test)]
+mod tests {
+    use feedwater::{DType, Layout};
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "the slot was filled while its owner lives")]
+    fn a_slot_that_is_free_is_noticed() {
+        let loader = crate::small_batches(DType::F32, Layout::Nchw).unwrap();
+        assert_slot_waits(loader, |batch| drop(batch));
+    }
+
+    #[test]
+    #[should_panic(expected = "the slot was not filled again")]
+    fn a_slot_that_is_lost_is_noticed() {
+        let loader = crate::small_batches(DType::F32, Layout::Nchw).unwrap();
+        assert_slot_waits(loader, std::mem::forget);
+    }
+}
