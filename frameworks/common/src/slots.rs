@@ -38,7 +38,7 @@ mod tests {
     #[should_panic(expected = "the slot was filled while its owner lives")]
     fn a_slot_that_is_free_is_noticed() {
         let loader = crate::small_batches(DType::F32, Layout::Nchw).unwrap();
-        assert_slot_waits(loader, |batch| drop(batch));
+        assert_slot_waits(loader, drop);
     }
 
     #[test]
