@@ -181,6 +181,8 @@ mod pages {
     mod row_index {}
     #[doc = include_str!("../docs/remote-storage.md")]
     mod remote_storage {}
+    #[doc = include_str!("../docs/rust-frameworks.md")]
+    mod rust_frameworks {}
     #[doc = include_str!("../docs/sources.md")]
     mod sources {}
 }

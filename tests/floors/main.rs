@@ -45,7 +45,7 @@ const CIRCLES: [(&str, &str, &str); 2] = [
 ];
 
 /// The sources of every crate.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 15] = [
     "src",
     "crates/cli/src",
     "crates/insight/src",
@@ -53,14 +53,22 @@ const SOURCES: [&str; 8] = [
     "crates/ptx/src",
     "crates/quickstart/src",
     "crates/tools/src",
+    "frameworks/arrow/src",
+    "frameworks/burn/src",
+    "frameworks/candle/src",
+    "frameworks/common/src",
+    "frameworks/ndarray/src",
+    "frameworks/ort/src",
+    "frameworks/tch/src",
     "python/src",
 ];
 
 /// Files and folders that may use `unsafe`: one for each thing that Rust cannot check.
-const UNSAFE: [&str; 14] = [
+const UNSAFE: [&str; 15] = [
     "crates/nvjpeg-sys/",
     "crates/ptx/src/c_interface.rs",
     "crates/ptx/src/memory/host.rs",
+    "frameworks/tch/src/import.rs",
     "python/src/capsule.rs",
     "src/decode/jpeg/kernels/",
     "src/decode/libjpeg.rs",

@@ -1,0 +1,82 @@
+//! Record batches share memory with batches, and keep their slots.
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, Int64Type, UInt8Type};
+use arrow_schema::extension::FixedShapeTensor;
+use common::{assert_slot_waits, small_batch, small_batches};
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::op::{Chain, Resize};
+use feedwater::source::Memory;
+use feedwater::{DType, Layout, Settings};
+use feedwater_arrow::record_batch;
+
+/// All values of the column `image`, and the address of the first one.
+fn images<T: arrow_array::ArrowPrimitiveType>(records: &RecordBatch) -> (&[T::Native], *const u8) {
+    let values = records["image"].as_fixed_size_list().values().as_primitive::<T>().values();
+    (values, values.as_ptr().cast())
+}
+
+#[test]
+fn columns_have_the_values_of_the_batch_without_a_copy() {
+    let batch = small_batch(DType::F32, Layout::Nchw);
+    let (there, labels) = (batch.host().unwrap().as_ptr(), batch.labels().as_ptr());
+    let values = batch.as_f32().unwrap().to_vec();
+    let records = record_batch(batch).unwrap();
+    assert_eq!(records.num_rows(), 4);
+    assert_eq!(images::<Float32Type>(&records), (&values[..], there));
+    let column = records["label"].as_primitive::<Int64Type>().values();
+    assert_eq!((column.as_ptr(), &column[..]), (labels, &[0, 1, 2, 3][..]));
+}
+
+#[test]
+fn the_field_says_shape_and_axes() {
+    for (layout, shape, names) in
+        [(Layout::Nchw, [3, 32, 32], ["C", "H", "W"]), (Layout::Nhwc, [32, 32, 3], ["H", "W", "C"])]
+    {
+        let records = record_batch(small_batch(DType::U8, layout)).unwrap();
+        let field = records.schema_ref().field(0).clone();
+        assert_eq!(field.name(), "image");
+        let tensor = field.try_extension_type::<FixedShapeTensor>().unwrap();
+        assert_eq!(tensor.shape(), shape);
+        assert_eq!(tensor.dimension_names().unwrap(), names);
+    }
+}
+
+#[test]
+fn every_element_type_that_arrow_has_is_taken_without_a_copy() {
+    let bytes = small_batch(DType::U8, Layout::Nchw);
+    let there = bytes.host().unwrap().as_ptr();
+    assert_eq!(images::<UInt8Type>(&record_batch(bytes).unwrap()).1, there);
+    let half = small_batch(DType::F16, Layout::Nchw);
+    let there = half.host().unwrap().as_ptr();
+    assert_eq!(images::<Float16Type>(&record_batch(half).unwrap()).1, there);
+    let error = record_batch(small_batch(DType::BF16, Layout::Nchw)).unwrap_err().to_string();
+    assert!(error.contains("output.dtype") && error.contains("bf16"), "{error}");
+}
+
+#[test]
+fn a_slot_waits_for_the_last_array_that_shares_it() {
+    let loader = || small_batches(DType::F32, Layout::Nchw).unwrap();
+    assert_slot_waits(loader(), |batch| record_batch(batch).unwrap());
+    assert_slot_waits(loader(), |batch| record_batch(batch).unwrap().slice(3, 1));
+    // Labels are a part of the batch, and so of its slot.
+    assert_slot_waits(loader(), |batch| record_batch(batch).unwrap()["label"].clone());
+}
+
+#[test]
+fn soft_targets_are_a_column() {
+    let image = b"P6 1 1 255\n\x01\x02\x03".to_vec();
+    let source = Memory::new(vec![(image.clone(), 2), (image, 0)]).unwrap();
+    let mut settings = Settings::default();
+    settings.targets.classes = Some(3);
+    let builder = Loader::builder(source, Chain::new().then(Resize::to(1, 1))).settings(settings);
+    let mut loader = builder.batch(2).device(DeviceChoice::Cpu).build().unwrap();
+    let batch = loader.epoch().next().unwrap().unwrap();
+    let there = batch.soft_targets().unwrap().as_ptr();
+    let records = record_batch(batch).unwrap();
+    let targets = records["target"].as_fixed_size_list();
+    let values = targets.values().as_primitive::<Float32Type>().values();
+    assert_eq!((targets.value_length(), values.as_ptr()), (3, there));
+    assert_eq!(values[..], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+}

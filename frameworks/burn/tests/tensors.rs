@@ -1,0 +1,113 @@
+//! Tensors of burn share memory with batches, and keep their slots.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use common::{assert_slot_waits, small_batch, small_batches};
+use feedwater::Layout;
+
+fn address(data: &TensorData) -> *const u8 {
+    data.as_bytes().as_ptr()
+}
+
+/// burn copies the values of a tensor only if another tensor shares them, so these are not shared.
+#[test]
+fn a_tensor_has_the_values_of_its_batch_without_a_copy() {
+    let batch = small_batch(feedwater::DType::F32, Layout::Nchw);
+    let (there, values) = (batch.host().unwrap().as_ptr(), batch.as_f32().unwrap().to_vec());
+    let tensor = feedwater_burn::images(batch, &Device::flex()).unwrap();
+    assert_eq!(tensor.dims(), [4, 3, 32, 32]);
+    let data = tensor.into_data();
+    assert_eq!(address(&data), there);
+    assert_eq!(data.as_slice::<f32>().unwrap(), values);
+}
+
+#[test]
+fn every_element_type_is_taken_without_a_copy() {
+    let device = Device::flex();
+    for (ours, dtype) in [
+        (feedwater::DType::F32, DType::F32),
+        (feedwater::DType::F16, DType::F16),
+        (feedwater::DType::BF16, DType::BF16),
+    ] {
+        let batch = small_batch(ours, Layout::Nhwc);
+        let there = batch.host().unwrap().as_ptr();
+        let data = feedwater_burn::images(batch, &device).unwrap().into_data();
+        assert_eq!((address(&data), data.dtype()), (there, dtype));
+        assert_eq!(data.shape().as_slice(), [4, 32, 32, 3]);
+    }
+    let batch = small_batch(feedwater::DType::U8, Layout::Nhwc);
+    let there = batch.host().unwrap().as_ptr();
+    let data = feedwater_burn::pixels(batch, &device).unwrap().into_data();
+    assert_eq!((address(&data), data.dtype()), (there, DType::U8));
+}
+
+#[test]
+fn a_slot_waits_for_the_last_tensor_that_shares_it() {
+    let device = Device::flex();
+    let loader = || small_batches(feedwater::DType::F32, Layout::Nchw).unwrap();
+    assert_slot_waits(loader(), |batch| feedwater_burn::images(batch, &device).unwrap());
+    assert_slot_waits(loader(), |batch| {
+        let tensor = feedwater_burn::images(batch, &device).unwrap();
+        let clone = tensor.clone();
+        drop(tensor);
+        clone
+    });
+    // A view of the same memory with other axes.
+    assert_slot_waits(loader(), |batch| {
+        feedwater_burn::images(batch, &device).unwrap().reshape([4, 3 * 32 * 32])
+    });
+}
+
+/// burn drops the tensors of a graph in its backward pass.
+#[test]
+fn a_slot_waits_for_the_backward_pass_that_needs_it() {
+    let device = Device::flex().autodiff();
+    let loader = small_batches(feedwater::DType::F32, Layout::Nchw).unwrap();
+    let mut batches = loader.into_batches();
+    let mut next = || batches.next().unwrap().unwrap();
+    let batch = next();
+    let there = batch.host().unwrap().as_ptr();
+    let values = batch.as_f32().unwrap().to_vec();
+    let weights = Tensor::<4>::ones([4, 3, 32, 32], &device).require_grad();
+    let loss = (weights.clone() * feedwater_burn::images(batch, &device).unwrap()).sum();
+    for _ in 0..12 {
+        assert_ne!(next().host().unwrap().as_ptr(), there);
+    }
+    let gradients = loss.backward();
+    // The gradient of the weights is the images.
+    let gradient = weights.grad(&gradients).unwrap().into_data();
+    assert_eq!(gradient.as_slice::<f32>().unwrap(), values);
+    drop(gradients);
+    assert!((0..4).any(|_| next().host().unwrap().as_ptr() == there));
+}
+
+/// An operation in place gets a copy: it must not write into a slot that other tensors read.
+#[test]
+fn a_change_of_one_tensor_leaves_its_clone_as_it_is() {
+    let batch = small_batch(feedwater::DType::F32, Layout::Nchw);
+    let values = batch.as_f32().unwrap().to_vec();
+    let tensor = feedwater_burn::images(batch, &Device::flex()).unwrap();
+    let clone = tensor.clone();
+    let changed = tensor.add_scalar(1.0).into_data();
+    assert_eq!(clone.into_data().as_slice::<f32>().unwrap(), values);
+    let expected: Vec<f32> = values.iter().map(|value| value + 1.0).collect();
+    assert_eq!(changed.as_slice::<f32>().unwrap(), expected);
+}
+
+#[test]
+fn labels_are_those_of_the_batch() {
+    let batch = small_batch(feedwater::DType::F16, Layout::Nchw);
+    let labels = feedwater_burn::labels(&batch, &Device::flex()).into_data();
+    assert_eq!(labels.iter::<i64>().collect::<Vec<_>>(), batch.labels());
+}
+
+#[test]
+fn errors_name_the_setting() {
+    let device = Device::flex();
+    let float = feedwater_burn::pixels(small_batch(feedwater::DType::F32, Layout::Nchw), &device);
+    assert!(float.unwrap_err().to_string().contains("output.dtype"));
+    let bytes = small_batch(feedwater::DType::U8, Layout::Nchw);
+    let targets = feedwater_burn::soft_targets(&bytes, &device);
+    assert!(targets.unwrap_err().to_string().contains("targets.classes"));
+    let bytes = feedwater_burn::images(bytes, &device);
+    assert!(bytes.unwrap_err().to_string().contains("output.dtype"));
+}

@@ -1,0 +1,66 @@
+//! Measures the copy of a batch into a tensor of candle: into new memory, and into a tensor that exists.
+//!
+//! In `frameworks/`: `cargo run -p feedwater-candle --example candle-copy`
+
+use std::error::Error;
+use std::time::Instant;
+
+use candle_core::Device;
+use feedwater::loader::{Batch, DeviceChoice, Loader};
+use feedwater::op::{Chain, Resize};
+use feedwater::source::Memory;
+use feedwater::{DType, Layout};
+use feedwater_candle::{copy_images, images};
+
+/// Images per batch, and their side in pixels.
+const BATCH: usize = 64;
+const SIDE: usize = 224;
+/// Batches that are measured, after one that is not.
+const ROUNDS: usize = 21;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for dtype in [DType::F32, DType::U8] {
+        let loader = loader(dtype)?;
+        let mut batches = loader.into_batches();
+        let mut next = || batches.next().expect("epochs are endless");
+        let tensor = images(next()?, &Device::Cpu)?;
+        let megabytes = (tensor.elem_count() * dtype.bytes()) as f64 / 1e6;
+        let new = median(&mut next, |batch| images(batch, &Device::Cpu).map(drop))?;
+        let existing = median(&mut next, |batch| copy_images(batch, &tensor))?;
+        println!(
+            "{dtype}, batch of {megabytes:.1} MB: {new:.2} ms into new memory, {existing:.2} ms into a tensor that exists"
+        );
+    }
+    Ok(())
+}
+
+/// Median of the milliseconds that `copy` takes.
+fn median(
+    next: &mut impl FnMut() -> feedwater::Result<Batch>,
+    copy: impl Fn(Batch) -> candle_core::Result<()>,
+) -> Result<f64, Box<dyn Error>> {
+    let mut times = Vec::new();
+    for round in 0..=ROUNDS {
+        let batch = next()?;
+        let begin = Instant::now();
+        copy(batch)?;
+        if round > 0 {
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[ROUNDS / 2])
+}
+
+/// Batches of one small image, which a worker makes in little time.
+fn loader(dtype: DType) -> feedwater::Result<Loader> {
+    let image = [b"P6 2 2 255\n".as_slice(), &[7; 12]].concat();
+    let source = Memory::new(vec![(image, 0); BATCH])?;
+    Loader::builder(source, Chain::new().then(Resize::to(SIDE as u32, SIDE as u32)))
+        .batch(BATCH)
+        .output(dtype, Layout::Nchw)
+        .workers(1)
+        .device(DeviceChoice::Cpu)
+        .epochs(None)
+        .build()
+}

@@ -1,0 +1,121 @@
+//! Batches of feedwater as tensors of candle.
+//!
+//! candle's tensors own their memory: a `Vec` on the CPU, a `CudaSlice` on a GPU. So one copy is needed, and the slot returns to the
+//! loader at once.
+//!
+//! | from a batch | to | copies |
+//! |---|---|---|
+//! | in host memory | a new tensor on the CPU, [`images`] | one, into new memory |
+//! | in host memory | an existing tensor on the CPU, [`copy_images`] | one, without an allocation |
+//! | in host memory | a new tensor on a GPU, [`images`] | the upload |
+//! | in device memory | a new or an existing tensor on that GPU | one on the GPU, in candle's stream |
+//!
+//! Large new memory comes from the kernel page by page, which can take longer than the copy itself.
+//! `cargo run -p feedwater-candle --example candle-copy` measures both. A batch of u8 is a quarter of the size of one of f32.
+//!
+//! Batches in device memory need the feature `cuda`, which no real GPU has run yet. Nothing waits on the host: candle's stream waits for
+//! the batch, and the slot is filled again after the copy.
+//!
+//! ```no_run
+//! use candle_core::Device;
+//!
+//! # fn run(loader: &mut feedwater::loader::Loader) -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::Cpu;
+//! for batch in loader {
+//!     let batch = batch?;
+//!     let labels = feedwater_candle::labels(&batch, &device)?;
+//!     let images = feedwater_candle::images(batch, &device)?; // [samples, 3, height, width]
+//! #   drop((images, labels));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use candle_core::{DType, Device, Result, Tensor};
+use feedwater::loader::Batch;
+
+#[cfg(feature = "cuda")]
+mod cuda;
+mod host;
+
+/// The images of a batch in a new tensor: four axes in the order of the loader's layout, with its element type.
+///
+/// # Errors
+/// If the batch is in device memory and `device` is not that GPU or the feature `cuda` is missing, or candle fails.
+pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
+    match batch.host() {
+        Some(_) => host::images(&batch, device),
+        #[cfg(feature = "cuda")]
+        None => cuda::images(batch, device),
+        #[cfg(not(feature = "cuda"))]
+        None => Err(without_cuda()),
+    }
+}
+
+/// Copies the images of a batch into an existing tensor with the same shape, element type and kind of device.
+///
+/// Everything that shares the memory of `tensor` sees the new values: clones, views, and a graph whose backward pass has yet to run.
+/// So call it after the backward pass of the previous batch. The last batch of an epoch may be smaller:
+/// [`Last::Drop`](feedwater::Last) leaves it out.
+///
+/// # Errors
+/// If shape, element type or device differ, `tensor` is not contiguous, or candle fails. The tensor is unchanged then.
+pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
+    let (shape, dtype) = (batch.array_shape(), dtype(&batch)?);
+    if tensor.dims() != shape || tensor.dtype() != dtype {
+        let (dims, has) = (tensor.dims(), tensor.dtype());
+        candle_core::bail!(
+            "a batch of {shape:?} {dtype:?} does not fit a tensor of {dims:?} {has:?}"
+        );
+    }
+    match batch.host() {
+        Some(_) => tensor.inplace_op1(&host::Copy(&batch)),
+        #[cfg(feature = "cuda")]
+        None => cuda::copy_images(batch, tensor),
+        #[cfg(not(feature = "cuda"))]
+        None => Err(without_cuda()),
+    }
+}
+
+/// A copy of the labels: `[samples]`, i64, -1 for a sample without a label.
+///
+/// # Errors
+/// If candle fails.
+pub fn labels(batch: &Batch, device: &Device) -> Result<Tensor> {
+    Tensor::from_slice(batch.labels(), batch.len(), device)
+}
+
+/// A copy of the soft targets: `[samples, classes]`, f32.
+///
+/// # Errors
+/// If the batch has none, or the driver or candle fails.
+pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor> {
+    if batch.classes() == 0 {
+        candle_core::bail!(
+            "the batch has no soft targets: set `targets.classes` to the number of classes"
+        );
+    }
+    let targets = batch.soft_targets_to_host().map_err(candle_core::Error::wrap)?;
+    Tensor::from_vec(targets, (batch.len(), batch.classes()), device)
+}
+
+/// The element type of a batch, in candle's terms.
+///
+/// # Errors
+/// If candle has no such type.
+pub fn dtype(batch: &Batch) -> Result<DType> {
+    Ok(match batch.shape().dtype {
+        feedwater::DType::U8 => DType::U8,
+        feedwater::DType::F16 => DType::F16,
+        feedwater::DType::BF16 => DType::BF16,
+        feedwater::DType::F32 => DType::F32,
+        other => candle_core::bail!("candle has no element type {other}"),
+    })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn without_cuda() -> candle_core::Error {
+    candle_core::Error::Msg(
+        "the batch is in device memory: enable the feature `cuda` of feedwater-candle, or build the loader on the CPU".into(),
+    )
+}

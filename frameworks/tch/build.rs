@@ -1,0 +1,21 @@
+//! Compiles the call of libtorch that tch does not bind, against the libtorch that `torch-sys` has found.
+
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/dlpack.cpp");
+    let lib = env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys names the folder of libtorch");
+    let lib = PathBuf::from(lib);
+    let include = lib.with_file_name("include");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .warnings(false)
+        .include(&include)
+        .include(include.join("torch/csrc/api/include"))
+        .file("src/dlpack.cpp")
+        .compile("feedwater_tch");
+    // Tests and examples of this package find libtorch without LD_LIBRARY_PATH.
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());
+}

@@ -1,0 +1,71 @@
+//! Batches of feedwater as tensors of tch, without a copy on the CPU and on CUDA.
+//!
+//! [`images`] hands the batch to libtorch by DLPack. libtorch returns the slot to the loader when the last tensor that shares the
+//! memory is dropped, views and shallow clones included. So a tensor that is kept keeps a slot busy.
+//!
+//! On CUDA libtorch works in the legacy default stream, unless the program chooses another. That stream waits for the batch, and the
+//! slot is filled again after the work that is in that stream when the last tensor is dropped. Nothing waits on the host. No real GPU
+//! has run this yet.
+//!
+//! tch 0.26 expects libtorch 2.13. Its `torch-sys` finds it by `LIBTORCH`, or by `LIBTORCH_USE_PYTORCH=1` in the Python that is first
+//! in `PATH`.
+//!
+//! ```no_run
+//! # fn run(loader: &mut feedwater::loader::Loader) -> feedwater::Result<()> {
+//! for batch in loader {
+//!     let batch = batch?;
+//!     let labels = feedwater_tch::labels(&batch);
+//!     let images = feedwater_tch::images(batch)?; // [samples, 3, height, width]
+//! #   drop((images, labels));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use feedwater::handoff::dlpack::{self, ConsumerStream};
+use feedwater::loader::Batch;
+use feedwater::{Error, Result};
+use tch::{Cuda, Device, Tensor};
+
+mod import;
+
+/// The images of a batch: four axes in the order of the loader's layout, with its element type, on its device.
+///
+/// # Errors
+/// [`Error::Config`] if the batch is on a GPU and libtorch has no CUDA; [`Error::Device`] if the driver or libtorch fails.
+pub fn images(batch: Batch) -> Result<Tensor> {
+    if matches!(device(&batch), Device::Cuda(_)) && !Cuda::is_available() {
+        let problem =
+            "the batch is on a GPU, and this libtorch has no CUDA: build the loader on the CPU";
+        return Err(Error::config("device", problem));
+    }
+    import::tensor(dlpack::export(batch, &ConsumerStream::Legacy)?)
+}
+
+/// A copy of the labels on the device of the batch: `[samples]`, i64, -1 for a sample without a label.
+pub fn labels(batch: &Batch) -> Tensor {
+    Tensor::from_slice(batch.labels()).to_device(device(batch))
+}
+
+/// A copy of the soft targets on the device of the batch: `[samples, classes]`, f32.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has none; [`Error::Device`] if the driver fails.
+pub fn soft_targets(batch: &Batch) -> Result<Tensor> {
+    if batch.classes() == 0 {
+        let problem =
+            "is not set, so the batch has no soft targets; set it to the number of classes";
+        return Err(Error::config("targets.classes", problem));
+    }
+    let targets = Tensor::from_slice(&batch.soft_targets_to_host()?);
+    let shape = [batch.len() as i64, batch.classes() as i64];
+    Ok(targets.reshape(shape).to_device(device(batch)))
+}
+
+/// The device of a batch, in tch's terms.
+pub fn device(batch: &Batch) -> Device {
+    match batch.stream() {
+        Some(stream) => Device::Cuda(stream.device().ordinal()),
+        None => Device::Cpu,
+    }
+}
