@@ -58,11 +58,12 @@ impl Sequence {
         Python::attach(|py| {
             let item = self.items.bind(py).get_item(index)?;
             let (item, label) = match item.cast::<PyTuple>() {
-                Ok(pair) => {
-                    let (item, label): (Bound<'_, PyAny>, Option<i64>) = pair.extract()?;
-                    (item, label.unwrap_or(NO_LABEL))
+                // Fields are Python's affair.
+                Ok(tuple) if matches!(tuple.len(), 2 | 3) => {
+                    let label: Option<i64> = tuple.get_item(1)?.extract()?;
+                    (tuple.get_item(0)?, label.unwrap_or(NO_LABEL))
                 }
-                Err(_) => (item, NO_LABEL),
+                _ => (item, NO_LABEL),
             };
             let known = &self.labels[index as usize];
             let _ = known.compare_exchange(UNKNOWN, label, Ordering::Relaxed, Ordering::Relaxed);
