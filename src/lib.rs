@@ -157,6 +157,8 @@ mod pages {
     mod benchmarks {}
     #[doc = include_str!("../docs/caches.md")]
     mod caches {}
+    #[doc = include_str!("../docs/distributed.md")]
+    mod distributed {}
     #[doc = include_str!("../docs/getting-started.md")]
     mod getting_started {}
     #[doc = include_str!("../docs/gpu.md")]
