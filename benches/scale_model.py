@@ -24,7 +24,7 @@ GPUS = (1, 2, 4, 8, 64, 256, 1024)
 IMAGES = {"photo": "500x375", "camera": "2048x1536"}
 PLACEMENTS = ("direct", "cpu machines", "cached", "copied", "packed small")
 KEYS = {"value", "low", "high", "unit", "kind", "source"}
-KINDS = {"measured", "computed", "recalled", "assumption"}
+KINDS = {"measured", "computed", "published", "assumption"}
 
 
 @dataclass(frozen=True)
