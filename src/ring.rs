@@ -16,7 +16,7 @@
 //!
 //! The ring is independent of CUDA: the work around filling and using a slot is in four hooks of the slot. It is a mutex
 //! and two condition variables rather than channels, for two reasons: a model checker can cover all of it
-//! (`tests/ring_loom.rs`), and a producer that waits for a free slot must also notice that the consumer was dropped,
+//! (`crates/ring-loom`), and a producer that waits for a free slot must also notice that the consumer was dropped,
 //! which one bounded channel cannot report.
 
 use std::collections::VecDeque;

@@ -1,10 +1,7 @@
 //! The ring under the model checker loom: every interleaving of small programs.
-//!
-//! `cargo test --features loom --test ring_loom`
-#![cfg(feature = "loom")]
 
-use feedwater::error::{Error, Result};
-use feedwater::ring::{Slot, ring};
+use feedwater_ring_loom::error::Result;
+use feedwater_ring_loom::ring::{Producer, Slot, ring};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -53,7 +50,7 @@ impl Drop for Checked {
     }
 }
 
-fn fill(producer: &feedwater::ring::Producer<Checked>, value: usize) -> bool {
+fn fill(producer: &Producer<Checked>, value: usize) -> bool {
     let Some(mut slot) = producer.acquire() else { return false };
     slot.begin_fill().unwrap();
     slot.value = value;
@@ -141,7 +138,7 @@ fn a_failure_reaches_the_consumer_once_and_stops_producers() {
         let (producer, consumer) = ring(vec![Checked::new(&live)]);
         let other = producer.clone();
         let filler = thread::spawn(move || fill(&producer, 1) && fill(&producer, 1));
-        let failing = thread::spawn(move || other.fail(Error::config("key", "problem")));
+        let failing = thread::spawn(move || other.fail("problem".into()));
         let mut errors = 0;
         while let Some(batch) = consumer.next() {
             errors += usize::from(batch.is_err());
