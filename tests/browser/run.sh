@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if ! python3 tests/browser/browser.py; then
     as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo -n)
-    install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium-headless-shell)
+    install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 chromium-headless-shell)
     "${install[@]}" || { "${as_root[@]}" apt-get update -q && "${install[@]}"; } || {
         echo "FAILED: the page cannot be tested without a browser: install chromium, or name one in FEEDWATER_BROWSER"
         exit 1
