@@ -134,7 +134,7 @@ def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Seque
     ``on_error`` of the loader judges.
 
     * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read. Without them
-      ``select`` with labels or classes asks for every item when the source is opened.
+      ``select`` with labels or classes asks for every item when the source is opened; one that raises an exception has no label there.
     * ``classes``: names in the order of the labels. Sources to join either all have such names, or none has.
     """
     return Samples(items, labels, classes)
