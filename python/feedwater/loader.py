@@ -157,11 +157,12 @@ class Loader:
         own: Mapping[str, Samples] | None = None,
     ) -> Loader:
         """A loader of a pipeline file. ``own``: the sequences that the file names, such as ``own = "new"``, by these names."""
-        loader = cls.__new__(cls)
+        given = {}
         for name, sequence in (own or {}).items():
             if not isinstance(sequence, Samples):
                 raise TypeError(f"own[{name!r}] is a {type(sequence).__name__}; it is fw.samples(items)")
-        given = {name: sequence.given() for name, sequence in (own or {}).items()}
+            given[name] = sequence.given()
+        loader = cls.__new__(cls)
         loader._begin(_feedwater.Pipeline.from_file(path, given), framework, [])
         return loader
 

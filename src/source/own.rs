@@ -1,5 +1,6 @@
 //! Sources of the program in a pipeline file: `own = "name"`.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,27 +34,19 @@ impl SourceSettings {
     ///
     /// [`Error::Config`] if the settings do not have that name.
     pub fn give(&self, name: &str, source: Arc<dyn Source>) -> Result<Self> {
-        let (mut is_found, mut others) = (false, Vec::new());
-        let given = self.given(&mut |other| {
-            if other == name {
-                is_found = true;
-                return Some(source.clone());
-            }
-            others.push(format!("{other:?}"));
-            None
+        let mut names = BTreeSet::new();
+        let given = self.given(&mut |own| {
+            names.insert(own.to_string());
+            (own == name).then(|| source.clone())
         });
-        match (is_found, others.is_empty()) {
-            (true, _) => Ok(given),
-            (false, true) => {
-                let problem = format!("has no source of the program, but {name:?} is given");
-                Err(Error::config("source", problem))
-            }
-            (false, false) => {
-                let problem =
-                    format!("has no own = {name:?}, which is given; it has {}", others.join(", "));
-                Err(Error::config("source", problem))
-            }
+        if names.contains(name) {
+            return Ok(given);
         }
+        let problem = match names.is_empty() {
+            true => format!("has no source of the program, but {name:?} is given"),
+            false => format!("has no own = {name:?}, which is given; it has {names:?}"),
+        };
+        Err(Error::config("source", problem))
     }
 }
 

@@ -127,6 +127,11 @@ fn a_sample_of_a_combination_knows_its_part() {
         assert!(is(part, whole), "sample {index}");
         assert_eq!(part.label(place), source.label(index));
     }
+    let again = pipeline.give("a", second.clone()).unwrap().open().unwrap();
+    assert!(
+        (0..again.len()).all(|index| is(again.part(index).0, &second)),
+        "it replaces the first"
+    );
     let (part, place) = first.part(3);
     assert!(is(part, &first) && place == 3);
 }
