@@ -96,6 +96,49 @@ impl Pipeline {
         Self::from_document(Document::from_text(text, base.as_ref()))
     }
 
+    /// Gives the pipeline a source of the program, which its file names with `own = "name"`, alone or in a combination.
+    /// Without all of them it cannot be opened.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use feedwater::Pipeline;
+    /// use feedwater::source::Memory;
+    ///
+    /// # fn main() -> feedwater::Result<()> {
+    /// let text = r#"
+    ///     [[source.concat]]
+    ///     own = "new"
+    ///     [[source.concat]]
+    ///     own = "old"
+    ///     take = 1
+    ///     [[chain]]
+    ///     op = "resize"
+    ///     width = 2
+    ///     height = 1
+    /// "#;
+    /// let image = b"P6 2 1 255\n\x01\x02\x03\x04\x05\x06".to_vec();
+    /// let new = Memory::new(vec![(image.clone(), 0)])?;
+    /// let old = Memory::new(vec![(image.clone(), 1), (image, 2)])?;
+    /// let pipeline = Pipeline::from_toml(text, ".")?;
+    /// let pipeline = pipeline.give("new", Arc::new(new))?.give("old", Arc::new(old))?;
+    /// let mut loader = pipeline.builder()?.batch(2).epochs(Some(1)).build()?;
+    /// for batch in &mut loader {
+    ///     assert_eq!(batch?.labels(), [0, 1]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if the file does not have that name.
+    pub fn give(mut self, name: &str, source: Arc<dyn Source>) -> Result<Self> {
+        let given = self.source.give(name, source);
+        self.source = given.map_err(|error| self.origin.locate(error, &self.settings))?;
+        Ok(self)
+    }
+
     /// Creates a storage handle with the settings of `[storage]`.
     ///
     /// # Errors

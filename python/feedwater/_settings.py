@@ -18,6 +18,10 @@ class Items(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
+#: A sequence: items, labels in place of those of the items, names of the classes.
+Given = tuple[Items, list[int] | None, list[str]]
+
+
 class _Settings:
     """A table of a pipeline file."""
 
@@ -59,7 +63,7 @@ class Source:
         self._table = {**table, **{key: value for key, value in settings.items() if value is not None}}
 
     def settings(self) -> dict[str, Any]:
-        """The table."""
+        """The table. A sequence of :func:`samples` is under ``own``."""
         return dict(self._table)
 
     def select(
@@ -85,54 +89,35 @@ class Source:
         filters = {key: value for key, value in filters.items() if value is not None}
         keys = {"filter": filters or None, "subset": subset, "skip": skip, "take": take, "repeat": repeat}
         keys = {key: value for key, value in keys.items() if value is not None}
-        again = sorted(keys.keys() & self._table.keys())
+        table = self.settings()
+        again = sorted(keys.keys() & table.keys())
         if again:
             raise ValueError(f"{again[0]} was selected before; concatenate the source with fw.concat, then select")
-        return Source({**self._table, **keys})
+        return Source({**table, **keys})
 
     def __repr__(self) -> str:
-        return f"<feedwater.Source {_toml.value(self)}>"
+        return f"<feedwater.Source {written(self)[0]}>"
 
 
-class Samples:
+class Samples(Source):
     """A source that is a sequence in Python; made by :func:`samples`."""
 
     def __init__(self, items: Items, labels: Sequence[int] | None, classes: Sequence[str]) -> None:
+        super().__init__({})
         self.items = items
         self.labels = None if labels is None else [int(label) for label in labels]
         self.classes = list(classes)
-        # Fields of samples that were read and are not in a batch yet.
-        self._fields: dict[int, Any] = {}
-        self._has_fields = False
+
+    def settings(self) -> dict[str, Any]:
+        """The table, with the sequence in place of its name."""
+        return {"own": self}
+
+    def given(self) -> Given:
+        """What the compiled part reads from."""
+        return self.items, self.labels, self.classes
 
     def __len__(self) -> int:
         return len(self.items)
-
-    def __getitem__(self, index: int) -> Any:
-        """Called by worker threads: the item without its fields, which wait for their batch."""
-        item = self.items[index]
-        if isinstance(item, tuple) and len(item) == 3:
-            self._has_fields = True
-            self._fields[index] = item[2]
-            return item[:2]
-        return item
-
-    def fields(self, indices: Sequence[int]) -> list[Any] | None:
-        """The fields of the samples of a batch; ``None`` if items have none."""
-        if not self._has_fields:
-            return None
-        found: dict[int, Any] = {}
-        for index in indices:
-            if index not in found:
-                found[index] = self._taken(index)
-        return [found[index] for index in indices]
-
-    def _taken(self, index: int) -> Any:
-        """Fields that waited. A sample that was in a cache was not read, so its item is asked for."""
-        if index in self._fields:
-            return self._fields.pop(index)
-        item = self.items[index]
-        return item[2] if isinstance(item, tuple) and len(item) == 3 else None
 
     def __repr__(self) -> str:
         return f"<feedwater.Samples of {len(self.items)} items>"
@@ -141,20 +126,23 @@ class Samples:
 def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Sequence[str] = ()) -> Samples:
     """A source of one's own: a sequence, or any object with ``__len__`` and ``__getitem__``.
 
+    It can be selected from, joined and mixed as any other source, also several times.
+
     An item is the bytes of an image file, or the path of one, or a tuple of that and a label (``None`` for none), or a tuple of that, a
     label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once, and each holds
     the interpreter's lock for as long as ``__getitem__`` runs; files are read without it. An exception makes the sample unreadable, which
     ``on_error`` of the loader judges.
 
-    * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read.
-    * ``classes``: names in the order of the labels.
+    * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read. Without them
+      ``select`` with labels or classes asks for every item when the source is opened; one that raises an exception has no label there.
+    * ``classes``: names in the order of the labels. Sources to join either all have such names, or none has.
     """
     return Samples(items, labels, classes)
 
 
 def concat(*sources: Source) -> Source:
     """The samples of several sources, one source after the other. Classes are merged by name."""
-    return Source({"concat": list(sources)})
+    return Source({"concat": [_part(source) for source in sources]})
 
 
 def mixture(*sources: Source, weights: Sequence[float] | None = None, samples: int | None = None) -> Source:
@@ -164,5 +152,35 @@ def mixture(*sources: Source, weights: Sequence[float] | None = None, samples: i
         weights = [1.0] * len(sources)
     if len(weights) != len(sources):
         raise ValueError(f"weights has {len(weights)} values for {len(sources)} sources")
-    parts = [{**source.settings(), "weight": weight} for source, weight in zip(sources, weights)]
+    parts = [{**_part(source), "weight": weight} for source, weight in zip(sources, weights)]
     return Source({"mixture": parts}, samples=samples)
+
+
+def _part(source: Source) -> dict[str, Any]:
+    if not isinstance(source, Source):
+        raise TypeError(f"a source to combine is a {type(source).__name__}; it is one such as fw.directory(path) or fw.samples(items)")
+    return source.settings()
+
+
+def written(source: Source) -> tuple[str, dict[str, Given]]:
+    """The table as TOML, and the sequences that it names: the first is ``samples``, the next ``samples2``."""
+    named: list[tuple[str, Samples]] = []
+
+    def name(sequence: Samples) -> str:
+        for known, other in named:
+            if other is sequence:
+                return known
+        named.append((f"samples{len(named) + 1}" if named else "samples", sequence))
+        return named[-1][0]
+
+    def without_sequences(item: Any) -> Any:
+        if isinstance(item, Samples):
+            return name(item)
+        if isinstance(item, Mapping):
+            return {key: without_sequences(value) for key, value in item.items()}
+        if isinstance(item, list):
+            return [without_sequences(value) for value in item]
+        return item
+
+    text = _toml.table(without_sequences(source.settings()))
+    return text, {name: sequence.given() for name, sequence in named}

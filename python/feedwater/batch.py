@@ -99,7 +99,8 @@ class Batch:
 
     @property
     def fields(self) -> list[Any] | None:
-        """What the items of :func:`feedwater.samples` have beside image and label, for each sample; ``None`` if they have nothing."""
+        """What the items of :func:`feedwater.samples` have beside image and label, for each sample: ``None`` for one that has nothing, or
+        is of another source. ``None`` if no part of the loader's source is such a sequence."""
         return self._fields
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
-from ._settings import BatchOperator, Operator, Samples, Source
+from ._settings import BatchOperator, Given, Operator, Samples, Source, written
 from .batch import Batch, Meaning
 from .errors import StoppedError
 from .report import Report
@@ -54,7 +54,8 @@ class Loader:
     Each ``for`` loop is one epoch. An iteration gives a pair of images and labels; with ``classes`` the second is the soft targets.
     Memory goes back to the loader when the images are gone: ``clone`` what must live longer than the next few batches.
 
-    * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised, or :func:`feedwater.samples`.
+    * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised, :func:`feedwater.samples`, or a
+      combination of them.
     * ``chain``: operators of :mod:`feedwater.ops` in order, or a recipe.
     * ``batch``: samples of a batch.
     * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``
@@ -79,7 +80,7 @@ class Loader:
 
     def __init__(
         self,
-        source: Source | Samples | str | os.PathLike[str],
+        source: Source | str | os.PathLike[str],
         chain: Sequence[Operator] = (),
         *,
         batch: int = 64,
@@ -132,7 +133,8 @@ class Loader:
         recipe: Mapping[str, Mapping[str, Any]] = getattr(chain, "sections", {})
         sections = {name: {**recipe.get(name, {}), **(section or {})} for name, section in sections.items()}
         lines = [] if device is None else [f"device = {_toml.value(device)}"]
-        lines.append(f"source = {_source(source)}")
+        table, own = _source(source)
+        lines.append(f"source = {table}")
         lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
         lines.append(f"chain = {_toml.value(list(chain))}")
         if batch_operators:
@@ -140,16 +142,28 @@ class Loader:
         rest = getattr(chain, "rest", [])
         if rest and framework != "torch":
             raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
-        #: Text of the pipeline file.
+        #: Text of the pipeline file, and the sequences that it names.
         self._text = "\n".join(lines) + "\n"
-        pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd())
-        self._begin(pipeline, framework, rest, source, epoch, epochs, positions)
+        self._own = own
+        pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd(), own)
+        self._begin(pipeline, framework, rest, epoch, epochs, positions)
 
     @classmethod
-    def from_toml(cls, path: str | os.PathLike[str], *, framework: Framework = "torch") -> Loader:
-        """A loader of a pipeline file."""
+    def from_toml(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        framework: Framework = "torch",
+        own: Mapping[str, Samples] | None = None,
+    ) -> Loader:
+        """A loader of a pipeline file. ``own``: the sequences that the file names, such as ``own = "new"``, by these names."""
+        given = {}
+        for name, sequence in (own or {}).items():
+            if not isinstance(sequence, Samples):
+                raise TypeError(f"own[{name!r}] is a {type(sequence).__name__}; it is fw.samples(items)")
+            given[name] = sequence.given()
         loader = cls.__new__(cls)
-        loader._begin(_feedwater.Pipeline.from_file(path), framework, [], None)
+        loader._begin(_feedwater.Pipeline.from_file(path, given), framework, [])
         return loader
 
     def _begin(
@@ -157,7 +171,6 @@ class Loader:
         pipeline: _feedwater.Pipeline,
         framework: Framework,
         rest: Sequence[Callable[[Any], Any]],
-        source: object,
         epoch: int = 0,
         epochs: int | None = None,
         positions: tuple[int, int] | None = None,
@@ -173,19 +186,15 @@ class Loader:
         self._next = epoch
         self._end = None if epochs is None else epoch + epochs
         self._positions = positions
-        # In place of the source that the pipeline names.
-        self._samples = source if isinstance(source, Samples) else None
         self._inner = self._built(epoch, None)
         self._meaning = Meaning(self._inner.classes, self._inner.normalization)
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
         first = epoch if state is None else json.loads(state).get("epoch", 0)
-        samples = self._samples
         inner = self._pipeline.build(
             epoch=epoch,
             epochs=None if self._end is None else max(self._end - first, 0),
             state=state,
-            sequence=None if samples is None else (samples, samples.labels, samples.classes),
             positions=self._positions,
             shard=None if self._pipeline.has_shard else _process_group(),
         )
@@ -235,8 +244,7 @@ class Loader:
                 continue
             if batch is None:
                 return None
-            fields = None if self._samples is None else self._samples.fields(batch.indices)
-            return Batch(batch, self._meaning, fields)
+            return Batch(batch, self._meaning, inner.fields(batch))
 
     def _warn(self, inner: _feedwater.Loader) -> None:
         """Logs the warnings that are new."""
@@ -341,9 +349,8 @@ class Loader:
         return self._inner.plan()
 
     def settings(self) -> str:
-        """The pipeline file with every setting written out. A source that is a sequence has none."""
-        if self._samples is not None:
-            raise ValueError("the source is a sequence in Python, which no pipeline file can name")
+        """The pipeline file with every setting written out. A sequence is ``own = "samples"`` in it, a second one ``own = "samples2"``;
+        only a program can run such a file, by :meth:`from_toml` with ``own``."""
         return self._pipeline.to_toml()
 
     def close(self) -> None:
@@ -395,13 +402,10 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _source(source: Source | Samples | str | os.PathLike[str]) -> str:
-    """The table of a source as TOML."""
-    if isinstance(source, Samples):
-        # Any source will do: the sequence takes its place.
-        return '{directory = "."}'
+def _source(source: Source | str | os.PathLike[str]) -> tuple[str, dict[str, Given]]:
+    """The table of a source as TOML, and the sequences that it names."""
     if isinstance(source, Source):
-        return _toml.value(source)
+        return written(source)
     if isinstance(source, (str, os.PathLike)):
-        return _toml.table(json.loads(_feedwater.detected(source)))
+        return _toml.table(json.loads(_feedwater.detected(source))), {}
     raise TypeError(f"source is a {type(source).__name__}; it is a path, a URL or a source such as fw.directory(path)")

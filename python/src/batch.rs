@@ -50,6 +50,11 @@ impl Batch {
         }
     }
 
+    /// Whether a sample of the source failed.
+    pub fn has_failed(&self, index: u64) -> bool {
+        self.errors.iter().any(|(failed, _)| *failed == index)
+    }
+
     /// Uses the batch, unless its tensor was given away.
     fn with<T>(&self, then: impl FnOnce(&feedwater::Batch) -> PyResult<T>) -> PyResult<T> {
         then(locked(&self.batch).as_ref().ok_or_else(given_away)?)
@@ -107,7 +112,7 @@ impl Batch {
 
     /// Places of the samples in the source.
     #[getter]
-    fn indices(&self) -> Vec<u64> {
+    pub fn indices(&self) -> Vec<u64> {
         self.samples.iter().map(|sample| sample.index).collect()
     }
 

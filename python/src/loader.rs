@@ -1,5 +1,7 @@
 //! A loader and its epochs.
 
+use std::collections::HashMap;
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use pyo3::prelude::*;
 use crate::background::{self, LOOK};
 use crate::batch::Batch;
 use crate::error::raised;
+use crate::source::Sequence;
 
 /// Longest wait, a day.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -20,6 +23,8 @@ const MOST_SECONDS: f64 = 86_400.0;
 #[pyclass(frozen, weakref)]
 pub struct Loader {
     loader: Mutex<Option<Arc<feedwater::Loader>>>,
+    /// Sequences of its source.
+    sequences: Vec<Arc<Sequence>>,
     /// Its epochs, which own it too.
     epochs: Mutex<Vec<Weak<Shared>>>,
 }
@@ -28,8 +33,8 @@ pub struct Loader {
 type Shared = Mutex<Option<SharedEpoch>>;
 
 impl Loader {
-    pub fn new(loader: Arc<feedwater::Loader>) -> Self {
-        Self { loader: Mutex::new(Some(loader)), epochs: Mutex::default() }
+    pub fn new(loader: Arc<feedwater::Loader>, sequences: Vec<Arc<Sequence>>) -> Self {
+        Self { loader: Mutex::new(Some(loader)), sequences, epochs: Mutex::default() }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
@@ -104,6 +109,32 @@ impl Loader {
                 source.len()
             ))),
         }
+    }
+
+    /// Fields of the samples of a batch, once: `None` for a sample that has none. `None` if no part of the source is a sequence.
+    fn fields(&self, py: Python<'_>, batch: &Batch) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        if self.sequences.is_empty() {
+            return Ok(None);
+        }
+        let loader = self.open(py)?;
+        let mut found: HashMap<(usize, u64), Py<PyAny>> = HashMap::new();
+        let mut of = |index: u64| {
+            let (part, place) = loader.source().part(index);
+            let is_it = |it: &Arc<Sequence>| ptr::addr_eq(Arc::as_ptr(it), part);
+            let Some(number) = self.sequences.iter().position(is_it) else { return Ok(py.None()) };
+            if let Some(fields) = found.get(&(number, place)) {
+                return Ok(fields.clone_ref(py));
+            }
+            let sequence = &self.sequences[number];
+            let fields = match sequence.fields(py, place) {
+                // The item could not be read, which is an error of its sample.
+                Err(_) if batch.has_failed(index) => py.None(),
+                fields => fields?,
+            };
+            found.insert((number, place), fields.clone_ref(py));
+            Ok(fields)
+        };
+        batch.indices().into_iter().map(&mut of).collect::<PyResult<_>>().map(Some)
     }
 
     /// Where batches are made and why.

@@ -14,7 +14,6 @@ use serde::Deserialize;
 use crate::error::raised;
 use crate::loader::json;
 use crate::pipeline::Pipeline;
-use crate::source::Given;
 
 /// Settings of a pack; limits are those of the pipeline.
 #[derive(Deserialize)]
@@ -40,15 +39,13 @@ pub struct Packer {
 
 #[pymethods]
 impl Packer {
-    /// Opens the source. `settings` are JSON. `sequence` takes the place of the source.
+    /// Opens the source. `settings` are JSON.
     #[new]
-    #[pyo3(signature = (pipeline, directory, settings, sequence=None))]
     fn new(
         py: Python<'_>,
         pipeline: &Pipeline,
         directory: PathBuf,
         settings: &str,
-        sequence: Option<Given>,
     ) -> PyResult<Self> {
         let PackSettings {
             format,
@@ -75,7 +72,7 @@ impl Packer {
             row_index,
         };
         settings.check().map_err(|error| raised(py, &error))?;
-        Ok(Self { source: pipeline.source(py, sequence)?, directory, settings })
+        Ok(Self { source: pipeline.source(py)?, directory, settings })
     }
 
     /// Locks the directory and begins or resumes.

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::background;
 use crate::error::raised;
 use crate::loader::{Loader, json};
-use crate::source::{Given, Sequence};
+use crate::source::{Own, Sequence};
 
 /// The source at a path, as JSON of its table in a pipeline file.
 #[pyfunction]
@@ -28,6 +28,8 @@ pub struct Pipeline {
     pipeline: feedwater::Pipeline,
     /// Whether it is from a text, whose lines and columns say nothing to users.
     is_text: bool,
+    /// Sequences that the pipeline names.
+    own: Own,
     /// The source, if it was opened for several loaders.
     opened: Option<Arc<dyn Source>>,
 }
@@ -37,17 +39,31 @@ impl Pipeline {
         raised(py, &if self.is_text { without_place(error) } else { error })
     }
 
-    /// Opens the source. `sequence` takes its place.
-    pub fn source(&self, py: Python<'_>, sequence: Option<Given>) -> PyResult<Arc<dyn Source>> {
-        match sequence {
-            Some(given) => Ok(Arc::new(Sequence::new(py, given)?)),
-            None => py.detach(|| self.pipeline.open()).map_err(|error| self.raised(py, error)),
-        }
+    /// Opens the source.
+    pub fn source(&self, py: Python<'_>) -> PyResult<Arc<dyn Source>> {
+        let sequences = self.sequences(py, false)?;
+        let opened = py.detach(|| given(&self.pipeline, &sequences)?.open());
+        opened.map_err(|error| self.raised(py, error))
+    }
+
+    fn sequences(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Vec<Arc<Sequence>>> {
+        let sequences = self.own.iter();
+        let sequences = sequences.map(|(name, it)| Sequence::new(py, name, it, keep_fields));
+        sequences.map(|sequence| sequence.map(Arc::new)).collect()
     }
 
     pub fn settings(&self) -> &Settings {
         &self.pipeline.settings
     }
+}
+
+/// The pipeline with the sequences that it names.
+fn given(
+    pipeline: &feedwater::Pipeline,
+    sequences: &[Arc<Sequence>],
+) -> feedwater::Result<feedwater::Pipeline> {
+    let mut sequences = sequences.iter();
+    sequences.try_fold(pipeline.clone(), |pipeline, it| pipeline.give(it.name(), it.clone()))
 }
 
 /// The error without the line and column of a setting.
@@ -63,20 +79,22 @@ fn without_place(error: Error) -> Error {
 
 #[pymethods]
 impl Pipeline {
-    /// Reads a pipeline file.
+    /// Reads a pipeline file, which may name the sequences of `own`.
     #[staticmethod]
-    fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+    #[pyo3(signature = (path, own=Own::new()))]
+    fn from_file(py: Python<'_>, path: PathBuf, own: Own) -> PyResult<Self> {
         let read = py.detach(|| feedwater::Pipeline::from_file(path));
         let pipeline = read.map_err(|error| raised(py, &error))?;
-        Ok(Self { pipeline, is_text: false, opened: None })
+        Ok(Self { pipeline, is_text: false, own, opened: None })
     }
 
     /// Reads the text of a pipeline file, whose paths are relative to `base`.
     #[staticmethod]
-    fn from_toml(py: Python<'_>, text: &str, base: PathBuf) -> PyResult<Self> {
+    #[pyo3(signature = (text, base, own=Own::new()))]
+    fn from_toml(py: Python<'_>, text: &str, base: PathBuf, own: Own) -> PyResult<Self> {
         let read = py.detach(|| feedwater::Pipeline::from_toml(text, base));
         let pipeline = read.map_err(|error| raised(py, &without_place(error)))?;
-        Ok(Self { pipeline, is_text: true, opened: None })
+        Ok(Self { pipeline, is_text: true, own, opened: None })
     }
 
     /// The file with every setting written out.
@@ -84,10 +102,11 @@ impl Pipeline {
         self.pipeline.to_toml().map_err(|error| self.raised(py, error))
     }
 
-    /// The pipeline with its source opened, for several loaders.
+    /// The pipeline with its source opened, for several loaders, whose batches have no fields.
     fn opened(&self, py: Python<'_>) -> PyResult<Self> {
-        let opened = Some(self.source(py, None)?);
-        Ok(Self { pipeline: self.pipeline.clone(), is_text: self.is_text, opened })
+        let opened = Some(self.source(py)?);
+        let (pipeline, is_text) = (self.pipeline.clone(), self.is_text);
+        Ok(Self { pipeline, is_text, own: Own::new(), opened })
     }
 
     /// Whether the settings say which shard a loader reads, or where that is written.
@@ -99,8 +118,8 @@ impl Pipeline {
     }
 
     /// Opens the source and builds a loader that begins with an epoch, or at a state as JSON, and has all positions of its epochs
-    /// or some. `sequence` takes the place of the source, and `shard`, rank and world, of the launcher's variables.
-    #[pyo3(signature = (epoch=0, epochs=None, state=None, sequence=None, positions=None, shard=None))]
+    /// or some. `shard`, rank and world, takes the place of the launcher's variables.
+    #[pyo3(signature = (epoch=0, epochs=None, state=None, positions=None, shard=None))]
     #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn build(
         &self,
@@ -108,7 +127,6 @@ impl Pipeline {
         epoch: u32,
         epochs: Option<u32>,
         state: Option<&str>,
-        sequence: Option<Given>,
         positions: Option<(u64, u64)>,
         shard: Option<(u64, u64)>,
     ) -> PyResult<Loader> {
@@ -119,17 +137,14 @@ impl Pipeline {
                 return Err(raised(py, &error));
             }
         };
-        let sequence = sequence.map(|given| Sequence::new(py, given)).transpose()?;
-        let source = match sequence {
-            Some(sequence) => Some(Arc::new(sequence) as Arc<dyn Source>),
-            None => self.opened.clone(),
-        };
-        let pipeline = self.pipeline.clone();
+        let sequences = self.sequences(py, true)?;
+        let (pipeline, named) = (self.pipeline.clone(), sequences.clone());
+        let opened = self.opened.clone();
         let built = background::run(py, move || {
-            let builder = match source {
+            let builder = match opened {
                 Some(source) => LoaderBuilder::new(source, pipeline.chain.clone())
                     .settings(pipeline.settings.clone()),
-                None => pipeline.builder()?,
+                None => given(&pipeline, &named)?.builder()?,
             };
             let builder = match shard {
                 Some((rank, world)) => builder.shard(rank, world),
@@ -143,6 +158,7 @@ impl Pipeline {
             }
             .build()
         })?;
-        built.map(|loader| Loader::new(Arc::new(loader))).map_err(|error| self.raised(py, error))
+        let loader = built.map_err(|error| self.raised(py, error))?;
+        Ok(Loader::new(Arc::new(loader), sequences))
     }
 }

@@ -276,6 +276,13 @@ def test_a_killed_reader_loses_and_repeats_nothing(cluster, folder, tmp_path, no
     numpy.testing.assert_array_equal(numpy.stack([image for _, _, image in rows]), images)
 
 
+def test_a_sequence_in_a_mixture_is_read_as_by_one_loader(cluster, folder):
+    sequence = fw.samples(sorted(str(path) for path in folder.rglob("*.ppm")), labels(), classes=["cat", "dog"])
+    source = fw.mixture(sequence, fw.directory(folder).select(take=9), sequence.select(skip=50), weights=[3, 1, 1])
+    dataset = fw.ray.read(source, RANDOM, batch=4, epochs=2, override_num_blocks=5, **SETTINGS)
+    assert {row["location"].split("[")[0] for row in check(dataset, loaded(source, epochs=2))} > {"samples"}
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """61 images of 54 KB, so that shards of 1 MiB have 19 or 20 of them."""
@@ -323,6 +330,15 @@ def test_shards_are_those_of_one_machine(cluster, large, tmp_path, settings, arg
         assert "train-000000.tar.rows" in expected
     # Nothing is left to do.
     assert packed(large, tmp_path / "cluster", **settings) == manifest
+
+
+def test_shards_of_a_sequence_and_a_folder_are_those_of_the_folder(cluster, large, tmp_path):
+    paths = sorted(str(path) for path in large.rglob("*.ppm"))
+    sequence = fw.samples(paths, labels(), classes=["cat", "dog"])
+    manifest = packed(fw.concat(sequence.select(take=40), fw.directory(large).select(skip=40)), tmp_path / "cluster")
+    assert manifest["complete"] and manifest["classes"] == ["cat", "dog"]
+    on_one_machine(large, tmp_path / "one")
+    assert files(tmp_path / "cluster", ".tar") == files(tmp_path / "one", ".tar")
 
 
 def test_unusable_samples_stop_or_are_skipped_as_on_one_machine(cluster, large, tmp_path):

@@ -1,4 +1,4 @@
-//! Section `[source]`: one source with a selection, or several sources mixed or concatenated.
+//! Section `[source]`: one source with a selection, several sources mixed or concatenated, or one of the program.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::node::{read, read_with, unknown};
 use super::wrong_type;
 use crate::error::{Error, Result};
-use crate::source::{self, DISABLED, JOINED, KEYS, PartSettings, Selection, SourceSettings};
+use crate::source::{self, DISABLED, JOINED, KEYS, OWN, PartSettings, Selection, SourceSettings};
 use crate::storage;
 
 /// Deepest nesting of sources, which bounds malicious files.
@@ -32,7 +32,7 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
     }
     let selection = take_all(&mut table, &Selection::KEYS);
     let selection: Selection = read(selection).map_err(|problem| problem.into_error(at))?;
-    let known = || KEYS.iter().chain(&JOINED).copied();
+    let known = || KEYS.iter().chain(&JOINED).chain(&[OWN]).copied();
     let mut keys = known().filter(|key| table.contains_key(*key));
     let (key, second) = (keys.next(), keys.next());
     let Some(key) = key else {
@@ -52,6 +52,7 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
     }
     let source = match (table.remove(key), JOINED.contains(&key)) {
         (Some(parts), true) => joined(key, parts, table, at, base, level)?,
+        (Some(name), _) if key == OWN => own(name, &table, at)?,
         (place, _) => single(key, place, table, at, base)?,
     };
     Ok(source.select(selection))
@@ -81,6 +82,19 @@ fn single(
         source::read(key, paths, settings, base).unwrap_or_else(|| Err(unknown(key, KEYS)))
     });
     source.map_err(|problem| problem.or_known(&[key]).or_known(&Selection::KEYS).into_error(at))
+}
+
+/// Reads the name of a source of the program.
+fn own(name: Value, beside: &Table, at: &str) -> Result<SourceSettings> {
+    if let Some(other) = beside.keys().next() {
+        return Err(unknown(other, &[OWN]).or_known(&Selection::KEYS).into_error(at));
+    }
+    let name: String = read(name).map_err(|it| it.at(OWN).into_error(at))?;
+    if name.is_empty() {
+        let problem = "is empty; write the name by which the program gives the source";
+        return Err(Error::config(format!("{at}.{OWN}"), problem));
+    }
+    Ok(SourceSettings::own(name))
 }
 
 /// Reads a list of sources: `[[source.mixture]]` or `[[source.concat]]`.

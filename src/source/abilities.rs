@@ -89,8 +89,16 @@ pub trait Hints {
     }
 }
 
-/// Versions and duplicates of samples: whether bytes changed over time, and which indices share the same bytes.
+/// Versions, duplicates and parts of samples: whether bytes changed over time, which indices share the same bytes, and which
+/// source a combination took a sample from.
 pub trait Identity {
+    /// Source that a combination takes a sample from, and the sample's index there. `None`, the default, if the source is no
+    /// combination.
+    fn part(&self, index: u64) -> Option<(&dyn Source, u64)> {
+        let _ = index;
+        None
+    }
+
     /// Version tag that changes whenever the bytes of a sample change, obtained without reading them: length and modification
     /// time of its file, or the tag of its object. `None`, the default, if only the bytes can tell. `feedwater pack` checks it
     /// before it resumes.
@@ -208,6 +216,15 @@ impl dyn Source + '_ {
     /// [`Hints::storages`]; empty without that ability.
     pub fn storages(&self) -> Vec<Storage> {
         self.hints().map_or(Vec::new(), |it| it.storages())
+    }
+
+    /// Source that is no combination and wraps no other source, from which a sample is, and its index there.
+    pub fn part(&self, index: u64) -> (&dyn Source, u64) {
+        match (self.identity().and_then(|it| it.part(index)), self.inner()) {
+            (Some((part, index)), _) => part.part(index),
+            (None, Some(inner)) => inner.part(index),
+            (None, None) => (self, index),
+        }
     }
 
     /// [`Identity::version`]; `None` without that ability.

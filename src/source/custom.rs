@@ -4,6 +4,8 @@
 //! * Optional abilities are traits: [`Annotations`], [`RemoteReads`], [`Heads`], [`Hints`], [`Identity`], [`Notes`].
 //! * A source whose samples are those of other sources, in another order or number, is a [`Combined`] with an
 //!   [`Arrangement`].
+//! * A pipeline file names a source of your own with `own = "name"`, alone or in a combination, and
+//!   [`Pipeline::give`](crate::Pipeline::give) says which one it is.
 
 pub use super::abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 pub use super::combine::{Arrangement, Combined};

@@ -23,6 +23,7 @@ pub use settings::{Configured, HEAD_BYTES};
 
 pub(crate) use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 pub(crate) use combine::JOINED;
+pub(crate) use own::OWN;
 pub(crate) use page::{Expected, HostPage, Page, Sealed, check_size};
 pub(crate) use settings::SourceSettings;
 
@@ -35,6 +36,7 @@ mod file;
 mod label;
 mod largest;
 mod memory;
+mod own;
 mod page;
 #[doc(hidden)]
 pub mod records;

@@ -75,12 +75,21 @@ pub const HEAD_BYTES: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct SourceSettings(pub(super) Arc<dyn Any>);
 
+/// Sources of the program by their names.
+pub(super) type Given<'a> = dyn FnMut(&str) -> Option<Arc<dyn Source>> + 'a;
+
 /// Settings of any source.
 pub(super) trait Any: Debug + Send + Sync {
     fn key(&self) -> &'static str;
     fn paths(&self) -> &[PathBuf];
     fn table(&self) -> Result<Table>;
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>>;
+
+    /// The same settings with sources of the program, which `given` has by their names. `None`, the default, if they have no name.
+    fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
+        let _ = given;
+        None
+    }
 }
 
 struct Of<S: Configured> {
@@ -94,12 +103,12 @@ impl SourceSettings {
         Self(Arc::new(Of::<S> { paths, settings }))
     }
 
-    /// Key of the source, or `mixture` or `concat`.
+    /// Key of the source, or `mixture`, `concat` or `own`.
     pub fn key(&self) -> &'static str {
         self.0.key()
     }
 
-    /// Paths of the source; empty if it combines other sources.
+    /// Paths of the source; empty if it combines other sources or is one of the program.
     pub fn paths(&self) -> &[PathBuf] {
         self.0.paths()
     }
@@ -129,6 +138,11 @@ impl SourceSettings {
     /// Those of [`Configured::open`].
     pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         storage::opening(|| self.0.open(storage))
+    }
+
+    /// The settings with the sources of the program that `given` has.
+    pub(super) fn given(&self, given: &mut Given<'_>) -> Self {
+        self.0.give(given).map_or_else(|| self.clone(), Self)
     }
 }
 

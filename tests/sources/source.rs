@@ -409,6 +409,8 @@ fn a_wrapper_forwards_all_abilities_of_its_source() {
     assert_eq!((wrapper.originals(), wrapper.original(2)), (twice.originals(), twice.original(2)));
     assert_eq!((wrapper.excluded(), wrapper.excluded().len()), (twice.excluded(), 1));
     assert_eq!(wrapper.version(0), twice.version(0));
+    let ((part, place), (other, other_place)) = (wrapper.part(3), twice.part(3));
+    assert!(std::ptr::addr_eq(part, other) && (place, other_place) == (1, 1));
     let mut page = HostPage::default();
     assert_eq!(wrapper.read_head(1, &mut page, 3, 100).unwrap(), 7);
     assert_eq!(page.bytes(), b"b/2");

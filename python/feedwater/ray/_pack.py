@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import ray
 
 from .. import _feedwater, _toml
-from .._settings import Samples, Source
+from .._settings import Given, Source
 from ..loader import _source
 
 
@@ -25,7 +25,7 @@ class _Job(NamedTuple):
     base: str
     directory: str
     settings: str
-    sequence: tuple[Any, list[int] | None, list[str]] | None
+    own: dict[str, Given]
 
 
 class _Encoded(NamedTuple):
@@ -38,7 +38,7 @@ class _Encoded(NamedTuple):
 
 
 def pack(
-    source: Source | Samples | str | os.PathLike[str],
+    source: Source | str | os.PathLike[str],
     directory: str | os.PathLike[str],
     *,
     format: Literal["webdataset", "tfrecord"] = "webdataset",
@@ -91,14 +91,14 @@ def pack(
         "threads": max(1, int(num_cpus)),
         "row_index": row_index,
     }
-    lines = [f"source = {_source(source)}"]
+    table, own = _source(source)
+    lines = [f"source = {table}"]
     sections = {"decode": decode, "limits": limits, "storage": storage}
     lines += [f"{key} = {_toml.table(section)}" for key, section in sections.items() if section]
     lines.append("chain = []")
     text = "\n".join(lines) + "\n"
-    sequence = (source.items, source.labels, source.classes) if isinstance(source, Samples) else None
     path = os.path.abspath(os.fspath(directory))
-    job = _Job(uuid.uuid4().hex, text, os.getcwd(), path, json.dumps(settings), sequence)
+    job = _Job(uuid.uuid4().hex, text, os.getcwd(), path, json.dumps(settings), own)
     # The lock of the directory is taken before tasks run.
     coordinator = _packer(job).coordinate()
     try:
@@ -197,8 +197,8 @@ def _result(reference: Any) -> Any:
 
 
 def _packer(job: _Job) -> _feedwater.Packer:
-    pipeline = _feedwater.Pipeline.from_toml(job.text, job.base)
-    return _feedwater.Packer(pipeline, job.directory, job.settings, job.sequence)
+    pipeline = _feedwater.Pipeline.from_toml(job.text, job.base, job.own)
+    return _feedwater.Packer(pipeline, job.directory, job.settings)
 
 
 #: The pack that ran last in this process, and its opened source.

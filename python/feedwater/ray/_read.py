@@ -7,7 +7,6 @@ import math
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy
@@ -18,7 +17,7 @@ from ray.data.datasource import ReadTask
 from ray.data.extensions import ArrowTensorArray
 
 from .. import _feedwater
-from .._settings import Operator, Samples, Source
+from .._settings import Given, Operator, Source
 from ..batch import Batch
 from ..loader import Loader
 from ._parts import Order, Part, problems
@@ -38,7 +37,7 @@ class _Job(NamedTuple):
     name: str
     text: str
     base: str
-    sequence: tuple[Any, list[int] | None, list[str]] | None
+    own: dict[str, Given]
     state: dict[str, Any]
     batch: int
 
@@ -48,7 +47,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
 
     def __init__(
         self,
-        source: Source | Samples | str | os.PathLike[str],
+        source: Source | str | os.PathLike[str],
         chain: Sequence[Operator] = (),
         *,
         batch: int = 64,
@@ -77,7 +76,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             (_, *shape), kind = inner.shape
             loader_bytes = inner.memory
             last = json.loads(inner.last)
-            text = loader._text
+            text, sequences = loader._text, loader._own
         if kind == "bf16":
             raise ValueError('dtype is "bf16", which Arrow does not have; use "f16" or "f32"')
         begin = self._state["state"]
@@ -87,8 +86,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         block = max(batch * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
         #: Predicted bytes of a task: the process, its loader, and a block with the batches of which it is made.
         self.task_memory = _PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
-        sequence = (source.items, source.labels, source.classes) if isinstance(source, Samples) else None
-        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), sequence, begin, batch)
+        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), sequences, begin, batch)
 
     def __len__(self) -> int:
         """Rows of all epochs, with padding."""
@@ -131,24 +129,28 @@ class _Blocks:
         self._parts = parts
 
     def __call__(self) -> Iterator[pyarrow.Table]:
-        name, text, base, sequence, state, batch = self._job
-        pipeline = _feedwater.Pipeline.from_toml(text, base) if sequence else _opened(name, text, base)
+        pipeline = _opened(self._job)
         for part in self._parts:
-            begin = json.dumps({**state, "epoch": part.epoch, "position": part.begin})
-            positions = (part.begin, part.end)
-            inner = pipeline.build(epochs=1, state=begin, sequence=sequence, positions=positions)
+            begin = json.dumps({**self._job.state, "epoch": part.epoch, "position": part.begin})
+            inner = pipeline.build(epochs=1, state=begin, positions=(part.begin, part.end))
             try:
                 epoch = inner.epoch()
                 while (made := _next(epoch)) is not None:
-                    yield _table(Batch(made), inner, part, batch)
+                    yield _table(Batch(made), inner, part, self._job.batch)
             finally:
                 inner.close()
 
 
-@lru_cache(maxsize=1)
-def _opened(name: str, text: str, base: str) -> _feedwater.Pipeline:
+#: The data set that was read last in this process, and the pipeline with its opened source.
+_last: tuple[str, _feedwater.Pipeline] | None = None
+
+
+def _opened(job: _Job) -> _feedwater.Pipeline:
     """The pipeline with its source, which the process's next task of this data set uses too."""
-    return _feedwater.Pipeline.from_toml(text, base).opened()
+    global _last
+    if _last is None or _last[0] != job.name:
+        _last = job.name, _feedwater.Pipeline.from_toml(job.text, job.base, job.own).opened()
+    return _last[1]
 
 
 def _next(epoch: _feedwater.Epoch) -> _feedwater.Batch | None:
@@ -183,7 +185,7 @@ def _table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int) -> py
 
 
 def read(
-    source: Datasource | Source | Samples | str | os.PathLike[str],
+    source: Datasource | Source | str | os.PathLike[str],
     chain: Sequence[Operator] = (),
     *,
     batch: int = 64,

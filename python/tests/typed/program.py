@@ -22,6 +22,7 @@ with fw.Loader(source, chain, batch=4, seed=1, framework="batch") as loader:
     loader.load_state_dict(state)
     assert_type(loader.report(), fw.Report)
 assert_type(fw.train_recipe(224), fw.Recipe)
-assert_type(fw.mixture(source, source, weights=[1, 3]), fw.Source)
+assert_type(fw.mixture(source, fw.samples([b""], [1]).select(take=1), weights=[1, 3]), fw.Source)
+assert_type(fw.Loader.from_toml("pipeline.toml", own={"new": fw.samples([b""])}), fw.Loader)
 for images, labels in fw.Loader(fw.samples([b""], [1]), fw.eval_recipe(32)):
     print(images.shape, labels)

@@ -356,6 +356,11 @@ impl<A: Arrangement> Hints for Combined<A> {
 }
 
 impl<A: Arrangement> Identity for Combined<A> {
+    fn part(&self, index: u64) -> Option<(&dyn Source, u64)> {
+        let (part, index) = self.part(index);
+        Some((&*part.source, index))
+    }
+
     fn version(&self, index: u64) -> Option<String> {
         let (part, index) = self.part(index);
         part.source.version(index)

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::{Concat, Mixture, Repeat, Subset};
 use crate::error::{Error, Result};
 use crate::source::records::matches;
-use crate::source::settings::{Any, value};
+use crate::source::settings::{Any, Given, value};
 use crate::source::{Source, SourceSettings};
 use crate::storage::Storage;
 
@@ -175,6 +175,11 @@ impl Any for Selected {
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         self.selection.of(self.source.open_with(storage)?)
     }
+
+    fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
+        let source = self.source.given(given);
+        Some(Arc::new(Self { source, selection: self.selection.clone() }))
+    }
 }
 
 /// Combination of several sources.
@@ -237,6 +242,21 @@ impl Any for Joined {
                 Arc::new(Mixture::new(opened.collect::<Result<_>>()?, *samples)?)
             }
         })
+    }
+
+    fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
+        Some(Arc::new(match self {
+            Joined::Concat { parts } => {
+                Joined::Concat { parts: parts.iter().map(|it| it.given(given)).collect() }
+            }
+            Joined::Mixture { parts, samples } => {
+                let part = |it: &PartSettings| PartSettings {
+                    weight: it.weight,
+                    source: it.source.given(given),
+                };
+                Joined::Mixture { parts: parts.iter().map(part).collect(), samples: *samples }
+            }
+        }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod loading;
 mod mixture;
+mod own;
 mod pipeline_file;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,88 @@
+//! Sources of the program in a pipeline file: `own = "name"`.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Debug};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toml::Table;
+
+use super::settings::{Any, Given};
+use super::{Source, SourceSettings};
+use crate::error::{Error, Result};
+use crate::storage::Storage;
+
+/// Key of a source of the program.
+pub(crate) const OWN: &str = "own";
+
+/// A source that only the program has.
+struct Own {
+    name: String,
+    /// `None` until the program gives it.
+    source: Option<Arc<dyn Source>>,
+}
+
+impl SourceSettings {
+    /// Source of the program, under a name of its choice: `own = "name"`. It is opened by the program, see [`give`](Self::give).
+    pub fn own(name: impl Into<String>) -> Self {
+        Self(Arc::new(Own { name: name.into(), source: None }))
+    }
+
+    /// Returns the settings with this source wherever they have `own = "name"`. It replaces one that was given before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if the settings do not have that name.
+    pub fn give(&self, name: &str, source: Arc<dyn Source>) -> Result<Self> {
+        let mut names = BTreeSet::new();
+        let given = self.given(&mut |own| {
+            names.insert(own.to_string());
+            (own == name).then(|| source.clone())
+        });
+        if names.contains(name) {
+            return Ok(given);
+        }
+        let problem = match names.is_empty() {
+            true => format!("has no source of the program, but {name:?} is given"),
+            false => format!("has no own = {name:?}, which is given; it has {names:?}"),
+        };
+        Err(Error::config("source", problem))
+    }
+}
+
+impl Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, source } = self;
+        f.debug_struct(OWN).field("name", name).field("is_given", &source.is_some()).finish()
+    }
+}
+
+impl Any for Own {
+    fn key(&self) -> &'static str {
+        OWN
+    }
+
+    fn paths(&self) -> &[PathBuf] {
+        &[]
+    }
+
+    fn table(&self) -> Result<Table> {
+        Ok(Table::from_iter([(OWN.to_string(), self.name.as_str().into())]))
+    }
+
+    fn open(&self, _: &Storage) -> Result<Arc<dyn Source>> {
+        self.source.clone().ok_or_else(|| {
+            let problem = format!(
+                "is {:?}, a source that only a program has, and none was given (Pipeline::give in Rust, own of \
+                 Loader.from_toml in Python)",
+                self.name
+            );
+            Error::config(format!("source.{OWN}"), problem)
+        })
+    }
+
+    fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
+        let source = given(&self.name)?;
+        Some(Arc::new(Self { name: self.name.clone(), source: Some(source) }))
+    }
+}
