@@ -22,8 +22,8 @@ use feedwater::tune::Choice;
 use super::gpu::Gpu;
 use super::{Check, Found, by_hand, epoch, loaders, message, read};
 
-/// Returns a check per operator and per chain.
-pub fn checks(gpu: &Gpu) -> Vec<Check> {
+/// Returns a check per operator and per chain. If `brief`, operators are not compared in every element type and layout; chains are.
+pub fn checks(gpu: &Gpu, brief: bool) -> Vec<Check> {
     let operators =
         op::NAMES.iter().map(|name| (format!("gpu/operator/{name}"), examples_of(name)));
     let others =
@@ -31,7 +31,14 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let (names, chains): (Vec<_>, Vec<_>) = operators.chain(others).unzip();
     let jobs =
         chains.iter().enumerate().flat_map(|(check, all)| all.iter().map(move |it| (check, it)));
-    let jobs: Vec<_> = jobs.collect();
+    let jobs: Vec<_> = jobs
+        .enumerate()
+        .map(|(number, (check, chain))| Job {
+            check,
+            chain,
+            other: (brief && check < op::NAMES.len()).then_some(number),
+        })
+        .collect();
     let mut found: Vec<Result<Cases, String>> = vec![Ok(Cases::default()); names.len()];
     for (check, cases) in in_threads(gpu, &jobs) {
         let Ok(so_far) = &found[check] else { continue };
@@ -68,15 +75,24 @@ impl Cases {
     }
 }
 
-/// Compares chains, each with the number of its check, in several threads: most of the time goes into compilation.
-fn in_threads(gpu: &Gpu, jobs: &[(usize, &Chain)]) -> Vec<(usize, Result<Cases, String>)> {
+/// A chain to compare.
+struct Job<'a> {
+    /// Number of the check.
+    check: usize,
+    chain: &'a Chain,
+    /// Compares only the usual element type and layout, and another one that this number selects.
+    other: Option<usize>,
+}
+
+/// Compares chains in several threads: most of the time goes into compilation. Returns the number of the check with each result.
+fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
     let of = |first: usize| jobs.iter().skip(first).step_by(threads);
-    let work = |first| of(first).map(|&(check, chain)| (check, parity(gpu, chain)));
+    let work = |first| of(first).map(|job| (job.check, parity(gpu, job)));
     let panicked = |first| {
         let problem = "a thread of the checks panicked";
-        of(first).map(|&(check, _)| (check, Err(problem.to_string()))).collect()
+        of(first).map(|job| (job.check, Err(problem.to_string()))).collect()
     };
     thread::scope(|scope| {
         let spawned: Vec<_> = (0..threads)
@@ -137,20 +153,31 @@ fn batchable(operators: Vec<Arc<dyn Operator>>) -> Chain {
     if size.is_some() { chain } else { chain.then(CenterCrop::to(37, 29)) }
 }
 
-/// Compares a chain with the CPU in every element type and layout: records and bytes must be equal.
-fn parity(gpu: &Gpu, chain: &Chain) -> Result<Cases, String> {
+/// Compares a chain with the CPU in several element types and layouts: records and bytes must be equal.
+fn parity(gpu: &Gpu, job: &Job<'_>) -> Result<Cases, String> {
+    let chain = job.chain;
     let mut cases = Cases::default();
     let pixels = chain.steps().iter().try_fold(PixelType::U8, |pixels, step| {
         step.operator.pixels(pixels).map_err(|problem| format!("{chain:?}: {problem}"))
     })?;
-    for dtype in DType::ALL.into_iter().filter(|&it| output::check(pixels, it).is_ok()) {
-        for layout in Layout::ALL {
-            let tiled = same(gpu, chain, dtype, layout)
-                .map_err(|problem| format!("{chain:?} as {dtype} {layout}: {problem}"))?;
-            cases = cases.and(Cases { all: 1, tiled: tiled.into() });
-        }
+    for (dtype, layout) in outputs(pixels, job.other) {
+        let tiled = same(gpu, chain, dtype, layout)
+            .map_err(|problem| format!("{chain:?} as {dtype} {layout}: {problem}"))?;
+        cases = cases.and(Cases { all: 1, tiled: tiled.into() });
     }
     Ok(cases)
+}
+
+/// Returns the element types and layouts that these pixels can have: all, or the usual one and another.
+fn outputs(pixels: PixelType, other: Option<usize>) -> Vec<(DType, Layout)> {
+    let dtypes = DType::ALL.into_iter().filter(|&it| output::check(pixels, it).is_ok());
+    let mut all: Vec<_> = dtypes.flat_map(|dtype| Layout::ALL.map(|it| (dtype, it))).collect();
+    if let Some(number) = other {
+        let usual = if pixels == PixelType::U8 { DType::U8 } else { DType::F32 };
+        let some = [(usual, Layout::Nchw), all[number % all.len()]];
+        all.retain(|it| some.contains(it));
+    }
+    all
 }
 
 /// Compares one configuration. Returns whether it has a tiled kernel.

@@ -36,6 +36,9 @@ pub struct Options {
     /// Run only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
+    /// Compare the kernel of each operator in two element types and layouts instead of all
+    #[arg(long)]
+    brief: bool,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -119,7 +122,9 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
         report.add(operators::checks())?;
     }
     let found = gpu::Gpu::find(&Runtime::default());
-    on_gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
+    on_gpu::checks(&found, options.require_gpu, wanted, options.brief, |checks| {
+        report.add(checks)
+    })?;
     let (rates, failed) = match wanted(Group::Throughput) {
         true => throughput::measure(found.as_ref().ok()),
         false => (Vec::new(), Vec::new()),

@@ -4,11 +4,13 @@ use super::super::CommandError;
 use super::gpu::Gpu;
 use super::{Check, Group, decode, files, hazard, kernels, life, memory};
 
-/// Runs the checks of these groups one after another if there is a GPU. If it is required but missing, a check fails.
+/// Runs the checks of these groups one after another if there is a GPU. If it is required but missing, a check fails. If `brief`, the
+/// kernels of single operators are not compared in every element type and layout.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
     wanted: impl Fn(Group) -> bool,
+    brief: bool,
     mut tell: impl FnMut(Vec<Check>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let absent = |name: &str, why: &str| match required {
@@ -49,7 +51,7 @@ pub fn checks(
     }
     // Last, because compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
-        tell(kernels::checks(gpu))?;
+        tell(kernels::checks(gpu, brief))?;
     }
     Ok(())
 }

@@ -87,7 +87,7 @@ height = 29
 #[test]
 fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let dir = workplace(NORMALIZE);
-    let args = ["selftest", "--require-gpu", "--json"];
+    let args = ["selftest", "--require-gpu", "--brief", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[]), 1);
     let all = checks(&result);
     let operators = feedwater::op::NAMES.iter().map(|name| format!("gpu/operator/{name}"));
@@ -140,7 +140,7 @@ exec c++ "$@"
             fs::copy(kernel.path(), copy).unwrap();
         }
     }
-    let args = ["selftest", "--require-gpu", "--only", "kernels", "--json"];
+    let args = ["selftest", "--require-gpu", "--only", "kernels", "--brief", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &broken)]), 1);
     let failed: Vec<_> = checks(&result).into_iter().filter(|check| check.1 == "fail").collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
@@ -155,7 +155,7 @@ exec c++ "$@"
 fn the_kernels_checks_pass_with_device_code() {
     assert!(simulated::device_code::executes_device_code(), "run tests/device_code/run.sh");
     let dir = workplace(NORMALIZE);
-    let args = ["selftest", "--require-gpu", "--only", "kernels", "--json"];
+    let args = ["selftest", "--require-gpu", "--only", "kernels", "--brief", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[]), 0);
     let passed = checks(&result).into_iter().filter(|check| check.1 == "pass").count();
     assert!(passed > feedwater::op::NAMES.len(), "{result}");
