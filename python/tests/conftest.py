@@ -1,4 +1,9 @@
-"""Sets of images that the tests make: PNM, whose pixels are known without a decoder."""
+"""Sets of images that the tests make: PNM, whose pixels are known without a decoder. Programs of two processes."""
+
+import json
+import subprocess
+import sys
+import textwrap
 
 import numpy
 import pytest
@@ -23,3 +28,12 @@ def folder(tmp_path):
         name.parent.mkdir(parents=True, exist_ok=True)
         write_image(name, pixels_of(index))
     return tmp_path / "set"
+
+
+def run_two(program, folder):
+    """The JSON that each of two processes prints with the shard of a launcher or process group."""
+    text = textwrap.dedent(program).replace("FOLDER", repr(str(folder)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
