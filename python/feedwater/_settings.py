@@ -131,7 +131,11 @@ class Samples:
         """Fields that waited. A sample that was in a cache was not read, so its item is asked for."""
         if index in self._fields:
             return self._fields.pop(index)
-        item = self.items[index]
+        try:
+            item = self.items[index]
+        except Exception:
+            # The sample failed, which its record says.
+            return None
         return item[2] if isinstance(item, tuple) and len(item) == 3 else None
 
     def __repr__(self) -> str:

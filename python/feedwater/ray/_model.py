@@ -11,6 +11,8 @@ import pyarrow
 import ray.data
 from ray.data.extensions import ArrowTensorArray
 
+from ._columns import ELEMENTS
+
 #: A model: gives one row for each image, as an array or tensor, or several by name.
 Model = Callable[[Any], Any]
 
@@ -42,7 +44,8 @@ def map_batches(
     Images are not copied: the array is the memory of the block, which must not be written to. Rows of padding are left out.
 
     * ``model``: a function of the images, or a class whose objects are one. Of a class each worker makes one object.
-    * ``framework``: the images are an array of ``"numpy"`` or a tensor of ``"torch"`` in host memory.
+    * ``framework``: the images are an array of ``"numpy"`` or a tensor of ``"torch"`` in host memory. Those of ``bf16`` are a tensor of
+      ``torch.bfloat16``, or an array of ``ml_dtypes.bfloat16``, which must be installed.
     * ``batch_size``: images of a call. Default: those of a block. Images of several blocks are copied.
     * ``output``: name of the new column, unless the model gives a dictionary of arrays by name. Vectors become lists of fixed size,
       which any reader of Parquet knows.
@@ -102,14 +105,20 @@ def _images(column: pyarrow.ChunkedArray, framework: str) -> Any:
     """The memory of a column of tensors."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     images = array.to_numpy_ndarray()
+    is_bf16 = images.dtype == ELEMENTS["bf16"]
     if framework == "numpy":
-        return images
+        if not is_bf16:
+            return images
+        import ml_dtypes
+
+        return images.view(ml_dtypes.bfloat16)
     import torch
 
     with warnings.catch_warnings():
         # The memory of a block is read-only, which tensors cannot say.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(images)
+        tensor = torch.from_numpy(images)
+    return tensor.view(torch.bfloat16) if is_bf16 else tensor
 
 
 def _host(values: Any) -> numpy.ndarray[Any, Any]:

@@ -1,0 +1,160 @@
+"""The columns of a batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import pyarrow
+from ray.data.extensions import ArrowTensorArray
+
+from .. import _feedwater
+from .._settings import Samples, Source
+from ..batch import Batch
+from ._parts import Part, problems
+
+#: Types of fields, and those of their columns.
+_FIELD_TYPES = {
+    bool: pyarrow.bool_(),
+    int: pyarrow.int64(),
+    float: pyarrow.float64(),
+    str: pyarrow.string(),
+    bytes: pyarrow.binary(),
+}
+_FIELD_NAMES = "int, float, bool, str and bytes"
+#: Column of fields that are no dictionary.
+_FIELDS = "fields"
+#: Columns that every data set has.
+_COLUMNS = (
+    "image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error"
+)  # fmt: skip
+
+#: Types of elements. Arrow has no bf16: its bits are those of 16-bit integers, which no other images are.
+ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
+
+_log = logging.getLogger("feedwater")
+
+
+class Fields:
+    """Names and types of the columns that the fields of a sequence's items become."""
+
+    def __init__(self, types: Mapping[str, type], *, is_whole: bool) -> None:
+        self._types = dict(types)
+        # Whether items must have no others.
+        self._is_whole = is_whole
+
+    @classmethod
+    def of(cls, source: object, types: Mapping[str, type] | None) -> Fields:
+        """Those that are given, or else those of the first item."""
+        if types is not None and not isinstance(source, Samples):
+            raise TypeError("fields are those of items of fw.samples, which the source is not")
+        found = _first(source) if types is None and isinstance(source, Samples) else types or {}
+        for name, kind in found.items():
+            if name in _COLUMNS:
+                raise ValueError(f"field {name!r} has the name of another column; rename it, or leave it out with fields={{...}}")
+            if kind not in _FIELD_TYPES:
+                raise ValueError(f"field {name!r} is of type {kind.__name__}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
+        return cls(found, is_whole=types is None)
+
+    def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:
+        """Columns of the fields of samples."""
+        rows = [_row(value) for value in values]
+        if self._is_whole:
+            for row, index in zip(rows, indices):
+                for name in row.keys() - self._types.keys():
+                    raise ValueError(f"sample {index} has the field {name!r}, which the first item does not have. {_ADVICE}")
+        return {name: _column(name, kind, [row.get(name) for row in rows], indices) for name, kind in self._types.items()}
+
+
+_ADVICE = 'Name the fields that are to be columns: fields={"caption": str}'
+
+
+def _first(source: Samples) -> dict[str, type]:
+    """Fields of the first item."""
+    try:
+        item = source.items[0]
+    except Exception:
+        # `on_error` of the loader judges it.
+        return {}
+    if not isinstance(item, tuple) or len(item) != 3:
+        return {}
+    types = {}
+    for name, value in _row(item[2]).items():
+        if value is None:
+            raise ValueError(f"field {name!r} of the first item is None, so its type is not known. {_ADVICE}")
+        types[name] = _type(value)
+    return types
+
+
+def _row(value: Any) -> Mapping[str, Any]:
+    """Fields by name."""
+    if value is None:
+        return {}
+    return value if isinstance(value, Mapping) else {_FIELDS: value}
+
+
+def _type(value: Any) -> type:
+    """Type of a value, which may be a number of NumPy."""
+    return type(value.item() if isinstance(value, numpy.generic) else value)
+
+
+def _column(name: str, kind: type, values: Sequence[Any], indices: Sequence[int]) -> pyarrow.Array:
+    for value, index in zip(values, indices):
+        found = type(None) if value is None else _type(value)
+        if found not in (type(None), kind) and (found, kind) != (int, float):
+            raise ValueError(f"field {name!r} of sample {index} is of type {found.__name__}; its column is of {kind.__name__}")
+    try:
+        return pyarrow.array(values, _FIELD_TYPES[kind])
+    except (OverflowError, ValueError) as problem:
+        raise ValueError(f"field {name!r} of samples {indices[0]} to {indices[-1]} is no column of {kind.__name__}: {problem}") from problem
+
+
+def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, samples: Samples | None) -> pyarrow.Table:
+    """A batch as a block. ``size`` is the number of samples of a full one."""
+    first = part.begin + batch.number * size
+    records, errors = batch.samples, batch.errors
+    # Padding repeats the last sample.
+    positions = [min(first + place, part.end - 1) for place in range(len(records))]
+    # A copy, as Ray may collect more blocks than the loader has slots.
+    images = numpy.frombuffer(batch._inner.to_host(), ELEMENTS[batch.dtype]).reshape(batch.shape)
+    columns = {
+        "image": ArrowTensorArray.from_numpy(images),
+        "label": pyarrow.array(batch.labels, pyarrow.int64()),
+        "index": pyarrow.array(batch.indices, pyarrow.int64()),
+        "location": pyarrow.array([loader.location(index) for index in batch.indices], pyarrow.string()),
+        "epoch": pyarrow.array([batch.epoch] * len(records), pyarrow.int64()),
+        "position": pyarrow.array(positions, pyarrow.int64()),
+        "padding": pyarrow.array([record["padding"] for record in records], pyarrow.bool_()),
+        "outcome": pyarrow.array([record["outcome"] for record in records], pyarrow.string()),
+        "replaces": pyarrow.array([record["replaces"] for record in records], pyarrow.int64()),
+        "error": pyarrow.array([problems(errors, record) for record in records], pyarrow.string()),
+    }
+    if batch.classes > 0:
+        columns["target"] = ArrowTensorArray.from_numpy(numpy.ascontiguousarray(batch.targets()))
+    if samples is not None:
+        values = samples.fields(batch.indices) or [None] * len(records)
+        columns |= fields.columns(values, batch.indices)
+    return pyarrow.table(columns)
+
+
+def warn_of_annotations(source: Source | Samples | str | os.PathLike[str]) -> None:
+    """Logs that boxes, categories and masks of COCO have no columns."""
+    if isinstance(source, (str, os.PathLike)):
+        settings: object = json.loads(_feedwater.detected(source))
+    else:
+        settings = source.settings() if isinstance(source, Source) else None
+    if _has_coco(settings):
+        _log.warning("the source has annotations of COCO; fw.ray.read gives its images, without boxes, categories and masks")
+
+
+def _has_coco(settings: object) -> bool:
+    """Whether a source, or one that it consists of, is COCO."""
+    if isinstance(settings, Source):
+        return _has_coco(settings.settings())
+    if isinstance(settings, Mapping):
+        return "coco" in settings or any(map(_has_coco, settings.values()))
+    return isinstance(settings, (list, tuple)) and any(map(_has_coco, settings))
