@@ -41,12 +41,12 @@ def map_batches(
         embedded = fw.ray.map_batches(dataset, Embed, num_gpus=1, compute=ray.data.ActorPoolStrategy(size=8))
         embedded.write_parquet("embeddings")
 
-    Images are not copied: the array is the memory of the block, which must not be written to. Rows of padding are left out.
+    Images are not copied: the array is memory of Ray's object store, which must not be written to. Rows of padding are left out.
 
     * ``model``: a function of the images, or a class whose objects are one. Of a class each worker makes one object.
     * ``framework``: the images are an array of ``"numpy"`` or a tensor of ``"torch"`` in host memory. Those of ``bf16`` are a tensor of
       ``torch.bfloat16``, or an array of ``ml_dtypes.bfloat16``, which must be installed.
-    * ``batch_size``: images of a call. Default: those of a block. Images of several blocks are copied.
+    * ``batch_size``: images of a call. Default: those of a batch of :func:`read`. With another number those of several batches are copied.
     * ``output``: name of the new column, unless the model gives a dictionary of arrays by name. Vectors become lists of fixed size,
       which any reader of Parquet knows.
     * ``keep``: columns of the result.
@@ -57,9 +57,10 @@ def map_batches(
     is_class = isinstance(model, type)
     if arguments and not is_class:
         raise TypeError("arguments are those of a class, and the model is a function")
+    settings = (framework, output, keep, batch_size is None)
     return dataset.map_batches(
-        _Actor if is_class else _Applied(model, framework, output, keep).apply,
-        fn_constructor_args=(model, dict(arguments or {}), framework, output, keep) if is_class else None,
+        _Actor if is_class else _Applied(model, *settings).apply,
+        fn_constructor_args=(model, dict(arguments or {}), *settings) if is_class else None,
         batch_format="pyarrow",
         batch_size=batch_size,
         zero_copy_batch=True,
@@ -70,15 +71,22 @@ def map_batches(
 class _Applied:
     """A model on tables."""
 
-    def __init__(self, model: Model, framework: str, output: str, keep: Sequence[str]) -> None:
+    def __init__(self, model: Model, framework: str, output: str, keep: Sequence[str], by_batch: bool) -> None:
         self._model = model
         self._framework = framework
         self._output = output
         self._keep = list(keep)
+        # Whether the model is given each batch that a table was joined of.
+        self._by_batch = by_batch
 
     def apply(self, table: pyarrow.Table) -> pyarrow.Table:
         if len(table) == 0:
             return table
+        # Batches are chunks of the table, so this copies nothing.
+        tables = (pyarrow.Table.from_batches([it]) for it in table.to_batches()) if self._by_batch else [table]
+        return pyarrow.concat_tables([self._given(table) for table in tables if len(table) > 0])
+
+    def _given(self, table: pyarrow.Table) -> pyarrow.Table:
         kept = table.select(self._keep)
         given = self._model(_images(table.column("image"), self._framework))
         named = given if isinstance(given, Mapping) else {self._output: given}
@@ -94,8 +102,8 @@ class _Applied:
 class _Actor:
     """A class of models, of which a worker makes one object."""
 
-    def __init__(self, model: type, arguments: Mapping[str, Any], framework: str, output: str, keep: Sequence[str]) -> None:
-        self._applied = _Applied(model(**arguments), framework, output, keep)
+    def __init__(self, model: type, arguments: Mapping[str, Any], *settings: Any) -> None:
+        self._applied = _Applied(model(**arguments), *settings)
 
     def __call__(self, table: pyarrow.Table) -> pyarrow.Table:
         return self._applied.apply(table)

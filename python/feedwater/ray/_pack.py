@@ -22,6 +22,11 @@ from ._resources import PROCESS_BYTES, require
 _SAMPLED = 8
 #: Bytes of a thread that makes images smaller. Threads share `limits.large_image_memory` for images that need more.
 _THREAD_BYTES = 32 << 20
+#: Copies of its samples that a task has at its peak, as measured with Ray 2.60: 2.3 to encode, and what a process keeps of former tasks.
+_PIECES = 4
+
+_ENCODES, _WRITES = "a task that encodes", "a task that writes"
+_GIVE_MEMORY = 'pass ray_remote_args={"memory": ...}.'
 
 
 class _Job(NamedTuple):
@@ -72,8 +77,8 @@ def pack(
     Tasks read and encode samples once, and send them through Ray's object store to tasks that write shards. All machines need the
     source and the directory at the same paths. The directory is in a file system, not a URL.
 
-    Tasks reserve memory: 128 MiB for the process; to encode, three times ``samples_per_task`` samples of the mean size of a few that are
-    encoded first, and with ``shorter`` 32 MiB for each thread and ``limits.large_image_memory`` (256 MiB); to write, ``shard_bytes`` and three
+    Tasks reserve memory: 128 MiB for the process; to encode, four times ``samples_per_task`` samples of the mean size of a few that are
+    encoded first, and with ``shorter`` 32 MiB for each thread and ``limits.large_image_memory`` (256 MiB); to write, ``shard_bytes`` and four
     times what a task encodes.
 
     * ``format``, ``name``, ``shard_bytes``: of the shards. A shard ends with the sample that reaches this number of bytes.
@@ -116,22 +121,26 @@ def pack(
     path = os.path.abspath(os.fspath(directory))
     job = _Job(uuid.uuid4().hex, text, os.getcwd(), path, json.dumps(settings), sequence)
     packer = _packer(job)
+    if not ray.is_initialized():
+        ray.init()
+    options = {"num_cpus": num_cpus, **(ray_remote_args or {})}
+    # Bytes of a task without samples.
+    encode = PROCESS_BYTES + (0 if shorter is None else threads * _THREAD_BYTES + _large_image_memory(job))
+    write = PROCESS_BYTES + shard_bytes
+    # Before the directory has a manifest, which has these settings.
+    require(_ENCODES, {"memory": encode, **options}, f"Lower limits.large_image_memory, or {_GIVE_MEMORY}")
+    require(_WRITES, {"memory": write, **options}, f"Lower shard_bytes, or {_GIVE_MEMORY}")
     # The lock of the directory is taken before tasks run.
     coordinator = packer.coordinate()
     try:
-        if not ray.is_initialized():
-            ray.init()
         if tasks is None:
             tasks = int(ray.cluster_resources().get("CPU", 1) / num_cpus) + 1
         if coordinator.next < coordinator.samples:
-            piece = _piece_bytes(packer, coordinator, samples_per_task)
-            resizing = 0 if shorter is None else threads * _THREAD_BYTES + _large_image_memory(job)
-            options = {"num_cpus": num_cpus, **(ray_remote_args or {})}
-            encode = {"memory": PROCESS_BYTES + 3 * piece + resizing, **options}
-            write = {"memory": PROCESS_BYTES + 3 * piece + shard_bytes, **options}
-            require("a task that encodes", encode, 'Lower samples_per_task, or pass ray_remote_args={"memory": ...}.')
-            require("a task that writes", write, 'Lower shard_bytes or samples_per_task, or pass ray_remote_args={"memory": ...}.')
-            _Run(job, coordinator, samples_per_task, tasks, verify, encode, write).all()
+            samples = _PIECES * _piece_bytes(packer, coordinator, samples_per_task)
+            encode_options, write_options = ({"memory": task + samples, **options} for task in (encode, write))
+            require(_ENCODES, encode_options, f"Lower samples_per_task, or {_GIVE_MEMORY}")
+            require(_WRITES, write_options, f"Lower samples_per_task, or {_GIVE_MEMORY}")
+            _Run(job, coordinator, samples_per_task, tasks, verify, encode_options, write_options).all()
         manifest: dict[str, Any] = json.loads(coordinator.finish())
         return manifest
     finally:
