@@ -54,7 +54,8 @@ def cluster():
     head = {"num_cpus": 0, "num_gpus": 1, "_system_config": health, **settings}
     cluster = ray.cluster_utils.Cluster(initialize_head=True, head_node_args=head)
     for _ in range(3):
-        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+        cluster.add_node(wait=False, num_cpus=1, object_store_memory=100 << 20)
+    cluster.wait_for_nodes()
     # Workers import the tests, and the package that is tested.
     path = os.pathsep.join(str(pathlib.Path(it).resolve()) for it in (pathlib.Path(__file__).parent, *sys.path) if str(it))
     environment = {"env_vars": {"PYTHONPATH": path}}

@@ -74,7 +74,6 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         settings["loader"] = {**(settings.get("loader") or {}), "shard": "none"}
         settings.setdefault("workers", threads)
         columns = Fields.of(source, fields)
-        warn_of_annotations(source)
         # Checks the settings and the state, and knows the order. This machine need not have a GPU.
         with Loader(source, chain, batch=batch, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
             if state is not None:
@@ -85,6 +84,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             loader_bytes = inner.memory
             last = json.loads(inner.last)
             text = loader._text
+        warn_of_annotations(text)
         if num_gpus > 0:
             # Ray shows a task its own GPUs only.
             text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
