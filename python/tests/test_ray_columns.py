@@ -59,6 +59,10 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
         read(lambda index: {"box": [1, 2]})
     with pytest.raises(ValueError, match="field 'label' has the name of another column"):
         read(lambda index: {"label": 1})
+    with pytest.raises(ValueError, match="field 5 has a name that is no text"):
+        read(lambda index: {5: 1})
+    with pytest.raises(ValueError, match="field 'caption' is of type 'str'; columns"):
+        read(lambda index: {"caption": "one"}, fields={"caption": "str"})
     with pytest.raises(ValueError, match="field 'caption' of the first item is None"):
         read(lambda index: {"caption": None})
     with pytest.raises(TypeError, match="fields are those of items of fw.samples"):

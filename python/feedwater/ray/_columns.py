@@ -26,10 +26,8 @@ _FIELD_TYPES = {
 _FIELD_NAMES = "int, float, bool, str and bytes"
 #: Column of fields that are no dictionary.
 _FIELDS = "fields"
-#: Columns that every data set has.
-_COLUMNS = (
-    "image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error"
-)  # fmt: skip
+#: Other columns.
+_COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error")
 
 #: Types of elements. Arrow has no bf16: its bits are those of 16-bit integers, which no other images are.
 ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
@@ -52,10 +50,13 @@ class Fields:
             raise TypeError("fields are those of items of fw.samples, which the source is not")
         found = _first(source) if types is None and isinstance(source, Samples) else types or {}
         for name, kind in found.items():
+            if not isinstance(name, str):
+                raise ValueError(f"field {name!r} has a name that is no text, which columns need. {_ADVICE}")
             if name in _COLUMNS:
-                raise ValueError(f"field {name!r} has the name of another column; rename it, or leave it out with fields={{...}}")
+                raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
             if kind not in _FIELD_TYPES:
-                raise ValueError(f"field {name!r} is of type {kind.__name__}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
+                named = getattr(kind, "__name__", repr(kind))
+                raise ValueError(f"field {name!r} is of type {named}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
         return cls(found, is_whole=types is None)
 
     def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:

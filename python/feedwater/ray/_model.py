@@ -84,9 +84,9 @@ class _Applied:
             return table
         # Batches are chunks of the table, so this copies nothing.
         tables = (pyarrow.Table.from_batches([it]) for it in table.to_batches()) if self._by_batch else [table]
-        return pyarrow.concat_tables([self._given(table) for table in tables if len(table) > 0])
+        return pyarrow.concat_tables([self._outputs(table) for table in tables if len(table) > 0])
 
-    def _given(self, table: pyarrow.Table) -> pyarrow.Table:
+    def _outputs(self, table: pyarrow.Table) -> pyarrow.Table:
         kept = table.select(self._keep)
         given = self._model(_images(table.column("image"), self._framework))
         named = given if isinstance(given, Mapping) else {self._output: given}
