@@ -50,6 +50,30 @@ def test_fields_are_columns(cluster, many):
     assert all(row["fields"] == str(row["index"]) for row in dataset.take_all())
 
 
+def test_ragged_fields_are_lists(cluster, many):
+    import pyarrow
+
+    def ragged(index):
+        boxes = numpy.arange(4 * (index % 3), dtype=numpy.float32).reshape(-1, 4) + index
+        return {"boxes": boxes, "categories": numpy.arange(index % 3) * index, "tags": ["new"] * (index % 2)}
+
+    source = fw.samples(Captioned(many, ragged))
+    boxes = pyarrow.list_(pyarrow.list_(pyarrow.float32(), 4))
+    types = {"boxes": boxes, "categories": pyarrow.list_(pyarrow.int64()), "tags": pyarrow.list_(pyarrow.string())}
+    dataset = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=2, fields=types, **SETTINGS)
+    rows = check(dataset, loaded(source))
+    schema = dataset.schema()
+    assert {name: schema.types[schema.names.index(name)] for name in types} == types
+    for row in rows:
+        expected = ragged(row["index"])
+        assert numpy.array_equal(numpy.array(list(row["boxes"]), numpy.float32).reshape(-1, 4), expected["boxes"])
+        assert list(row["categories"]) == expected["categories"].tolist() and list(row["tags"]) == expected["tags"]
+    # Of arrays the first item tells the type.
+    source = fw.samples(Captioned(many, lambda index: {"boxes": ragged(index)["boxes"]}))
+    schema = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1).schema()
+    assert schema.types[schema.names.index("boxes")] == boxes
+
+
 def test_fields_that_are_no_columns_are_named(cluster, many):
     def read(given, **settings):
         source = fw.samples(Captioned(many, given))
@@ -61,8 +85,8 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
         read(lambda index: {"label": 1})
     with pytest.raises(ValueError, match="field 5 has a name that is no text"):
         read(lambda index: {5: 1})
-    with pytest.raises(ValueError, match="field 'caption' is of type 'str'; columns"):
-        read(lambda index: {"caption": "one"}, fields={"caption": "str"})
+    with pytest.raises(ValueError, match="field 'caption' is of type text; columns"):
+        read(lambda index: {"caption": "one"}, fields={"caption": "text"})
     with pytest.raises(ValueError, match="field 'caption' of the first item is None"):
         read(lambda index: {"caption": None})
     with pytest.raises(TypeError, match="fields are those of items of fw.samples"):
@@ -74,6 +98,8 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
         read(lambda index: {"late": 1} if index == 1 else {}).take_all()
     with pytest.raises(Exception, match="field 'id' of samples 0 to 3 is no column of int"):
         read(lambda index: {"id": 1 << 80}).take_all()
+    with pytest.raises(Exception, match="field 'box' of samples 0 to 3 is no column of list<item: fixed_size_list"):
+        read(lambda index: {"box": numpy.zeros((1, 4 + index // 3))}).take_all()
     assert "late" not in read(lambda index: {"late": 1}, fields={}).schema().names
 
 

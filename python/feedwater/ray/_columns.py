@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import pyarrow
@@ -15,6 +15,9 @@ from .._settings import Samples
 from ..batch import Batch
 from ._parts import Part, problems
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
 #: Types of fields, and those of their columns.
 _FIELD_TYPES = {
     bool: pyarrow.bool_(),
@@ -23,7 +26,7 @@ _FIELD_TYPES = {
     str: pyarrow.string(),
     bytes: pyarrow.binary(),
 }
-_FIELD_NAMES = "int, float, bool, str and bytes"
+_FIELD_NAMES = "int, float, bool, str, bytes, arrays of NumPy with one or two axes, or a type of Arrow"
 #: Column of fields that are no dictionary.
 _FIELDS = "fields"
 #: Other columns.
@@ -35,16 +38,20 @@ ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": 
 _log = logging.getLogger("feedwater")
 
 
+#: A key of `_FIELD_TYPES`, or a type of Arrow.
+FieldType: TypeAlias = "type | pyarrow.DataType"
+
+
 class Fields:
     """Names and types of the columns that the fields of a sequence's items become."""
 
-    def __init__(self, types: Mapping[str, type], *, is_whole: bool) -> None:
+    def __init__(self, types: Mapping[str, FieldType], *, is_whole: bool) -> None:
         self._types = dict(types)
         # Whether items must have no others.
         self._is_whole = is_whole
 
     @classmethod
-    def of(cls, source: object, types: Mapping[str, type] | None) -> Fields:
+    def of(cls, source: object, types: Mapping[str, FieldType] | None) -> Fields:
         """Those that are given, or else those of the first item."""
         if types is not None and not isinstance(source, Samples):
             raise TypeError("fields are those of items of fw.samples, which the source is not")
@@ -54,9 +61,9 @@ class Fields:
                 raise ValueError(f"field {name!r} has a name that is no text, which columns need. {_ADVICE}")
             if name in _COLUMNS:
                 raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
-            if kind not in _FIELD_TYPES:
-                named = getattr(kind, "__name__", repr(kind))
-                raise ValueError(f"field {name!r} is of type {named}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
+            is_plain = isinstance(kind, type) and kind in _FIELD_TYPES
+            if not is_plain and not isinstance(kind, pyarrow.DataType):
+                raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
         return cls(found, is_whole=types is None)
 
     def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:
@@ -72,7 +79,7 @@ class Fields:
 _ADVICE = 'Name the fields that are to be columns: fields={"caption": str}'
 
 
-def _first(source: Samples) -> dict[str, type]:
+def _first(source: Samples) -> dict[str, FieldType]:
     """Fields of the first item."""
     try:
         item = source.items[0]
@@ -86,6 +93,9 @@ def _first(source: Samples) -> dict[str, type]:
         if value is None:
             raise ValueError(f"field {name!r} of the first item is None, so its type is not known. {_ADVICE}")
         types[name] = _type(value)
+        if isinstance(value, numpy.ndarray) and value.ndim in (1, 2) and value.dtype.kind in "biuf":
+            element = pyarrow.from_numpy_dtype(value.dtype)
+            types[name] = pyarrow.list_(element if value.ndim == 1 else pyarrow.list_(element, value.shape[1]))
     return types
 
 
@@ -101,15 +111,23 @@ def _type(value: Any) -> type:
     return type(value.item() if isinstance(value, numpy.generic) else value)
 
 
-def _column(name: str, kind: type, values: Sequence[Any], indices: Sequence[int]) -> pyarrow.Array:
+def _name(kind: FieldType) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence[int]) -> pyarrow.Array:
+    is_plain = kind in _FIELD_TYPES
     for value, index in zip(values, indices):
         found = type(None) if value is None else _type(value)
-        if found not in (type(None), kind) and (found, kind) != (int, float):
-            raise ValueError(f"field {name!r} of sample {index} is of type {found.__name__}; its column is of {kind.__name__}")
+        if is_plain and found not in (type(None), kind) and (found, kind) != (int, float):
+            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}; its column is of {_name(kind)}")
     try:
-        return pyarrow.array(values, _FIELD_TYPES[kind])
-    except (OverflowError, ValueError) as problem:
-        raise ValueError(f"field {name!r} of samples {indices[0]} to {indices[-1]} is no column of {kind.__name__}: {problem}") from problem
+        if is_plain:
+            return pyarrow.array(values, _FIELD_TYPES[kind])
+        return pyarrow.array([value.tolist() if isinstance(value, numpy.ndarray) else value for value in values], kind)
+    except (OverflowError, TypeError, ValueError) as problem:
+        at = f"samples {indices[0]} to {indices[-1]}" if len(indices) > 1 else f"sample {indices[0]}"
+        raise ValueError(f"field {name!r} of {at} is no column of {_name(kind)}: {problem}") from problem
 
 
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, samples: Samples | None) -> pyarrow.Table:

@@ -20,7 +20,7 @@ from .. import _feedwater
 from .._settings import Operator, Samples, Source
 from ..batch import Batch
 from ..loader import Loader
-from ._columns import ELEMENTS, Fields, table, warn_of_annotations
+from ._columns import ELEMENTS, Fields, FieldType, table, warn_of_annotations
 from ._parts import Order, Part
 from ._resources import PROCESS_BYTES, require
 
@@ -58,7 +58,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         state: Mapping[str, Any] | None = None,
         threads: int = 1,
         num_gpus: float = 0,
-        fields: Mapping[str, type] | None = None,
+        fields: Mapping[str, FieldType] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def read(
     num_cpus: float = 1,
     num_gpus: float = 0,
     memory: float | None = None,
-    fields: Mapping[str, type] | None = None,
+    fields: Mapping[str, FieldType] | None = None,
     override_num_blocks: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -211,7 +211,8 @@ def read(
     * ``num_gpus``: GPUs of a task. Above 0 it decodes and transforms on the first of them, and copies batches to the block.
     * ``memory``: bytes that Ray reserves for a task. Default: the predicted memory (``Datasource.task_memory``).
     * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``: ``int``, ``float``,
-      ``bool``, ``str`` or ``bytes``. Default: all fields of the first item, of its types.
+      ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item, of its types. Arrays of NumPy with one or
+      two axes become lists, such as ``list<fixed_size_list<float>[4]>`` for boxes. They do not follow the chain.
     * ``override_num_blocks``: number of tasks. Default: chosen by Ray from the size.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``.
 
