@@ -87,8 +87,9 @@ class LoaderTrainer:
     work as before. Batch sizes are those of the loaders, so those of ``TrainingArguments`` should equal them. Training that continues
     from a checkpoint has the batches that are left of its epoch; those that were seen are not read. Build the loader with the same
     arguments and number of processes as before. With ``gradient_accumulation_steps`` above 1 batches are copied, because the ``Trainer``
-    keeps more of them than a loader has memory for. With several processes, build the loader of the evaluation with ``last="pad"``: all ranks
-    then have the same number of batches, and samples that only fill a batch have the label -100.
+    keeps more of them than a loader has memory for; else the loader needs a ``prefetch`` of at least 2, the default. With several processes,
+    build the loader of the evaluation with ``last="pad"``: all ranks then have the same number of batches, and samples that only fill a batch
+    have the label -100.
     """
 
     #: Names of images and labels in a batch: arguments of the model's ``forward``.

@@ -27,6 +27,7 @@ _FIELD_TYPES = {
     bytes: pyarrow.binary(),
 }
 _FIELD_NAMES = "int, float, bool, str, bytes, arrays of NumPy with one or two axes, or a type of Arrow"
+_ADVICE = 'Name the fields that are to be columns: fields={"caption": str}'
 #: Column of fields that are no dictionary.
 _FIELDS = "fields"
 #: Other columns.
@@ -36,7 +37,6 @@ _COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position"
 ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
 
 _log = logging.getLogger("feedwater")
-
 
 #: A key of `_FIELD_TYPES`, or a type of Arrow.
 FieldType: TypeAlias = "type | pyarrow.DataType"
@@ -74,9 +74,6 @@ class Fields:
                 for name in row.keys() - self._types.keys():
                     raise ValueError(f"sample {index} has the field {name!r}, which the first item does not have. {_ADVICE}")
         return {name: _column(name, kind, [row.get(name) for row in rows], indices) for name, kind in self._types.items()}
-
-
-_ADVICE = 'Name the fields that are to be columns: fields={"caption": str}'
 
 
 def _first(source: Samples) -> dict[str, FieldType]:
