@@ -275,6 +275,15 @@ class Loader:
         number of shards. Batches that a loop was given count as consumed. It is the same on all ranks."""
         return {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
 
+    def _state_after(self, epoch: int, batches: int) -> dict[str, Any]:
+        """The position in an epoch, from 0, after this number of batches of each shard."""
+        (batch, *_), _ = self._inner.shape
+        _, world = self.shard
+        state = self.state_dict()
+        begin, end = self._positions or (0, self.samples)
+        position = min(begin + batches * batch * world, end)
+        return {**state, "state": {**state["state"], "epoch": epoch, "position": position}}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends."""
         version = state.get("version")
