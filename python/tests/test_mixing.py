@@ -145,7 +145,8 @@ def test_an_item_that_cannot_be_read_has_no_fields(folder, policy):
 
 def test_sequences_are_told_apart(folder):
     first, second = fw.samples(Captioned("sea", 12)), fw.samples(Captioned("city", 9))
-    with fw.Loader(fw.concat(first, second, first, fw.directory(folder / "cat")), SAME, batch=4, on_error="skip", framework="batch") as loader:
+    source = fw.concat(first, second, first, fw.directory(folder / "cat"))
+    with fw.Loader(source, SAME, batch=4, on_error="skip", framework="batch") as loader:
         assert [loader.location(index) for index in (0, 12, 21)] == ["samples[0]", "samples2[0]", "samples[0]"]
         assert loader.location(33).endswith("00.ppm") and loader.samples == 43
         assert sum(1 for _ in loader) > 2
