@@ -9,6 +9,8 @@ from . import _toml
 
 Placement = Literal["cpu", "gpu", "auto"]
 
+_MISSING = object()
+
 
 class Items(Protocol):
     """Bytes of image files, paths, or tuples of one of these, a label and any fields."""
@@ -129,8 +131,10 @@ class Samples:
 
     def _taken(self, index: int) -> Any:
         """Fields that waited. A sample that was in a cache was not read, so its item is asked for."""
-        if index in self._fields:
-            return self._fields.pop(index)
+        # One call, because threads that share these samples may ask for the same index.
+        fields = self._fields.pop(index, _MISSING)
+        if fields is not _MISSING:
+            return fields
         item = self.items[index]
         return item[2] if isinstance(item, tuple) and len(item) == 3 else None
 
@@ -142,9 +146,9 @@ def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Seque
     """A source of one's own: a sequence, or any object with ``__len__`` and ``__getitem__``.
 
     An item is the bytes of an image file, or the path of one, or a tuple of that and a label (``None`` for none), or a tuple of that, a
-    label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once, and each holds
-    the interpreter's lock for as long as ``__getitem__`` runs; files are read without it. An exception makes the sample unreadable, which
-    ``on_error`` of the loader judges.
+    label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once. While
+    ``__getitem__`` runs they hold the interpreter's lock; a free-threaded build of Python has none, so calls run in parallel. Files are
+    read outside of the interpreter. An exception makes the sample unreadable, which ``on_error`` of the loader judges.
 
     * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read.
     * ``classes``: names in the order of the labels.
