@@ -26,8 +26,7 @@ static RUNNING: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 #[pyclass(frozen)]
 pub struct Loader(Arc<Slot>);
 
-/// A loader that runs. Nothing calls Python while it holds this lock or that of an epoch, so they may be taken with the
-/// interpreter attached.
+/// A loader that runs. Nothing calls Python or waits while it holds this lock, so it may be taken with the interpreter attached.
 type Slot = Mutex<Option<Running>>;
 
 /// A loader and its epochs, which own it too.
@@ -36,7 +35,7 @@ struct Running {
     epochs: Vec<Weak<Shared>>,
 }
 
-/// An epoch, until its loader is closed.
+/// An epoch, until its loader is closed. Its lock is held during waits, so it is only taken with the interpreter detached.
 type Shared = Mutex<Option<SharedEpoch>>;
 
 impl Loader {
