@@ -265,9 +265,11 @@ _last: tuple[str, _feedwater.Packer] | None = None
 def _opened(job: _Job) -> _feedwater.Packer:
     """The source, which the process's next task of this pack uses too."""
     global _last
-    if _last is None or _last[0] != job.name:
-        _last = job.name, _packer(job)
-    return _last[1]
+    # Another thread may replace `_last` meanwhile.
+    last = _last
+    if last is None or last[0] != job.name:
+        last = _last = job.name, _packer(job)
+    return last[1]
 
 
 def _encode(job: _Job, begin: int, end: int) -> tuple[list[int], bytes]:
