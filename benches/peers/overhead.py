@@ -121,7 +121,6 @@ def measured(way, folder, batch, side, epochs):
                 begin = time.perf_counter_ns()
                 del held[0]
                 times["free"].append((time.perf_counter_ns() - begin) / 1e3)
-            iterator.close()
     return times
 
 

@@ -129,9 +129,9 @@ def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Seque
     It can be selected from, joined and mixed as any other source, also several times.
 
     An item is the bytes of an image file, or the path of one, or a tuple of that and a label (``None`` for none), or a tuple of that, a
-    label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once, and each holds
-    the interpreter's lock for as long as ``__getitem__`` runs; files are read without it. An exception makes the sample unreadable, which
-    ``on_error`` of the loader judges.
+    label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once. While
+    ``__getitem__`` runs they hold the interpreter's lock; a free-threaded build of Python has none, so calls run in parallel. Files are
+    read outside of the interpreter. An exception makes the sample unreadable, which ``on_error`` of the loader judges.
 
     * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read. Without them
       ``select`` with labels or classes asks for every item when the source is opened; one that raises an exception has no label there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -41,15 +42,16 @@ class Batch:
 
     The first call of :meth:`torch`, :meth:`numpy`, :meth:`jax` or :meth:`tensorflow` gives the memory to the array that it returns; later
     calls return arrays of the same memory. ``__dlpack__`` before all of them gives the memory to its consumer only; they then raise
-    ``BufferError``. The memory goes back to the loader when the batch and all of its arrays are gone.
+    ``BufferError``. The memory goes back to the loader when the batch and all of its arrays are gone. Threads may share a batch.
     """
 
     def __init__(self, inner: _feedwater.Batch, meaning: Meaning | None = None, fields: list[Any] | None = None) -> None:
         self._inner = inner
         self._meaning = meaning or Meaning()
         self._fields = fields
-        # The array that owns the memory.
+        # The array that owns the memory. The lock is for giving the memory away, during which a library calls `__dlpack__`.
         self._array: Any = None
+        self._lock = threading.RLock()
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -145,10 +147,11 @@ class Batch:
             if device != (_CPU, 0):
                 raise BufferError("a batch on a GPU is only copied to the CPU; copy its array")
             return _exported(self._host_copy(), max_version)
-        if self._array is not None:
-            return _exported(self._array, max_version, stream)
-        versioned = max_version is not None and max_version[0] >= 1
-        return self._inner.dlpack(stream, versioned)
+        with self._lock:
+            if self._array is None:
+                versioned = max_version is not None and max_version[0] >= 1
+                return self._inner.dlpack(stream, versioned)
+        return _exported(self._array, max_version, stream)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -173,10 +176,11 @@ class Batch:
         """The tensor for PyTorch, on the loader's device."""
         import torch
 
-        if self._array is None and self._inner.device[0] == _CPU:
-            # PyTorch takes a capsule in less time than an object, whose device and versions it asks for first.
-            self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(None, False))
-            return self._array
+        with self._lock:
+            if self._array is None and self._inner.device[0] == _CPU:
+                # PyTorch takes a capsule in less time than an object, whose device and versions it asks for first.
+                self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(None, False))
+                return self._array
         return self._owned(torch.from_dlpack)
 
     def numpy(self) -> NumpyArray:
@@ -243,13 +247,13 @@ class Batch:
         """A copy of the first images in host memory, as floats. ``None`` if the tensor was given away by ``__dlpack__``."""
         import numpy
 
-        if self._array is not None:
-            array: NumpyArray = _on_host(self._array[:samples]).astype(numpy.float32)
-            return array
         try:
-            data = self._inner.to_host(samples)
+            data = self._unowned_bytes(samples)
         except BufferError:
             return None
+        if data is None:
+            array: NumpyArray = _on_host(self._array[:samples]).astype(numpy.float32)
+            return array
         shape = (-1, *self.shape[1:])
         if self.dtype == "bf16":
             # The upper half of a float of 32 bits.
@@ -265,7 +269,8 @@ class Batch:
         """A copy of the tensor in host memory."""
         import numpy
 
-        if self._array is not None:
+        data = self._unowned_bytes(len(self))
+        if data is None:
             array: NumpyArray = numpy.array(_on_host(self._array))
             return array
         kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}.get(self.dtype)
@@ -273,14 +278,20 @@ class Batch:
             import ml_dtypes
 
             kind = ml_dtypes.bfloat16
-        return numpy.frombuffer(bytearray(self._inner.to_host()), kind).reshape(self.shape)
+        return numpy.frombuffer(bytearray(data), kind).reshape(self.shape)
+
+    def _unowned_bytes(self, samples: int) -> bytes | None:
+        """A copy of the first samples in host memory; ``None`` if an array owns the memory."""
+        with self._lock:
+            return self._inner.to_host(samples) if self._array is None else None
 
     def _owned(self, from_dlpack: Any) -> Any:
         """An array of the memory. The first one owns it."""
-        if self._array is not None:
-            return from_dlpack(self._array)
-        self._array = from_dlpack(self)
-        return self._array
+        with self._lock:
+            if self._array is None:
+                self._array = from_dlpack(self)
+                return self._array
+        return from_dlpack(self._array)
 
 
 def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | None = None) -> object:

@@ -59,6 +59,10 @@ class FileError(Error, OSError):
 
     filename: str
 
+    def __str__(self) -> str:
+        # That of `OSError` has no message once there is a name.
+        return str(self.args[0])
+
 
 class UnavailableError(Error, RuntimeError):
     """A GPU or a library is missing."""

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-import weakref
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,15 +32,8 @@ _WARN_EVERY = 1.0
 
 _log = logging.getLogger("feedwater")
 
-#: Loaders that run. At the end of the program their threads end before the interpreter, which those that read a sequence need.
-_open: weakref.WeakSet[_feedwater.Loader] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for inner in list(_open):
-        inner.close()
-    _feedwater.finish()
+# The threads of loaders end before the interpreter.
+atexit.register(_feedwater.finish)
 
 
 class Loader:
@@ -74,6 +67,9 @@ class Loader:
       one of its batches begins.
     * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
     * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
+
+    Threads may share a loader, and an iterator of it: each batch goes to one of them. :meth:`set_epoch`, :meth:`load_state_dict` and
+    :meth:`close` end the running epoch of all threads.
 
     Raises a class of :mod:`feedwater.errors`.
     """
@@ -180,7 +176,9 @@ class Loader:
         self._pipeline = pipeline
         self._framework: Framework = framework
         self._rest = rest
-        self._warned: set[str] = set()
+        self._warned: dict[str, object] = {}
+        # For beginning an epoch, and for replacing or closing the inner loader. A signal handler may close a loader meanwhile.
+        self._lock = threading.RLock()
         self._closed = False
         # The epoch that the next loop runs.
         self._next = epoch
@@ -191,21 +189,22 @@ class Loader:
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
         first = epoch if state is None else json.loads(state).get("epoch", 0)
-        inner = self._pipeline.build(
+        return self._pipeline.build(
             epoch=epoch,
             epochs=None if self._end is None else max(self._end - first, 0),
             state=state,
             positions=self._positions,
             shard=None if self._pipeline.has_shard else _process_group(),
         )
-        _open.add(inner)
-        return inner
 
     def _follow_group(self) -> None:
         """Frameworks such as Lightning initialize the process group after the loader was built."""
         group = None if self._closed or self._pipeline.has_shard else _process_group()
-        if group is not None and group != self._inner.shard:
-            self._rebuild(0, json.loads(self._inner.state()))
+        if group is None:
+            return
+        with self._lock:
+            if group != self._inner.shard:
+                self._rebuild(0, json.loads(self._inner.state()))
 
     def __len__(self) -> int:
         """Batches of an epoch, on this shard."""
@@ -225,14 +224,17 @@ class Loader:
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the next epoch. If the loop is left early, the next loop is the epoch after it."""
-        if self._closed:
-            raise StoppedError("the loader is closed")
-        self._follow_group()
-        inner = self._inner
-        epoch = inner.epoch()
-        self._next = epoch.number + 1
-        yield from iter(lambda: self._awaited(inner, epoch), None)
-        self._warn(inner)
+        return _Batches(self)
+
+    def _epoch(self) -> tuple[_feedwater.Loader, _feedwater.Epoch]:
+        """Begins the next epoch."""
+        with self._lock:
+            if self._closed:
+                raise StoppedError("the loader is closed")
+            self._follow_group()
+            epoch = self._inner.epoch()
+            self._next = epoch.number + 1
+            return self._inner, epoch
 
     def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch) -> Batch | None:
         """The next batch, or ``None`` at the end."""
@@ -248,16 +250,18 @@ class Loader:
 
     def _warn(self, inner: _feedwater.Loader) -> None:
         """Logs the warnings that are new."""
+        mine = object()
         for warning in inner.warnings():
-            if warning not in self._warned:
-                self._warned.add(warning)
+            # One call, so that of several threads one logs it.
+            if self._warned.setdefault(warning, mine) is mine:
                 _log.warning("%s", warning)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next loop, from 0. It costs nothing if that is the next epoch anyway; else the source is opened again
         and caches are lost."""
-        if epoch != self._next:
-            self._rebuild(epoch, None)
+        with self._lock:
+            if epoch != self._next:
+                self._rebuild(epoch, None)
 
     @property
     def sampler(self) -> Loader | None:
@@ -275,14 +279,25 @@ class Loader:
         number of shards. Batches that a loop was given count as consumed. It is the same on all ranks."""
         return {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
 
+    def _state_after(self, epoch: int, batches: int) -> dict[str, Any]:
+        """The position in an epoch, from 0, after this number of batches of each shard."""
+        (batch, *_), _ = self._inner.shape
+        _, world = self.shard
+        state = self.state_dict()
+        begin, end = self._positions or (0, self.samples)
+        position = min(begin + batches * batch * world, end)
+        return {**state, "state": {**state["state"], "epoch": epoch, "position": position}}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends."""
         version = state.get("version")
         if version != _STATE_VERSION:
             raise ValueError(f"the state has version {version!r}; this version of feedwater reads {_STATE_VERSION}")
-        self._rebuild(0, state["state"])
+        with self._lock:
+            self._rebuild(0, state["state"])
 
     def _rebuild(self, epoch: int, state: Mapping[str, Any] | None) -> None:
+        """Replaces the inner loader. The caller holds the lock."""
         if self._closed:
             raise StoppedError("the loader is closed")
         # Both loaders at once could need more memory than there is.
@@ -355,8 +370,12 @@ class Loader:
 
     def close(self) -> None:
         """Ends the threads. Tensors stay valid."""
-        self._closed = True
-        self._inner.close()
+        self._shut(wait=True)
+
+    def _shut(self, wait: bool) -> None:
+        with self._lock:
+            self._closed = True
+        self._inner.close(wait)
 
     def __enter__(self) -> Loader:
         return self
@@ -368,14 +387,46 @@ class Loader:
         traceback: TracebackType | None,
     ) -> None:
         # After Ctrl-C nobody wants to wait for the items of a sequence that are being read.
-        self._closed = True
-        self._inner.close(wait=kind is None or not issubclass(kind, KeyboardInterrupt))
+        self._shut(wait=kind is None or not issubclass(kind, KeyboardInterrupt))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a feedwater.Loader has threads and cannot be copied or pickled; build it in the process that uses it")
 
     def __repr__(self) -> str:
         return "<feedwater.Loader, closed>" if self._closed else f"<feedwater.Loader of {self.samples} samples>"
+
+
+class _Batches(Iterator[Batch]):
+    """The batches of an epoch, which begins when the first one is asked for. Threads may share it."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._begun = False
+        # While the epoch runs.
+        self._running: tuple[_feedwater.Loader, _feedwater.Epoch] | None = None
+
+    def __next__(self) -> Batch:
+        if not self._begun:
+            self._begin()
+        running = self._running
+        if running is None:
+            raise StopIteration
+        try:
+            batch = self._loader._awaited(*running)
+        except BaseException:
+            self._running = None
+            raise
+        if batch is None:
+            self._running = None
+            self._loader._warn(running[0])
+            raise StopIteration
+        return batch
+
+    def _begin(self) -> None:
+        with self._loader._lock:
+            if not self._begun:
+                self._running = self._loader._epoch()
+                self._begun = True
 
 
 def _process_group() -> tuple[int, int] | None:

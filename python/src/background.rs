@@ -46,7 +46,6 @@ pub fn leave(py: Python<'_>, work: impl FnOnce() + Send + 'static) -> PyResult<(
 }
 
 /// Waits for all work that nobody waited for.
-#[pyfunction]
 pub fn finish(py: Python<'_>) -> PyResult<()> {
     loop {
         let next = LEFT.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -7,6 +7,7 @@ use feedwater::handoff::dlpack;
 use feedwater::{SampleRecord, TensorShape};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::capsule::{self, Tensor};
@@ -55,18 +56,25 @@ impl Batch {
         self.errors.iter().any(|(failed, _)| *failed == index)
     }
 
-    /// Uses the batch, unless its tensor was given away.
-    fn with<T>(&self, then: impl FnOnce(&feedwater::Batch) -> PyResult<T>) -> PyResult<T> {
-        then(locked(&self.batch).as_ref().ok_or_else(given_away)?)
+    /// Uses the batch, unless its tensor was given away. An error becomes Python's after the lock is free.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        then: impl FnOnce(&feedwater::Batch) -> feedwater::Result<T>,
+    ) -> PyResult<T> {
+        let made = locked(py, &self.batch).as_ref().map(then);
+        made.ok_or_else(given_away)?.map_err(|error| raised(py, &error))
     }
 
     /// Keeps the soft targets, for when the tensor is gone.
     fn keep_targets(&self, py: Python<'_>) -> PyResult<()> {
-        let mut targets = locked(&self.targets);
-        if self.classes > 0 && targets.is_none() {
-            let copied = self
-                .with(|batch| batch.soft_targets_to_host().map_err(|error| raised(py, &error)))?;
-            *targets = Some(copied);
+        if self.classes > 0 && locked(py, &self.targets).is_none() {
+            match self.with(py, feedwater::Batch::soft_targets_to_host) {
+                Ok(copied) => *locked(py, &self.targets) = Some(copied),
+                // Another thread has kept them, and then given the tensor away.
+                Err(_) if locked(py, &self.targets).is_some() => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -130,7 +138,7 @@ impl Batch {
     /// The soft targets as 32-bit floats in the machine's order.
     fn soft_target_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
         self.keep_targets(py)?;
-        let targets = locked(&self.targets);
+        let targets = locked(py, &self.targets);
         let values = targets.as_deref().unwrap_or_default();
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
         Ok(PyByteArray::new(py, &bytes))
@@ -145,10 +153,10 @@ impl Batch {
 
     /// Address of the tensor, on its device.
     #[getter]
-    fn data_ptr(&self) -> PyResult<u64> {
+    fn data_ptr(&self, py: Python<'_>) -> PyResult<u64> {
         let host =
             |batch: &feedwater::Batch| batch.host().map(|bytes| bytes.as_ptr().addr() as u64);
-        self.with(|batch| Ok(batch.device_ptr().or_else(|| host(batch)).unwrap_or_default()))
+        self.with(py, |batch| Ok(batch.device_ptr().or_else(|| host(batch)).unwrap_or_default()))
     }
 
     /// Index and message of each sample that failed.
@@ -161,10 +169,10 @@ impl Batch {
     #[pyo3(signature = (samples=usize::MAX))]
     fn to_host<'py>(&self, py: Python<'py>, samples: usize) -> PyResult<Bound<'py, PyBytes>> {
         let end = samples.saturating_mul(self.shape.sample_bytes());
-        self.with(|batch| match batch.host() {
+        self.with(py, |batch| match batch.host() {
             Some(bytes) => Ok(PyBytes::new(py, &bytes[..end.min(bytes.len())])),
             None => {
-                let bytes = batch.to_host().map_err(|error| raised(py, &error))?;
+                let bytes = batch.to_host()?;
                 Ok(PyBytes::new(py, &bytes[..end.min(bytes.len())]))
             }
         })
@@ -178,10 +186,9 @@ impl Batch {
         stream: Option<i64>,
         versioned: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let stream =
-            self.with(|batch| capsule::stream(batch, stream).map_err(|error| raised(py, &error)))?;
+        let stream = self.with(py, |batch| capsule::stream(batch, stream))?;
         self.keep_targets(py)?;
-        let batch = locked(&self.batch).take().ok_or_else(given_away)?;
+        let batch = locked(py, &self.batch).take().ok_or_else(given_away)?;
         let exported = match versioned {
             true => dlpack::export(batch, &stream).map(Tensor::Versioned),
             false => dlpack::export_legacy(batch, &stream).map(Tensor::Legacy),
@@ -191,8 +198,7 @@ impl Batch {
 
     /// The fields of `__cuda_array_interface__`.
     fn cuda_array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let interface =
-            self.with(|batch| CudaArrayInterface::new(batch).map_err(|error| raised(py, &error)))?;
+        let interface = self.with(py, CudaArrayInterface::new)?;
         let fields = PyDict::new(py);
         fields.set_item("shape", PyTuple::new(py, interface.shape)?)?;
         fields.set_item("typestr", interface.typestr)?;
@@ -226,8 +232,9 @@ fn sample_entry<'py>(py: Python<'py>, sample: &SampleRecord) -> PyResult<Bound<'
     Ok(entry)
 }
 
-fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
+/// A thread that waits for the lock detaches: its holder may make objects, for which Python may stop all attached threads.
+fn locked<'a, T>(py: Python<'_>, value: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    value.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
 }
 
 fn given_away() -> PyErr {

@@ -22,15 +22,13 @@ fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 
     py.detach(|| feedwater_cli::main_as(program, arguments))
 }
 
-/// The module `feedwater._feedwater`.
-#[pymodule]
+/// The module `feedwater._feedwater`. Interpreters without a global lock stay without it.
+#[pymodule(gil_used = false)]
 mod _feedwater {
-    #[pymodule_export]
-    use super::background::finish;
     #[pymodule_export]
     use super::batch::Batch;
     #[pymodule_export]
-    use super::loader::{Epoch, Loader};
+    use super::loader::{Epoch, Loader, finish};
     #[pymodule_export]
     use super::main;
     #[pymodule_export]

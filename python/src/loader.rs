@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use feedwater::footprint::Memory;
@@ -18,33 +19,70 @@ use crate::source::Sequence;
 
 /// Longest wait, a day.
 const MOST_SECONDS: f64 = 86_400.0;
+/// Pause between two waits of a thread. A mutex is not fair, so other threads have their turn later without it: of five threads that
+/// waited, the one with a signal looked for it after 0.4 to 0.6 s, and after at most 0.2 s with the pause.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Loaders that run. At the end of the program their threads end before the interpreter, which those that read a sequence need.
+static RUNNING: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
 /// A loader, until it is closed.
-#[pyclass(frozen, weakref)]
+#[pyclass(frozen)]
 pub struct Loader {
-    loader: Mutex<Option<Arc<feedwater::Loader>>>,
+    slot: Arc<Slot>,
     /// Sequences of its source.
     sequences: Vec<Arc<Sequence>>,
-    /// Its epochs, which own it too.
-    epochs: Mutex<Vec<Weak<Shared>>>,
 }
 
-/// An epoch, until its loader is closed.
+/// A loader that runs. Nothing calls Python or waits while it holds this lock, so it may be taken with the interpreter attached.
+type Slot = Mutex<Option<Running>>;
+
+/// A loader and its epochs, which own it too.
+struct Running {
+    loader: Arc<feedwater::Loader>,
+    epochs: Vec<Weak<Shared>>,
+}
+
+/// An epoch, until its loader is closed. Its lock is held during waits, so it is only taken with the interpreter detached.
 type Shared = Mutex<Option<SharedEpoch>>;
 
 impl Loader {
     pub fn new(loader: Arc<feedwater::Loader>, sequences: Vec<Arc<Sequence>>) -> Self {
-        Self { loader: Mutex::new(Some(loader)), sequences, epochs: Mutex::default() }
+        let slot = Arc::new(Mutex::new(Some(Running { loader, epochs: Vec::new() })));
+        let mut running = locked(&RUNNING);
+        running.retain(|slot| slot.strong_count() > 0);
+        running.push(Arc::downgrade(&slot));
+        Self { slot, sequences }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
-        let loader = self.locked().clone();
+        let loader = locked(&self.slot).as_ref().map(|running| running.loader.clone());
         loader.ok_or_else(|| raised(py, &feedwater::Error::Stopped))
     }
+}
 
-    fn locked(&self) -> MutexGuard<'_, Option<Arc<feedwater::Loader>>> {
-        locked(&self.loader)
+/// Closes a loader for others, and returns what is left to do: to wait for its threads.
+fn closed(slot: &Slot) -> Option<impl FnOnce() + Send + 'static> {
+    let Running { loader, epochs } = locked(slot).take()?;
+    loader.stopper().stop();
+    Some(move || {
+        for epoch in epochs.iter().filter_map(Weak::upgrade) {
+            drop(locked(&epoch).take());
+        }
+        drop(loader);
+    })
+}
+
+/// Closes all loaders, and waits for all work that nobody waited for.
+#[pyfunction]
+pub fn finish(py: Python<'_>) -> PyResult<()> {
+    let running = std::mem::take(&mut *locked(&RUNNING));
+    for slot in running.iter().filter_map(Weak::upgrade) {
+        if let Some(end) = closed(&slot) {
+            background::run(py, end)?;
+        }
     }
+    background::finish(py)
 }
 
 #[pymethods]
@@ -52,11 +90,19 @@ impl Loader {
     /// Begins the next epoch.
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = self.open(py)?;
-        let epoch = Arc::new(Mutex::new(Some(py.detach(move || loader.shared_epoch()))));
-        let mut epochs = locked(&self.epochs);
-        epochs.retain(|epoch| epoch.strong_count() > 0);
-        epochs.push(Arc::downgrade(&epoch));
-        Ok(Epoch(epoch))
+        let epoch = py.detach(move || loader.shared_epoch());
+        let number = epoch.number();
+        let shared = Arc::new(Mutex::new(Some(epoch)));
+        let begun = Epoch { number, shared };
+        let mut slot = locked(&self.slot);
+        if let Some(running) = &mut *slot {
+            running.epochs.retain(|epoch| epoch.strong_count() > 0);
+            running.epochs.push(Arc::downgrade(&begun.shared));
+            return Ok(begun);
+        }
+        // Closed meanwhile. The epoch may be the last owner of the loader, so it is dropped without the lock.
+        drop(slot);
+        Err(raised(py, &feedwater::Error::Stopped))
     }
 
     /// Batches in an epoch of this shard.
@@ -189,18 +235,10 @@ impl Loader {
     /// `wait` says whether this call waits for them.
     #[pyo3(signature = (wait=true))]
     fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
-        let Some(loader) = self.locked().take() else { return Ok(()) };
-        loader.stopper().stop();
-        let epochs = std::mem::take(&mut *locked(&self.epochs));
-        let end = move || {
-            for epoch in epochs.iter().filter_map(Weak::upgrade) {
-                drop(locked(&epoch).take());
-            }
-            drop(loader);
-        };
-        match wait {
-            true => background::run(py, end),
-            false => background::leave(py, end),
+        match closed(&self.slot) {
+            None => Ok(()),
+            Some(end) if wait => background::run(py, end),
+            Some(end) => background::leave(py, end),
         }
     }
 }
@@ -208,22 +246,25 @@ impl Loader {
 /// Threads that read from a sequence in Python need the interpreter before they end.
 impl Drop for Loader {
     fn drop(&mut self) {
-        let Some(loader) = self.locked().take() else { return };
-        loader.stopper().stop();
-        Python::attach(|py| py.detach(|| drop(loader)));
+        let Some(running) = locked(&self.slot).take() else { return };
+        running.loader.stopper().stop();
+        Python::attach(|py| py.detach(|| drop(running)));
     }
 }
 
-/// The batches of one epoch.
+/// The batches of one epoch. Several threads may take them.
 #[pyclass(frozen)]
-pub struct Epoch(Arc<Shared>);
+pub struct Epoch {
+    number: u32,
+    shared: Arc<Shared>,
+}
 
 #[pymethods]
 impl Epoch {
     /// Number of the epoch, from 0.
     #[getter]
-    fn number(&self, py: Python<'_>) -> u32 {
-        py.detach(|| locked(&self.0).as_ref().map_or(0, SharedEpoch::number))
+    fn number(&self) -> u32 {
+        self.number
     }
 
     /// The next batch, or none at the end. Waits at most this number of seconds, then raises `TimeoutError`. Signals, as of
@@ -231,9 +272,16 @@ impl Epoch {
     fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Batch>> {
         let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
         loop {
-            let next = py.detach(|| match locked(&self.0).as_mut() {
-                Some(epoch) => epoch.next_within(LOOK),
-                None => Poll::Ready(Some(Err(feedwater::Error::Stopped))),
+            let next = py.detach(|| {
+                let next = match locked(&self.shared).as_mut() {
+                    Some(epoch) => epoch.next_within(LOOK),
+                    None => Poll::Ready(Some(Err(feedwater::Error::Stopped))),
+                };
+                if next.is_pending() {
+                    // Another thread that waits, to take a batch or to begin an epoch, has a turn and looks for signals.
+                    thread::sleep(TURN);
+                }
+                next
             });
             match next {
                 Poll::Ready(None) => return Ok(None),
@@ -251,7 +299,7 @@ impl Epoch {
 /// The last owner of a loader ends its threads, as above.
 impl Drop for Epoch {
     fn drop(&mut self) {
-        Python::attach(|py| py.detach(|| drop(locked(&self.0).take())));
+        Python::attach(|py| py.detach(|| drop(locked(&self.shared).take())));
     }
 }
 

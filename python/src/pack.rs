@@ -139,6 +139,11 @@ impl PackCoordinator {
         });
         result.map_err(|error| raised(py, &error))
     }
+
+    /// Waits for another thread's call, so the interpreter must be detached.
+    fn taken(&self) -> Option<Coordinator> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 #[pymethods]
@@ -168,14 +173,13 @@ impl PackCoordinator {
 
     /// Ends the pack, and returns the manifest as JSON.
     fn finish(&self, py: Python<'_>) -> PyResult<String> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let manifest = py.detach(|| taken.ok_or(Error::Stopped)?.finish());
+        let manifest = py.detach(|| self.taken().ok_or(Error::Stopped)?.finish());
         json(&manifest.map_err(|error| raised(py, &error))?)
     }
 
     /// Gives the lock of the directory back.
-    fn close(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.taken()));
     }
 }
 

@@ -31,7 +31,14 @@ pub struct Pipeline {
     /// Sequences that the pipeline names.
     own: Own,
     /// The source, if it was opened for several loaders.
-    opened: Option<Arc<dyn Source>>,
+    opened: Option<Opened>,
+}
+
+/// An opened source, and the sequences in it.
+#[derive(Clone)]
+struct Opened {
+    source: Arc<dyn Source>,
+    sequences: Vec<Arc<Sequence>>,
 }
 
 impl Pipeline {
@@ -39,11 +46,16 @@ impl Pipeline {
         raised(py, &if self.is_text { without_place(error) } else { error })
     }
 
-    /// Opens the source.
+    /// Opens the source, whose sequences keep no fields.
     pub fn source(&self, py: Python<'_>) -> PyResult<Arc<dyn Source>> {
-        let sequences = self.sequences(py, false)?;
-        let opened = py.detach(|| given(&self.pipeline, &sequences)?.open());
-        opened.map_err(|error| self.raised(py, error))
+        Ok(self.open(py, false)?.source)
+    }
+
+    fn open(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Opened> {
+        let sequences = self.sequences(py, keep_fields)?;
+        let source = py.detach(|| given(&self.pipeline, &sequences)?.open());
+        let source = source.map_err(|error| self.raised(py, error))?;
+        Ok(Opened { source, sequences })
     }
 
     fn sequences(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Vec<Arc<Sequence>>> {
@@ -102,9 +114,9 @@ impl Pipeline {
         self.pipeline.to_toml().map_err(|error| self.raised(py, error))
     }
 
-    /// The pipeline with its source opened, for several loaders, whose batches have no fields.
+    /// The pipeline with its source opened, for several loaders.
     fn opened(&self, py: Python<'_>) -> PyResult<Self> {
-        let opened = Some(self.source(py)?);
+        let opened = Some(self.open(py, true)?);
         let (pipeline, is_text) = (self.pipeline.clone(), self.is_text);
         Ok(Self { pipeline, is_text, own: Own::new(), opened })
     }
@@ -137,9 +149,11 @@ impl Pipeline {
                 return Err(raised(py, &error));
             }
         };
-        let sequences = self.sequences(py, true)?;
+        let (opened, sequences) = match self.opened.clone() {
+            Some(Opened { source, sequences }) => (Some(source), sequences),
+            None => (None, self.sequences(py, true)?),
+        };
         let (pipeline, named) = (self.pipeline.clone(), sequences.clone());
-        let opened = self.opened.clone();
         let built = background::run(py, move || {
             let builder = match opened {
                 Some(source) => LoaderBuilder::new(source, pipeline.chain.clone())

@@ -1,4 +1,11 @@
-"""Sets of images that the tests make: PNM, whose pixels are known without a decoder."""
+"""Sets of images that the tests make: PNM, whose pixels are known without a decoder. Programs of two processes, and a Ray cluster."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
 
 import numpy
 import pytest
@@ -23,3 +30,57 @@ def folder(tmp_path):
         name.parent.mkdir(parents=True, exist_ok=True)
         write_image(name, pixels_of(index))
     return tmp_path / "set"
+
+
+def run_two(program, folder):
+    """The JSON that each of two processes prints with the shard of a launcher or process group."""
+    text = textwrap.dedent(program).replace("FOLDER", repr(str(folder)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The driver's node, where no task runs, and three nodes with one core each. One cluster for all tests of a session."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray.cluster_utils
+    import ray.data
+
+    settings = {"object_store_memory": 100 << 20, "include_dashboard": False}
+    # A node that was killed is missed after 2.5 seconds; one that is slow has 10 seconds for each of five answers. The GPU is a number.
+    health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
+    head = {"num_cpus": 0, "num_gpus": 1, "_system_config": health, **settings}
+    cluster = ray.cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(3):
+        cluster.add_node(wait=False, num_cpus=1, object_store_memory=100 << 20)
+    cluster.wait_for_nodes()
+    # Workers import the tests, and the package that is tested.
+    path = os.pathsep.join(str(pathlib.Path(it).resolve()) for it in (pathlib.Path(__file__).parent, *sys.path) if str(it))
+    environment = {"env_vars": {"PYTHONPATH": path}}
+    ray.init(address=cluster.address, log_to_driver=False, runtime_env=environment)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory):
+    """61 images in two classes."""
+    return _classes(tmp_path_factory.mktemp("many") / "set", width=12, height=8)
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory):
+    """61 images of 54 KB, so that shards of 1 MiB have 19 or 20 of them."""
+    return _classes(tmp_path_factory.mktemp("large") / "set", width=180, height=100)
+
+
+def _classes(root, **size):
+    for index in range(61):
+        name = root / ("cat" if index < 30 else "dog") / f"{index:02}.ppm"
+        name.parent.mkdir(parents=True, exist_ok=True)
+        write_image(name, pixels_of(index, **size))
+    return root

@@ -2,28 +2,16 @@
 
 import copy
 import gc
-import json
 import pickle
-import subprocess
-import sys
-import textwrap
 
 import feedwater as fw
 import pytest
+from conftest import run_two
 
 torch = pytest.importorskip("torch")
 from feedwater import integrations  # noqa: E402
 
 SAME = [fw.ops.Crop(width=12, height=8)]
-
-
-def run_two(program, folder):
-    """The JSON that each of two processes prints with the shard of a launcher or process group."""
-    text = textwrap.dedent(program).replace("FOLDER", repr(str(folder)))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_loader_follows_the_process_group(folder):

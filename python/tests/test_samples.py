@@ -88,6 +88,18 @@ def test_fields_come_with_the_batch(cache):
             assert batch.fields[0]["boxes"] == [(batch.indices[0], 0, 4, 4)] and batch.labels == batch.indices
 
 
+def test_a_failed_item_has_no_fields():
+    class Broken(Captioned):
+        def __getitem__(self, index):
+            if index == 3:
+                raise LookupError("gone")
+            return super().__getitem__(index)
+
+    loader = fw.Loader(fw.samples(Broken(6)), SAME, batch=6, framework="batch", on_error="substitute")
+    batch = next(loader.batches())
+    assert [it and it["caption"] for it in batch.fields] == [None if index == 3 else f"image {index}" for index in range(6)]
+
+
 def test_items_without_fields_have_none():
     items = [encoded(0), (encoded(1), 1), (encoded(2), 2, "two"), (encoded(3), 3, None)]
     batch = next(fw.Loader(fw.samples(items), SAME, batch=4, framework="batch").batches())

@@ -11,29 +11,31 @@ from ..loader import Loader
 
 
 class Batches(IterableDataset):  # type: ignore[misc]
-    """Batches of a loader, without a length."""
+    """Batches of a loader, without a length. ``copies`` is for consumers that keep more of them than a loader has memory for."""
 
-    def __init__(self, loader: Loader, keys: tuple[str, str] | None, padding_label: int | None) -> None:
+    def __init__(self, loader: Loader, keys: tuple[str, str] | None, padding_label: int | None, *, copies: bool = False) -> None:
         if loader.framework != "torch":
             raise ValueError(f'the loader gives {loader.framework!r}; build it with framework="torch"')
         if keys is not None and len(keys) != 2:
             raise ValueError(f"keys is {keys!r}; it names the images and the labels")
         self.loader = loader
-        self._keys = keys
-        self._padding_label = padding_label
+        self.keys = keys
+        self.padding_label = padding_label
+        self.copies = copies
 
     def __iter__(self) -> Iterator[Any]:
         if get_worker_info() is not None:
             raise RuntimeError("the loader was moved to a worker process; use num_workers=0, it has threads of its own")
         for batch in self.loader.batches():
             images, targets = self.loader.pair(batch)
-            if self._padding_label is not None:
+            images = images.clone() if self.copies else images
+            if self.padding_label is not None:
                 if batch.classes > 0:
                     raise ValueError("soft targets cannot say that a sample is padding; leave out padding_label or classes")
                 for place, sample in enumerate(batch.samples):
                     if sample["padding"]:
-                        targets[place] = self._padding_label
-            yield (images, targets) if self._keys is None else {self._keys[0]: images, self._keys[1]: targets}
+                        targets[place] = self.padding_label
+            yield (images, targets) if self.keys is None else {self.keys[0]: images, self.keys[1]: targets}
 
     def set_epoch(self, epoch: int) -> None:
         self.loader.set_epoch(epoch)

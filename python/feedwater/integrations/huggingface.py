@@ -10,9 +10,12 @@ Each process reads the shard of its loader, which neither library divides again.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
+import accelerate
 import transformers
+import transformers.trainer
 from accelerate.data_loader import DataLoaderShard
 
 from ..loader import Loader
@@ -33,6 +36,38 @@ class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
     def __len__(self) -> int:
         return len(self.dataset.loader)
 
+    def after(self, batches: int) -> _LoaderShard:
+        """The rest of an epoch, which begins after this number of batches."""
+        return _LoaderShard(_Rest(self.dataset, batches), batch_size=None, iteration=self.iteration)
+
+
+class _Rest(Batches):
+    """The batches of one epoch after the first ones, which are not read."""
+
+    def __init__(self, whole: Batches, skipped: int) -> None:
+        super().__init__(whole.loader, whole.keys, whole.padding_label, copies=whole.copies)
+        self._skipped = skipped
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        # The loader goes there when the loop begins, which is one step with the position.
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        self.loader.load_state_dict(self.loader._state_after(self._epoch, self._skipped))
+        yield from super().__iter__()
+
+
+def _skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
+    """``skip_first_batches`` of ``accelerate``, which reads the batches that it skips. A loader goes to its position instead."""
+    if isinstance(dataloader, _LoaderShard):
+        return dataloader.after(num_batches)
+    return accelerate.skip_first_batches(dataloader, num_batches)
+
+
+# The Trainer has no hook for it: it calls this function of its module when it continues in the middle of an epoch.
+transformers.trainer.skip_first_batches = _skip_first_batches
+
 
 def accelerate_loader(loader: Loader, keys: tuple[str, str] | None = None) -> DataLoaderShard:
     """A loader as ``accelerator.prepare`` returns one, for what needs to know the last batch: ``accelerator.accumulate`` then steps at the
@@ -49,10 +84,12 @@ class LoaderTrainer:
     """Lets a ``Trainer`` read loaders: ``class MyTrainer(LoaderTrainer, transformers.Trainer)``.
 
     ``train_dataset``, ``eval_dataset`` and those of ``evaluate`` and ``predict`` may then be a :class:`feedwater.Loader`; other data sets
-    work as before. Batch sizes are those of the loaders, so those of ``TrainingArguments`` should equal them. When training continues from
-    a checkpoint, batches of the epoch that were seen are read again and skipped, as the ``Trainer`` does for any data set. With
-    several processes, build the loader of the evaluation with ``last="pad"``: all ranks then have the same number of batches, and
-    samples that only fill a batch have the label -100.
+    work as before. Batch sizes are those of the loaders, so those of ``TrainingArguments`` should equal them. Training that continues
+    from a checkpoint has the batches that are left of its epoch; those that were seen are not read. Build the loader with the same
+    arguments and number of processes as before. With ``gradient_accumulation_steps`` above 1 batches are copied, because the ``Trainer``
+    keeps more of them than a loader has memory for; else the loader needs a ``prefetch`` of at least 2, the default. With several processes,
+    build the loader of the evaluation with ``last="pad"``: all ranks then have the same number of batches, and samples that only fill a batch
+    have the label -100.
     """
 
     #: Names of images and labels in a batch: arguments of the model's ``forward``.
@@ -86,7 +123,9 @@ class LoaderTrainer:
         # The same one each time: it counts the epochs of the loader.
         known: weakref.WeakKeyDictionary[Loader, _LoaderShard] = self.__dict__.setdefault("_loaders", weakref.WeakKeyDictionary())
         if loader not in known:
-            known[loader] = _LoaderShard(Batches(loader, self.loader_keys, IGNORED_LABEL), batch_size=None)
+            # The Trainer has all batches of two steps at a time, and one more.
+            copies = self.args.gradient_accumulation_steps > 1  # type: ignore[attr-defined]
+            known[loader] = _LoaderShard(Batches(loader, self.loader_keys, IGNORED_LABEL, copies=copies), batch_size=None)
         return known[loader]
 
 

@@ -11,6 +11,8 @@ import pyarrow
 import ray.data
 from ray.data.extensions import ArrowTensorArray
 
+from ._columns import ELEMENTS
+
 #: A model: gives one row for each image, as an array or tensor, or several by name.
 Model = Callable[[Any], Any]
 
@@ -39,11 +41,12 @@ def map_batches(
         embedded = fw.ray.map_batches(dataset, Embed, num_gpus=1, compute=ray.data.ActorPoolStrategy(size=8))
         embedded.write_parquet("embeddings")
 
-    Images are not copied: the array is the memory of the block, which must not be written to. Rows of padding are left out.
+    Images are not copied: the array is memory of Ray's object store, which must not be written to. Rows of padding are left out.
 
     * ``model``: a function of the images, or a class whose objects are one. Of a class each worker makes one object.
-    * ``framework``: the images are an array of ``"numpy"`` or a tensor of ``"torch"`` in host memory.
-    * ``batch_size``: images of a call. Default: those of a block. Images of several blocks are copied.
+    * ``framework``: the images are an array of ``"numpy"`` or a tensor of ``"torch"`` in host memory. Those of ``bf16`` are a tensor of
+      ``torch.bfloat16``, or an array of ``ml_dtypes.bfloat16``, which must be installed.
+    * ``batch_size``: images of a call. Default: those of a batch of :func:`read`. With another number those of several batches are copied.
     * ``output``: name of the new column, unless the model gives a dictionary of arrays by name. Vectors become lists of fixed size,
       which any reader of Parquet knows.
     * ``keep``: columns of the result.
@@ -54,9 +57,10 @@ def map_batches(
     is_class = isinstance(model, type)
     if arguments and not is_class:
         raise TypeError("arguments are those of a class, and the model is a function")
+    settings = (framework, output, keep, batch_size is None)
     return dataset.map_batches(
-        _Actor if is_class else _Applied(model, framework, output, keep).apply,
-        fn_constructor_args=(model, dict(arguments or {}), framework, output, keep) if is_class else None,
+        _Actor if is_class else _Applied(model, *settings).apply,
+        fn_constructor_args=(model, dict(arguments or {}), *settings) if is_class else None,
         batch_format="pyarrow",
         batch_size=batch_size,
         zero_copy_batch=True,
@@ -67,15 +71,22 @@ def map_batches(
 class _Applied:
     """A model on tables."""
 
-    def __init__(self, model: Model, framework: str, output: str, keep: Sequence[str]) -> None:
+    def __init__(self, model: Model, framework: str, output: str, keep: Sequence[str], by_batch: bool) -> None:
         self._model = model
         self._framework = framework
         self._output = output
         self._keep = list(keep)
+        # Whether the model is given each batch that a table was joined of.
+        self._by_batch = by_batch
 
     def apply(self, table: pyarrow.Table) -> pyarrow.Table:
         if len(table) == 0:
             return table
+        # Batches are chunks of the table, so this copies nothing.
+        tables = (pyarrow.Table.from_batches([it]) for it in table.to_batches()) if self._by_batch else [table]
+        return pyarrow.concat_tables([self._outputs(table) for table in tables if len(table) > 0])
+
+    def _outputs(self, table: pyarrow.Table) -> pyarrow.Table:
         kept = table.select(self._keep)
         given = self._model(_images(table.column("image"), self._framework))
         named = given if isinstance(given, Mapping) else {self._output: given}
@@ -91,8 +102,8 @@ class _Applied:
 class _Actor:
     """A class of models, of which a worker makes one object."""
 
-    def __init__(self, model: type, arguments: Mapping[str, Any], framework: str, output: str, keep: Sequence[str]) -> None:
-        self._applied = _Applied(model(**arguments), framework, output, keep)
+    def __init__(self, model: type, arguments: Mapping[str, Any], *settings: Any) -> None:
+        self._applied = _Applied(model(**arguments), *settings)
 
     def __call__(self, table: pyarrow.Table) -> pyarrow.Table:
         return self._applied.apply(table)
@@ -102,14 +113,20 @@ def _images(column: pyarrow.ChunkedArray, framework: str) -> Any:
     """The memory of a column of tensors."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     images = array.to_numpy_ndarray()
+    is_bf16 = images.dtype == ELEMENTS["bf16"]
     if framework == "numpy":
-        return images
+        if not is_bf16:
+            return images
+        import ml_dtypes
+
+        return images.view(ml_dtypes.bfloat16)
     import torch
 
     with warnings.catch_warnings():
         # The memory of a block is read-only, which tensors cannot say.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(images)
+        tensor = torch.from_numpy(images)
+    return tensor.view(torch.bfloat16) if is_bf16 else tensor
 
 
 def _host(values: Any) -> numpy.ndarray[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections import deque
 from collections.abc import Mapping
@@ -13,7 +14,19 @@ import ray
 
 from .. import _feedwater, _toml
 from .._settings import Given, Source
+from ..errors import Error
 from ..loader import _source
+from ._resources import PROCESS_BYTES, require
+
+#: Samples that are encoded to predict the memory of tasks.
+_SAMPLED = 8
+#: Bytes of a thread that makes images smaller. Threads share `limits.large_image_memory` for images that need more.
+_THREAD_BYTES = 32 << 20
+#: Copies of its samples that a task has at its peak, as measured with Ray 2.60: 2.3 to encode, and what a process keeps of former tasks.
+_PIECES = 4
+
+_ENCODES, _WRITES = "a task that encodes", "a task that writes"
+_GIVE_MEMORY = 'pass ray_remote_args={"memory": ...}.'
 
 
 class _Job(NamedTuple):
@@ -62,7 +75,11 @@ def pack(
     writes, byte for byte. A pack that was interrupted, or whose machines were lost, continues after the last listed shard.
 
     Tasks read and encode samples once, and send them through Ray's object store to tasks that write shards. All machines need the
-    source and the directory at the same paths.
+    source and the directory at the same paths. The directory is in a file system, not a URL.
+
+    Tasks reserve memory: 128 MiB for the process; to encode, four times ``samples_per_task`` samples of the mean size of a few that are
+    encoded first, and with ``shorter`` 32 MiB for each thread and ``limits.large_image_memory`` (256 MiB); to write, ``shard_bytes`` and four
+    times what a task encodes.
 
     * ``format``, ``name``, ``shard_bytes``: of the shards. A shard ends with the sample that reaches this number of bytes.
     * ``shorter``, ``quality``: images whose shorter side is longer than this many pixels become smaller JPEGs of this quality, 1 to 100.
@@ -71,16 +88,20 @@ def pack(
     * ``num_cpus``: cores of a task. ``samples_per_task``: samples that a task encodes.
     * ``tasks``: largest number of tasks at a time that encode, by default the cluster's cores divided by ``num_cpus``, and one more.
       The object store has the samples of these tasks and of the shards that are being written.
-    * ``ray_remote_args``: other options of the tasks, such as ``resources``.
+    * ``ray_remote_args``: other options of the tasks, such as ``resources``. ``memory`` takes the place of what they would reserve.
     * ``decode``, ``limits``, ``storage``: sections of a pipeline file.
 
-    Returns the manifest: ``shards``, ``skipped``, ``skipped_first``, ``classes``. Raises classes of :mod:`feedwater.errors`.
+    Returns the manifest: ``shards``, ``skipped``, ``skipped_first``, ``classes``. Raises classes of :mod:`feedwater.errors`, and
+    ``RuntimeError`` if no node has the cores and memory of a task.
     """
+    if "://" in os.fspath(directory):
+        raise ValueError(f"directory is {os.fspath(directory)!r}; shards are written to a file system, not to a URL")
     for key, value in (("samples_per_task", samples_per_task), ("tasks", tasks)):
         if value is not None and value < 1:
             raise ValueError(f"{key} is {value}; it must be at least 1")
     if num_cpus <= 0:
         raise ValueError(f"num_cpus is {num_cpus}; it must be more than 0")
+    threads = max(1, int(num_cpus))
     settings = {
         "format": format,
         "name": name,
@@ -88,7 +109,7 @@ def pack(
         "presize": None if shorter is None else {"shorter": shorter, "quality": quality},
         "overwrite": overwrite,
         "skip": skip,
-        "threads": max(1, int(num_cpus)),
+        "threads": threads,
         "row_index": row_index,
     }
     table, own = _source(source)
@@ -99,19 +120,54 @@ def pack(
     text = "\n".join(lines) + "\n"
     path = os.path.abspath(os.fspath(directory))
     job = _Job(uuid.uuid4().hex, text, os.getcwd(), path, json.dumps(settings), own)
+    packer = _packer(job)
+    if not ray.is_initialized():
+        ray.init()
+    options = {"num_cpus": num_cpus, **(ray_remote_args or {})}
+    # Bytes of a task without samples.
+    encode = PROCESS_BYTES + (0 if shorter is None else threads * _THREAD_BYTES + _large_image_memory(job))
+    write = PROCESS_BYTES + shard_bytes
+    # Before the directory has a manifest, which has these settings.
+    require(_ENCODES, {"memory": encode, **options}, f"Lower limits.large_image_memory, or {_GIVE_MEMORY}")
+    require(_WRITES, {"memory": write, **options}, f"Lower shard_bytes, or {_GIVE_MEMORY}")
     # The lock of the directory is taken before tasks run.
-    coordinator = _packer(job).coordinate()
+    coordinator = packer.coordinate()
     try:
-        if not ray.is_initialized():
-            ray.init()
         if tasks is None:
             tasks = int(ray.cluster_resources().get("CPU", 1) / num_cpus) + 1
-        run = _Run(job, coordinator, samples_per_task, tasks, verify, {"num_cpus": num_cpus, **(ray_remote_args or {})})
-        run.all()
+        if coordinator.next < coordinator.samples:
+            samples = _PIECES * _piece_bytes(packer, coordinator, samples_per_task)
+            encode_options, write_options = ({"memory": task + samples, **options} for task in (encode, write))
+            require(_ENCODES, encode_options, f"Lower samples_per_task, or {_GIVE_MEMORY}")
+            require(_WRITES, write_options, f"Lower samples_per_task, or {_GIVE_MEMORY}")
+            _Run(job, coordinator, samples_per_task, tasks, verify, encode_options, write_options).all()
         manifest: dict[str, Any] = json.loads(coordinator.finish())
         return manifest
     finally:
         coordinator.close()
+
+
+def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordinator, samples: int) -> int:
+    """Predicted bytes of what a task encodes: this number of samples of the mean size of some, evenly spread over those to pack."""
+    begin, end = coordinator.next, coordinator.samples
+    count = min(_SAMPLED, end - begin)
+    sizes = []
+    for number in range(count):
+        index = begin + (end - begin) * number // count
+        try:
+            sizes.append(len(packer.encode(index, index + 1)[1]))
+        except Error:
+            # Unusable, which the task that encodes it says.
+            continue
+    return samples * sum(sizes) // max(len(sizes), 1)
+
+
+def _large_image_memory(job: _Job) -> int:
+    """The limit in bytes, also if it was written with a unit."""
+    written = _feedwater.Pipeline.from_toml(job.text, job.base).to_toml()
+    found = re.search(r"^large_image_memory = (\d+)$", written, re.MULTILINE)
+    assert found is not None, written
+    return int(found[1])
 
 
 class _Run:
@@ -124,15 +180,16 @@ class _Run:
         samples: int,
         tasks: int,
         verify: bool,
-        options: dict[str, Any],
+        encode: dict[str, Any],
+        write: dict[str, Any],
     ) -> None:
         self._job = ray.put(job)
         self._coordinator = coordinator
         self._samples = samples
         self._tasks = tasks
         self._verify = verify
-        self._encode = ray.remote(_encode).options(num_returns=2, name="feedwater.pack.encode", **options)
-        self._write = ray.remote(_write).options(name="feedwater.pack.write", **options)
+        self._encode = ray.remote(_encode).options(num_returns=2, name="feedwater.pack.encode", **encode)
+        self._write = ray.remote(_write).options(name="feedwater.pack.write", **write)
         #: Pieces that are being encoded.
         self._encoding: deque[_Encoded] = deque()
         #: Pieces with samples of the shard that has no end yet.
@@ -208,9 +265,11 @@ _last: tuple[str, _feedwater.Packer] | None = None
 def _opened(job: _Job) -> _feedwater.Packer:
     """The source, which the process's next task of this pack uses too."""
     global _last
-    if _last is None or _last[0] != job.name:
-        _last = job.name, _packer(job)
-    return _last[1]
+    # Another thread may replace `_last` meanwhile.
+    last = _last
+    if last is None or last[0] != job.name:
+        last = _last = job.name, _packer(job)
+    return last[1]
 
 
 def _encode(job: _Job, begin: int, end: int) -> tuple[list[int], bytes]:

@@ -14,20 +14,19 @@ import pyarrow
 import ray.data
 from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
-from ray.data.extensions import ArrowTensorArray
 
 from .. import _feedwater
 from .._settings import Given, Operator, Source
 from ..batch import Batch
 from ..loader import Loader
-from ._parts import Order, Part, problems
+from ._columns import ELEMENTS, Fields, FieldType, table, warn_of_annotations
+from ._parts import Order, Part
+from ._resources import PROCESS_BYTES, require
 
 #: Settings of a loader that the tasks have their own values for.
-_OWN = ("device", "framework", "positions", "rank", "world")
+_OF_TASKS = ("device", "framework", "positions", "rank", "world")
 #: Bytes of a row without image and targets, for Ray's choice of the number of tasks.
 _ROW_BYTES = 128
-#: Bytes of a worker process of Ray that has imported what a task needs; measured with Ray 2.60.
-_PROCESS_BYTES = 128 << 20
 
 
 class _Job(NamedTuple):
@@ -37,7 +36,9 @@ class _Job(NamedTuple):
     name: str
     text: str
     base: str
+    #: Sequences that the text names, and the columns of their fields.
     own: dict[str, Given]
+    fields: Fields
     state: dict[str, Any]
     batch: int
 
@@ -55,19 +56,23 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         epochs: int = 1,
         state: Mapping[str, Any] | None = None,
         threads: int = 1,
+        num_gpus: float = 0,
+        fields: Mapping[str, FieldType] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__()
-        own = [name for name in _OWN if name in settings]
-        if own:
-            raise TypeError(f"{own[0]} cannot be set: read tasks decode on the CPU, and each reads a part of the whole set")
+        refused = [name for name in _OF_TASKS if name in settings]
+        if refused:
+            raise TypeError(f"{refused[0]} cannot be set: each read task reads a part of the whole set, on the GPU if num_gpus is set")
+        if num_gpus < 0:
+            raise ValueError(f"num_gpus is {num_gpus}; it must be at least 0")
         if getattr(chain, "rest", []):
             raise ValueError("the recipe has transforms that stay Python; apply them with map_batches")
         if epochs < 1:
             raise ValueError(f"epochs is {epochs}; it must be at least 1")
         settings["loader"] = {**(settings.get("loader") or {}), "shard": "none"}
         settings.setdefault("workers", threads)
-        # Checks the settings and the state, and knows the order.
+        # Checks the settings and the state, and knows the order. This machine need not have a GPU.
         with Loader(source, chain, batch=batch, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
             if state is not None:
                 loader.load_state_dict(state)
@@ -76,17 +81,22 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             (_, *shape), kind = inner.shape
             loader_bytes = inner.memory
             last = json.loads(inner.last)
-            text, sequences = loader._text, loader._own
-        if kind == "bf16":
-            raise ValueError('dtype is "bf16", which Arrow does not have; use "f16" or "f32"')
+            text, own = loader._text, loader._own
+        columns = Fields.of(own, fields)
+        warn_of_annotations(text)
+        if num_gpus > 0:
+            # Ray shows a task its own GPUs only.
+            text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
         begin = self._state["state"]
         self._order = Order(begin["samples"], batch, last, begin["epoch"], begin["position"], epochs)
-        self._image = math.prod(shape) * {"u8": 1, "f16": 2, "f32": 4}[kind]
+        self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
         # Ray collects batches up to the size of a block, and joins them.
         block = max(batch * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
         #: Predicted bytes of a task: the process, its loader, and a block with the batches of which it is made.
-        self.task_memory = _PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
-        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), sequences, begin, batch)
+        self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
+        #: GPUs of a task.
+        self.num_gpus = num_gpus
+        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), own, columns, begin, batch)
 
     def __len__(self) -> int:
         """Rows of all epochs, with padding."""
@@ -136,7 +146,7 @@ class _Blocks:
             try:
                 epoch = inner.epoch()
                 while (made := _next(epoch)) is not None:
-                    yield _table(Batch(made), inner, part, self._job.batch)
+                    yield table(Batch(made), inner, part, self._job.batch, self._job.fields)
             finally:
                 inner.close()
 
@@ -161,29 +171,6 @@ def _next(epoch: _feedwater.Epoch) -> _feedwater.Batch | None:
             continue
 
 
-def _table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int) -> pyarrow.Table:
-    first = part.begin + batch.number * size
-    samples, errors = batch.samples, batch.errors
-    # Padding repeats the last sample.
-    positions = [min(first + place, part.end - 1) for place in range(len(samples))]
-    columns = {
-        # A copy, as Ray may collect more blocks than the loader has slots.
-        "image": ArrowTensorArray.from_numpy(batch.numpy().copy()),
-        "label": pyarrow.array(batch.labels, pyarrow.int64()),
-        "index": pyarrow.array([sample["index"] for sample in samples], pyarrow.int64()),
-        "location": pyarrow.array([loader.location(sample["index"]) for sample in samples], pyarrow.string()),
-        "epoch": pyarrow.array([batch.epoch] * len(samples), pyarrow.int64()),
-        "position": pyarrow.array(positions, pyarrow.int64()),
-        "padding": pyarrow.array([sample["padding"] for sample in samples], pyarrow.bool_()),
-        "outcome": pyarrow.array([sample["outcome"] for sample in samples], pyarrow.string()),
-        "replaces": pyarrow.array([sample["replaces"] for sample in samples], pyarrow.int64()),
-        "error": pyarrow.array([problems(errors, sample) for sample in samples], pyarrow.string()),
-    }
-    if batch.classes > 0:
-        columns["target"] = ArrowTensorArray.from_numpy(numpy.ascontiguousarray(batch.targets()))
-    return pyarrow.table(columns)
-
-
 def read(
     source: Datasource | Source | str | os.PathLike[str],
     chain: Sequence[Operator] = (),
@@ -193,7 +180,9 @@ def read(
     epochs: int = 1,
     state: Mapping[str, Any] | None = None,
     num_cpus: float = 1,
+    num_gpus: float = 0,
     memory: float | None = None,
+    fields: Mapping[str, FieldType] | None = None,
     override_num_blocks: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -204,40 +193,59 @@ def read(
     A task reads consecutive batches of the order with a loader of its own, and yields each as a block. A task that is lost is repeated
     by Ray and gives the same blocks. Columns:
 
-    * ``image``: tensor ``[channels, height, width]``, or ``[height, width, channels]`` with ``layout="nhwc"``.
+    * ``image``: tensor ``[channels, height, width]``, or ``[height, width, channels]`` with ``layout="nhwc"``. Images of ``bf16`` are 16-bit
+      integers with the same bits: ``batch["image"].view(torch.bfloat16)`` has their memory.
     * ``label``: 64-bit integer, -1 for none. ``target``: tensor ``[classes]`` of f32, with ``classes``.
     * ``index``: place of the sample in the source. ``location``: its path or another name.
     * ``epoch``, ``position``: from 0, in the order of the epoch. ``padding``: whether the row only fills the last batch.
     * ``outcome``: what decoded it, or ``"substituted"`` for a sample that failed and is zeros. ``replaces``: index of the sample that
       failed, with ``on_error="skip"``; else null. ``error``: message of the error of the failed sample, or null.
+    * One for each field of the items of :func:`feedwater.samples` if fields are a dictionary, else ``fields``. A sample without it has null,
+      as those of other sources have in a combination.
 
     Arguments:
 
     * ``source``: as of :class:`feedwater.Loader`, or a :class:`Datasource`, which then has all arguments of the loader.
-    * ``batch``, and others of :class:`feedwater.Loader`: as there. Tasks decode on the CPU.
+    * ``batch``, and others of :class:`feedwater.Loader`: as there.
     * ``epoch``, ``epochs``: first epoch and number of epochs. ``state``: begins at a :meth:`feedwater.Loader.state_dict` instead.
     * ``num_cpus``: cores of a task, and threads of its loader unless ``workers`` is given.
+    * ``num_gpus``: GPUs of a task. Above 0 it decodes and transforms on the first of them, and copies batches to the block.
     * ``memory``: bytes that Ray reserves for a task. Default: the predicted memory (``Datasource.task_memory``).
+    * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``: ``int``, ``float``,
+      ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item of each sequence, of its types. Arrays of
+      NumPy with one or two axes become lists, such as ``list<fixed_size_list<float>[4]>`` for boxes. They do not follow the chain.
     * ``override_num_blocks``: number of tasks. Default: chosen by Ray from the size.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``.
 
-    The data set keeps the order of rows (``preserve_order`` of its context). Raises classes of :mod:`feedwater.errors`.
+    The data set keeps the order of rows (``preserve_order`` of its context). Raises classes of :mod:`feedwater.errors`, and ``RuntimeError``
+    if no node has the cores, GPUs and memory of a task.
     """
     if isinstance(source, Datasource):
-        if chain or settings or state is not None or (batch, epoch, epochs) != (64, 0, 1):
+        given = settings or fields is not None or state is not None
+        if chain or given or (batch, epoch, epochs, num_gpus) != (64, 0, 1, 0):
             raise TypeError("the source is a Datasource, which has all settings of the loader")
         datasource = source
     else:
         threads = max(1, int(num_cpus))
         datasource = Datasource(
-            source, chain, batch=batch, epoch=epoch, epochs=epochs, state=state, threads=threads, **settings
+            source,
+            chain,
+            batch=batch,
+            epoch=epoch,
+            epochs=epochs,
+            state=state,
+            threads=threads,
+            num_gpus=num_gpus,
+            fields=fields,
+            **settings,
         )
-    dataset = ray.data.read_datasource(
-        datasource,
-        num_cpus=num_cpus,
-        memory=datasource.task_memory if memory is None else memory,
-        override_num_blocks=override_num_blocks,
+    options = {
+        "num_cpus": num_cpus,
+        "num_gpus": datasource.num_gpus,
+        "memory": datasource.task_memory if memory is None else memory,
         **(ray_remote_args or {}),
-    )
+    }
+    dataset = ray.data.read_datasource(datasource, override_num_blocks=override_num_blocks, **options)
+    require("a read task", options, "Pass others of num_cpus, num_gpus and memory, or start such a node first.")
     dataset.context.execution_options.preserve_order = True
     return dataset

@@ -1,0 +1,178 @@
+"""The columns of a batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pyarrow
+from ray.data.extensions import ArrowTensorArray
+
+from .. import _feedwater
+from .._settings import Given, Items
+from ..batch import Batch
+from ._parts import Part, problems
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+#: Types of fields, and those of their columns.
+_FIELD_TYPES = {
+    bool: pyarrow.bool_(),
+    int: pyarrow.int64(),
+    float: pyarrow.float64(),
+    str: pyarrow.string(),
+    bytes: pyarrow.binary(),
+}
+_FIELD_NAMES = "int, float, bool, str, bytes, arrays of NumPy with one or two axes, or a type of Arrow"
+_ADVICE = 'Name the fields that are to be columns: fields={"caption": str}'
+#: Type of a field that is `None` in the first item.
+_UNKNOWN = type(None)
+#: Column of fields that are no dictionary.
+_FIELDS = "fields"
+#: Other columns.
+_COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error")
+
+#: Types of elements. Arrow has no bf16: its bits are those of 16-bit integers, which no other images are.
+ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
+
+_log = logging.getLogger("feedwater")
+
+#: A key of `_FIELD_TYPES`, or a type of Arrow.
+FieldType: TypeAlias = "type | pyarrow.DataType"
+
+
+class Fields:
+    """Names and types of the columns that the fields of the items of sequences become."""
+
+    def __init__(self, types: Mapping[str, FieldType], *, is_whole: bool) -> None:
+        self._types = dict(types)
+        # Whether items must have no others.
+        self._is_whole = is_whole
+
+    @classmethod
+    def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None) -> Fields:
+        """Those that are given, or else those of the first item of each sequence of a source."""
+        if types is not None and not own:
+            raise TypeError("fields are those of items of fw.samples, which the source does not have")
+        found = _inferred(own) if types is None else types
+        for name, kind in found.items():
+            if not isinstance(name, str):
+                raise ValueError(f"field {name!r} has a name that is no text, which columns need. {_ADVICE}")
+            if name in _COLUMNS:
+                raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
+            is_plain = isinstance(kind, type) and kind in _FIELD_TYPES
+            if not is_plain and not isinstance(kind, pyarrow.DataType):
+                raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields are of {_FIELD_NAMES}. {_ADVICE}")
+        return cls(found, is_whole=types is None)
+
+    def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:
+        """Columns of the fields of samples."""
+        rows = [_row(value) for value in values]
+        if self._is_whole:
+            for row, index in zip(rows, indices):
+                for name in row.keys() - self._types.keys():
+                    raise ValueError(f"sample {index} has the field {name!r}, which no sequence has in its first item. {_ADVICE}")
+        return {name: _column(name, kind, [row.get(name) for row in rows], indices) for name, kind in self._types.items()}
+
+
+def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
+    """Types of the fields of the first item of each sequence."""
+    types: dict[str, FieldType] = {}
+    for sequence, (items, _, _) in own.items():
+        for name, value in _first(items).items():
+            kind, known = _inferred_type(value), types.get(name, _UNKNOWN)
+            if known is _UNKNOWN:
+                types[name] = kind
+            elif kind not in (known, _UNKNOWN):
+                raise ValueError(f"field {name!r} is of type {_name(known)}, but in {sequence}[0] of type {_name(kind)}. {_ADVICE}")
+    for name, kind in types.items():
+        if kind is _UNKNOWN:
+            raise ValueError(f"field {name!r} of the first item is None, so its type is not known. {_ADVICE}")
+    return types
+
+
+def _first(items: Items) -> Mapping[str, Any]:
+    """Fields of the first item."""
+    try:
+        item = items[0]
+    except Exception:
+        # `on_error` of the loader judges it.
+        return {}
+    return _row(item[2]) if isinstance(item, tuple) and len(item) == 3 else {}
+
+
+def _inferred_type(value: Any) -> FieldType:
+    """Type of the column of a value."""
+    if isinstance(value, numpy.ndarray) and value.ndim in (1, 2) and value.dtype.kind in "biuf":
+        element = pyarrow.from_numpy_dtype(value.dtype)
+        return pyarrow.list_(element if value.ndim == 1 else pyarrow.list_(element, value.shape[1]))
+    return _type(value)
+
+
+def _row(value: Any) -> Mapping[str, Any]:
+    """Fields by name."""
+    if value is None:
+        return {}
+    return value if isinstance(value, Mapping) else {_FIELDS: value}
+
+
+def _type(value: Any) -> type:
+    """Type of a value, which may be a number of NumPy."""
+    return type(value.item() if isinstance(value, numpy.generic) else value)
+
+
+def _name(kind: FieldType) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence[int]) -> pyarrow.Array:
+    is_plain = kind in _FIELD_TYPES
+    for value, index in zip(values, indices):
+        found = _type(value)
+        if is_plain and found not in (_UNKNOWN, kind) and (found, kind) != (int, float):
+            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}; its column is of {_name(kind)}")
+    try:
+        if is_plain:
+            return pyarrow.array(values, _FIELD_TYPES[kind])
+        return pyarrow.array([value.tolist() if isinstance(value, numpy.ndarray) else value for value in values], kind)
+    except (OverflowError, TypeError, ValueError) as problem:
+        at = f"samples {indices[0]} to {indices[-1]}" if len(indices) > 1 else f"sample {indices[0]}"
+        raise ValueError(f"field {name!r} of {at} is no column of {_name(kind)}: {problem}") from problem
+
+
+def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields) -> pyarrow.Table:
+    """A batch as a block. ``size`` is the number of samples of a full one."""
+    first = part.begin + batch.number * size
+    records, errors = batch.samples, batch.errors
+    # Padding repeats the last sample.
+    positions = [min(first + place, part.end - 1) for place in range(len(records))]
+    # A copy, as Ray may collect more blocks than the loader has slots.
+    images = numpy.frombuffer(batch._inner.to_host(), ELEMENTS[batch.dtype]).reshape(batch.shape)
+    columns = {
+        "image": ArrowTensorArray.from_numpy(images),
+        "label": pyarrow.array(batch.labels, pyarrow.int64()),
+        "index": pyarrow.array(batch.indices, pyarrow.int64()),
+        "location": pyarrow.array([loader.location(index) for index in batch.indices], pyarrow.string()),
+        "epoch": pyarrow.array([batch.epoch] * len(records), pyarrow.int64()),
+        "position": pyarrow.array(positions, pyarrow.int64()),
+        "padding": pyarrow.array([record["padding"] for record in records], pyarrow.bool_()),
+        "outcome": pyarrow.array([record["outcome"] for record in records], pyarrow.string()),
+        "replaces": pyarrow.array([record["replaces"] for record in records], pyarrow.int64()),
+        "error": pyarrow.array([problems(errors, record) for record in records], pyarrow.string()),
+    }
+    if batch.classes > 0:
+        columns["target"] = ArrowTensorArray.from_numpy(numpy.ascontiguousarray(batch.targets()))
+    values = loader.fields(batch._inner)
+    if values is not None:
+        columns |= fields.columns(values, batch.indices)
+    return pyarrow.table(columns)
+
+
+def warn_of_annotations(pipeline: str) -> None:
+    """Logs that boxes, categories and masks have no columns, if a source in the text of a pipeline file is COCO."""
+    # Keys have quotes. Inside of a value a quote would follow a backslash.
+    if '"coco" = ' in pipeline:
+        _log.warning("the source has annotations of COCO; fw.ray.read gives its images, without boxes, categories and masks")

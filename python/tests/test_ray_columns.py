@@ -1,0 +1,213 @@
+"""Columns of what batches carry beside images and labels, and types of images, on a Ray cluster."""
+
+import json
+import logging
+
+import numpy
+import pytest
+
+ray = pytest.importorskip("ray")
+pytest.importorskip("pyarrow")
+
+import feedwater as fw  # noqa: E402
+from ray_helpers import RANDOM, SAMPLES, SETTINGS, check, loaded  # noqa: E402
+
+
+class Captioned:
+    """Images of a folder with fields, which differ between processes by nothing."""
+
+    def __init__(self, folder, fields):
+        self.files = sorted(str(path) for path in folder.rglob("*.ppm"))
+        self.fields = fields
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        return self.files[index], index % 7, self.fields(index)
+
+
+def everything(index):
+    """Fields of every type, some of which are missing or numbers of NumPy."""
+    fields = {"caption": f"image {index} ☂", "id": index << 40, "score": index / 3, "mask": bytes([index, 0, 255]), "good": index % 2 == 0}
+    if index % 5 == 4:
+        return {**fields, "caption": None, "id": numpy.int32(index), "score": index}
+    return {"caption": "only"} if index % 5 == 3 else fields
+
+
+def test_fields_are_columns(cluster, many):
+    source = fw.samples(Captioned(many, everything))
+    rows = check(fw.ray.read(source, RANDOM, batch=4, override_num_blocks=3, **SETTINGS), loaded(source))
+    with fw.Loader(source, RANDOM, batch=4, framework="batch", **SETTINGS) as loader:
+        expected = [fields for batch in loader for fields in batch.fields]
+    names = ["caption", "id", "score", "mask", "good"]
+    assert [{name: row[name] for name in names} for row in rows] == [{name: it.get(name) for name in names} for it in expected]
+    # Chosen ones only; and fields that are no dictionary.
+    dataset = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1, fields={"score": float}, **SETTINGS)
+    columns = dataset.schema()
+    assert "score" in columns.names and not {"caption", "id"} & set(columns.names)
+    dataset = fw.ray.read(fw.samples(Captioned(many, str)), RANDOM, batch=4, override_num_blocks=1, **SETTINGS)
+    assert all(row["fields"] == str(row["index"]) for row in dataset.take_all())
+
+
+def test_fields_of_sequences_in_a_combination_are_columns(cluster, many):
+    def city(index):
+        return {"caption": None if index == 0 else f"city {index}", "height": index / 2}
+
+    first, second = fw.samples(Captioned(many, everything)), fw.samples(Captioned(many, city))
+    paths = fw.samples(Captioned(many, str).files)
+    parts = [first.select(take=20), second.select(subset=[9, 3, 9]), fw.directory(many / "cat"), paths.select(take=5)]
+    source = fw.mixture(fw.concat(*parts, first.select(skip=50)), second.select(skip=40), weights=[2, 1])
+    # Two epochs in one task: loaders share an opened source.
+    for tasks in (1, 5):
+        rows = check(fw.ray.read(source, RANDOM, batch=4, epochs=2, override_num_blocks=tasks, **SETTINGS), loaded(source, epochs=2))
+        with fw.Loader(source, RANDOM, batch=4, framework="batch", **SETTINGS) as loader:
+            expected = [fields or {} for _ in range(2) for batch in loader for fields in batch.fields]
+        names = ["caption", "id", "score", "mask", "good", "height"]
+        assert [{name: row[name] for name in names} for row in rows] == [{name: it.get(name) for name in names} for it in expected]
+        captions = {row["caption"].split()[0] for row in rows if row["caption"]}
+        assert captions == {"image", "city", "only"} and any(row["location"].endswith(".ppm") and row["id"] is None for row in rows)
+
+
+def test_fields_of_sequences_that_do_not_agree_are_named(cluster, many):
+    numbers, texts = fw.samples(Captioned(many, lambda index: {"id": index})), fw.samples(Captioned(many, lambda index: {"id": str(index)}))
+    boxes = fw.samples(Captioned(many, lambda index: {"id": numpy.zeros(3, numpy.float32)}))
+    for sequence, kind in ((texts, "str"), (boxes, "list<item: float>")):
+        with pytest.raises(ValueError, match=f"field 'id' is of type int, but in samples2.0. of type {kind}"):
+            fw.ray.read(fw.concat(numbers, fw.directory(many / "cat"), sequence), RANDOM, batch=4)
+    unknown = fw.samples(Captioned(many, lambda index: {"id": None}))
+    with pytest.raises(ValueError, match="field 'id' of the first item is None"):
+        fw.ray.read(fw.concat(unknown, unknown.select(take=1)), RANDOM, batch=4)
+    dataset = fw.ray.read(fw.concat(fw.directory(many / "cat"), numbers, texts), RANDOM, batch=4, fields={"id": int}, override_num_blocks=1)
+    with pytest.raises(Exception, match=f"field 'id' of sample {30 + SAMPLES} is of type str; its column is of int"):
+        dataset.take_all()
+
+
+def test_ragged_fields_are_lists(cluster, many):
+    import pyarrow
+
+    def ragged(index):
+        boxes = numpy.arange(4 * (index % 3), dtype=numpy.float32).reshape(-1, 4) + index
+        return {"boxes": boxes, "categories": numpy.arange(index % 3) * index, "tags": ["new"] * (index % 2)}
+
+    source = fw.samples(Captioned(many, ragged))
+    boxes = pyarrow.list_(pyarrow.list_(pyarrow.float32(), 4))
+    types = {"boxes": boxes, "categories": pyarrow.list_(pyarrow.int64()), "tags": pyarrow.list_(pyarrow.string())}
+    dataset = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=2, fields=types, **SETTINGS)
+    rows = check(dataset, loaded(source))
+    schema = dataset.schema()
+    assert {name: schema.types[schema.names.index(name)] for name in types} == types
+    for row in rows:
+        expected = ragged(row["index"])
+        assert numpy.array_equal(numpy.array(list(row["boxes"]), numpy.float32).reshape(-1, 4), expected["boxes"])
+        assert list(row["categories"]) == expected["categories"].tolist() and list(row["tags"]) == expected["tags"]
+    # Of arrays the first item tells the type.
+    source = fw.samples(Captioned(many, lambda index: {"boxes": ragged(index)["boxes"]}))
+    schema = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1).schema()
+    assert schema.types[schema.names.index("boxes")] == boxes
+
+
+def test_fields_that_are_no_columns_are_named(cluster, many):
+    def read(given, **settings):
+        source = fw.samples(Captioned(many, given))
+        return fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1, **settings)
+
+    with pytest.raises(ValueError, match="field 'box' is of type list; columns of fields are of int, float"):
+        read(lambda index: {"box": [1, 2]})
+    with pytest.raises(ValueError, match="field 'label' has the name of another column"):
+        read(lambda index: {"label": 1})
+    with pytest.raises(ValueError, match="field 5 has a name that is no text"):
+        read(lambda index: {5: 1})
+    with pytest.raises(ValueError, match="field 'caption' is of type text; columns"):
+        read(lambda index: {"caption": "one"}, fields={"caption": "text"})
+    with pytest.raises(ValueError, match="field 'caption' of the first item is None"):
+        read(lambda index: {"caption": None})
+    with pytest.raises(TypeError, match="fields are those of items of fw.samples"):
+        fw.ray.read(many, RANDOM, batch=4, fields={"caption": str})
+    # What only a task sees.
+    with pytest.raises(Exception, match="field 'id' of sample 1 is of type str; its column is of int"):
+        read(lambda index: {"id": "one" if index == 1 else index}).take_all()
+    with pytest.raises(Exception, match="sample 1 has the field 'late', which no sequence has in its first item"):
+        read(lambda index: {"late": 1} if index == 1 else {}).take_all()
+    with pytest.raises(Exception, match="field 'id' of samples 0 to 3 is no column of int"):
+        read(lambda index: {"id": 1 << 80}).take_all()
+    with pytest.raises(Exception, match="field 'box' of samples 0 to 3 is no column of list<item: fixed_size_list"):
+        read(lambda index: {"box": numpy.zeros((1, 4 + index // 3))}).take_all()
+    assert "late" not in read(lambda index: {"late": 1}, fields={}).schema().names
+
+
+class Failing(Captioned):
+    """One item cannot be read."""
+
+    def __getitem__(self, index):
+        if index == 7:
+            raise OSError("gone")
+        return super().__getitem__(index)
+
+
+def test_a_failed_sample_has_no_fields(cluster, many):
+    source = fw.samples(Failing(many, lambda index: {"id": index}), [0] * SAMPLES)
+    for source in (source, fw.concat(source, fw.samples(["none.ppm"], [0]))):
+        dataset = fw.ray.read(source, RANDOM, batch=4, override_num_blocks=1, on_error="substitute", **SETTINGS)
+        rows = check(dataset, loaded(source, on_error="substitute"))
+        assert [row["id"] for row in rows] == [None if row["index"] in (7, SAMPLES) else row["index"] for row in rows]
+
+
+@pytest.mark.parametrize("dtype", ["u8", "f16", "bf16"])
+def test_every_type_of_elements_has_a_column(cluster, many, dtype):
+    torch = pytest.importorskip("torch")
+    with fw.Loader(many, RANDOM, batch=4, dtype=dtype, **SETTINGS) as loader:
+        expected = torch.cat([images.clone() for images, _ in loader])
+    dataset = fw.ray.read(many, RANDOM, batch=4, dtype=dtype, override_num_blocks=2, **SETTINGS)
+    # In the loop, as the documentation says.
+    batches = [batch["image"] for batch in dataset.select_columns(["image"]).iter_torch_batches(batch_size=10)]
+    batches = [batch.view(torch.bfloat16) for batch in batches] if dtype == "bf16" else batches
+    assert batches[0].dtype == expected.dtype
+    assert torch.equal(torch.cat(batches).view(torch.uint8), expected.view(torch.uint8))
+
+    def first(images):
+        assert images.dtype == expected.dtype
+        return images.flatten(1).float()[:, 0]
+
+    rows = fw.ray.map_batches(dataset, first, output="first", keep=[]).take_all()
+    assert [row["first"] for row in rows] == expected.flatten(1).float()[:, 0].tolist()
+
+
+def test_images_of_bf16_keep_their_memory():
+    from feedwater.ray import _model
+    from ray.data.extensions import ArrowTensorArray
+
+    torch = pytest.importorskip("torch")
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    import pyarrow
+
+    bits = numpy.arange(24, dtype=numpy.uint16).reshape(2, 3, 2, 2)
+    column = pyarrow.chunked_array([ArrowTensorArray.from_numpy(bits)])
+    tensor, array = (_model._images(column, framework) for framework in ("torch", "numpy"))
+    assert tensor.dtype == torch.bfloat16 and array.dtype == ml_dtypes.bfloat16
+    assert tensor.data_ptr() == array.ctypes.data == bits.ctypes.data
+
+
+def test_a_task_without_the_gpu_that_it_was_promised_says_so(cluster, many):
+    # The driver's node says that it has one, as a node with a driver that is too old would.
+    dataset = fw.ray.read(many, RANDOM, batch=4, num_gpus=1, num_cpus=0, override_num_blocks=1, **SETTINGS)
+    with pytest.raises(fw.errors.UnavailableError, match="cuda"):
+        dataset.take_all()
+    with pytest.raises(RuntimeError, match="a read task needs 1 CPU, 2 GPU, .* MiB of memory, which no node of the cluster has"):
+        fw.ray.read(many, RANDOM, batch=4, num_gpus=2)
+    with pytest.raises(RuntimeError, match="1048576 MiB of memory, which no node of the cluster has"):
+        fw.ray.read(many, RANDOM, batch=4, memory=1 << 40)
+    with pytest.raises(TypeError, match="has all settings"):
+        fw.ray.read(fw.ray.Datasource(many, RANDOM, batch=4), num_gpus=1)
+
+
+def test_annotations_without_columns_are_named(many, tmp_path, caplog):
+    images = [{"id": number, "file_name": f"cat/{number:02}.ppm", "width": 12, "height": 8} for number in range(4)]
+    boxes = [{"id": 1, "image_id": 2, "category_id": 1, "bbox": [1, 1, 4, 4], "area": 16, "iscrowd": 0}]
+    document = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
+    (tmp_path / "instances.json").write_text(json.dumps(document))
+    source = fw.coco(tmp_path / "instances.json", images=str(many))
+    with caplog.at_level(logging.WARNING, logger="feedwater"):
+        datasource = fw.ray.Datasource(fw.concat(source, fw.samples(["none.ppm"], [0], classes=["cat"]), source), RANDOM, batch=3)
+    assert len(datasource) == 9
+    assert "without boxes, categories and masks" in caplog.text

@@ -1,0 +1,55 @@
+"""Read tasks on a GPU: a simulated one, with the driver of `tests/simulated/`, whose kernels run on the host. No real GPU has run them."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+ray = pytest.importorskip("ray")
+pytest.importorskip("pyarrow")
+
+import feedwater as fw  # noqa: E402
+from ray_helpers import RANDOM, SETTINGS, check, loaded  # noqa: E402
+
+SOURCES = pathlib.Path(__file__).parents[2] / "tests" / "simulated"
+COMPILER = os.environ.get("CXX", "c++")
+#: Variables that name libraries, which are built in this order, and what each is linked with.
+LIBRARIES = {
+    "FEEDWATER_LIBCUDA": ("cuda.cpp", "libcuda.so", []),
+    "FEEDWATER_LIBNVRTC": ("nvrtc.cpp", "libnvrtc.so", []),
+    "FEEDWATER_LIBNVJPEG": ("nvjpeg.cpp", "libnvjpeg.so", ["-lcuda"]),
+    "FEEDWATER_LIBNVML": ("nvml.cpp", "libnvidia-ml.so", ["-lcuda"]),
+}
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """Variables of the environment of workers that have a simulated GPU."""
+    if shutil.which(COMPILER) is None:
+        pytest.skip(f"the C++ compiler {COMPILER} is not installed")
+    built = tmp_path_factory.mktemp("simulated")
+    variables = {"FEEDWATER_CACHE": str(built / "kernels")}
+    for variable, (source, library, linked) in LIBRARIES.items():
+        command = [COMPILER, "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{library}", "-o", str(built / library)]
+        command += [str(SOURCES / source), f"-L{built}", "-Wl,-rpath,$ORIGIN", *linked, "-ldl"]
+        subprocess.run(command, check=True)
+        variables[variable] = str(built / library)
+    return variables
+
+
+def test_rows_of_a_gpu_are_those_of_one_loader(cluster, many, simulated, tmp_path):
+    environment = {**ray.get_runtime_context().runtime_env["env_vars"], **simulated}
+    # The driver's node says that it has a GPU, and has no core.
+    tasks = {"num_gpus": 0.5, "num_cpus": 0, "override_num_blocks": 2, "ray_remote_args": {"runtime_env": {"env_vars": environment}}}
+    targets = {"last": "pad", "batch_operators": [fw.ops.Mixup(alpha=1.0)], "classes": 2}
+    batches = loaded(many, batch=6, **targets)
+    rows = check(fw.ray.read(many, RANDOM, batch=6, **tasks, **{**SETTINGS, **targets}), batches)
+    numpy.testing.assert_array_equal(numpy.stack([row["target"] for row in rows]), numpy.concatenate([it for _, it, _ in batches]))
+    # JPEGs are decoded there.
+    subprocess.run([sys.executable, "-m", "feedwater", "synth", str(tmp_path / "set"), "--images", "8"], check=True, capture_output=True)
+    rows = fw.ray.read(tmp_path / "set", RANDOM, batch=4, **tasks).take_all()
+    assert len(rows) == 8 and any(row["outcome"].startswith("nvjpeg") for row in rows)
