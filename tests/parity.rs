@@ -148,8 +148,9 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
         let pixels = last_pixels(chain);
         let dtypes = DType::ALL.into_iter().filter(|&dtype| output::check(pixels, dtype).is_ok());
         let all: Vec<_> = dtypes.flat_map(|dtype| Layout::ALL.map(|it| (dtype, it))).collect();
-        // What writes elements is the same text after every operator.
-        for (dtype, layout) in some_of(all, number) {
+        // Each has kernels of its own to compile and interpret. What writes elements is the same text after every operator.
+        let some = if executes_device_code() { 1 } else { all.len() };
+        for &(dtype, layout) in all.iter().cycle().skip(number).take(some) {
             check(Case { dtype, layout, ..case(chain, &image) });
         }
     }
