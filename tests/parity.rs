@@ -109,10 +109,10 @@ fn drawn(seed: u64) -> Operators {
     chain
 }
 
-/// Cases of an operator to compare: all, but only a third if an interpreter executes them, which is far slower. The next operator has
-/// others.
-fn some_of<T>(all: impl IntoIterator<Item = T>, operator: usize) -> impl Iterator<Item = T> {
-    let (first, step) = if executes_device_code() { (operator % 3, 3) } else { (0, 1) };
+/// Cases of an operator or a filter to compare: all, but only a third if an interpreter executes them, which is far slower. The one with
+/// the next number has others.
+fn some_of<T>(all: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<Item = T> {
+    let (first, step) = if executes_device_code() { (number % 3, 3) } else { (0, 1) };
     all.into_iter().skip(first).step_by(step)
 }
 
@@ -223,9 +223,10 @@ fn the_host_may_run_the_first_operators() {
 #[test]
 fn resampling_up_and_down_by_large_factors() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
-    for filter in filters {
+    for (number, filter) in filters.into_iter().enumerate() {
         let filter: Filter = serde_json::from_value(filter.into()).expect("a filter's name");
-        for (from, to) in [((997, 3), (5, 11)), ((2, 1009), (3, 4)), ((3, 2), (101, 89))] {
+        let sizes = [((997, 3), (5, 11)), ((2, 1009), (3, 4)), ((3, 2), (101, 89))];
+        for (from, to) in some_of(sizes, number) {
             let op: Operators = vec![Arc::new(Resize { filter, ..Resize::to(to.0, to.1) })];
             let size = Size::new(from.0, from.1);
             for image in extreme_images(size).iter().chain([&random_image(size, 8)]) {
@@ -303,9 +304,10 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
 #[test]
 fn extreme_reductions() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
-    for filter in filters {
+    for (number, filter) in filters.into_iter().enumerate() {
         let filter: Filter = serde_json::from_value(filter.into()).expect("a filter's name");
-        for (from, to) in [((9000, 40), (7, 9)), ((37, 4000), (41, 7)), ((6001, 11), (300, 30))] {
+        let sizes = [((9000, 40), (7, 9)), ((37, 4000), (41, 7)), ((6001, 11), (300, 30))];
+        for (from, to) in some_of(sizes, number) {
             let op: Operators = vec![
                 Arc::new(Resize { filter, ..Resize::to(to.0, to.1) }),
                 Arc::new(Normalize::IMAGENET),
