@@ -269,6 +269,8 @@ def test_an_interrupt_ends_a_wait_that_threads_share():
     for the same batch."""
     program = """
         import os, threading
+        # Before the signal, which NumPy turns into an ImportError during its import.
+        import numpy
         import feedwater as fw
 
         built, go = threading.Event(), threading.Event()

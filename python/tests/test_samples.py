@@ -147,6 +147,8 @@ def test_an_interrupt_ends_a_wait_for_slow_items_at_once(moment):
     """Items take until the program is told to go on, so nothing but the interrupt can end the wait."""
     program = f"""
         import os, threading
+        # Before the signal, which NumPy turns into an ImportError during its import.
+        import numpy
         import feedwater as fw
 
         ready, go = threading.Event(), threading.Event()
