@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy
 import pytest
@@ -30,6 +32,23 @@ def folder(tmp_path):
         name.parent.mkdir(parents=True, exist_ok=True)
         write_image(name, pixels_of(index))
     return tmp_path / "set"
+
+
+def interrupted(program):
+    """Output, errors and exit code of a program that gets the signal of Ctrl-C when it has written that it waits."""
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        # Only a program that hangs reaches it.
+        killer = threading.Timer(120, process.kill)
+        killer.start()
+        try:
+            assert process.stdout.readline() == "waits\n"
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate()
+        finally:
+            process.kill()
+            killer.cancel()
+    return out, errors, process.returncode
 
 
 def run_two(program, folder):

@@ -1,18 +1,16 @@
 """Loaders, batches and sources that threads share: with the interpreter's lock, and without it on a free-threaded build."""
 
 import os
-import signal
 import subprocess
 import sys
 import sysconfig
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import feedwater as fw
 import numpy
 import pytest
-from conftest import pixels_of
+from conftest import interrupted, pixels_of
 
 SAME = [fw.ops.Crop(width=12, height=8)]
 AS_THEY_ARE = {"chain": SAME, "dtype": "u8", "layout": "nhwc"}
@@ -299,14 +297,5 @@ def test_an_interrupt_ends_a_wait_that_threads_share():
         loader.close()
         [thread.join() for thread in others]
     """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        killer = threading.Timer(LIMIT, process.kill)
-        killer.start()
-        try:
-            assert process.stdout.readline() == "waits\n"
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate()
-        finally:
-            process.kill()
-            killer.cancel()
-    assert out == "interrupted False\n"
+    out, errors, _ = interrupted(program)
+    assert out == "interrupted False\n", out + errors

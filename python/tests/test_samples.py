@@ -1,6 +1,5 @@
 """Sources that are sequences in Python."""
 
-import signal
 import subprocess
 import sys
 import textwrap
@@ -9,7 +8,7 @@ import threading
 import feedwater as fw
 import numpy
 import pytest
-from conftest import pixels_of
+from conftest import interrupted, pixels_of
 
 SAME = [fw.ops.Crop(width=12, height=8)]
 
@@ -182,14 +181,5 @@ def test_an_interrupt_ends_a_wait_for_slow_items_at_once(moment):
             print("interrupted", go.is_set(), flush=True)
             go.set()
     """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        killer = threading.Timer(120, process.kill)
-        killer.start()
-        try:
-            assert process.stdout.readline() == "waits\n"
-            process.send_signal(signal.SIGINT)
-            out, errors = process.communicate()
-        finally:
-            process.kill()
-            killer.cancel()
-    assert "interrupted False\n" in out and process.returncode == 0, out + errors
+    out, errors, code = interrupted(program)
+    assert "interrupted False\n" in out and code == 0, out + errors

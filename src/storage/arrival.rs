@@ -61,7 +61,8 @@ pub(super) fn current() -> Option<Arc<Arrival>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-#[cfg(all(test, feature = "remote"))]
+#[cfg(feature = "remote")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

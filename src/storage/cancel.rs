@@ -51,7 +51,8 @@ pub(super) fn receive<T>(answer: &Receiver<Result<T>>) -> Result<T> {
     Err(Error::other("the request was cancelled"))
 }
 
-#[cfg(all(test, feature = "remote"))]
+#[cfg(feature = "remote")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::mpsc::sync_channel;

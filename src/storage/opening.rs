@@ -76,7 +76,8 @@ impl OpeningOf {
     }
 }
 
-#[cfg(all(test, feature = "remote"))]
+#[cfg(feature = "remote")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,5 +1,5 @@
-//! The library's ring on loom's primitives, for the model checker (`tests/ring_loom.rs`). It is a crate of its own because it compiles in
-//! a second: as a feature of the library it would have the library compiled twice.
+//! The library's ring on loom's primitives, for the model checker (`tests/ring_loom.rs`). It is a crate of its own because as a feature
+//! of the library it would have the library compiled twice.
 
 #[path = "../../../src/ring.rs"]
 pub mod ring;
