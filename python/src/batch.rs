@@ -51,9 +51,14 @@ impl Batch {
         }
     }
 
+    /// Samples of the source that failed.
+    pub fn failed(&self) -> impl Iterator<Item = u64> {
+        self.errors.iter().map(|(index, _)| *index)
+    }
+
     /// Whether a sample of the source failed.
     pub fn has_failed(&self, index: u64) -> bool {
-        self.errors.iter().any(|(failed, _)| *failed == index)
+        self.failed().any(|failed| failed == index)
     }
 
     /// Uses the batch, unless its tensor was given away. An error becomes Python's after the lock is free.

@@ -163,16 +163,18 @@ impl Loader {
             return Ok(None);
         }
         let loader = self.open(py)?;
-        let mut found: HashMap<(usize, u64), Py<PyAny>> = HashMap::new();
-        let mut of = |index: u64| {
+        let sequence_of = |index: u64| {
             let (part, place) = loader.source().part(index);
             let is_it = |it: &Arc<Sequence>| ptr::addr_eq(Arc::as_ptr(it), part);
-            let Some(number) = self.sequences.iter().position(is_it) else { return Ok(py.None()) };
+            self.sequences.iter().position(is_it).map(|number| (number, place))
+        };
+        let mut found: HashMap<(usize, u64), Py<PyAny>> = HashMap::new();
+        let mut of = |index: u64| {
+            let Some((number, place)) = sequence_of(index) else { return Ok(py.None()) };
             if let Some(fields) = found.get(&(number, place)) {
                 return Ok(fields.clone_ref(py));
             }
-            let sequence = &self.sequences[number];
-            let fields = match sequence.fields(py, place) {
+            let fields = match self.sequences[number].fields(py, place) {
                 // The item could not be read, which is an error of its sample.
                 Err(_) if batch.has_failed(index) => py.None(),
                 fields => fields?,
@@ -180,7 +182,12 @@ impl Loader {
             found.insert((number, place), fields.clone_ref(py));
             Ok(fields)
         };
-        batch.indices().into_iter().map(&mut of).collect::<PyResult<_>>().map(Some)
+        let fields = batch.indices().into_iter().map(&mut of).collect::<PyResult<_>>()?;
+        // Samples that others replaced are in no batch.
+        for (number, place) in batch.failed().filter_map(sequence_of) {
+            self.sequences[number].forget(place);
+        }
+        Ok(Some(fields))
     }
 
     /// Where batches are made and why.

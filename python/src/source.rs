@@ -91,6 +91,12 @@ impl Sequence {
         }
     }
 
+    /// Drops the fields of an item whose sample failed.
+    pub fn forget(&self, index: u64) {
+        // Dropped without the lock, as that may run code of Python.
+        let _fields = self.kept().and_then(|mut kept| kept.remove(&index));
+    }
+
     /// Asks the sequence, which is the only thing that needs the interpreter. An item without fields has `None` of Python.
     fn item(&self, py: Python<'_>, index: u64) -> PyResult<(Encoded, Py<PyAny>)> {
         let item = self.items.bind(py).get_item(index)?;

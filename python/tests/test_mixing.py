@@ -1,8 +1,10 @@
 """Sequences in Python beside other sources: selected, joined, mixed, and several times in one pipeline."""
 
+import gc
 import pickle
 import subprocess
 import sys
+import weakref
 
 import feedwater as fw
 import numpy
@@ -141,6 +143,36 @@ def test_an_item_that_cannot_be_read_has_no_fields(folder, policy):
     assert (12 in dict(pairs)) == (policy == "substitute") and dict(pairs)[13] == "sea 3"
     [(failed, message)] = [error for batch in batches for error in batch.errors]
     assert failed == 12 and "samples[2]" in message and "no image 2" in message
+
+
+class Note:
+    """An object whose references can be watched."""
+
+    def __init__(self, index):
+        self.index = index
+
+
+@pytest.mark.parametrize("policy", ["skip", "substitute"])
+def test_fields_of_samples_that_fail_are_not_kept(policy):
+    notes = weakref.WeakSet()
+
+    class Damaged(Captioned):
+        def __getitem__(self, index):
+            image, label, _ = super().__getitem__(index)
+            note = Note(index)
+            notes.add(note)
+            return image[: len(image) // (1 + (index % 3 == 1))], label, note
+
+    source = fw.samples(Damaged("sea", 40))
+    failed = set()
+    with fw.Loader(source, SAME, batch=4, epochs=1, last="partial", on_error=policy, framework="batch", workers=2) as loader:
+        for batch in loader.batches():
+            failed.update(index for index, _ in batch.errors)
+            assert all(note is None or note.index == index for index, note in zip(batch.indices, batch.fields, strict=True))
+        del batch
+        gc.collect()
+        assert failed == {2, *range(1, 40, 3)} and len(notes) == 0
+    assert len(notes) == 0
 
 
 def test_sequences_are_told_apart(folder):
