@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{jpegs, training};
 use feedwater::error::{ConfigError, Error};
 use feedwater::geometry::Size;
-use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, Stats};
 use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Placement, RandomResizedCrop, Resize};
 use feedwater::plan::{Offload, Route};
 use feedwater::source::Memory;
@@ -62,30 +62,34 @@ fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
     all
 }
 
+/// That a CPU which keeps up gets all the work is tested on simulated machines (`tests/tune/`): whether this one keeps up
+/// depends on its load.
 #[test]
-fn if_the_cpu_keeps_up_the_device_is_not_used_and_no_byte_changes() {
+fn a_device_without_work_is_left_alone_and_no_byte_changes() {
     let machine = machine();
     for most in [None, Some(1)] {
-        let build = || on_device(training()).max_cpu_threads(most).build().unwrap();
-        // Whether it keeps up depends on the machine: a busy one may need another attempt.
-        assert!((0..3).any(|_| is_left_alone(&mut build())), "in none of three runs");
+        let mut loader = on_device(training()).max_cpu_threads(most).build().unwrap();
+        assert_eq!(loader.choice().offload, Offload { operators: 3, decode: true });
+        let mut batches = settle(&mut loader, Duration::from_millis(5));
+        assert!(by_device(&loader.stats().outcomes) > 0);
+        loader.choose(Choice { offload: Offload::NOTHING, ..loader.choice() }).unwrap();
+        let epoch = |loader: &mut Loader| {
+            loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()).collect::<Vec<_>>()
+        };
+        // Batches begun under the earlier choice are consumed.
+        batches.extend(epoch(&mut loader));
+        let before = loader.stats();
+        batches.extend(epoch(&mut loader));
+        let stats = loader.stats();
+        assert_eq!(by_device(&stats.outcomes), by_device(&before.outcomes));
+        assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
+        let left = |stats: &Stats| stats.cpu_fallback.get("the CPU keeps up").copied().unwrap_or(0);
+        assert!(left(&stats) >= left(&before) + 40, "{:?}", stats.cpu_fallback);
+        assert!(batches == on_cpu(training(), batches.len()), "the bytes do not depend on tuning");
+        drop(loader);
         let counts = machine.counts();
         assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
     }
-}
-
-/// Whether nothing runs on the device after settling.
-fn is_left_alone(loader: &mut Loader) -> bool {
-    assert_eq!(loader.choice().offload, Offload { operators: 3, decode: true });
-    let batches = settle(loader, Duration::from_millis(25));
-    let stats = loader.stats();
-    assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
-    assert!(by_device(&stats.outcomes) > 0);
-    assert!(batches == on_cpu(training(), batches.len()), "the bytes do not depend on tuning");
-    println!("{:#?}", loader.decisions());
-    let left = stats.cpu_fallback.get("the CPU keeps up").copied().unwrap_or(0);
-    assert!(left < stats.images);
-    left > 0 && loader.choice().offload == Offload::NOTHING
 }
 
 #[test]
@@ -209,7 +213,9 @@ fn operators_with_a_placement_stay_there() {
     settle(&mut operators, Duration::from_millis(10));
     let tried: Vec<_> = operators.decisions().iter().map(|it| it.choice.offload).collect();
     let decoded_on_cpu = Offload { operators: 1, decode: false };
-    assert!(tried.contains(&decoded_on_cpu) && !tried.contains(&Offload::NOTHING), "{tried:?}");
+    let possible = operators.plan().offloads.clone();
+    assert!(possible.contains(&decoded_on_cpu) && !possible.contains(&Offload::NOTHING));
+    assert!(tried.iter().all(|it| possible.contains(it)), "{tried:?}");
     assert_eq!(operators.plan().shape.width, Size::new(24, 24).width);
     drop((fixed, without_cpu, operators));
     assert_eq!((machine.counts().live(), machine.counts().faults()), (0, 0));

@@ -242,11 +242,16 @@ impl ThreadMeter {
     #[inline]
     pub fn sample_ends(&self, began: Instant) {
         if self.is_timed() {
-            self.sample_took(began.elapsed());
-            let tiny = self.recent.load(Relaxed) < nanoseconds(TINY);
-            if tiny && self.watch.is_none() && self.begun.load(Relaxed) > FIRST {
-                self.skipped.store(self.draw() % (2 * TIMED - 1), Relaxed);
-            }
+            self.timed_sample_ends(began.elapsed());
+        }
+    }
+
+    /// Ends a timed sample that took this long, and decides how many of the next ones are not timed.
+    fn timed_sample_ends(&self, took: Duration) {
+        self.sample_took(took);
+        let tiny = self.recent.load(Relaxed) < nanoseconds(TINY);
+        if tiny && self.watch.is_none() && self.begun.load(Relaxed) > FIRST {
+            self.skipped.store(self.draw() % (2 * TIMED - 1), Relaxed);
         }
     }
 

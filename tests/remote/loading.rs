@@ -42,8 +42,7 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     let expected = batches(Directory::open(local.path()).unwrap(), 2);
     BUCKETS.latency(Duration::from_millis(30));
     for (connections, fewest) in [(1, 1), (8, 8), (32, 32)] {
-        // The server holds requests back, so a short timeout would send them a second time.
-        let storage = storage(&StorageSettings { connections, timeout: 60, ..settings() });
+        let storage = storage(&StorageSettings { connections, ..settings() });
         let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
         // The plan inspects sixteen, fewer at a time than are prefetched.
@@ -55,35 +54,30 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     BUCKETS.latency(Duration::ZERO);
 }
 
-/// 40 ms for each batch of five, from a server with a latency of 30 ms: four requests are in flight then.
+/// Which window follows from which measurements is tested on simulated storage (`tests/read_ahead/`).
 #[test]
-fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
+fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let local = images("chosen", 60);
     let storage = storage(&StorageSettings { connections: 32, ..settings() });
     let build = |source: Directory, tune: bool| {
         let builder = Loader::builder(source, common::training()).tune(tune);
-        let builder = builder.batch(5).workers(2).seed(3).shuffle(true).epochs(Some(8));
+        let builder = builder.batch(5).workers(2).seed(3).shuffle(true);
         builder.device(DeviceChoice::Cpu).build().unwrap()
     };
-    let mut bytes = Vec::new();
-    let mut epochs = |loader: &mut Loader, count: usize, step: Duration| {
-        bytes.clear();
+    let epochs = |loader: &mut Loader, count: usize, step: Duration| {
+        let mut bytes = Vec::new();
         for _ in 0..count {
             for batch in &mut *loader {
                 bytes.push(batch.unwrap().to_host().unwrap());
                 std::thread::sleep(step);
             }
         }
-        std::mem::take(&mut bytes)
+        bytes
     };
-    let mut files = build(Directory::open(local.path()).unwrap(), true);
-    assert_eq!(files.read_ahead(), None);
-    let expected = epochs(&mut files, 8, Duration::ZERO);
-
     BUCKETS.latency(Duration::from_millis(30));
     let mut fixed = build(directory("s3://chosen", &storage).unwrap(), false);
-    assert!(epochs(&mut fixed, 2, Duration::ZERO) == expected[..24]);
+    let untuned = epochs(&mut fixed, 2, Duration::ZERO);
     let report = fixed.read_ahead().unwrap();
     assert_eq!((report.window, report.most, report.decisions), (64, 64, vec![]));
     assert_eq!(fixed.profile().setup.read_ahead, 64);
@@ -91,31 +85,38 @@ fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
 
     let mut loader = build(directory("s3://chosen", &storage).unwrap(), true);
     assert_eq!(loader.read_ahead().unwrap().window, 64, "large at first");
-    let step = Duration::from_millis(40);
-    let first = epochs(&mut loader, 5, step);
-    let report = loader.read_ahead().unwrap();
-    // 125 per second, 30 ms, and a margin for a busy machine.
-    assert!(report.window <= 32 && report.decisions[0].batch <= 50, "{report:#?}");
+    let step = Duration::from_millis(10);
+    let mut tuned = Vec::new();
+    while loader.read_ahead().unwrap().decisions.is_empty() {
+        tuned.extend(epochs(&mut loader, 1, step));
+    }
     // The reasons have the rate and the latency of requests.
-    let has = |unit: &str| report.decisions.iter().any(|it| it.why.contains(unit));
+    let report = loader.read_ahead().unwrap();
+    let has = |unit: &str| report.decisions.iter().all(|it| it.why.contains(unit));
     assert!(has("samples/s") && has(" ms"), "{report:#?}");
-    assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
+    // Requests under the first window are over.
+    tuned.extend(epochs(&mut loader, 2, step));
     BUCKETS.forget("/chosen/");
-    let last = epochs(&mut loader, 3, step);
+    tuned.extend(epochs(&mut loader, 3, step));
     // In addition to the prefetched ones, the two that the workers have.
     let report = loader.read_ahead().unwrap();
+    assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
     let longest = report.decisions.iter().map(|it| it.window).max().unwrap();
     let most = BUCKETS.most_in_flight();
     assert!(most <= longest + 2, "{most} in flight: {report:#?}");
-    assert!([first, last].concat() == expected);
     BUCKETS.latency(Duration::ZERO);
+
+    let mut files = build(Directory::open(local.path()).unwrap(), true);
+    assert_eq!(files.read_ahead(), None);
+    let expected = epochs(&mut files, tuned.len() / 12, Duration::ZERO);
+    assert!(tuned == expected && untuned == expected[..24]);
 }
 
 #[test]
 fn a_dropped_loader_cancels_its_requests() {
     let (_, _guard) = buckets();
     images("hanging", 64);
-    let storage = storage(&StorageSettings { timeout: 30, ..settings() });
+    let storage = storage(&StorageSettings { timeout: 600, ..settings() });
     let source = directory("s3://hanging", &storage).unwrap();
     for index in (0..64).filter(|index| index % 4 != 0) {
         // All but those that the plan inspects.
@@ -130,7 +131,7 @@ fn a_dropped_loader_cancels_its_requests() {
     }
     let begin = Instant::now();
     drop(loader);
-    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(300), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -26,9 +26,9 @@ use feedwater::storage::{Storage, StorageSettings};
 
 use servers::{Fault, Server};
 
-/// Settings with three retries within a second and a half.
+/// Settings with three retries within a second and a half, and a timeout that a busy machine does not reach.
 fn settings() -> StorageSettings {
-    StorageSettings { retries: 3, timeout: 1, ..Default::default() }
+    StorageSettings { retries: 3, timeout: 60, ..Default::default() }
 }
 
 /// The server's latency is the same for all tests: a test that changes it runs alone.

@@ -49,11 +49,8 @@ fn a_request_with_a_transient_failure_is_retried() {
         Fault::Close,
         Fault::Cut(0),
         Fault::Cut(4_000),
-        Fault::Hang,
         Fault::Short(1),
         Fault::OtherRange,
-        // A second, plus the time allowed for this many bytes, has passed.
-        Fault::Slow(1_000, Duration::from_millis(100)),
     ];
     for (number, fault) in faults.into_iter().enumerate() {
         let path = format!("/again/{number}");
@@ -76,6 +73,25 @@ fn a_request_with_a_transient_failure_is_retried() {
         server.fail("/again/slow", [fault]);
         assert_eq!(USUAL.read(Path::new(&url)).unwrap(), bytes);
         assert_eq!(server.log("/again/slow").len(), before + 1, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_request_is_retried_after_the_timeout() {
+    let (server, _guard) = buckets();
+    let impatient = storage(&StorageSettings { timeout: 1, ..settings() });
+    let bytes = some_bytes(50_000);
+    // The second has passed, plus the time allowed for this many bytes.
+    let slow = Fault::Slow(1_000, Duration::from_millis(100));
+    for (path, fault) in [("/late/silent", Fault::Hang), ("/late/slow", slow)] {
+        server.put(path, &bytes[..]);
+        let file = impatient.open(Path::new(&server.url(path))).unwrap();
+        let before = server.log(path).len();
+        server.fail(path, [fault]);
+        let mut buffer = vec![0; 40_000];
+        file.read_exact_at(&mut buffer, 10_000).unwrap();
+        assert_eq!(buffer, bytes[10_000..], "{fault:?}");
+        assert!(server.log(path).len() >= before + 2, "{fault:?}");
     }
 }
 

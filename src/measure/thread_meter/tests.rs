@@ -38,11 +38,14 @@ fn cpu_time_is_read_for_every_long_sample_and_for_few_short_ones() {
 fn tiny(meter: &ThreadMeter, samples: u64, took: [u64; 2]) -> u64 {
     let mut timed = 0;
     for number in 0..samples {
-        let begin = meter.sample_begins();
+        let took = Duration::from_nanos(took[number as usize % 2]);
+        meter.sample_begins();
         meter.clock();
-        timed += u64::from(meter.is_timed());
-        meter.add_time(Stage::Read, Duration::from_nanos(took[number as usize % 2]), 7);
-        meter.sample_ends(begin);
+        meter.add_time(Stage::Read, took, 7);
+        if meter.is_timed() {
+            timed += 1;
+            meter.timed_sample_ends(took);
+        }
     }
     timed
 }
