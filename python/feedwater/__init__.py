@@ -18,6 +18,7 @@ from ._torchvision import from_torchvision
 from .batch import Batch
 from .errors import Error
 from .loader import Loader
+from .objects import Objects
 from .recipes import Recipe, eval_recipe, train_recipe
 from .report import Report
 from .sources import (
@@ -38,6 +39,7 @@ __all__ = [
     "BatchOperator",
     "Error",
     "Loader",
+    "Objects",
     "Operator",
     "Recipe",
     "Report",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from .batch import Batch
+    from .objects import Objects
 
 #: Most images that are shown, and the longest side of each, in pixels. Noise, which no PNG compresses, then takes 0.8 MB.
 _IMAGES = 32
@@ -20,17 +21,19 @@ _SIDE = 80
 #: Most messages of samples that failed, and the longest label, in characters.
 _MESSAGES = 8
 _LABEL = 20
+#: Most boxes of an image.
+_BOXES = 50
 
 
 def html(batch: Batch, classes: Sequence[str], ends: Sequence[Sequence[float]] | None) -> str:
-    """The first images of a batch with label and index, marked where they replace an unusable sample or fill a batch."""
+    """The first images of a batch with label, index and boxes, marked where they replace an unusable sample or fill a batch."""
     count = min(len(batch), _IMAGES)
-    samples = batch.samples[:count]
+    samples, objects = batch.samples[:count], batch.objects()
     images = batch._first_on_host(count)
     cells = []
     for place, sample in enumerate(samples):
         picture = _MISSING if images is None else _picture(_levels(images[place], batch.layout, ends))
-        cells.append(_cell(picture, sample, _label(sample["label"], classes)))
+        cells.append(_cell(picture + _boxes(objects[place], classes), sample, _label(sample["label"], classes)))
     parts = [f"<div>{text.escape(_title(batch, count))}</div>"]
     if images is None:
         parts.append("<div>The images were given away by <code>__dlpack__</code>; keep the array that was made of them.</div>")
@@ -60,9 +63,23 @@ def _cell(picture: str, sample: dict[str, Any], label: str) -> str:
     colour, note = _mark(sample)
     return (
         f'<figure style="margin: 0; width: {_SIDE + 4}px; text-align: center">'
-        f'<div style="border: 2px solid {colour}">{picture}</div>'
+        f'<div style="border: 2px solid {colour}; position: relative">{picture}</div>'
         f'<figcaption style="overflow-wrap: anywhere">{text.escape(label)}<br>#{sample["index"]}<br>{note}</figcaption></figure>'
     )
+
+
+def _boxes(objects: Objects, classes: Sequence[str]) -> str:
+    """The boxes of objects over a picture, each with its category."""
+    if not len(objects):
+        return ""
+    width, height = objects.size
+    shapes = []
+    for (left, top, right, bottom), category in list(zip(objects.boxes.tolist(), objects.categories.tolist()))[:_BOXES]:
+        name = text.escape(_label(category, classes))
+        extents = f'x="{left:.6g}" y="{top:.6g}" width="{right - left:.6g}" height="{bottom - top:.6g}"'
+        shapes.append(f'<rect {extents} fill="none" stroke="#0d6" vector-effect="non-scaling-stroke"><title>{name}</title></rect>')
+    style = f"position: absolute; left: 0; top: 0; width: {_SIDE}px; height: {_SIDE}px"
+    return f'<svg viewBox="0 0 {width} {height}" style="{style}">{"".join(shapes)}</svg>'
 
 
 def _mark(sample: dict[str, Any]) -> tuple[str, str]:

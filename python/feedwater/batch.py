@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _feedwater, _sheet
+from .objects import Objects
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -104,6 +105,16 @@ class Batch:
         """What the items of :func:`feedwater.samples` have beside image and label, for each sample: ``None`` for one that has nothing, or
         is of another source. ``None`` if no part of the loader's source is such a sequence."""
         return self._fields
+
+    def objects(self, *, visible: float = 0, crowd: bool = True) -> list[Objects]:
+        """Annotated objects of each sample, with boxes, categories and masks in pixels of its tensor. None for a sample of a source without
+        annotations, or one that was replaced with zeros. Computed on each call; the tensor may have been given away.
+
+        Without those of which less than ``visible`` of the box can be seen, from 0 to 1, and without crowds if not ``crowd``. A box
+        that is too narrow for an extent in 32-bit floats is left out too. Operators on pairs do not change objects: a mixed sample
+        also shows those of its partner.
+        """
+        return [Objects(it) for it in self._inner.objects(visible, crowd)]
 
     @property
     def samples(self) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
 //! A batch: its tensor, which is given away once, and what is known of its samples.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack;
-use feedwater::{SampleRecord, TensorShape};
+use feedwater::{SampleRecord, Source, TensorShape};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -12,6 +12,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::capsule::{self, Tensor};
 use crate::error::raised;
+use crate::objects::Objects;
 
 /// A batch. Once its tensor is given away, the tensor owns the memory.
 #[pyclass(frozen)]
@@ -24,6 +25,7 @@ pub struct Batch {
     number: u64,
     labels: Vec<i64>,
     samples: Vec<SampleRecord>,
+    source: Arc<dyn Source>,
     /// Index and message of each sample that failed.
     errors: Vec<(u64, String)>,
     classes: usize,
@@ -44,6 +46,7 @@ impl Batch {
             number: batch.number(),
             labels: batch.labels().to_vec(),
             samples: batch.samples().to_vec(),
+            source: batch.source(),
             errors: batch.errors().iter().map(|it| (it.index, it.to_string())).collect(),
             classes: batch.classes(),
             targets: Mutex::new(None),
@@ -154,6 +157,14 @@ impl Batch {
         let entries: PyResult<Vec<_>> =
             self.samples.iter().map(|sample| sample_entry(py, sample)).collect();
         PyList::new(py, entries?)
+    }
+
+    /// Annotated objects of each sample: those of which at least `visible` of the box can be seen, and crowds if `crowd`.
+    fn objects(&self, py: Python<'_>, visible: f64, crowd: bool) -> Vec<Objects> {
+        let objects = |sample: &SampleRecord| sample.objects(&*self.source);
+        py.detach(|| {
+            self.samples.iter().map(|it| Objects::new(objects(it), visible, crowd)).collect()
+        })
     }
 
     /// Address of the tensor, on its device.

@@ -8,6 +8,7 @@ mod batch;
 mod capsule;
 mod error;
 mod loader;
+mod objects;
 mod pack;
 mod pipeline;
 mod source;
@@ -31,6 +32,8 @@ mod _feedwater {
     use super::loader::{Epoch, Loader, finish};
     #[pymodule_export]
     use super::main;
+    #[pymodule_export]
+    use super::objects::Objects;
     #[pymodule_export]
     use super::pack::{PackCoordinator, Packer};
     #[pymodule_export]

@@ -144,6 +144,12 @@ impl Loader {
         Ok(self.open(py)?.source().classes().to_vec())
     }
 
+    /// Whether the source has annotated objects.
+    #[getter]
+    fn has_objects(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.open(py)?.source().annotations().is_some())
+    }
+
     /// Path of a sample, or another name for it.
     fn location(&self, py: Python<'_>, index: u64) -> PyResult<String> {
         let loader = self.open(py)?;

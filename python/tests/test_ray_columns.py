@@ -1,7 +1,6 @@
 """Columns of what batches carry beside images and labels, and types of images, on a Ray cluster."""
 
 import json
-import logging
 
 import numpy
 import pytest
@@ -201,13 +200,41 @@ def test_a_task_without_the_gpu_that_it_was_promised_says_so(cluster, many):
         fw.ray.read(fw.ray.Datasource(many, RANDOM, batch=4), num_gpus=1)
 
 
-def test_annotations_without_columns_are_named(many, tmp_path, caplog):
-    images = [{"id": number, "file_name": f"cat/{number:02}.ppm", "width": 12, "height": 8} for number in range(4)]
-    boxes = [{"id": 1, "image_id": 2, "category_id": 1, "bbox": [1, 1, 4, 4], "area": 16, "iscrowd": 0}]
-    document = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
-    (tmp_path / "instances.json").write_text(json.dumps(document))
-    source = fw.coco(tmp_path / "instances.json", images=str(many))
-    with caplog.at_level(logging.WARNING, logger="feedwater"):
-        datasource = fw.ray.Datasource(fw.concat(source, fw.samples(["none.ppm"], [0], classes=["cat"]), source), RANDOM, batch=3)
-    assert len(datasource) == 9
-    assert "without boxes, categories and masks" in caplog.text
+def annotated(many, folder):
+    """COCO's annotations of six images: from none to five objects."""
+    images = [{"id": number, "file_name": f"cat/{number:02}.ppm", "width": 12, "height": 8} for number in range(6)]
+    outline = {"segmentation": [[1, 1, 9, 2, 4, 7]]}
+    objects = [
+        {"id": 10 * image + it, "image_id": image, "category_id": 1 + it % 2, "bbox": [it, 1, 7, 6], "area": it + 0.5, "iscrowd": 0, **(outline if it else {})}
+        for image in range(6)
+        for it in range(image)
+    ]
+    document = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]}
+    (folder / "instances.json").write_text(json.dumps(document))
+    return fw.coco(folder / "instances.json", images=str(many))
+
+
+def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_path):
+    source = fw.concat(annotated(many, tmp_path), fw.samples(["none.ppm"], [0], classes=["cat"]), annotated(many, tmp_path))
+    settings = {"batch": 4, "on_error": "substitute", **SETTINGS}
+    with fw.Loader(source, RANDOM, framework="batch", epochs=1, **settings) as loader:
+        expected = [objects for batch in loader for objects in batch.objects()]
+    dataset = fw.ray.read(source, RANDOM, masks=True, override_num_blocks=2, **settings)
+    rows = dataset.take_all()
+    assert len(rows) == len(expected) == 13 and sum(len(it) for it in expected) > 15
+    for row, objects in zip(rows, expected):
+        assert numpy.array_equal(numpy.array(list(row["boxes"]), numpy.float32).reshape(-1, 4), objects.boxes)
+        for name, values in [("categories", objects.categories), ("object_ids", objects.ids), ("areas", objects.areas), ("visible", objects.visible)]:
+            assert list(row[name]) == values.tolist()
+        assert list(row["crowd"]) == objects.crowd.tolist()
+        assert list(row["masks"]) == [runs and runs["counts"] for runs in objects.run_lengths()]
+    # They survive Parquet, and are not there where nobody asks for them.
+    dataset.drop_columns(["image"]).write_parquet(str(tmp_path / "rows"))
+    boxes = ray.data.read_parquet(str(tmp_path / "rows")).take_all()
+    assert sum(len(row["boxes"]) for row in boxes) == sum(len(it) for it in expected)
+    assert "masks" not in fw.ray.read(source, RANDOM, **settings).schema().names
+    with pytest.raises(TypeError, match="masks are those of annotated objects, which the source does not have"):
+        fw.ray.read(many, RANDOM, batch=4, masks=True)
+    captioned = fw.samples(Captioned(many, lambda index: {"boxes": [index]}), classes=["cat"])
+    with pytest.raises(ValueError, match="field 'boxes' has the name of another column"):
+        fw.ray.read(fw.concat(annotated(many, tmp_path), captioned), RANDOM, batch=4)

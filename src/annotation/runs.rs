@@ -73,6 +73,48 @@ impl RunLengths {
         }
     }
 
+    /// Run lengths of a mask: a byte per pixel, row by row, 0 outside of the object.
+    ///
+    /// # Panics
+    ///
+    /// If the mask has another number of pixels.
+    pub fn from_mask(size: Size, mask: &[u8]) -> Self {
+        let [width, height] = [size.width, size.height].map(|side| side as usize);
+        assert_eq!(mask.len(), width * height, "a byte per pixel of {size}");
+        let (mut ends, mut inside) = (Vec::new(), false);
+        let columns = (0..width).flat_map(|x| (0..height).map(move |y| y * width + x));
+        for (at, pixel) in (0..).zip(columns) {
+            if (mask[pixel] != 0) != inside {
+                inside = !inside;
+                ends.push(at);
+            }
+        }
+        if !mask.is_empty() {
+            ends.push(size.pixels());
+        }
+        Self { size, ends }
+    }
+
+    /// pycocotools' compressed form (`rleToString` of `maskApi.c`), which [`from_compressed`](Self::from_compressed) parses.
+    pub fn to_compressed(&self) -> Vec<u8> {
+        let lengths: Vec<i64> = self.lengths().map(|length| length as i64).collect();
+        let mut text = Vec::new();
+        for (at, &length) in lengths.iter().enumerate() {
+            let mut value = if at > 2 { length - lengths[at - 2] } else { length };
+            loop {
+                let digit = (value & 0x1f) as u8;
+                value >>= 5;
+                // The fifth bit is the sign of what follows.
+                let more = if digit & 0x10 != 0 { value != -1 } else { value != 0 };
+                text.push(b'0' + (digit | u8::from(more) << 5));
+                if !more {
+                    break;
+                }
+            }
+        }
+        text
+    }
+
     /// Size of the image.
     pub fn size(&self) -> Size {
         self.size

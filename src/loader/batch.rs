@@ -149,12 +149,12 @@ impl Batch {
     ///
     /// If `place` is not below [`len`](Self::len).
     pub fn objects(&self, place: usize) -> Objects {
-        let SampleRecord { index, size, orientation, trace, outcome, .. } = self.samples()[place];
-        if outcome == Outcome::Substituted {
-            return Objects::default();
-        }
-        let (objects, frame) = (self.source.objects(index), self.source.canvas(index).frame);
-        Objects::place(objects, frame, (size, orientation), trace.view)
+        self.samples()[place].objects(&*self.source)
+    }
+
+    /// The loader's source.
+    pub fn source(&self) -> Arc<dyn Source> {
+        self.source.clone()
     }
 
     /// Boxes of all annotated objects of the sample at `place`, in its upright image.

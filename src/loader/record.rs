@@ -1,10 +1,12 @@
 //! The records of each sample and of each pair in a batch.
 
+use crate::annotation::Objects;
 use crate::decode::JpegBy;
 use crate::error::Tolerated;
 use crate::geometry::{Orientation, Roi, Size, View};
 use crate::op::{Blend, Blends, Trace};
 use crate::plan::Route;
+use crate::source::Source;
 
 /// Record of one sample of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +65,15 @@ impl SampleRecord {
         replaces: None,
         padding: false,
     };
+
+    /// Annotated objects of `source`, the loader's, that are visible in the tensor: see [`Batch::objects`](super::Batch::objects).
+    pub fn objects(&self, source: &dyn Source) -> Objects {
+        if self.outcome == Outcome::Substituted {
+            return Objects::default();
+        }
+        let (objects, frame) = (source.objects(self.index), source.canvas(self.index).frame);
+        Objects::place(objects, frame, (self.size, self.orientation), self.trace.view)
+    }
 }
 
 /// How the pixels of a sample were made.

@@ -222,6 +222,52 @@ fn run_lengths_are_sampled_at_pixel_centres() {
     assert_eq!(turned, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1]);
 }
 
+/// pycocotools wrote the texts in the golden file.
+#[test]
+fn compressed_run_lengths_are_those_of_pycocotools() {
+    let file: Value = serde_json::from_slice(&fs::read(golden("instances.json")).unwrap()).unwrap();
+    let segmentations =
+        file["annotations"].as_array().unwrap().iter().map(|it| &it["segmentation"]);
+    let mut texts = 0;
+    for segmentation in segmentations {
+        let Some(text) = segmentation["counts"].as_str() else { continue };
+        let [height, width] = [0, 1].map(|at| segmentation["size"][at].as_u64().unwrap() as u32);
+        let size = Size::new(width, height);
+        let runs = RunLengths::from_compressed(size, text.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(runs.to_compressed()).unwrap(), text);
+        // The mask by its definition: runs down the columns.
+        let mut mask = vec![0; size.pixels() as usize];
+        let mut at = 0;
+        for (run, length) in runs.lengths().enumerate() {
+            for pixel in at..at + length as usize {
+                mask[pixel % height as usize * width as usize + pixel / height as usize] =
+                    run as u8 % 2;
+            }
+            at += length as usize;
+        }
+        assert_eq!(RunLengths::from_mask(size, &mask), runs);
+        texts += 1;
+    }
+    assert!(texts > 5, "{texts}");
+}
+
+#[test]
+fn run_lengths_of_uniform_and_empty_masks() {
+    let of = |width, height, value: u8| {
+        let size = Size::new(width, height);
+        RunLengths::from_mask(size, &vec![value; size.pixels() as usize])
+    };
+    for (runs, lengths, text) in [
+        (of(4, 3, 0), &[12][..], &b"<"[..]),
+        (of(4, 3, 1), &[0, 12], b"0<"),
+        (of(0, 3, 0), &[], b""),
+    ] {
+        assert!(runs.lengths().eq(lengths.iter().copied()), "{runs:?}");
+        assert_eq!(runs.to_compressed(), text);
+        assert_eq!(RunLengths::from_compressed(runs.size(), text).unwrap(), runs);
+    }
+}
+
 #[test]
 fn parts_outside_a_crop_are_in_no_mask() {
     let square = vec![vec![[0.0, 0.0], [8.0, 0.0], [8.0, 8.0], [0.0, 8.0]]];

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -13,6 +12,7 @@ from ray.data.extensions import ArrowTensorArray
 from .. import _feedwater
 from .._settings import Given, Items
 from ..batch import Batch
+from ..objects import Objects
 from ._parts import Part, problems
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ _UNKNOWN = type(None)
 _FIELDS = "fields"
 #: Other columns.
 _COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position", "padding", "outcome", "replaces", "error")
+#: Columns of annotated objects.
+_OBJECTS = ("boxes", "categories", "object_ids", "areas", "visible", "crowd", "masks")
 
 #: Types of elements. Arrow has no bf16: its bits are those of 16-bit integers, which no other images are.
 ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
-
-_log = logging.getLogger("feedwater")
 
 #: A key of `_FIELD_TYPES`, or a type of Arrow.
 FieldType: TypeAlias = "type | pyarrow.DataType"
@@ -53,15 +53,15 @@ class Fields:
         self._is_whole = is_whole
 
     @classmethod
-    def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None) -> Fields:
-        """Those that are given, or else those of the first item of each sequence of a source."""
+    def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None, has_objects: bool) -> Fields:
+        """Those that are given, or else those of the first item of each sequence of a source, which may have annotated objects."""
         if types is not None and not own:
             raise TypeError("fields are those of items of fw.samples, which the source does not have")
         found = _inferred(own) if types is None else types
         for name, kind in found.items():
             if not isinstance(name, str):
                 raise ValueError(f"field {name!r} has a name that is no text, which columns need. {_ADVICE}")
-            if name in _COLUMNS:
+            if name in _COLUMNS or (has_objects and name in _OBJECTS):
                 raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
             is_plain = isinstance(kind, type) and kind in _FIELD_TYPES
             if not is_plain and not isinstance(kind, pyarrow.DataType):
@@ -143,7 +143,7 @@ def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence
         raise ValueError(f"field {name!r} of {at} is no column of {_name(kind)}: {problem}") from problem
 
 
-def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields) -> pyarrow.Table:
+def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:
     """A batch as a block. ``size`` is the number of samples of a full one."""
     first = part.begin + batch.number * size
     records, errors = batch.samples, batch.errors
@@ -165,14 +165,34 @@ def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields
     }
     if batch.classes > 0:
         columns["target"] = ArrowTensorArray.from_numpy(numpy.ascontiguousarray(batch.targets()))
+    if loader.has_objects:
+        columns |= _object_columns(batch, masks)
     values = loader.fields(batch._inner)
     if values is not None:
         columns |= fields.columns(values, batch.indices)
     return pyarrow.table(columns)
 
 
-def warn_of_annotations(pipeline: str) -> None:
-    """Logs that boxes, categories and masks have no columns, if a source in the text of a pipeline file is COCO."""
-    # Keys have quotes. Inside of a value a quote would follow a backslash.
-    if '"coco" = ' in pipeline:
-        _log.warning("the source has annotations of COCO; fw.ray.read gives its images, without boxes, categories and masks")
+def _object_columns(batch: Batch, masks: bool) -> dict[str, pyarrow.Array]:
+    """Columns of the annotated objects: a list for each sample."""
+    samples = batch.objects()
+    offsets = numpy.cumsum([0, *(len(it) for it in samples)], dtype=numpy.int32)
+
+    def lists(values: Any) -> pyarrow.Array:
+        return pyarrow.ListArray.from_arrays(pyarrow.array(offsets), values)
+
+    def joined(of: Callable[[Objects], Any]) -> Any:
+        return pyarrow.array(numpy.concatenate([of(it) for it in samples]))
+
+    columns = {
+        "boxes": lists(pyarrow.FixedSizeListArray.from_arrays(joined(lambda it: it.boxes.ravel()), 4)),
+        "categories": lists(joined(lambda it: it.categories)),
+        "object_ids": lists(joined(lambda it: it.ids)),
+        "areas": lists(joined(lambda it: it.areas)),
+        "visible": lists(joined(lambda it: it.visible)),
+        "crowd": lists(joined(lambda it: it.crowd)),
+    }
+    if masks:
+        counts = [runs and runs["counts"] for it in samples for runs in it.run_lengths()]
+        columns["masks"] = lists(pyarrow.array(counts, pyarrow.binary()))
+    return columns

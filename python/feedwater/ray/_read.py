@@ -19,7 +19,7 @@ from .. import _feedwater
 from .._settings import Given, Operator, Source
 from ..batch import Batch
 from ..loader import Loader
-from ._columns import ELEMENTS, Fields, FieldType, table, warn_of_annotations
+from ._columns import ELEMENTS, Fields, FieldType, table
 from ._parts import Order, Part
 from ._resources import PROCESS_BYTES, require
 
@@ -39,6 +39,8 @@ class _Job(NamedTuple):
     #: Sequences that the text names, and the columns of their fields.
     own: dict[str, Given]
     fields: Fields
+    #: Whether objects have a column of masks.
+    masks: bool
     state: dict[str, Any]
     batch: int
 
@@ -58,6 +60,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         threads: int = 1,
         num_gpus: float = 0,
         fields: Mapping[str, FieldType] | None = None,
+        masks: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -82,8 +85,10 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             loader_bytes = inner.memory
             last = json.loads(inner.last)
             text, own = loader._text, loader._own
-        columns = Fields.of(own, fields)
-        warn_of_annotations(text)
+            has_objects = inner.has_objects
+        if masks and not has_objects:
+            raise TypeError("masks are those of annotated objects, which the source does not have")
+        columns = Fields.of(own, fields, has_objects)
         if num_gpus > 0:
             # Ray shows a task its own GPUs only.
             text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
@@ -96,7 +101,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
         #: GPUs of a task.
         self.num_gpus = num_gpus
-        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), own, columns, begin, batch)
+        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), own, columns, masks, begin, batch)
 
     def __len__(self) -> int:
         """Rows of all epochs, with padding."""
@@ -146,7 +151,7 @@ class _Blocks:
             try:
                 epoch = inner.epoch()
                 while (made := _next(epoch)) is not None:
-                    yield table(Batch(made), inner, part, self._job.batch, self._job.fields)
+                    yield table(Batch(made), inner, part, self._job.batch, self._job.fields, self._job.masks)
             finally:
                 inner.close()
 
@@ -183,6 +188,7 @@ def read(
     num_gpus: float = 0,
     memory: float | None = None,
     fields: Mapping[str, FieldType] | None = None,
+    masks: bool = False,
     override_num_blocks: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -200,6 +206,9 @@ def read(
     * ``epoch``, ``position``: from 0, in the order of the epoch. ``padding``: whether the row only fills the last batch.
     * ``outcome``: what decoded it, or ``"substituted"`` for a sample that failed and is zeros. ``replaces``: index of the sample that
       failed, with ``on_error="skip"``; else null. ``error``: message of the error of the failed sample, or null.
+    * With a source that has annotations (:func:`feedwater.coco`), what :meth:`feedwater.Batch.objects` has of each sample, as lists: ``boxes``
+      of four f32, ``categories``, ``object_ids``, ``areas``, ``visible`` and ``crowd``. With ``masks`` also ``masks``: the compressed run lengths of
+      COCO in the size of the image, null for an object without an outline.
     * One for each field of the items of :func:`feedwater.samples` if fields are a dictionary, else ``fields``. A sample without it has null,
       as those of other sources have in a combination.
 
@@ -214,6 +223,7 @@ def read(
     * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``: ``int``, ``float``,
       ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item of each sequence, of its types. Arrays of
       NumPy with one or two axes become lists, such as ``list<fixed_size_list<float>[4]>`` for boxes. They do not follow the chain.
+    * ``masks``: whether annotated objects have a column of masks.
     * ``override_num_blocks``: number of tasks. Default: chosen by Ray from the size.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``.
 
@@ -221,7 +231,7 @@ def read(
     if no node has the cores, GPUs and memory of a task.
     """
     if isinstance(source, Datasource):
-        given = settings or fields is not None or state is not None
+        given = settings or fields is not None or masks or state is not None
         if chain or given or (batch, epoch, epochs, num_gpus) != (64, 0, 1, 0):
             raise TypeError("the source is a Datasource, which has all settings of the loader")
         datasource = source
@@ -237,6 +247,7 @@ def read(
             threads=threads,
             num_gpus=num_gpus,
             fields=fields,
+            masks=masks,
             **settings,
         )
     options = {

@@ -1,0 +1,114 @@
+//! Annotated objects of a sample.
+
+use feedwater::annotation;
+use feedwater::annotation::{PlacedObject, RunLengths};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes};
+
+/// Objects of one sample that are visible in its tensor. Columns are bytes in the machine's order.
+#[pyclass(frozen)]
+pub struct Objects {
+    objects: annotation::Objects,
+    /// Numbers of those that were asked for.
+    chosen: Vec<usize>,
+}
+
+impl Objects {
+    /// Without those of which less than `visible` of the box can be seen, without crowds unless `crowd`, and without those whose box
+    /// has no extent as 32-bit floats.
+    pub fn new(objects: annotation::Objects, visible: f64, crowd: bool) -> Self {
+        let is_chosen = |it: &PlacedObject| {
+            let [left, top, right, bottom] = corners(it);
+            it.visible >= visible && (crowd || !it.crowd) && left < right && top < bottom
+        };
+        let chosen = (0..objects.len()).filter(|&number| is_chosen(&objects[number])).collect();
+        Self { objects, chosen }
+    }
+
+    /// Values of each chosen object.
+    fn column<'py, const N: usize, const BYTES: usize>(
+        &self,
+        py: Python<'py>,
+        of: impl Fn(&PlacedObject) -> [[u8; BYTES]; N],
+    ) -> Bound<'py, PyByteArray> {
+        let values: Vec<_> =
+            self.chosen.iter().flat_map(|&number| of(&self.objects[number])).collect();
+        PyByteArray::new(py, values.as_flattened())
+    }
+}
+
+#[pymethods]
+impl Objects {
+    fn __len__(&self) -> usize {
+        self.chosen.len()
+    }
+
+    /// Width and height of the tensor.
+    #[getter]
+    fn size(&self) -> (u32, u32) {
+        let size = self.objects.size();
+        (size.width, size.height)
+    }
+
+    /// Left, top, right and bottom edges, f32.
+    fn boxes<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
+        self.column(py, |it| corners(it).map(f32::to_ne_bytes))
+    }
+
+    /// Categories, i64.
+    fn categories<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
+        self.column(py, |it| [it.category.to_ne_bytes()])
+    }
+
+    /// IDs, i64.
+    fn ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
+        self.column(py, |it| [it.id.to_ne_bytes()])
+    }
+
+    /// Areas, f64.
+    fn areas<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
+        self.column(py, |it| [it.area.to_ne_bytes()])
+    }
+
+    /// Visible shares of the boxes, f64.
+    fn visible<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
+        self.column(py, |it| [it.visible.to_ne_bytes()])
+    }
+
+    /// Whether each is a crowd, a byte.
+    fn crowd<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
+        self.column(py, |it| [[it.crowd.into()]])
+    }
+
+    /// Masks, a byte for each pixel of the tensor; zeros for one without an outline.
+    fn masks<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
+        let pixels = self.objects.size().pixels() as usize;
+        let masks = py.detach(|| {
+            let mut masks = vec![0; pixels * self.chosen.len()];
+            for (place, &number) in self.chosen.iter().enumerate() {
+                if let Some(mask) = self.objects.mask(number) {
+                    masks[place * pixels..][..pixels].copy_from_slice(&mask);
+                }
+            }
+            masks
+        });
+        PyByteArray::new(py, &masks)
+    }
+
+    /// Masks as compressed run lengths of COCO; `None` for one without an outline.
+    fn runs<'py>(&self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
+        let runs: Vec<_> = py.detach(|| {
+            let mask = |&number| self.objects.mask(number);
+            let masks = self.chosen.iter().map(mask);
+            let compressed =
+                |mask: Vec<u8>| RunLengths::from_mask(self.objects.size(), &mask).to_compressed();
+            masks.map(|mask| mask.map(compressed)).collect()
+        });
+        runs.into_iter().map(|it| it.map(|text| PyBytes::new(py, &text))).collect()
+    }
+}
+
+fn corners(object: &PlacedObject) -> [f32; 4] {
+    let it = object.bbox;
+    [it.left, it.top, it.right, it.bottom].map(|edge| edge as f32)
+}
