@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 
@@ -52,12 +53,15 @@ def interrupted(program):
 
 
 def run_two(program, folder):
-    """The JSON that each of two processes prints with the shard of a launcher or process group."""
-    text = textwrap.dedent(program).replace("FOLDER", repr(str(folder)))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """The JSON that each of two processes prints with the shard of a launcher or process group, in the order of their ranks."""
+    with tempfile.TemporaryDirectory() as prints:
+        # Lines of two processes in one pipe could be mixed.
+        head = f"import os, sys\nsys.stdout = open(os.path.join({prints!r}, os.environ['RANK']), 'w')\n"
+        text = head + textwrap.dedent(program).replace("FOLDER", repr(str(folder)))
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", text]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(pathlib.Path(prints, rank).read_text()) for rank in "01"]
 
 
 @pytest.fixture(scope="session")

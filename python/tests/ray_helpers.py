@@ -9,7 +9,7 @@ import feedwater as fw
 import numpy
 
 #: Longest wait for another process, in seconds.
-PATIENCE = 120
+PATIENCE = 300
 
 RANDOM = [fw.ops.RandomResizedCrop(width=6, height=4), fw.ops.Flip(horizontal=0.5)]
 SETTINGS = {"shuffle": True, "seed": 3, "last": "partial"}
