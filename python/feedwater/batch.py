@@ -114,6 +114,8 @@ class Batch:
         that is too narrow for an extent in 32-bit floats is left out too. Operators on pairs do not change objects: a mixed sample
         also shows those of its partner.
         """
+        if not 0 <= visible <= 1:
+            raise ValueError(f"visible is {visible}; it is a share of a box, from 0 to 1")
         return [Objects(it) for it in self._inner.objects(visible, crowd)]
 
     @property

@@ -55,7 +55,7 @@ class Objects:
 
     @property
     def areas(self) -> NumpyArray:
-        """Area of each as annotated, in pixels of the stored image: f64, ``[n]``."""
+        """Area of each as annotated, in pixels of the image before the chain: f64, ``[n]``."""
         return _array(self._inner.areas(), "float64")
 
     @property

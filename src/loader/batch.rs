@@ -13,7 +13,7 @@ use crate::tensor::TensorShape;
 use super::Loader;
 use super::device::DeviceSlot;
 use super::host::HostSlot;
-use super::record::{Outcome, Pair, SampleRecord};
+use super::record::{Pair, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot};
 
 /// One batch, ready for the model. Dropping it returns its slot to the loader.
