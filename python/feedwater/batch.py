@@ -107,8 +107,8 @@ class Batch:
         return self._fields
 
     def objects(self, *, visible: float = 0, crowd: bool = True) -> list[Objects]:
-        """Annotated objects of each sample, with boxes, categories and masks in pixels of its tensor. None for a sample of a source without
-        annotations, or one that was replaced with zeros. Computed on each call; the tensor may have been given away.
+        """Annotated objects of each sample, with boxes, categories and masks in pixels of its tensor. A sample of a source without annotations has
+        no objects, and neither has one that was replaced with zeros. Computed on each call; the tensor may have been given away.
 
         Without those of which less than ``visible`` of the box can be seen, from 0 to 1, and without crowds if not ``crowd``. A box
         that is too narrow for an extent in 32-bit floats is left out too. Operators on pairs do not change objects: a mixed sample
