@@ -1,7 +1,8 @@
 //! Error types, grouped by who can fix the problem.
 //!
 //! Messages are lower case, without a final full stop. Each names the item, its value and a remedy. Messages that
-//! quote a file are bounded in length: the middle of a long one is cut.
+//! quote a file are bounded in length: the middle of a long one is cut. Displayed errors are one line, except for a
+//! compiler's log: control characters and direction marks, which file names and other data may contain, are escaped.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +11,10 @@ use std::path::PathBuf;
 
 pub use cause::IoCause;
 pub use config::ConfigError;
+#[doc(hidden)]
+pub use feedwater_insight::text::{escaped, escaped_json, escaped_lines};
 pub use location::Location;
+pub use main_error::MainError;
 #[doc(hidden)]
 pub use redacted::Redacted;
 #[cfg(feature = "remote")]
@@ -22,6 +26,7 @@ pub mod reserve;
 mod cause;
 mod config;
 mod location;
+mod main_error;
 mod redacted;
 
 /// Result type of this crate.
@@ -334,27 +339,31 @@ impl fmt::Display for Error {
             }
             Error::Io { path, problem, .. } => {
                 let path = Redacted::path(path).to_string();
-                write!(f, "{}: {}", shortened(&path), Redacted::new(problem))
+                let problem = Redacted::new(problem).into_string();
+                write!(f, "{}: {}", escaped(&shortened(&path)), escaped(&problem))
             }
             Error::Unavailable { what, reason, .. } => {
                 if let Some(at) = self.location() {
                     write!(f, "{at}: ")?;
                 }
-                write!(f, "{what} is not available: {reason}")
+                write!(f, "{what} is not available: {}", escaped(reason))
             }
             Error::Budget { row, needed, limit } => {
+                let row = escaped(row);
                 write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
             }
-            Error::Memory { problem, .. } => f.write_str(problem),
+            Error::Memory { problem, .. } => f.write_str(&escaped(problem)),
             Error::Forked { built_in } => write!(
                 f,
                 "this loader was built in process {built_in}, and fork copies no threads; build loaders in the \
                  child, after fork"
             ),
-            Error::Device { call, problem } => write!(f, "{call} failed: {problem}"),
-            Error::Compile { log } => write!(f, "the kernel does not compile:\n{log}"),
+            Error::Device { call, problem } => write!(f, "{call} failed: {}", escaped(problem)),
+            Error::Compile { log } => {
+                write!(f, "the kernel does not compile:\n{}", escaped_lines(log))
+            }
             Error::Stopped => f.write_str("the loader was stopped"),
-            Error::Internal { problem } => f.write_str(problem),
+            Error::Internal { problem } => f.write_str(&escaped(problem)),
         }
     }
 }
@@ -384,15 +393,16 @@ impl From<feedwater_insight::Error> for Error {
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, location, reason, problem, .. } = self;
-        let (location, problem) = (Redacted::new(location).into_string(), Redacted::new(problem));
-        let location = shortened(&location);
-        write!(f, "{location}: {} (sample {index}): {problem}", reason.name())
+        let [location, problem] = [location, problem].map(|it| Redacted::new(it).into_string());
+        let (location, problem) = (shortened(&location), escaped(&problem));
+        write!(f, "{}: {} (sample {index}): {problem}", escaped(&location), reason.name())
     }
 }
 
 impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.reason.name(), Redacted::new(&self.problem))
+        let problem = Redacted::new(&self.problem).into_string();
+        write!(f, "{}: {}", self.reason.name(), escaped(&problem))
     }
 }
 
@@ -409,78 +419,4 @@ impl std::error::Error for SampleError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_contain_the_key_and_the_value() {
-        let error = Error::config("chain[2].std[1]", "must be greater than 0, is 0");
-        assert_eq!(error.to_string(), "chain[2].std[1]: must be greater than 0, is 0");
-        let Error::Config(config) = error.clone() else { panic!("{error:?}") };
-        assert_eq!(
-            (config.key.as_str(), config.to_string()),
-            ("chain[2].std[1]", error.to_string())
-        );
-        let data_error = DataError::new(Reason::Truncated, "no end-of-image marker");
-        let error = Error::Sample(SampleError::new(7, "data/7.jpg", data_error));
-        let text = error.to_string();
-        assert!(
-            text.starts_with("data/7.jpg: truncated (sample 7): no end-of-image marker; "),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_sample_error_that_ends_a_run_suggests_the_setting_and_the_command() {
-        let sample = SampleError::new(0, "a.jpg", DataError::new(Reason::Empty, "no bytes"));
-        let counted = sample.to_string();
-        let stops = Error::Sample(sample).to_string();
-        for text in ["loader.on_error", "feedwater probe"] {
-            assert!(stops.contains(text) && !counted.contains(text), "{stops}");
-        }
-    }
-
-    #[test]
-    fn the_io_error_is_the_source_and_has_no_secrets() {
-        use std::error::Error as _;
-        let kind = |error: &dyn std::error::Error| {
-            error.source().unwrap().downcast_ref::<io::Error>().unwrap().kind()
-        };
-        let missing = io::Error::from_raw_os_error(libc::ENOENT);
-        let error = Error::io("a/b", &missing);
-        assert_eq!(kind(&error), io::ErrorKind::NotFound);
-        assert!(
-            matches!(&error, Error::Io { source: Some(it), .. } if it.raw_os_error() == Some(2))
-        );
-        let denied = io::Error::new(io::ErrorKind::PermissionDenied, "http://user:word@host/a");
-        let data_error = DataError::io(&denied);
-        assert_eq!((data_error.reason, kind(&data_error)), (Reason::Unreadable, denied.kind()));
-        let sample = SampleError::new(1, "a", data_error.clone().reworded("the row names it"));
-        assert_eq!((kind(&sample), sample.problem.as_str()), (denied.kind(), "the row names it"));
-        let error = Error::Sample(sample);
-        assert_eq!(kind(&error), denied.kind());
-        assert_eq!(error.source().unwrap().to_string(), "http://***@host/a");
-        assert_eq!(data_error, DataError::io(&denied));
-        assert_ne!(data_error.source, DataError::io(&missing).source);
-        let data_error = DataError::io(&io::ErrorKind::OutOfMemory.into());
-        assert_eq!(data_error.reason, Reason::OutOfMemory);
-        assert!(Error::config("a", "b").source().is_none());
-        assert!(DataError::new(Reason::Empty, "no bytes").source().is_none());
-    }
-
-    #[test]
-    fn long_messages_are_cut_in_the_middle() {
-        let name = format!("begins {} ends", "日本".repeat(1 << 20));
-        let texts = [
-            Error::config("source.coco", name.clone()).to_string(),
-            Error::config(name.clone(), "is wrong").to_string(),
-            Error::io(&name, &io::Error::other(name.clone())).to_string(),
-            DataError::new(Reason::Corrupt, name.clone()).to_string(),
-        ];
-        for text in texts {
-            assert!(text.len() < 3 * MOST_BYTES, "{} bytes", text.len());
-            assert!(text.contains("begins 日") && text.contains("本 ends"), "{text}");
-        }
-        assert_eq!(shortened("short"), "short");
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use serde::Serialize;
 #[doc(hidden)]
 pub use available::Available;
 #[doc(hidden)]
-pub use feedwater_insight::text::bytes;
+pub use feedwater_insight::text::{bytes, counted};
 pub(crate) use size::{byte_size, some_byte_size};
 
 mod available;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Error, Location, shown};
+use super::{Error, Location, escaped, shown};
 
 /// Invalid setting, which the user must change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +35,8 @@ impl fmt::Display for ConfigError {
             write!(f, "{at}: ")?;
         }
         match self.key.as_str() {
-            "" => f.write_str(&self.problem),
-            key => write!(f, "{key}: {}", self.problem),
+            "" => f.write_str(&escaped(&self.problem)),
+            key => write!(f, "{}: {}", escaped(key), escaped(&self.problem)),
         }
     }
 }

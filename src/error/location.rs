@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::Redacted;
+use super::{Redacted, escaped};
 
 /// Location in a pipeline file, displayed as `pipeline.toml:14:9`, or as `line 14, column 9` if the text was not read from a
 /// file.
@@ -42,7 +42,8 @@ impl Location {
         let secret = Redacted::new(&*shown).into_string() != shown;
         let shown = if secret { "" } else { shown.trim_end() };
         let shown = shown.chars().skip(skipped).take(SHOWN);
-        let shown: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let is_safe = |c: char| escaped(c.encode_utf8(&mut [0; 4])).len() == c.len_utf8();
+        let shown: String = shown.map(|c| if is_safe(c) { c } else { ' ' }).collect();
         let marked = column - skipped;
         Self {
             file: file.map(Path::to_path_buf),
@@ -70,7 +71,9 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, .. } = self;
         match file {
-            Some(file) => write!(f, "{}:{line}:{column}", file.display()),
+            Some(file) => {
+                write!(f, "{}:{line}:{column}", escaped(&file.to_string_lossy()))
+            }
             None => write!(f, "line {line}, column {column}"),
         }
     }
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_not_shown() {
-        let place = Location::new(None, b"a\t= \"\x1b[31m\xff\"", 0..1);
-        assert_eq!(place.excerpt(), "  |\n1 | a = \" [31m\u{fffd}\"\n  | ^");
+        let place = Location::new(None, b"a\t= \"\x1b[31m\xff\xe2\x80\xae\"", 0..1);
+        assert_eq!(place.excerpt(), "  |\n1 | a = \" [31m\u{fffd} \"\n  | ^");
     }
 }

@@ -1,11 +1,12 @@
 //! Counts of items that a source skipped.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::beginning;
+use crate::error::{beginning, escaped};
 
 /// Kinds counted separately per reason; further ones are counted together.
 const MOST_KINDS: usize = 24;
@@ -84,14 +85,27 @@ pub fn exclusion_lines(all: &[Exclusion]) -> Vec<String> {
         kinds.sort_by_key(|it| std::cmp::Reverse(it.count));
         let count: u64 = kinds.iter().map(|it| it.count).sum();
         let named = kinds.iter().filter(|it| !it.kind.is_empty());
-        let named: Vec<_> = named.map(|it| format!("{} {}", it.kind, it.count)).collect();
+        let named: Vec<_> = named.map(|it| format!("{} {}", escaped(&it.kind), it.count)).collect();
         let kinds_text = match named.is_empty() {
             true => String::new(),
             false => format!(": {}", named.join(", ")),
         };
-        format!("{count} {}{kinds_text} (the first: {})", why.words(), kinds[0].example)
+        let first = escaped(&kinds[0].example);
+        format!("{count} {}{kinds_text} (the first: {first})", words(why, count))
     });
     lines.collect()
+}
+
+/// Message after a count: `key has no image` after 1.
+fn words(why: ExclusionReason, count: u64) -> Cow<'static, str> {
+    let verbs = [(" have ", " has "), (" are ", " is ")];
+    let split = verbs.iter().find_map(|(many, one)| Some((why.words().split_once(many)?, one)));
+    match split {
+        Some(((items, rest), verb)) if count == 1 => {
+            format!("{}{verb}{rest}", items.trim_end_matches('s')).into()
+        }
+        _ => why.words().into(),
+    }
 }
 
 /// Error message for a source without samples, with the items it skipped.
@@ -171,6 +185,18 @@ mod tests {
             assert!(first.contains(value), "{value}: {first}");
         }
         assert!(second.contains('2') && second.contains("fifo"), "{second}");
+    }
+
+    #[test]
+    fn names_are_escaped_and_one_item_is_singular() {
+        let mut all = Exclusions::default();
+        all.add(ExclusionReason::OtherExtension, "x\x1b[1m", 1, "a\nwarning: b.x");
+        assert_eq!(
+            exclusion_lines(&all.into_list()),
+            ["1 file has no image's extension: x\\u{1b}[1m 1 (the first: a\\nwarning: b.x)"]
+        );
+        assert_eq!(words(ExclusionReason::SymbolicLink, 1), "symbolic link is not followed");
+        assert_eq!(words(ExclusionReason::SymbolicLink, 2), "symbolic links are not followed");
     }
 
     #[test]

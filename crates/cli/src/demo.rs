@@ -16,7 +16,7 @@ use super::images::{self, cache};
 use super::interrupt::{self, Polled};
 use super::report::{Report, warn};
 use super::sheet::{Sheet, on_host};
-use super::{CommandError, DEVICES, io_failure, print, print_json, progress, require};
+use super::{CommandError, DEVICES, io_failure, print, print_json, print_lines, progress, require};
 
 /// Loads one epoch of generated photo-like JPEGs with the usual training chain
 ///
@@ -37,7 +37,6 @@ pub struct Options {
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
     require(options.device)?;
-    warn_without_simd();
     let settings = Settings { images: options.images, ..Settings::default() };
     let cache = cache()?;
     let data = images::make(&cache, &settings, options.json)?;
@@ -67,6 +66,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         Some(_) => bar.abandon(),
     }
     let report = Report::new(&loader);
+    warn_without_simd(&report.jpeg);
 
     if options.json {
         let mut result = serde_json::to_value(&report)
@@ -75,7 +75,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         result["sheet"] = json!(image);
         return print_json(&result);
     }
-    print(&report)?;
+    print_lines(&report)?;
     print(format!("sheet     {} (the first batch)", image.display()))
 }
 

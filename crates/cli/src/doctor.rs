@@ -1,15 +1,17 @@
 //! `doctor`: reports the machine's hardware and libraries, what is missing and how to install it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 
 use clap::Args;
-use feedwater::footprint::bytes;
+use feedwater::decode::JpegBy;
+use feedwater::footprint::{bytes, counted};
 use feedwater::gpu::{self, DeviceReport, LibraryReport, Runtime};
 use serde_json::{Value, json};
 
 use super::report::kibibytes;
-use super::{CommandError, print, print_json};
+use super::{CommandError, print, print_json, print_lines, tell};
 
 /// Shows this machine's hardware and libraries, what is missing and how to install it
 #[derive(Args)]
@@ -45,13 +47,13 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let size = |count: Option<u64>| count.map_or("unknown".into(), bytes);
     print(format!("memory    {}, {} available", size(total), size(available)))?;
     print(format!("libjpeg   {}", libjpeg(simd)))?;
-    print(format!("driver    {}", library_text(&probe.driver)))?;
+    print_lines(format!("driver    {}", library_text(&probe.driver)))?;
     for device in &probe.devices {
         print(format!("gpu       {}", device_text(device)))?;
     }
-    print(format!("nvjpeg    {}", library_text(&probe.nvjpeg)))?;
-    print(format!("nvrtc     {}", library_text(&probe.nvrtc)))?;
-    print(format!("nvml      {}", library_text(&probe.nvml)))?;
+    print_lines(format!("nvjpeg    {}", library_text(&probe.nvjpeg)))?;
+    print_lines(format!("nvrtc     {}", library_text(&probe.nvrtc)))?;
+    print_lines(format!("nvml      {}", library_text(&probe.nvml)))?;
     let usable = probe.devices.iter().any(Result::is_ok);
     print(match (usable, &probe.nvrtc, &probe.nvjpeg) {
         (false, _, _) => "verdict   everything runs on the CPU: no usable GPU",
@@ -65,23 +67,40 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     })
 }
 
-/// Warns on standard error if JPEGs are decoded without SIMD code. Call once, before anything is measured.
-pub fn warn_without_simd() {
-    if let Some(warning) = simd_warning(feedwater::decode::simd()) {
-        eprintln!("warning: {warning}");
+/// Warns on standard error if libjpeg-turbo decoded some of these JPEGs, counted by decoder, without SIMD code. Our own decoder
+/// needs no assembler.
+pub fn warn_without_simd(jpegs: &BTreeMap<&'static str, u64>) {
+    if let Some(warning) = simd_warning(feedwater::decode::simd(), jpegs) {
+        tell(format!("warning: {warning}"));
     }
 }
 
-fn simd_warning(simd: bool) -> Option<String> {
-    (!simd).then(|| format!("libjpeg is {}", libjpeg(simd)))
+/// Cargo cleans one profile at a time.
+const BUILD_AGAIN: &str = if cfg!(debug_assertions) {
+    "install nasm, run cargo clean -p mozjpeg-sys, and build again"
+} else {
+    "install nasm, run cargo clean --release -p mozjpeg-sys, and build again"
+};
+
+fn simd_warning(simd: bool, jpegs: &BTreeMap<&'static str, u64>) -> Option<String> {
+    let all: u64 = jpegs.values().sum();
+    let own = jpegs.get(JpegBy::Feedwater.name()).copied().unwrap_or(0);
+    (!simd && own < all).then(|| {
+        format!(
+            "libjpeg-turbo decoded {} of {}, without SIMD code and so more slowly: {BUILD_AGAIN}",
+            all - own,
+            counted(all, "JPEG")
+        )
+    })
 }
 
-fn libjpeg(simd: bool) -> &'static str {
+fn libjpeg(simd: bool) -> String {
     match simd {
-        true => "with SIMD",
-        false => {
-            "without SIMD, slower: install nasm, then run cargo clean -p mozjpeg-sys and build again"
-        }
+        true => "with SIMD".into(),
+        false => format!(
+            "without SIMD: slower for the JPEGs that feedwater's own decoder does not decode (feedwater probe counts \
+             them); to change that, {BUILD_AGAIN}"
+        ),
     }
 }
 
@@ -164,9 +183,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_simd_warning_matches_the_line_of_doctor() {
-        assert_eq!(simd_warning(true), None);
-        let warning = simd_warning(false).unwrap();
-        assert!(warning.ends_with(libjpeg(false)) && warning.contains("nasm"), "{warning}");
+    fn missing_simd_is_a_warning_only_where_libjpeg_decodes() {
+        let own = JpegBy::Feedwater.name();
+        let jpegs = BTreeMap::from([(own, 7), (JpegBy::Libjpeg.name(), 3)]);
+        assert_eq!(simd_warning(true, &jpegs), None);
+        assert_eq!(simd_warning(false, &BTreeMap::from([(own, 7)])), None);
+        assert_eq!(simd_warning(false, &BTreeMap::new()), None);
+        let warning = simd_warning(false, &jpegs).unwrap();
+        assert!(warning.contains(" 3 of 10 JPEGs"), "{warning}");
+        for text in [warning, libjpeg(false)] {
+            assert!(text.ends_with(BUILD_AGAIN) && BUILD_AGAIN.contains("nasm"), "{text}");
+        }
+        // Cargo would clean nothing that was built for release.
+        assert_eq!(BUILD_AGAIN.contains("--release"), !cfg!(debug_assertions));
     }
 }

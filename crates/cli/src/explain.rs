@@ -19,7 +19,7 @@ use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::warn;
 use super::requests::shown;
-use super::{CommandError, DEVICES, io_failure, on, print, print_json, progress};
+use super::{CommandError, DEVICES, io_failure, on, print_json, print_lines, progress, tell};
 
 /// Runs a pipeline and reports its bottleneck, what to change and the predicted gain
 ///
@@ -95,7 +95,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     outputs.write(&report)?;
     match options.json {
         true => print_json(&report),
-        false => print(&report),
+        false => print_lines(&report),
     }
 }
 
@@ -122,7 +122,7 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
         Outputs::create(options)?.write(report)?;
         return match options.json {
             true => print_json(report),
-            false => print(report),
+            false => print_lines(report),
         };
     }
     if options.save.is_some() {
@@ -135,7 +135,7 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
     }
     match options.json {
         true => print_json(&ranks),
-        false => print(&ranks),
+        false => print_lines(&ranks),
     }
 }
 
@@ -179,7 +179,6 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
         Ok(on(pipeline.builder_with(&storage)?, options.device))
     };
     let mut loader = builder()?.build()?;
-    warn_without_simd();
     warn(&loader);
     let polled = Polled::waiting_for(&loader);
     let mut consumer = match (&options.consumer_cmd, options.step_ms) {
@@ -203,9 +202,10 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
             );
             return Err(CommandError::Failed(text));
         }
-        eprintln!("warning: {stuck}");
+        tell(format!("warning: {stuck}"));
     }
     let profile = loader.profile_since(&before);
+    warn_without_simd(&loader.stats().jpeg);
     let mut explain_options =
         ExplainOptions { price_per_hour: options.price, ..ExplainOptions::default() };
     if options.probe && interrupt::requested().is_none() {

@@ -4,8 +4,11 @@
 //!   128 + N: interrupted by signal N (`interrupt.rs`).
 //! * Results go to standard output. Progress (on a terminal only) and errors go to standard error.
 //! * With `--json`, the last line of standard output is one JSON object.
+//! * Nothing from data reaches the terminal raw: [`print`], [`print_lines`], [`print_json`] and [`tell`] write all output, and
+//!   escape control characters and direction marks. Text that takes several lines escapes the line feeds of its data itself.
 //! * A command whose standard output is closed early exits quietly.
 
+use std::borrow::Cow;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -18,7 +21,7 @@ use std::sync::OnceLock;
 use clap::{Args, Parser, Subcommand};
 use feedwater::Error;
 use feedwater::config::Pipeline;
-use feedwater::error::Redacted;
+use feedwater::error::{Redacted, escaped, escaped_json, escaped_lines};
 use feedwater::gpu::Runtime;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, open_device};
 use feedwater::plan::Count;
@@ -133,6 +136,15 @@ pub enum CommandError {
     Failed(String),
     /// The arguments or settings are wrong: exit code 2.
     Misused(String),
+    /// One of both, with lines after the message.
+    Explained {
+        /// The exit code.
+        code: u8,
+        /// The message.
+        text: String,
+        /// The lines: an excerpt of the pipeline file, or a compiler's log.
+        more: String,
+    },
     /// Standard output was closed.
     Unread,
     /// A signal arrived before there was anything to report.
@@ -147,16 +159,25 @@ impl From<feedwater_insight::Error> for CommandError {
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        let mut text = error.to_string();
+        let text = error.to_string();
+        // The log of a compiler.
+        let (text, mut more) = match text.split_once('\n') {
+            Some((text, log)) => (text.to_string(), log.to_string()),
+            None => (text, String::new()),
+        };
         // On a terminal, also print the offending line of the file; otherwise keep the error on one line.
         if let Some(location) = error.location()
             && io::stderr().is_terminal()
         {
-            text = format!("{text}\n{}", location.excerpt()).trim_end().into();
+            more = location.excerpt();
         }
-        match error {
-            Error::Config(_) => CommandError::Misused(text),
-            _ => CommandError::Failed(text),
+        match (error, more.trim_end()) {
+            (Error::Config(_), "") => CommandError::Misused(text),
+            (_, "") => CommandError::Failed(text),
+            (Error::Config(_), more) => {
+                CommandError::Explained { code: 2, text, more: more.into() }
+            }
+            (_, more) => CommandError::Explained { code: 1, text, more: more.into() },
         }
     }
 }
@@ -186,10 +207,14 @@ pub fn main() -> ExitCode {
 }
 
 /// Runs the command named by the arguments in another program, which is started as `program` (its path, and what it needs to get
-/// here). Returns the exit code, or ends the process: for help, for wrong arguments, and after a signal.
+/// here). Returns the exit code, or ends the process after a signal.
 pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
     PROGRAM.get_or_init(|| program);
-    let command = Cli::parse_from(iter::once("feedwater".into()).chain(arguments)).command;
+    let arguments = iter::once("feedwater".into()).chain(arguments);
+    let command = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli.command,
+        Err(error) => return not_parsed(&error),
+    };
     interrupt::listen();
     // If the system refuses, descriptors are closed and reopened more often.
     let _ = storage::raise_open_files_limit();
@@ -209,17 +234,33 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
         Command::Pack(options) => pack::main(&options),
         Command::Selftest(options) => selftest::main(&options),
     };
-    let (code, text) = match done {
+    let (code, text, more) = match done {
         Ok(()) | Err(CommandError::Unread | CommandError::Interrupted) => {
             interrupt::end_if_requested();
             return 0;
         }
-        Err(CommandError::Failed(text)) => (1, text),
-        Err(CommandError::Misused(text)) => (2, text),
+        Err(CommandError::Failed(text)) => (1, text, String::new()),
+        Err(CommandError::Misused(text)) => (2, text, String::new()),
+        Err(CommandError::Explained { code, text, more }) => (code, text, more),
     };
-    // Standard error may be closed too; then the exit code is all that remains.
-    let _ = writeln!(io::stderr(), "feedwater: {text}");
+    tell(format!("feedwater: {text}"));
+    if !more.is_empty() {
+        let _ = writeln!(io::stderr(), "{}", escaped_lines(&more));
+    }
     code
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments. Returns the exit code.
+fn not_parsed(error: &clap::Error) -> u8 {
+    let text = error.render().to_string();
+    // Shells put file names into arguments.
+    let printed = match escaped_lines(&text) {
+        Cow::Borrowed(_) => error.print(),
+        Cow::Owned(shown) => write!(io::stderr(), "{shown}"),
+    };
+    // Help whose reader has left is no failure.
+    drop(printed);
+    error.exit_code() as u8
 }
 
 /// Parses a number of threads from the command line.
@@ -231,20 +272,37 @@ fn count(text: &str) -> Result<Count, String> {
     }
 }
 
-/// Prints lines of the result, with secrets in URLs redacted.
-fn print(text: impl Display) -> Result<(), CommandError> {
-    writeln!(io::stdout(), "{}", Redacted::new(text.to_string())).map_err(|error| {
-        match error.kind() {
-            ErrorKind::BrokenPipe => CommandError::Unread,
-            _ => CommandError::Failed(format!("standard output: {error}")),
-        }
-    })
+/// Prints one line of the result, with secrets in URLs redacted.
+fn print(line: impl Display) -> Result<(), CommandError> {
+    write_result(&escaped(&redacted(line)))
+}
+
+/// Prints lines of the result, whose data is escaped already, with secrets in URLs redacted.
+fn print_lines(text: impl Display) -> Result<(), CommandError> {
+    write_result(&escaped_lines(&redacted(text)))
 }
 
 /// Prints the result as one line of JSON.
 fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     let line = serde_json::to_string(result);
-    print(line.map_err(|error| CommandError::Failed(format!("JSON: {error}")))?)
+    let line = line.map_err(|error| CommandError::Failed(format!("JSON: {error}")))?;
+    write_result(&escaped_json(&redacted(line)))
+}
+
+/// Prints a line on standard error, with secrets in URLs redacted. It may be closed; then the exit code is all that remains.
+fn tell(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{}", escaped(&redacted(line)));
+}
+
+fn redacted(text: impl Display) -> String {
+    Redacted::new(text.to_string()).into_string()
+}
+
+fn write_result(text: &str) -> Result<(), CommandError> {
+    writeln!(io::stdout(), "{text}").map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => CommandError::Unread,
+        _ => CommandError::Failed(format!("standard output: {error}")),
+    })
 }
 
 /// Creates a progress bar on standard error, hidden unless that is a terminal.

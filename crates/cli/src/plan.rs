@@ -8,7 +8,7 @@ use feedwater::plan::{DevicePlan, Plan};
 use feedwater::source::{Exclusion, exclusion_lines};
 use serde_json::{Value, json};
 
-use super::{CommandError, PipelineOptions, print, print_json};
+use super::{CommandError, PipelineOptions, print, print_json, print_lines, tell};
 
 /// Shows where each operator runs and how much memory that needs; works without a GPU
 ///
@@ -32,21 +32,21 @@ pub struct Options {
 pub fn main(options: &Options) -> Result<(), CommandError> {
     if options.settings {
         let text = Pipeline::from_file(&options.pipeline.file)?.to_toml()?;
-        return print(text.trim_end());
+        return print_lines(text.trim_end());
     }
     if options.cuda {
-        return print(kernel(&options.pipeline)?.trim_end());
+        return print_lines(kernel(&options.pipeline)?.trim_end());
     }
     let builder = options.pipeline.builder()?;
     let source = builder.source();
     let plan = builder.plan()?;
     for warning in source.warnings() {
-        eprintln!("warning: {warning}");
+        tell(format!("warning: {warning}"));
     }
     if options.json {
         return print_json(&describe(&plan, &source.excluded()));
     }
-    print(plan.to_string().trim_end())?;
+    print_lines(plan.to_string().trim_end())?;
     exclusion_lines(&source.excluded())
         .iter()
         .try_for_each(|line| print(format!("excluded  {line}")))

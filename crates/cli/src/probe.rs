@@ -16,7 +16,7 @@ use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::json;
 
 use super::requests::shown;
-use super::{CommandError, print, print_json, progress};
+use super::{CommandError, print, print_json, progress, tell};
 
 /// Shows what a source contains: formats, sizes, labels, unusable samples, and how a GPU would decode it
 #[derive(Args)]
@@ -82,7 +82,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     };
     let inspected = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
     for warning in source.warnings() {
-        eprintln!("warning: {warning}");
+        tell(format!("warning: {warning}"));
     }
     let bar = progress(inspected, "samples");
     let report = probe::run(&*source, &settings, |_| bar.inc(1));

@@ -1,10 +1,11 @@
 //! Remote request warnings on standard error: slow and retried requests.
 
-use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedwater::storage::{RequestEvent, Storage};
+
+use super::tell;
 
 /// Shortest time between two lines. The first line is printed at once; hundreds of requests may fail for one reason.
 const PAUSE: Duration = Duration::from_secs(3);
@@ -18,8 +19,7 @@ pub fn shown(storage: Storage) -> Storage {
             && let Some(line) = line(event)
         {
             *last_printed = Some(Instant::now());
-            // Standard error may be closed.
-            let _ = writeln!(io::stderr(), "{line}");
+            tell(line);
         }
     });
     storage

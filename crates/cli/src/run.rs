@@ -13,8 +13,8 @@ use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::{Report, warn};
 use super::{
-    CommandError, PipelineOptions, count, in_terms_of_options, io_failure, print, print_json,
-    progress,
+    CommandError, PipelineOptions, count, in_terms_of_options, io_failure, print_json, print_lines,
+    progress, tell,
 };
 
 /// Loads whole epochs and reports throughput, time per stage and memory
@@ -66,20 +66,19 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     if trace.is_some() {
         builder = builder.trace(options.trace_spans as usize);
     }
-    warn_without_simd();
     let given = options.workers.map(|_| ("loader.workers", "--workers"));
     let built = builder.nvtx(options.nvtx).build();
     let mut loader = built.map_err(|error| in_terms_of_options(error, given.as_slice()))?;
     let _polled = Polled::waiting_for(&loader);
     if let Some(address) = options.metrics {
         let address = loader.serve_metrics(address)?;
-        eprintln!("metrics: http://{address}/metrics");
+        tell(format!("metrics: http://{address}/metrics"));
     }
     warn(&loader);
     let known = loader.warnings();
     consume(&mut loader, options.epochs, options.batches)?;
     for warning in loader.warnings().iter().filter(|it| !known.contains(it)) {
-        eprintln!("warning: {warning}");
+        tell(format!("warning: {warning}"));
     }
     if let Some((path, file)) = trace {
         write(path, file, |out| loader.trace_json(out))?;
@@ -89,9 +88,10 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         write(path, file, |out| Ok(serde_json::to_writer(out, &profile)?))?;
     }
     let report = Report::new(&loader);
+    warn_without_simd(&report.jpeg);
     match options.json {
         true => print_json(&report),
-        false => print(&report),
+        false => print_lines(&report),
     }
 }
 

@@ -1,4 +1,6 @@
-//! Formats numbers for people.
+//! Formats numbers and text for people.
+
+use std::borrow::Cow;
 
 /// Formats a number of bytes: `73.5 MiB`.
 pub fn bytes(count: u64) -> String {
@@ -13,4 +15,86 @@ pub fn bytes(count: u64) -> String {
         unit += 1;
     }
     format!("{value:.1} {}", UNITS[unit])
+}
+
+/// Formats a number of things whose plural ends with `s`: `1 shard`, `2 shards`.
+#[doc(hidden)]
+pub fn counted(many: u64, what: &str) -> String {
+    format!("{many} {what}{}", if many == 1 { "" } else { "s" })
+}
+
+/// Escapes text from data, such as a class or file name, for one line of a terminal or a log: `\n`, `\u{1b}`.
+///
+/// Escaped are the characters that a terminal obeys or that hide or reorder others: control characters (C0, DEL and C1), line
+/// and paragraph separators, direction marks, and characters without a width. Joiners stay, because scripts and emoji need them.
+#[doc(hidden)]
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    replaced(text, is_obeyed, |it| it.escape_default().to_string())
+}
+
+/// Escapes like [`escaped`], but keeps line feeds: for text of several lines, whose data is escaped already.
+#[doc(hidden)]
+pub fn escaped_lines(text: &str) -> Cow<'_, str> {
+    replaced(text, |it| it != '\n' && is_obeyed(it), |it| it.escape_default().to_string())
+}
+
+/// Escapes the same characters in JSON, which writes most of them raw, as `\u009b`.
+#[doc(hidden)]
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    replaced(json, is_obeyed, |it| format!("\\u{:04x}", u32::from(it)))
+}
+
+/// Whether a terminal obeys the character, or shows it in no column of its own. All are below U+10000.
+fn is_obeyed(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        )
+}
+
+fn replaced(text: &str, of: impl Fn(char) -> bool, by: impl Fn(char) -> String) -> Cow<'_, str> {
+    if !text.contains(&of) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(2 * text.len());
+    for character in text.chars() {
+        match of(character) {
+            true => escaped.push_str(&by(character)),
+            false => escaped.push(character),
+        }
+    }
+    escaped.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_is_singular() {
+        let shards = [0, 1, 2].map(|many| counted(many, "shard"));
+        assert_eq!(shards, ["0 shards", "1 shard", "2 shards"]);
+    }
+
+    #[test]
+    fn characters_that_a_terminal_obeys_are_escaped() {
+        let name = "cat\x1b[2J\x07\u{9b}31m\u{202e}gnp\r\nwarning: x\u{200b}\x7f";
+        let shown = "cat\\u{1b}[2J\\u{7}\\u{9b}31m\\u{202e}gnp\\r\\nwarning: x\\u{200b}\\u{7f}";
+        assert_eq!(escaped(name), shown);
+        assert_eq!(escaped_lines(name), shown.replace("\\n", "\n"));
+        for name in ["", "a b", "Ü ?#%41.jpg", "日本", "👩\u{200d}🔬", "a\\n"] {
+            assert!(matches!(escaped(name), Cow::Borrowed(it) if it == name));
+        }
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_value() {
+        let all: String = (0..0x10000).filter_map(char::from_u32).collect();
+        let json = serde_json::to_string(&all).unwrap();
+        let shown = escaped_json(&json);
+        assert!(!shown.chars().any(is_obeyed));
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), all);
+    }
 }

@@ -21,12 +21,11 @@ use feedwater::plan::{Count, Place, Route};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::doctor::warn_without_simd;
 use super::group::Group;
 use super::images::cache;
 use super::interrupt::{self, Polled};
 use super::requests::shown;
-use super::{CommandError, DEVICES, PROGRAM, count, print, print_json, progress, require};
+use super::{CommandError, DEVICES, PROGRAM, count, print_json, print_lines, progress, require};
 use case::Measured;
 use sets::Set;
 use table::Table;
@@ -181,7 +180,6 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         return print_json(&case::measure(file, by.route(), options)?);
     }
     require(options.device)?;
-    warn_without_simd();
     let sets = match &options.file {
         Some(file) => vec![Set::of_file(file)],
         None => sets::make(&cache()?, options.images, options.json)?,
@@ -191,7 +189,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let measured = count(|it| matches!(it, CaseResult::Measured(_)));
     let skipped = count(|it| matches!(it, CaseResult::Skipped { .. }));
     let failed = count(|it| matches!(it, CaseResult::Failed { .. }));
-    print(Table(&cases))?;
+    print_lines(Table(&cases))?;
     if options.json {
         print_json(&json!({
             "cases": cases, "measured": measured, "skipped": skipped, "failed": failed,

@@ -1,8 +1,10 @@
 //! Text table of `bench` results.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use feedwater::error::escaped;
 use feedwater::footprint::bytes;
 use feedwater::plan::Route;
 
@@ -45,7 +47,8 @@ impl fmt::Display for Table<'_> {
         }
         for case in self.0 {
             if let Some((window, why)) = measured(case).and_then(|it| it.read_ahead.as_ref()) {
-                writeln!(f, "prefetch  {} {}: {window} samples; {why}", case.set, case.name())?;
+                let set = escaped(&case.set);
+                writeln!(f, "prefetch  {set} {}: {window} samples; {why}", case.name())?;
             }
         }
         for (reason, names) in self.unmeasured() {
@@ -63,20 +66,20 @@ impl fmt::Display for Table<'_> {
 impl Table<'_> {
     /// Cases that were not measured, by reason. A route lists its sets unless all of them are affected.
     fn unmeasured(&self) -> BTreeMap<String, Vec<String>> {
-        let mut sets: BTreeMap<String, Vec<(By, Vec<&str>)>> = BTreeMap::new();
+        let mut sets: BTreeMap<String, Vec<(By, Vec<Cow<'_, str>>)>> = BTreeMap::new();
         for case in self.0 {
             let reason = match &case.result {
                 CaseResult::Measured(_) => continue,
-                CaseResult::Skipped { reason } => format!("skipped   {reason}"),
-                CaseResult::Failed { reason } => format!("FAILED    {reason}"),
+                CaseResult::Skipped { reason } => format!("skipped   {}", escaped(reason)),
+                CaseResult::Failed { reason } => format!("FAILED    {}", escaped(reason)),
             };
             let routes = sets.entry(reason).or_default();
             match routes.iter_mut().find(|(route, _)| *route == case.route) {
-                Some((_, sets)) => sets.push(&case.set),
-                None => routes.push((case.route, vec![&case.set])),
+                Some((_, sets)) => sets.push(escaped(&case.set)),
+                None => routes.push((case.route, vec![escaped(&case.set)])),
             }
         }
-        let name = |(route, sets): (By, Vec<&str>)| {
+        let name = |(route, sets): (By, Vec<Cow<'_, str>>)| {
             let all = self.0.iter().filter(|case| case.route == route).count() == sets.len();
             if all {
                 route.name().into()
@@ -95,7 +98,7 @@ impl Table<'_> {
             };
             let Some(host) = measured.host_microseconds_per_image else { continue };
             let word = if host < HOST_BAR { "met" } else { "MISSED" };
-            let (set, name) = (&case.set, case.name());
+            let (set, name) = (escaped(&case.set), case.name());
             writeln!(
                 f,
                 "host time {set} {name}: {host:.1} us per image (limit: under {HOST_BAR:.0}), {word}"
@@ -120,7 +123,7 @@ fn row(f: &mut fmt::Formatter<'_>, case: &Case, measured: &Measured) -> fmt::Res
     writeln!(
         f,
         "{:<22}{:<22}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
-        case.set,
+        escaped(&case.set),
         case.name(),
         measured.images_per_second,
         number(measured.cpu_seconds_per_1000_images, 3),

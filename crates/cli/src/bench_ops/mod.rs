@@ -29,9 +29,8 @@ use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
 use feedwater::storage::Storage;
 
-use super::doctor::warn_without_simd;
 use super::requests::shown;
-use super::{CommandError, DEVICES, print, print_json, progress};
+use super::{CommandError, DEVICES, print_json, print_lines, progress};
 use device::OnDevice;
 use host::Bench;
 
@@ -64,7 +63,6 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let pipeline = Pipeline::from_file(&options.file)?;
     let storage = shown(pipeline.storage()?);
     let source = pipeline.open_with(&storage)?;
-    warn_without_simd();
     let plan = plan(&pipeline, &storage)?;
     let all = source.len();
     let samples = options.samples.min(all);
@@ -89,7 +87,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         on_device.measured(&pipeline, &storage, samples, result.image_megapixels)?;
     match options.json {
         true => print_json(&result)?,
-        false => print(result.table())?,
+        false => print_lines(result.table())?,
     }
     match result.device.and_then(|device| device.problem()) {
         Some(problem) => Err(CommandError::Failed(problem)),

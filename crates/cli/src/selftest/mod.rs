@@ -9,7 +9,7 @@ use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{CommandError, print, print_json};
+use super::{CommandError, print, print_json, print_lines};
 
 pub mod by_hand;
 pub mod decode;
@@ -151,7 +151,7 @@ impl Report {
                 Outcome::Fail => "FAIL",
                 Outcome::Skip => "skip",
             };
-            print(format!("{result}  {:<46}{}", check.name, check.detail))?;
+            print_lines(format!("{result}  {:<46}{}", check.name, check.detail))?;
         }
         self.checks.extend(checks);
         Ok(())

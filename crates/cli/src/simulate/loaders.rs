@@ -6,7 +6,7 @@ use feedwater_insight::model::{
 };
 use serde_json::json;
 
-use super::super::{CommandError, io_failure, print, print_json};
+use super::super::{CommandError, io_failure, print, print_json, print_lines};
 use super::{Options, draw, percent, within};
 
 /// Default coefficient of variation.
@@ -61,8 +61,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "model": model,
         }));
     }
-    print(draw::timeline(&forecast, training_loop.drawn_seconds()))?;
-    print(training_loop.summary(&model, &forecast, &halts))?;
+    print_lines(draw::timeline(&forecast, training_loop.drawn_seconds()))?;
+    print_lines(training_loop.summary(&model, &forecast, &halts))?;
     if let Some(path) = &options.html {
         print(format!("animation: {}", path.display()))?;
     }
