@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::threads;
 
 /// Most open connections. A further one replaces the connection that has been without a complete request for longest.
 const CONNECTIONS: usize = 64;
@@ -54,9 +55,8 @@ impl Endpoint {
         let stop = stopped.clone();
         let serve = move || serve(&listener, &stop, &text);
         let thread = std::thread::Builder::new().name("feedwater-metrics".into()).spawn(serve);
-        let thread = thread.map_err(|error| Error::Internal {
-            problem: format!("cannot start a thread: {error}"),
-        })?;
+        let thread = thread
+            .map_err(|error| threads::refused("feedwater-metrics", &error, "serve no metrics"))?;
         Ok(Self { address, stopped, thread: Some(thread) })
     }
 

@@ -12,6 +12,7 @@ use crate::measure::Meters;
 use crate::plan::{BatchStage, Plan};
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
+use crate::threads::refused;
 
 use super::balance::RouteReport;
 use super::batch::BatchMemory;
@@ -327,9 +328,9 @@ impl<S: BatchSlot + 'static> Running<S> {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name(name).spawn(guarded).map_err(|error| {
-            Error::Internal { problem: format!("cannot start a thread: {error}") }
-        })?;
+        let way_out = "lower loader.workers";
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(guarded);
+        let thread = thread.map_err(|error| refused(&name, &error, way_out))?;
         self.threads.push(thread);
         Ok(())
     }

@@ -2,7 +2,6 @@
 //! the largest.
 
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use crate::decode::memory_bytes;
 use crate::error::{DataError, Reason};
@@ -11,6 +10,7 @@ use crate::header::Header;
 use crate::plan::{Limits, Looked};
 use crate::source::{HostPage, Source};
 use crate::storage::OpeningOf;
+use crate::threads::in_parts;
 
 /// Samples that are inspected if the first bytes can be read alone, if whole samples must be read, and if reading in
 /// random order is slow. The numbers are fixed, so that the same source yields the same plan.
@@ -66,12 +66,11 @@ impl Looks {
         };
         let found: Vec<Vec<Result<Looked, DataError>>> = match threads {
             0 | 1 => (0..threads).map(part).collect(),
-            _ => thread::scope(|scope| {
-                let within = |thread| opening.within(|| part(thread));
-                let threads = (0..threads).map(|thread| scope.spawn(move || within(thread)));
-                let threads: Vec<_> = threads.collect();
-                threads.into_iter().map(|it| it.join().unwrap_or_default()).collect()
-            }),
+            _ => {
+                let parts =
+                    in_parts(threads as usize, |thread| opening.within(|| part(thread as u64)));
+                parts.into_iter().map(Result::unwrap_or_default).collect()
+            }
         };
         let looked: Vec<Looked> = found.into_iter().flatten().filter_map(Result::ok).collect();
         let usable = looked.iter().filter(|it| it.decode.total() <= limits.large_image_memory);

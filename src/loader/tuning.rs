@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::measure::{Meters, Profile, Snapshot};
 use crate::plan::Plan;
+use crate::threads::refused;
 use crate::tune::{Choice, Decision, Space, Tuner};
 
 use super::stats::{DECISIONS, push_latest};
@@ -128,9 +129,8 @@ impl Tuning {
         let thread = std::thread::Builder::new().name("feedwater-tune".into());
         let others = shared.clone();
         let thread = thread.spawn(move || others.decide(tuner, &inbox, &meters, &apply));
-        let thread = thread.map_err(|error| Error::Internal {
-            problem: format!("cannot start a thread: {error}"),
-        })?;
+        let thread =
+            thread.map_err(|error| refused("feedwater-tune", &error, "set loader.tune = false"))?;
         Ok(Self { shared, space, profiles: Some(profiles), thread: Some(thread) })
     }
 

@@ -4,10 +4,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gpu::Device;
 use crate::gpu::nvml::Nvml;
 use crate::measure::Meters;
+use crate::threads::refused;
 
 /// Device monitor; it stops when it is dropped.
 pub(super) struct Watch {
@@ -33,9 +34,8 @@ impl Watch {
             }
         };
         let thread = std::thread::Builder::new().name("feedwater-watch".into()).spawn(look);
-        let thread = thread.map_err(|error| Error::Internal {
-            problem: format!("cannot start a thread: {error}"),
-        })?;
+        let thread = thread
+            .map_err(|error| refused("feedwater-watch", &error, "do not watch the device"))?;
         Ok(Self { over, thread: Some(thread) })
     }
 }

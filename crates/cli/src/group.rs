@@ -39,9 +39,10 @@ impl Group {
     pub fn output(mut self) -> io::Result<Output> {
         let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
         let (stdout, stderr) = thread::scope(|scope| {
-            let stderr = scope.spawn(|| read(stderr));
-            (read(stdout), stderr.join().unwrap_or_default())
-        });
+            // Without a thread for it the command could block on a full pipe.
+            let stderr = thread::Builder::new().spawn_scoped(scope, || read(stderr))?;
+            Ok::<_, io::Error>((read(stdout), stderr.join().unwrap_or_default()))
+        })?;
         Ok(Output { status: self.end(Duration::MAX)?, stdout, stderr })
     }
 

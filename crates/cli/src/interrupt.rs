@@ -79,16 +79,22 @@ static CHANGED: Condvar = Condvar::new();
 /// Whether a thread is already ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Starts handling signals. If that fails, signals keep their default action.
+/// Starts handling signals. If that fails, as where no thread can be started, signals keep their default action.
 pub fn listen() {
     let ignored = ignored();
-    let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|it| ignored >> (it - 1) & 1 == 0);
-    if let Ok(mut signals) = Signals::new(handled) {
-        thread::spawn(move || {
-            for number in signals.forever() {
-                on_signal(Signal(number));
-            }
-        });
+    let handled =
+        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |it| ignored >> (it - 1) & 1 == 0);
+    let (sender, registered) = channel();
+    // Signals are registered by the thread that handles them: a registration without it would swallow them.
+    let handle = move || {
+        let signals = Signals::new(handled);
+        let _ = sender.send(());
+        if let Ok(mut signals) = signals {
+            signals.forever().for_each(|number| on_signal(Signal(number)));
+        }
+    };
+    if start(handle) {
+        let _ = registered.recv();
     }
     // A write beyond `ulimit -f` then returns an error with the file's name instead of killing the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
@@ -107,18 +113,27 @@ fn on_signal(signal: Signal) {
     if again || !polled {
         end(first);
     }
-    thread::spawn(move || {
+    let end_in_time = move || {
         let begin = Instant::now();
         thread::sleep(GRACE);
         while lock().saving && begin.elapsed() < SAVING {
             thread::sleep(STEP);
         }
         end(first);
-    });
+    };
+    if !start(end_in_time) {
+        // The loader is not stopped, because that could wait for longer.
+        end_in_time();
+    }
     // Last, because it waits for locks of the loader.
     if let Some(stopper) = stopper {
         stopper.stop();
     }
+}
+
+/// Runs work on a thread of its own. Returns false if the system starts none.
+fn start(work: impl FnOnce() + Send + 'static) -> bool {
+    thread::Builder::new().name("feedwater-signal".into()).spawn(work).is_ok()
 }
 
 /// Ends the process now, unless another thread is already doing so.
@@ -133,7 +148,8 @@ fn end(signal: Signal) {
     // Print in another thread: a stopped terminal accepts no output and must not delay the exit.
     let (sender, receiver) = channel();
     let message = message(signal);
-    thread::spawn(move || {
+    // Without a thread for it the line is not printed; the exit code still names the signal.
+    start(move || {
         // Do not append to the progress bar's line.
         let line = if io::stderr().is_terminal() { "\n" } else { "" };
         let _ = writeln!(io::stderr(), "{line}feedwater: {message}");

@@ -1,9 +1,9 @@
 //! Inspects a source: formats, sizes, samplings, labels, unusable samples, and the decode routes on a GPU.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use serde::Serialize;
 
@@ -15,6 +15,7 @@ use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, Route, SampleMemory};
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Exclusion, Source};
+use feedwater::threads::in_parts;
 
 /// Settings of an inspection.
 #[derive(Clone, Debug)]
@@ -134,12 +135,9 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
         }
     };
-    let mut report = thread::scope(|scope| {
-        let threads: Vec<_> = (0..settings.threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let parts =
-            threads.into_iter().map(|it| it.join().expect("inspection threads do not panic"));
-        parts.fold(Report::new(), Report::join)
-    });
+    let parts = in_parts(settings.threads.max(1), |_| work()).into_iter();
+    let parts = parts.map(|part| part.unwrap_or_else(|panic| resume_unwind(panic)));
+    let mut report = parts.fold(Report::new(), Report::join);
     report.samples = samples;
     report.classes = source.classes().to_vec();
     report.excluded = source.excluded();

@@ -14,6 +14,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use feedwater::error::{Error, Result};
 use feedwater::file::{self, AtomicFile};
+use feedwater::threads::in_parts;
 
 pub use image::image;
 
@@ -153,12 +155,9 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
         }
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
-        work();
-    });
+    for part in in_parts(threads, |_| work()) {
+        part.unwrap_or_else(|panic| resume_unwind(panic));
+    }
     if let Ok(Some(error)) = failure.into_inner() {
         return Err(error);
     }

@@ -1,11 +1,13 @@
 //! Parallel processing of files.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::error::Result;
 use crate::storage::{self, OpeningOf};
+use crate::threads::in_parts;
 
 /// Files behind URLs that are processed at the same time: the threads mostly wait for the network.
 const WALKS: usize = 8;
@@ -39,11 +41,9 @@ pub fn of_each<T: Send>(
         }
         made
     };
-    let mut made: Vec<(usize, Result<T>)> = thread::scope(|scope| {
-        let help = || opening.within(work);
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(help)).collect();
-        workers.into_iter().flat_map(|it| it.join().expect("a walk does not panic")).collect()
-    });
+    let made = in_parts(threads, |_| opening.within(work));
+    let made = made.into_iter().flat_map(|it| it.unwrap_or_else(|panic| resume_unwind(panic)));
+    let mut made: Vec<(usize, Result<T>)> = made.collect();
     // Files are started in order, so all files before a failed one have been started, and the first error is deterministic.
     made.sort_unstable_by_key(|(number, _)| *number);
     made.into_iter().map(|(_, made)| made).collect()

@@ -31,11 +31,14 @@ use crate::error::Redacted;
 use crate::storage::cache::Cache;
 use crate::storage::stats::{Activity, Counters};
 use crate::storage::{Stamp, StorageSettings};
+use crate::threads;
 
 /// Minimum transfer rate: the time limit for a body grows by one second per this many bytes.
 const BYTES_PER_SECOND: u64 = 64 << 10;
 /// Maximum memory allocated up front for a body before it has arrived.
 const FIRST_CAPACITY: u64 = 16 << 20;
+/// Time without work after which a thread for blocking calls ends: never.
+const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Client that sends the requests of a [`Storage`](crate::storage::Storage).
 pub struct Client {
@@ -109,15 +112,8 @@ pub struct Request {
 pub fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<(u32, std::result::Result<Runtime, String>)> = OnceLock::new();
     let (process, made) = RUNTIME.get_or_init(|| {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-        let made = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .max_blocking_threads(16)
-            .thread_name("feedwater-net")
-            .enable_all()
-            .build()
-            .map_err(|error| error.to_string());
-        (std::process::id(), made)
+        let wanted = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+        (std::process::id(), start(wanted))
     });
     if *process != std::process::id() {
         return Err(Error::other(format!(
@@ -126,6 +122,29 @@ pub fn runtime() -> Result<&'static Runtime> {
         )));
     }
     made.as_ref().map_err(|problem| Error::other(format!("cannot start threads: {problem}")))
+}
+
+/// Starts at most this many threads that drive requests, and one for calls that block.
+///
+/// The library panics if it can start no thread. If it can start some, it never runs what needs another one: a blocking call,
+/// such as the look-up of a name, would hang. So one thread for these stays.
+fn start(wanted: usize) -> std::result::Result<Runtime, String> {
+    let workers = threads::startable(wanted + 1).saturating_sub(1);
+    if workers == 0 {
+        return Err(
+            "the system starts no more; allow more (ulimit -u, pids.max of the container)".into()
+        );
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .max_blocking_threads(16)
+        .thread_keep_alive(ALWAYS)
+        .thread_name("feedwater-net")
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    drop(runtime.spawn_blocking(|| ()));
+    Ok(runtime)
 }
 
 impl Client {

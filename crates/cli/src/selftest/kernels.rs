@@ -17,6 +17,7 @@ use feedwater::plan::Last;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
+use feedwater::threads::in_parts;
 use feedwater::tune::Choice;
 
 use super::gpu::Gpu;
@@ -94,13 +95,9 @@ fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)
         let problem = "a thread of the checks panicked";
         of(first).map(|job| (job.check, Err(problem.to_string()))).collect()
     };
-    thread::scope(|scope| {
-        let spawned: Vec<_> = (0..threads)
-            .map(|first| scope.spawn(move || work(first).collect::<Vec<_>>()))
-            .collect();
-        let joined = spawned.into_iter().enumerate();
-        joined.flat_map(|(first, it)| it.join().unwrap_or_else(|_| panicked(first))).collect()
-    })
+    let parts = in_parts(threads, |first| work(first).collect::<Vec<_>>());
+    let parts = parts.into_iter().enumerate();
+    parts.flat_map(|(first, it)| it.unwrap_or_else(|_| panicked(first))).collect()
 }
 
 /// Returns every example of one operator that kernels execute.

@@ -65,11 +65,16 @@ fn held(builder: impl Fn() -> Built) -> Found {
         let all = held.iter().map(|batch| batch.to_host()).collect::<Result<Vec<_>, _>>();
         all.map(|all| all.concat())
     };
-    let read = std::thread::spawn(read).join().map_err(|_| "the reader panicked".to_string())?;
+    let reader = std::thread::Builder::new().spawn(read).map_err(no_thread)?;
+    let read = reader.join().map_err(|_| "the reader panicked".to_string())?;
     match expected.starts_with(&read.map_err(message)?) {
         true => Ok("3 batches outlive their loader".into()),
         false => Err("a batch changes when its loader is dropped".into()),
     }
+}
+
+fn no_thread(error: std::io::Error) -> String {
+    format!("cannot start a thread: {error}")
 }
 
 /// Checks that a leaked batch costs its slot and nothing else.
@@ -106,8 +111,10 @@ fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     let expected = [run(pixels_on_cpu(1)?)?, run(pixels_on_cpu(2)?)?];
     let builders = [builder(1)?, builder(2)?];
     let actual = std::thread::scope(|scope| {
-        builders.map(|builder| scope.spawn(|| run(builder))).map(|thread| {
-            thread.join().unwrap_or_else(|_| Err("a loader's consumer panicked".into()))
+        let start = |builder| std::thread::Builder::new().spawn_scoped(scope, || run(builder));
+        builders.map(start).map(|thread| {
+            let joined = thread.map_err(no_thread)?.join();
+            joined.unwrap_or_else(|_| Err("a loader's consumer panicked".into()))
         })
     });
     let mut all = Difference::default();

@@ -9,6 +9,7 @@ use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
+use feedwater::threads::in_parts;
 use feedwater_tools::synth;
 use serde::Serialize;
 
@@ -115,14 +116,9 @@ fn source() -> Result<Arc<Memory>, String> {
         });
         mine.collect::<Result<Vec<_>, _>>()
     };
-    let made = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|first| scope.spawn(move || make(first))).collect();
-        let joined = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err("making images panicked".into())));
-        joined.collect::<Result<Vec<_>, _>>()
-    })?;
-    let files: Vec<_> = made.concat();
+    let made = in_parts(threads, make).into_iter();
+    let made = made.map(|part| part.unwrap_or_else(|_| Err("making images panicked".into())));
+    let files: Vec<_> = made.collect::<Result<Vec<_>, _>>()?.concat();
     let samples = files.iter().cycle().take(SAMPLES).map(|file| (file.clone(), 0)).collect();
     Memory::new(samples).map(Arc::new).map_err(message)
 }

@@ -5,6 +5,7 @@ mod commands;
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
 mod explain;
+mod explain_figures;
 mod explain_ranks;
 mod metrics;
 mod pack;
@@ -14,6 +15,8 @@ mod remote;
 #[path = "../../../../tests/servers/mod.rs"]
 mod servers;
 mod simulate;
+mod terminal;
+mod threads;
 
 use common::words;
 use std::path::PathBuf;

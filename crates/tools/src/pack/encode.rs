@@ -1,8 +1,9 @@
 //! Reads and encodes samples on threads.
 
+use std::iter::StepBy;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use feedwater::error::{DataError, Error, Reason, Result, SampleError};
@@ -71,26 +72,33 @@ pub(super) fn in_order(
     let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
     thread::scope(|scope| {
         // Thread t makes every sample t modulo the number of threads; receiving from them in turn restores the order of the
-        // source.
-        let threads = settings.threads.max(1) as u64;
-        let made: Vec<Receiver<Made>> = (0..threads)
-            .map(|thread| {
-                let (sender, receiver) = sync_channel(AHEAD);
-                let indices = (samples.start + thread..samples.end).step_by(threads as usize);
-                let large = large.clone();
-                scope.spawn(move || {
-                    let mut maker = Maker::new(source, settings, large);
-                    // The receiver is gone: the run has ended.
-                    let _ = indices
-                        .into_iter()
-                        .try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
-                });
-                receiver
-            })
-            .collect();
-        for (index, receiver) in samples.zip(made.iter().cycle()) {
+        // source. A thread waits for its samples, because the system may start fewer threads than wanted.
+        let start = |_| {
+            let (sender, receiver) = sync_channel(AHEAD);
+            let (assign, assigned) = sync_channel::<StepBy<Range<u64>>>(1);
+            let large = large.clone();
+            let work = move || {
+                let Ok(mut indices) = assigned.recv() else { return };
+                let mut maker = Maker::new(source, settings, large);
+                // The receiver is gone: the run has ended.
+                let _ = indices.try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
+            };
+            let thread = thread::Builder::new().name("feedwater-pack".into());
+            thread.spawn_scoped(scope, work).ok().map(|_| (assign, receiver))
+        };
+        let threads: Vec<_> = (0..settings.threads.max(1)).map_while(start).collect();
+        for (thread, (assign, _)) in threads.iter().enumerate() {
+            let indices = (samples.start + thread as u64..samples.end).step_by(threads.len());
+            // A thread that has ended is found when its first sample is received.
+            let _ = assign.send(indices);
+        }
+        let mut here = threads.is_empty().then(|| Maker::new(source, settings, large.clone()));
+        for (place, index) in samples.enumerate() {
             let ended = |_| Error::Internal { problem: "a thread of pack panicked".into() };
-            let Made { origin, image } = receiver.recv().map_err(ended)?;
+            let Made { origin, image } = match &mut here {
+                Some(maker) => maker.make(index),
+                None => threads[place % threads.len()].1.recv().map_err(ended)?,
+            };
             let image = match image {
                 Ok(image) => Ok(image),
                 Err(error) if settings.skip => {

@@ -5,10 +5,10 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use feedwater::error::{DataError, Error, Result};
 use feedwater::file;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
+use feedwater::threads::in_parts;
 
 /// Sample of the source as it was packed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,11 +151,9 @@ pub(super) fn difference(
             return;
         }
     };
-    thread::scope(|scope| {
-        for _ in 0..settings.threads.clamp(1, ends.len().max(1)) {
-            scope.spawn(work);
-        }
-    });
+    for part in in_parts(settings.threads.clamp(1, ends.len().max(1)), |_| work()) {
+        part.unwrap_or_else(|panic| resume_unwind(panic));
+    }
     let found = found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
     Ok(found.map(|(_, difference)| difference))
 }

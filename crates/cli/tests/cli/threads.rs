@@ -1,0 +1,92 @@
+//! A system that starts few threads or none: every command does its work with fewer, or names what it could not start.
+//!
+//! A large stack for each thread and a limit of address space have the same effect as `pids.max` and `ulimit -u`, which do not
+//! apply to an administrator: the call that starts a thread fails with EAGAIN.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater_tools::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const GIBIBYTE: u64 = 1 << 30;
+
+/// Runs a command in a process that can start about this many threads.
+fn feedwater(dir: &Path, threads: u64, args: &str) -> Output {
+    let mut command = match threads {
+        // More than any address space.
+        0 => Command::new(env!("CARGO_BIN_EXE_feedwater")),
+        _ => {
+            let mut shell = Command::new("sh");
+            let kibibytes = (threads * GIBIBYTE + GIBIBYTE / 2) >> 10;
+            shell.args(["-c", &format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\"")]);
+            shell.arg(env!("CARGO_BIN_EXE_feedwater"));
+            shell
+        }
+    };
+    let stack = if threads == 0 { 1 << 46 } else { GIBIBYTE };
+    command.env("RUST_MIN_STACK", stack.to_string()).env("FEEDWATER_CACHE", dir.join("cache"));
+    command.args(args.split(' ')).current_dir(dir).output().unwrap()
+}
+
+/// Checks that a command succeeded, or that its error names the thread. Returns whether it succeeded.
+fn is_done(args: &str, threads: u64, output: &Output) -> bool {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("warning: ")).collect();
+    match output.status.code() {
+        Some(0) => assert!(lines.is_empty(), "{args} with {threads}: {stderr}"),
+        _ => {
+            let [line] = lines[..] else { panic!("{args} with {threads}: {stderr}") };
+            assert_eq!(output.status.code(), Some(1), "{args} with {threads}: {stderr}");
+            let named = line.starts_with("feedwater: ") && line.contains("thread");
+            assert!(named, "{args} with {threads}: {stderr}");
+        }
+    }
+    output.status.success()
+}
+
+fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(dir).unwrap().map(|it| it.unwrap().path());
+    let named = entries
+        .filter(|it| it.is_file())
+        .map(|it| (it.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&it).unwrap()));
+    named.collect()
+}
+
+#[test]
+fn commands_use_fewer_threads_or_name_the_one_that_is_missing() {
+    let dir = TempDir::new().unwrap();
+    let dir = dir.path();
+    let settings =
+        synth::Settings { images: 20, width: 64, height: 48, classes: 2, ..Default::default() };
+    synth::write(&dir.join("data"), &settings, |_| ()).unwrap();
+    let pipeline = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n[[chain]]\nop = \"center_crop\"\n\
+                    width = 32\nheight = 32\n";
+    fs::write(dir.join("p.toml"), pipeline).unwrap();
+    let run = |threads: u64, args: &str| {
+        let output = feedwater(dir, threads, args);
+        is_done(args, threads, &output).then_some(output.stdout)
+    };
+    let mut packed = None;
+    for threads in 0..5 {
+        let probed = run(threads, "probe data --json --workers 4").expect("needs no threads");
+        let probed: Value = serde_json::from_slice(&probed).unwrap();
+        assert_eq!(
+            (&probed["report"]["seen"], &probed["report"]["formats"]["JPEG"]),
+            (&20.into(), &20.into())
+        );
+        run(threads, "plan p.toml --device cpu").expect("needs no threads");
+        let out = format!("shards-{threads}");
+        run(threads, &format!("pack data {out} --workers 4")).expect("needs no threads");
+        let shards = contents(&dir.join(out));
+        assert!(shards == *packed.get_or_insert_with(|| shards.clone()), "with {threads} threads");
+        run(threads, &format!("synth images-{threads} --images 3")).expect("needs no threads");
+        let ran = run(threads, "run p.toml --device cpu");
+        assert!(threads > 0 || ran.is_none(), "a loader has threads");
+        run(threads, "explain p.toml --device cpu --seconds 0.1 --probe");
+        run(threads, "demo --images 5 --device cpu");
+    }
+}
