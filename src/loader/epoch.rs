@@ -250,10 +250,15 @@ impl Cursor {
             self.remaining = 0;
             return Poll::Ready(Some(Err(error.clone())));
         }
-        if self.remaining == 0 || state.at.0 > self.epoch {
+        let left_early = state.at.0 > self.epoch;
+        drop(state);
+        if left_early {
             return Poll::Ready(None);
         }
-        drop(state);
+        if self.remaining == 0 {
+            loader.meters.consumer_ends(self.epoch, Instant::now());
+            return Poll::Ready(None);
+        }
         let (asked, ready) = *self.asking.get_or_insert_with(|| {
             let now = Instant::now();
             loader.meters.consumer_asks(self.epoch, now);
@@ -280,7 +285,7 @@ impl Cursor {
             Ok(batch) => {
                 let waited = asked.elapsed();
                 loader.meters.consumer_has(asked, ready, batch.len() as u64);
-                loader.counters.hand_out(batch.info());
+                loader.counters.hand_out(batch.info(), loader.order.extent(batch.info().epoch));
                 self.remaining -= 1;
                 loader.lock().at.1 += 1;
                 if let Some(tuning) = &loader.tuning {

@@ -57,6 +57,10 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
         .collect();
     for (stage, waited) in profile.stages.iter_mut().zip(waited) {
         stage.waited_for_processor = waited;
+        // Of a stage that was never clocked, the share on a processor is not measured, but what the wait leaves.
+        if measured.stage(stage.stage).clocked == 0 && waited.is_some() {
+            stage.cpu_share = share(stage.without_waiting(), stage.busy).min(stage.cpu_share);
+        }
     }
     profile.processors.waits = measured.waits_for_processor().map(|it| it.part(all));
 }

@@ -13,13 +13,15 @@ use super::thread_meter::thread_time;
 const SPANS: usize = 32;
 
 /// Meter of the consumer between batches. A step is the time from receiving a batch to asking for the next one of the
-/// same epoch, unless the consumer reports begin and end of its steps.
+/// same epoch, or to learning that the epoch has ended, unless the consumer reports begin and end of its steps.
 #[derive(Debug, Default)]
 pub struct Consumer {
     /// When it received a batch, on which thread, and the CPU time of that thread.
     has_since: Option<(Instant, ThreadId, u64)>,
     /// Epoch of the last request.
     epoch: Option<u32>,
+    /// When it learnt that its epoch has ended.
+    ended: Option<Instant>,
     /// Begin of the reported step that is running.
     in_step: Option<Instant>,
     /// Whether the consumer reports its steps.
@@ -59,7 +61,8 @@ pub struct Steps {
     pub cpu: u64,
     /// Time in the clocked steps: those that began and ended on the same thread.
     pub clocked: u64,
-    /// Time between epochs: from its last batch of one to asking for the first of the next.
+    /// Time between epochs: from learning that one has ended to asking for the first batch of the next. From its last batch,
+    /// if it did not ask for more.
     pub between_epochs: u64,
     /// Count and time of each named part of its steps.
     pub spans: BTreeMap<String, (u64, u64)>,
@@ -80,6 +83,9 @@ impl Consumer {
 
     /// Records a request for a batch; returns the begin of the step that ends with it.
     pub(super) fn asks(&mut self, epoch: u32, now: Instant) -> Option<Instant> {
+        if let Some(ended) = self.ended.take() {
+            self.steps.between_epochs += (now - ended).as_nanos() as u64;
+        }
         let Some((since, thread, cpu)) = self.has_since.take() else {
             self.epoch = Some(epoch);
             return None;
@@ -96,6 +102,16 @@ impl Consumer {
             return Some(since);
         }
         None
+    }
+
+    /// Records that it asks for a batch after the last one of its epoch; returns the begin of the step that ends with it.
+    pub(super) fn ends(&mut self, epoch: u32, now: Instant) -> Option<Instant> {
+        if self.has_since.is_none() || self.epoch != Some(epoch) {
+            return None;
+        }
+        let since = self.asks(epoch, now);
+        self.ended = Some(now);
+        since
     }
 
     pub(super) fn has(&mut self, asked: Instant, now: Instant, ready: bool, samples: u64) {
@@ -208,6 +224,25 @@ mod tests {
             (steps.between_epochs, steps.step.count(), steps.wait.count()),
             (millis(100), 1, 3)
         );
+    }
+
+    #[test]
+    fn the_step_after_the_last_batch_of_an_epoch_is_a_step() {
+        let start = Instant::now();
+        let at = |many| start + Duration::from_millis(many);
+        let mut consumer = Consumer::default();
+        for epoch in 0..3 {
+            let turn = 1000 * u64::from(epoch);
+            consumer.asks(epoch, at(turn));
+            consumer.has(at(turn), at(turn + 10), false, 4);
+            assert_eq!(consumer.ends(epoch, at(turn + 410)), Some(at(turn + 10)));
+            // It asks again, or for an epoch that is over.
+            assert_eq!(consumer.ends(epoch, at(turn + 500)), None);
+            assert_eq!(consumer.ends(epoch + 1, at(turn + 500)), None);
+        }
+        let steps = consumer.all();
+        assert_eq!((steps.stepped, steps.step.count()), (millis(3 * 400), 3));
+        assert_eq!((steps.waited, steps.between_epochs), (millis(30), millis(2 * 590)));
     }
 
     #[test]

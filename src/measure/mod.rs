@@ -228,6 +228,16 @@ impl Meters {
         }
     }
 
+    /// Records that the consumer asks for a batch after the last one of its epoch.
+    pub fn consumer_ends(&self, epoch: u32, now: Instant) {
+        let mut batches = self.batches();
+        if let Some(since) = batches.consumer.ends(epoch, now)
+            && let Some(trace) = &mut batches.trace
+        {
+            trace.stepped(since, now);
+        }
+    }
+
     /// Records that the consumer received a batch of `samples` samples, which it asked for at `asked`; `ready` if it was
     /// ready then.
     pub fn consumer_has(&self, asked: Instant, ready: bool, samples: u64) {

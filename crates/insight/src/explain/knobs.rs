@@ -17,7 +17,7 @@ pub struct Knob {
     pub setting: String,
     /// Relative gain in throughput: 0.61 is 61 % more.
     pub gain: f64,
-    /// Predicted throughput in samples per second.
+    /// Predicted throughput in samples per second: the measured one and the gain.
     pub images_per_second: f64,
     /// Cost of the change, as text.
     pub cost: String,
@@ -54,8 +54,8 @@ pub fn knobs(model: &Model, profile: &Profile, most: usize, error: f64) -> Resul
     ];
     let mut found = Vec::new();
     for Tried { setting, cost, model } in tried.into_iter().flatten() {
-        let images_per_second = forecast(&model)?.samples_per_second;
-        let gain = images_per_second / rate - 1.0;
+        let gain = forecast(&model)?.samples_per_second / rate - 1.0;
+        let images_per_second = (1.0 + gain) * profile.images_per_second();
         if gain >= WORTH.max(error) {
             let then = cause(&model, profile)?;
             found.push(Knob { setting, gain, images_per_second, cost, then, model });

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Forecast, Model};
-use crate::profile::{Profile, Stage};
+use crate::profile::{Profile, Stage, StageProfile};
+use crate::text::escaped;
 use crate::{Error, Result};
 
 pub use cause::Cause;
@@ -37,6 +38,9 @@ mod spent;
 /// Largest model error with which gains and causes are reported. The error is at most 7 % for runs that the model explains
 /// (`benches/bottlenecks`), and more than 50 % for those whose predicted gains were wrong by factors.
 const TRUSTED: f64 = 0.25;
+/// Fewest batches for which settings are recommended. Fewer may all come from the slots that were full at the beginning, and say
+/// nothing of a steady state.
+const MIN_BATCHES_FOR_ADVICE: u64 = 12;
 /// Default number of knobs in a report.
 const KNOBS: usize = 3;
 
@@ -143,16 +147,17 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
     };
     let knobs = match cause {
         Cause::Consumer => Vec::new(),
-        _ if error > TRUSTED => Vec::new(),
+        _ if error > TRUSTED || profile.batches < MIN_BATCHES_FOR_ADVICE => Vec::new(),
         _ => knobs::knobs(&model, profile, options.knobs.unwrap_or(KNOBS), error)?,
     };
-    let nothing = knobs.is_empty().then(|| nothing(cause, quality));
+    let nothing = knobs.is_empty().then(|| nothing(cause, quality, profile.batches));
     let cost = options.price_per_hour.map(|price| {
         let epoch_seconds =
             profile.data.epoch_samples as f64 / profile.images_per_second().max(1e-9);
         let waited = epoch_seconds * profile.consumer.waiting_share;
         Cost { price_per_hour: price, epoch_seconds, waiting_per_epoch: waited / 3600.0 * price }
     });
+    let profile = &consistent(profile);
     let spent = Spent::of(profile);
     Ok(Report {
         verdict: verdict(profile, &model, cause, knobs.first(), nothing.as_deref()),
@@ -176,7 +181,7 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
 
 impl ReadScaling {
     /// Measures with 1 thread, with `workers` threads and with twice as many, for a third of `seconds` each. The threads call
-    /// `read` with consecutive numbers. Failed reads are not counted.
+    /// `read` with consecutive numbers. Failed reads are not counted. If the system starts fewer threads, those are measured.
     pub fn measure(workers: u32, seconds: f64, read: impl Fn(u64) -> bool + Sync) -> Self {
         let next = AtomicU64::new(0);
         let each = Duration::from_secs_f64(seconds / 3.0);
@@ -189,14 +194,19 @@ impl ReadScaling {
                 }
                 samples
             };
-            let samples: u64 = thread::scope(|scope| {
-                let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-                threads.into_iter().map(|it| it.join().unwrap_or(0)).sum()
+            let (started, samples) = thread::scope(|scope| {
+                let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+                let others: Vec<_> = (1..threads).map_while(start).collect();
+                let (started, here) = (1 + others.len() as u32, work());
+                let others = others.into_iter().map(|it| it.join().unwrap_or(0));
+                (started, here + others.sum::<u64>())
             });
-            (threads, samples as f64 / begin.elapsed().as_secs_f64())
+            (started, samples as f64 / begin.elapsed().as_secs_f64())
         };
         let many = workers.max(2);
-        Self { rates: [1, many, 2 * many].into_iter().map(rate).collect() }
+        let mut rates: Vec<(u32, f64)> = [1, many, 2 * many].into_iter().map(rate).collect();
+        rates.dedup_by_key(|it| it.0);
+        Self { rates }
     }
 
     /// Slowdown of a read per concurrent read, as a fraction of its time alone.
@@ -230,10 +240,24 @@ fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
         .unwrap_or(Cause::Unexplained)
 }
 
+/// The profile without contradictions of older versions, which took the share on a processor as 1 where it was not measured, also
+/// where the stage waited for one.
+fn consistent(profile: &Profile) -> Profile {
+    let mut profile = profile.clone();
+    for stage in &mut profile.stages {
+        let most = if stage.busy > 0.0 { stage.without_waiting() / stage.busy } else { 1.0 };
+        stage.cpu_share = stage.cpu_share.min(most);
+    }
+    profile
+}
+
 /// Reason for an empty list of knobs.
-fn nothing(cause: Cause, quality: f64) -> String {
+fn nothing(cause: Cause, quality: f64, batches: u64) -> String {
     match (cause, error(quality)) {
         (Cause::Consumer, _) => "no change needed: the loader is faster than the consumer".into(),
+        _ if batches < MIN_BATCHES_FOR_ADVICE => format!(
+            "no advice: {batches} batches were measured, and at least {MIN_BATCHES_FOR_ADVICE} are needed; measure for longer"
+        ),
         (_, error) if error > TRUSTED => format!(
             "no gain is predicted: the model gives {} of the measured throughput",
             percent(quality)
@@ -304,6 +328,11 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
         ));
     }
     let threads = f64::from(setup.workers) * seconds.max(1e-9);
+    let share = |stage: &StageProfile| {
+        let of_workers = spent.stages.iter().find(|it| it.0 == stage.stage).map(|it| it.1);
+        // The kernel's thread is no worker.
+        of_workers.unwrap_or(stage.without_waiting() / threads)
+    };
     for stage in
         profile.stages.iter().filter(|it| it.stage != Stage::List && it.busy > 0.005 * threads)
     {
@@ -315,7 +344,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
         lines.push(format!(
             "{}: {} of the workers' time, {:.3} ms (p50 {:.3}, p99 {:.3}), {} of it on a processor{waited}",
             stage.stage.name(),
-            percent(stage.without_waiting() / threads),
+            percent(share(stage)),
             1e3 * stage.latency.mean,
             1e3 * stage.latency.p50,
             1e3 * stage.latency.p99,
@@ -388,10 +417,10 @@ impl fmt::Display for ReadScaling {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.verdict)?;
+        writeln!(f, "{}", escaped(&self.verdict))?;
         writeln!(f, "\nevidence")?;
         for line in &self.evidence {
-            writeln!(f, "  {line}")?;
+            writeln!(f, "  {}", escaped(line))?;
         }
         if let Some(Differential { synthetic, cached, cold }) = self.differential {
             let stall = |fast: f64, slow: f64| percent((1.0 - slow / fast.max(1e-9)).max(0.0));
@@ -408,7 +437,7 @@ impl fmt::Display for Report {
         }
         for knob in &self.knobs {
             let Knob { setting, gain, images_per_second, cost, then, .. } = knob;
-            let gain = percent(*gain);
+            let (setting, cost, gain) = (escaped(setting), escaped(cost), percent(*gain));
             writeln!(
                 f,
                 "  {setting:<32} +{gain}: {images_per_second:.0} images/s; {cost}; then {}",

@@ -22,6 +22,7 @@ use super::own::{Own, longest};
 use super::{Cause, Report, forecast, percent};
 use crate::model::Model;
 use crate::profile::{DeviceTime, Profile, Stage};
+use crate::text::{counted, escaped};
 use crate::{Error, Result};
 
 /// Merged reports of the ranks of one training.
@@ -355,7 +356,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     }
     match most {
         _ if fewer(slow.workers, usual.workers) > longer.max(1.0) => {
-            let many = counted(slow.workers, "worker");
+            let many = counted(slow.workers.into(), "worker");
             format!("it has {many}, the median rank {}", usual.workers)
         }
         Some((stage, here, there)) => format!(
@@ -363,15 +364,11 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
             stage.name()
         ),
         None if fewer(slow.cores, usual.cores) > 1.0 => {
-            let many = counted(slow.cores, "processor");
+            let many = counted(slow.cores.into(), "processor");
             format!("it has {many}, the median rank {}", usual.cores)
         }
         None => format!("its stages take as long as elsewhere; {}", slow.cause.words()),
     }
-}
-
-fn counted(many: u32, of: &str) -> String {
-    format!("{many} {of}{}", if many == 1 { "" } else { "s" })
 }
 
 /// Cost of the slow ranks, which come first in `ranks`.
@@ -454,7 +451,7 @@ fn knobs(ranks: &[Rank]) -> Vec<RanksKnob> {
 
 impl fmt::Display for Ranks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n", self.verdict)?;
+        writeln!(f, "{}\n", escaped(&self.verdict))?;
         let heads = ["loader img/s", "steps img/s", "did img/s"];
         write!(
             f,
@@ -474,9 +471,9 @@ impl fmt::Display for Ranks {
         }
         for RanksKnob { setting, ranks, .. } in self.knobs.iter().take(PRINTED) {
             let (rank, gain) = ranks.first().map_or((0, 0.0), |it| *it);
-            write!(f, "\n  {setting:<32} rank {rank}: +{}", percent(gain))?;
+            write!(f, "\n  {:<32} rank {rank}: +{}", escaped(setting), percent(gain))?;
             if ranks.len() > 1 {
-                write!(f, ", and {}", counted(ranks.len() as u32 - 1, "other rank"))?;
+                write!(f, ", and {}", counted(ranks.len() as u64 - 1, "other rank"))?;
             }
         }
         if let Some(lost) = self.cost.and_then(|cost| cost.lost_per_epoch) {

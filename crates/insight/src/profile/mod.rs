@@ -259,7 +259,7 @@ pub struct ConsumerProfile {
     /// Seconds that its thread was runnable without a processor, in and between steps; `None` where several threads take batches
     /// or the system does not report it.
     pub waited_for_processor: Option<f64>,
-    /// Seconds between epochs.
+    /// Seconds between epochs, from the end of the last step.
     pub between_epochs: f64,
     /// Parts of the steps that the consumer has named.
     pub spans: Vec<SpanProfile>,
@@ -337,8 +337,8 @@ impl Profile {
         self.stages.iter().find(|it| it.stage == stage)
     }
 
-    /// Throughput in samples per second while the consumer was asking for samples. The last step of an epoch does not end with a
-    /// request, so it is not measured; it is assumed to be as long as the others.
+    /// Throughput in samples per second while the consumer was asking for samples. A step that does not end with a request, such as
+    /// that after an epoch which was left early, is not measured; it is assumed to be as long as the others.
     pub fn images_per_second(&self) -> f64 {
         let ConsumerProfile { waited, stepped, step, .. } = &self.consumer;
         let seconds = waited + stepped.max(self.batches as f64 * step.mean);

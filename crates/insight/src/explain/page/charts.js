@@ -126,9 +126,8 @@ function timeline(profile, order, element, readout) {
     const waits = (sum((it) => it.waited, from + wide) - sum((it) => it.waited, from)) / wide;
     return { from, busy, waits: Math.min(Math.max(waits, 0), 1), ready: sum((it) => it.ready, from + wide / 2) };
   });
-  // The scale ends at the number of workers, or lower if few of many are busy.
-  const used = Math.max(...bins.map((it) => it.busy.reduce((all, one) => all + one, 0)), 0.01);
-  const threads = Math.max(used, Math.min(profile.setup.workers, 2 * used));
+  // The scale ends at the number of workers, or higher if other threads are busy too.
+  const threads = Math.max(...bins.map((it) => it.busy.reduce((all, one) => all + one, 0)), profile.setup.workers, 1);
 
   const draw = () => {
     const width = Math.max(element.clientWidth, 240), left = 30, right = width - 4;

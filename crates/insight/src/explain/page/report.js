@@ -78,14 +78,15 @@
       + (waits ? '' : ' Their wait for a processor is not known; it is included in the stages.');
   }
 
-  const share = (part) => part / Math.max(setup.workers * profile.seconds, 1e-9);
+  const of_workers = Object.fromEntries(spent?.stages ?? []);
+  const share = (it) => of_workers[it.stage] ?? it.busy / Math.max(setup.workers * profile.seconds, 1e-9);
   const waited = (it) => (typeof it.waited_for_processor === 'number' ? time(it.waited_for_processor) : '');
   table($('stages'), [['stage'], ['count'], ['mean'], ['p50'], ['p99'], ['longest'], ["of the workers' time", true], ['on a processor'],
     ['waits for a processor'], ['waits for input'], ['waits for room']], profile.stages.map((it) => [
     [make('i', { class: 'swatch', style: { background: `var(--${it.stage})` } }), title(it.stage)],
     count(it.count), ...['mean', 'p50', 'p99', 'max'].map((key) => (it.count > 0 ? time(it.latency[key]) : '')),
-    make('div', { class: 'pair' }, bar([['', share(it.busy), { background: `var(--${it.stage})` }]], percent(share(it.busy))),
-      make('span', {}, percent(share(it.busy)))),
+    make('div', { class: 'pair' }, bar([['', share(it), { background: `var(--${it.stage})` }]], percent(share(it))),
+      make('span', {}, percent(share(it)))),
     percent(it.cpu_share), waited(it), time(it.waited_for_input), time(it.waited_for_room)]));
 
   table($('threads'), [['thread'], ['items'], ['time', true], ['busy'], ['waits for input'], ['waits for room'], ['waits for a processor']], profile.threads.map((it) => {
@@ -225,27 +226,34 @@
 
   function results(model, then) {
     const pair = (get) => [get(forecast, report.model), get(then, model)];
-    const epoch = (it) => data.epoch_samples / Math.max(it.samples_per_second, 1e-9);
+    // What was measured, and that with the changes of the model: the report has every figure once. `part` is the share of the time
+    // that a consumer with these steps waits at this rate.
+    const scale = report.images_per_second / Math.max(forecast.samples_per_second, 1e-9);
+    const [now_rate, then_rate] = [report.images_per_second, scale * then.samples_per_second];
+    const part = (it, of) => 1 - scale * it.samples_per_second * of.consumer.step.mean / Math.max(of.batch, 1);
+    const within = (it) => Math.min(Math.max(it, 0), 1);
+    const shifted = (now, get) => { const [before, after] = pair(get); return [now, within(now + after - before)]; };
+    const of = profile.processors, all_used = (of?.used ?? 0) + (of?.others ?? 0) + (of?.stolen ?? 0);
+    const busy = typeof of?.used === 'number' ? within(all_used / Math.max(of.allowed || setup.cores, 1)) : forecast.cores;
+    const waits = shifted(report.consumer_waits, part), epochs = [now_rate, then_rate].map((it) => data.epoch_samples / Math.max(it, 1e-9));
     const limit = (_, it) => { const [first] = capacity(it); return first ? limit_name(first[0]) : 'nothing'; };
     const gain = then.samples_per_second / forecast.samples_per_second - 1;
     const rows = [
-      ['images/s', 'rate', (it) => it.samples_per_second, rate],
-      ['the consumer waits', 'waits', (it) => it.consumer_waits, percent],
-      ['batches found ready', 'readiness', (it) => it.readiness, percent],
-      ['processors busy', 'cores', (it) => it.cores, percent],
-      ['an epoch takes', 'epoch', epoch, time],
+      ['images/s', 'rate', [now_rate, then_rate], rate],
+      ['the consumer waits', 'waits', waits, percent],
+      ['batches found ready', 'readiness', shifted(consumer.readiness, (it) => it.readiness), percent],
+      ['processors busy', 'cores', shifted(busy, (it) => it.cores), percent],
+      ['an epoch takes', 'epoch', epochs, time],
     ];
-    if (report.cost) rows.push(['waiting costs per epoch', 'cost', (it) => waiting(epoch(it), it.consumer_waits), money]);
+    if (report.cost) rows.push(['waiting costs per epoch', 'cost', epochs.map((it, at) => waiting(it, waits[at])), money]);
     const cell = (id, value, text) => make('td', { id, 'data-value': value }, text);
-    const body = rows.map(([name, id, get, text]) => {
-      const [before, after] = pair(get);
-      return make('tr', {}, make('th', { scope: 'row' }, name), cell(`now-${id}`, before, text(before)), cell(`then-${id}`, after, text(after)));
-    });
+    const body = rows.map(([name, id, [before, after], text]) => make('tr', {}, make('th', { scope: 'row' }, name),
+      cell(`now-${id}`, before, text(before)), cell(`then-${id}`, after, text(after))));
     body.splice(1, 0, make('tr', {}, make('th', { scope: 'row' }, 'change'), make('td', {}, ''),
       cell('then-gain', gain, Math.abs(gain) < 5e-4 ? 'the same' : signed(gain))));
     const [before, after] = pair(limit);
     body.push(make('tr', {}, make('th', { scope: 'row' }, 'smallest bound'), cell('now-limit', before, before), cell('then-limit', after, after)));
-    $('results').replaceChildren(make('thead', {}, make('tr', {}, make('th', {}, 'predicted'), make('th', { scope: 'col' }, 'now'),
+    $('results').replaceChildren(make('thead', {}, make('tr', {}, make('th', {}, ''), make('th', { scope: 'col' }, 'measured'),
       make('th', { scope: 'col' }, 'with the sliders'))), make('tbody', {}, ...body));
   }
 
