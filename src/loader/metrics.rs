@@ -112,6 +112,8 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     out.counter("feedwater_images_total", help, stats.images as f64);
     let help = "Samples that only pad a batch.";
     out.counter("feedwater_padding_total", help, stats.padding as f64);
+    let help = "Samples that no batch held, because they did not fill the last one of an epoch.";
+    out.counter("feedwater_left_over_total", help, stats.left_over as f64);
     let help = "Samples by outcome: the route that decoded them, substituted, skipped.";
     out.counters("feedwater_outcomes_total", help, "outcome", &counts(&stats.outcomes));
     let help = "Samples that failed, by reason.";

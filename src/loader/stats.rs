@@ -11,6 +11,7 @@ use crate::source::Exclusion;
 use crate::storage::StorageStats;
 
 use super::balance::RouteReport;
+use super::order::Extent;
 use super::record::Outcome;
 use super::slot::BatchInfo;
 
@@ -25,6 +26,9 @@ pub struct Stats {
     pub batches: u64,
     /// Samples that only pad a batch.
     pub padding: u64,
+    /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch
+    /// (`loader.last = "drop"`). Counted when that batch is handed out.
+    pub left_over: u64,
     /// Seconds since the loader was built.
     pub seconds: f64,
     /// Busy seconds of all threads together, by stage.
@@ -199,8 +203,8 @@ impl Counters {
         Self { meters, handed_out: Mutex::new(stats) }
     }
 
-    /// Counts a batch that is handed out.
-    pub fn hand_out(&self, info: &BatchInfo) {
+    /// Counts a batch that is handed out, of an epoch of this size.
+    pub fn hand_out(&self, info: &BatchInfo, extent: Extent) {
         let mut stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let stats = &mut *stats;
         if stats.epochs.last().is_none_or(|last| last.epoch != info.epoch) {
@@ -214,6 +218,9 @@ impl Counters {
             }
         };
         stats.batches += 1;
+        if info.number + 1 == extent.batches() {
+            stats.left_over += extent.left_over();
+        }
         let mut substituted = 0;
         for record in &info.records {
             substituted += u64::from(record.outcome == Outcome::Substituted);
@@ -268,21 +275,28 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loader::order::Order;
     use crate::loader::record::SampleRecord;
     use crate::measure::Watching;
-    use crate::plan::Route;
+    use crate::plan::{LoaderSettings, Route, Shard};
 
     #[test]
     fn totals_count_all_epochs_and_the_latest_are_listed() {
         let meters = Arc::new(Meters::watched(1, Watching::default()));
         let counters = Counters::new(meters);
         let epochs = 5000;
+        let settings = LoaderSettings { batch: 3, ..Default::default() };
+        let shard = Shard { rank: 0, world: 1, from: "settings" };
+        let extent = Order::new(8, &settings, &shard, &[]).unwrap().whole();
         for epoch in 0..epochs {
             let record =
                 SampleRecord { outcome: Outcome::Decoded(Route::Cpu), ..SampleRecord::SUBSTITUTED };
-            let info = BatchInfo { epoch, records: vec![record], ..BatchInfo::default() };
-            counters.hand_out(&info);
-            counters.hand_out(&info);
+            let records = vec![record];
+            for number in 0..2 {
+                let info =
+                    BatchInfo { epoch, number, records: records.clone(), ..BatchInfo::default() };
+                counters.hand_out(&info, extent);
+            }
         }
         let stats = counters.stats();
         let kept: Vec<u32> = stats.epochs.iter().map(|it| it.epoch).collect();
@@ -290,6 +304,7 @@ mod tests {
         assert!(stats.epochs.iter().all(|it| it.images == 2 && it.outcomes["cpu"] == 2));
         assert_eq!((stats.batches, stats.images), (2 * u64::from(epochs), 2 * u64::from(epochs)));
         assert_eq!(stats.outcomes["cpu"], 2 * u64::from(epochs));
+        assert_eq!(stats.left_over, 2 * u64::from(epochs));
     }
 
     #[test]

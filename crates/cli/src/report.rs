@@ -25,6 +25,11 @@ pub struct Report {
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
+    /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch (`loader.last = "drop"`).
+    pub left_over: u64,
+    /// Samples in a batch.
+    #[serde(skip)]
+    batch: usize,
     /// Seconds since the loader was built.
     pub seconds: f64,
     /// `images / seconds`.
@@ -91,7 +96,7 @@ pub struct Report {
 /// Prints known problems of the libraries in use to standard error.
 pub fn warn(loader: &Loader) {
     for warning in loader.warnings() {
-        eprintln!("warning: {warning}");
+        super::tell(format!("warning: {warning}"));
     }
 }
 
@@ -110,6 +115,8 @@ impl Report {
             interrupted: interrupt::requested().map(Signal::name),
             images: stats.images,
             batches: stats.batches,
+            left_over: stats.left_over,
+            batch: loader.plan().settings.loader.batch,
             seconds,
             images_per_second: if seconds > 0.0 { stats.images as f64 / seconds } else { 0.0 },
             device: if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
@@ -164,6 +171,14 @@ impl fmt::Display for Report {
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
+        if self.left_over > 0 {
+            writeln!(
+                f,
+                "left over {} samples that did not fill a batch of {} at the end of an epoch; loader.last = \"partial\" or \"pad\" \
+                 delivers them",
+                self.left_over, self.batch
+            )?;
+        }
         let StageSeconds { consumer_waiting, device_decode, device_kernel, device_waiting, .. } =
             self.stages;
         writeln!(f, "threads   {}", self.threads)?;
@@ -210,12 +225,12 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "memory    host: {} predicted, {} peak resident ({} of it file pages); device: {} predicted, {} peak",
+            "memory    host: {} peak of {} predicted (and {} of file pages); device: {} peak of {} predicted",
+            bytes(self.peak_rss_bytes.saturating_sub(self.file_rss_bytes)),
             bytes(self.host_bytes_predicted),
-            bytes(self.peak_rss_bytes),
             bytes(self.file_rss_bytes),
-            bytes(self.device_bytes_predicted),
             bytes(self.device_bytes_peak),
+            bytes(self.device_bytes_predicted),
         )?;
         match self.device_bytes_of_driver {
             0 => {}

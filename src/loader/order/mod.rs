@@ -186,6 +186,11 @@ impl Extent {
         }
     }
 
+    /// Samples of this shard that no batch holds.
+    pub fn left_over(&self) -> u64 {
+        self.own().saturating_sub(self.places())
+    }
+
     /// Batches of this shard.
     pub fn batches(&self) -> u64 {
         self.places().div_ceil(self.settings.batch)
@@ -274,6 +279,9 @@ mod tests {
             assert!((1..4).all(|rank| batches(rank) == batches(0)));
         }
         assert_eq!(order(103, 8, Last::Drop, 0, 4).whole().batches(), 3);
+        let left_over =
+            |last| (0..4).map(|it| order(103, 8, last, it, 4).whole().left_over()).sum::<u64>();
+        assert_eq!([Last::Drop, Last::Pad, Last::Partial].map(left_over), [103 - 4 * 3 * 8, 0, 0]);
         assert_eq!(order(103, 8, Last::Pad, 0, 4).whole().batches(), 4);
     }
 
