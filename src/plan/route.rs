@@ -62,7 +62,7 @@ routes! {
     /// Entropy decoding on the CPU, the rest on the GPU.
     #[serde(alias = "host")]
     NvjpegHybrid = nvjpeg_hybrid,
-    /// libjpeg-turbo on the CPU. The window's pixels are uploaded.
+    /// The CPU's decoders. The window's pixels are uploaded.
     Cpu = cpu,
 }
 

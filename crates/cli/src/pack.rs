@@ -5,7 +5,7 @@ use std::thread;
 
 use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
-use feedwater::footprint::bytes;
+use feedwater::footprint::{bytes, counted};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::source::exclusion_lines;
 use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat};
@@ -143,19 +143,18 @@ fn print_result(
     verified: u64,
 ) -> Result<(), CommandError> {
     let total = manifest.shards.iter().map(|shard| shard.bytes).sum();
-    let (directory, count) = (options.dst.display(), manifest.shards.len());
-    print(format!(
-        "packed    {verified} samples in {count} shards, {}, in {directory}",
-        bytes(total)
-    ))?;
-    print(format!("verified  {verified} samples were read back and match what was written"))?;
+    let (directory, shards) = (options.dst.display(), manifest.shards.len() as u64);
+    let (samples, shards) = (counted(verified, "sample"), counted(shards, "shard"));
+    print(format!("packed    {samples} in {shards}, {}, in {directory}", bytes(total)))?;
+    print(format!("verified  {samples} read back, equal to what was written"))?;
     if manifest.skipped > 0 {
-        print(format!("skipped   {} unusable samples", manifest.skipped))?;
+        print(format!("skipped   {}", counted(manifest.skipped, "unusable sample")))?;
         for skipped in &manifest.skipped_first {
             print(format!("          {}: {}", skipped.location, skipped.problem))?;
         }
     }
-    print(format!("use it    [source]\n          {} = \"{directory}\"", settings.format.key()))
+    print("use it    [source]")?;
+    print(format!("          {} = \"{directory}\"", settings.format.key()))
 }
 
 /// Returns the chain of the pipeline file, or the usual training chain of vision models.
@@ -174,8 +173,9 @@ fn gain_text(gain: &Gain) -> String {
     let (before, after) = (gain.images_per_second_before, gain.images_per_second_after);
     let each = |sum: u64| bytes(sum / images.max(1));
     format!(
-        "presizing {images} images sampled: {} become {} each ({:.0} %); one CPU thread decodes and transforms {before:.0} \
+        "presizing {} sampled: {} become {} each ({:.0} %); one CPU thread decodes and transforms {before:.0} \
          images/s before, {after:.0} after (x {:.2})",
+        counted(images, "image"),
         each(bytes_before),
         each(bytes_after),
         100.0 * bytes_after as f64 / bytes_before.max(1) as f64,

@@ -10,9 +10,14 @@ const COLUMNS: usize = 96;
 const ROWS: usize = 24;
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+const LEGEND: [&str; 2] = [
+    "loader: █ and ▒ by turns, one batch each; · waits for a free slot",
+    "ready: batches that wait for the consumer, + for more than 9; consumer: share of the time in steps, ▁ to █",
+];
+
 /// Draws the first `seconds`: each loader's batches as bars, the number of ready batches, and the consumer's utilization.
 ///
-/// A loader's bars alternate between two shades; dots mark waits for a free slot.
+/// A loader's bars alternate between two shades; dots mark waits for a free slot. The last lines are a legend.
 pub fn timeline(forecast: &Forecast, seconds: f64) -> String {
     let column = seconds / COLUMNS as f64;
     let mut text = String::new();
@@ -46,6 +51,9 @@ pub fn timeline(forecast: &Forecast, seconds: f64) -> String {
         let _ = write!(axis, "{:<width$}", format!("|{seconds:.1} s"), width = COLUMNS / 6);
     }
     line(&mut text, "", axis.trim_end().chars());
+    for legend in LEGEND {
+        line(&mut text, "", legend.chars());
+    }
     text
 }
 

@@ -117,6 +117,10 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
         let changes = bars.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert_eq!(changes, 14, "{text}");
     }
+    // The legend names every shade.
+    let legend = lines.iter().filter(|it| it.starts_with("           ") && !it.contains('|'));
+    let legend: String = legend.copied().collect();
+    assert!(['█', '▒', '·', '▁', '+'].iter().all(|it| legend.contains(*it)), "{text}");
     let consumer = row("consumer");
     assert!(consumer[..6].iter().all(|&it| it == ' '), "no batch arrives for 2 s\n{text}");
     let starts = consumer.windows(2).filter(|pair| pair[0] == ' ' && pair[1] != ' ').count();

@@ -10,6 +10,7 @@ use super::writer::{SKIPPED_KEPT, Written};
 use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin, rows};
 use feedwater::error::{Error, Result};
 use feedwater::file;
+use feedwater::footprint::bytes;
 use feedwater::source::Source;
 
 /// Hidden, because some formats read every visible file of a folder.
@@ -274,13 +275,63 @@ fn remove(path: &Path) -> Result<()> {
 
 /// First field that differs, with both values.
 fn difference(found: &Made, wanted: &Made) -> String {
-    let fields = |made: &Made| match serde_json::to_value(made) {
-        Ok(serde_json::Value::Object(fields)) => fields,
-        _ => Default::default(),
+    let words = |made: &Made| {
+        let Made { source, samples, format, name, shard_bytes, presize, skip } = made;
+        let presize = match presize {
+            None => "none".into(),
+            Some(Presize { shorter, quality }) => format!("{shorter} pixels, quality {quality}"),
+        };
+        let unusable = if *skip { "skipped" } else { "an error" };
+        [
+            ("the source", source.clone()),
+            ("the number of samples", samples.to_string()),
+            ("the format", format.key().into()),
+            ("the name", name.clone()),
+            ("the size of a shard", format!("{} ({shard_bytes} bytes)", bytes(*shard_bytes))),
+            ("the shorter side (presize)", presize),
+            ("an unusable sample", unusable.into()),
+        ]
     };
-    let (found, wanted) = (fields(found), fields(wanted));
-    let differing = found.iter().find(|(key, value)| wanted.get(*key) != Some(value));
-    differing.map_or(String::new(), |(key, value)| {
-        format!("{key} was {value}, is {}", wanted.get(key).unwrap_or(&serde_json::Value::Null))
-    })
+    let fields = words(found).into_iter().zip(words(wanted));
+    let mut differing = fields.filter(|(found, wanted)| found != wanted);
+    differing
+        .next()
+        .map_or(String::new(), |((key, was), (_, is))| format!("{key} was {was}, is {is}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_words_and_no_json() {
+        let made = Made {
+            source: "data".into(),
+            samples: 3,
+            format: ShardFormat::WebDataset,
+            name: "train".into(),
+            shard_bytes: 256 << 20,
+            presize: None,
+            skip: false,
+        };
+        let presize = Some(Presize { shorter: 400, quality: 90 });
+        for (changed, expected) in [
+            (
+                Made { presize, ..made.clone() },
+                "the shorter side (presize) was none, is 400 pixels, quality 90",
+            ),
+            (Made { skip: true, ..made.clone() }, "an unusable sample was an error, is skipped"),
+            (
+                Made { shard_bytes: 1 << 20, ..made.clone() },
+                "the size of a shard was 256.0 MiB (268435456 bytes), is 1.0 MiB (1048576 bytes)",
+            ),
+            (
+                Made { format: ShardFormat::TfRecord, ..made.clone() },
+                "the format was webdataset, is tfrecord",
+            ),
+            (made.clone(), ""),
+        ] {
+            assert_eq!(difference(&made, &changed), expected);
+        }
+    }
 }
