@@ -7,7 +7,7 @@ use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
 use feedwater::{DType, Layout};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
     let source = Directory::open(directory)?;
     let classes = feedwater::source::Source::classes(&source).to_vec();

@@ -137,7 +137,7 @@ template <class Src> struct Frame {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
     let chain = Chain::new()
         .then(op::RandomResizedCrop::to(224, 224))

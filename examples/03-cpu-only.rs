@@ -60,7 +60,7 @@ impl ImageFormula for Pixelate {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
 
     // `cpu` places each step on the CPU; `then` would use `auto`.

@@ -80,7 +80,7 @@ fn sums(batch: &Batch) -> Vec<f32> {
     values.chunks_exact(plane).map(|plane| plane.iter().sum()).collect()
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
     let chain = Chain::new()
         .then(op::Resize::shorter(256))

@@ -120,7 +120,7 @@ fn compute(batch: &Batch, time: Duration) {
     std::hint::black_box(sum);
 }
 
-fn main() -> Result<()> {
+fn main() -> std::result::Result<(), feedwater::MainError> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("name a directory with one folder per class")?;
     let milliseconds: f64 = args.next().map_or(Ok(20.0), |text| text.parse())?;

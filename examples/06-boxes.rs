@@ -9,7 +9,7 @@ use feedwater::op::{self, Chain};
 use feedwater::source::settings::CocoSettings;
 use feedwater::source::{Coco, Source};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let mut arguments = std::env::args().skip(1);
     let (Some(json), Some(images)) = (arguments.next(), arguments.next()) else {
         return Err("name the annotations and the folder of the images".into());

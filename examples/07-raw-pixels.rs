@@ -79,7 +79,7 @@ impl<S: Source> Source for Labelled<S> {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let camera = Camera { frames: 64, size: Size::new(256, 192) };
     let labels = (0..64).map(|frame| frame / 16).collect();
     let source = Labelled { source: camera, labels };

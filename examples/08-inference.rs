@@ -10,7 +10,7 @@ use std::time::Instant;
 use feedwater::Preprocessor;
 use feedwater::op::{CenterCrop, Chain, Normalize, Resize};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("name a directory of images")?;
     let threads: usize = args.next().map_or(Ok(4), |text| text.parse())?;

@@ -19,7 +19,7 @@
 //! use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 //! use feedwater::source::Directory;
 //!
-//! fn main() -> feedwater::Result<()> {
+//! fn main() -> Result<(), feedwater::MainError> {
 //!     let chain = Chain::new()
 //!         .then(RandomResizedCrop::to(224, 224))
 //!         .then(Flip { horizontal: 0.5, ..Flip::default() })
@@ -105,6 +105,8 @@ pub mod storage;
 pub mod tensor;
 pub mod testing;
 #[doc(hidden)]
+pub mod threads;
+#[doc(hidden)]
 pub mod transform;
 #[doc(hidden)]
 pub mod tune;
@@ -118,7 +120,7 @@ pub use annotation::Objects;
 pub use config::Pipeline;
 #[doc(inline)]
 pub use decode::{JpegBy, JpegDecoder, JpegRefusal};
-pub use error::{ConfigError, Error, Reason, Result, SampleError};
+pub use error::{ConfigError, Error, MainError, Reason, Result, SampleError};
 #[doc(no_inline)]
 pub use explain::Report;
 #[doc(no_inline)]

@@ -317,3 +317,61 @@ fn every_page_is_compiled_and_is_reached_from_the_readme() {
         assert!(name == "README.md" || readme.contains(&name), "README.md does not link {name}");
     }
 }
+
+/// Rust prints the error of `main` in its debug form, which of [`feedwater::Error`] is a struct.
+#[test]
+fn programs_end_with_an_error_that_prints_itself() {
+    let mut texts: BTreeMap<String, String> = pages();
+    texts.insert("src/lib.rs".into(), read("src/lib.rs"));
+    for folder in [
+        "examples",
+        "frameworks/burn/examples",
+        "frameworks/candle/examples",
+        "frameworks/tch/examples",
+    ] {
+        for entry in fs::read_dir(top().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|it| it == "rs") {
+                texts.insert(path.display().to_string(), fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut programs = 0;
+    for (name, text) in texts {
+        for line in text.lines().filter(|it| it.contains("fn main() -> ")) {
+            assert!(line.contains("MainError"), "{name}: {line}");
+            programs += 1;
+        }
+    }
+    assert!(programs > 20, "{programs}");
+}
+
+/// A new user has only the images that the README says how to make.
+#[test]
+fn the_first_programs_run_with_the_images_that_are_made_for_them() {
+    let (readme, start, python) =
+        (read("README.md"), read("docs/getting-started.md"), read("docs/python.md"));
+    for page in [&readme, &start, &python] {
+        assert!(page.contains("synth data/train --images 200"));
+    }
+    let first = |page: &str, kind: &str| {
+        let all = blocks(page).into_iter();
+        all.map(|it| it.2).find(|it| it.contains("data/train") && it.contains(kind)).unwrap()
+    };
+    for (text, key) in [
+        (first(&readme, "Loader::builder"), ".batch("),
+        (first(&readme, "fw.Loader"), "batch="),
+        (first(&start, "[loader]"), "batch = "),
+        (first(&python, "fw.Loader"), "batch="),
+    ] {
+        let (_, rest) = text.split_once(key).unwrap();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        // A batch must be full, unless the last one may be smaller.
+        assert!(digits.parse::<u32>().unwrap() <= 200, "{text}");
+    }
+    for needed in
+        ["cargo install --locked --path", "nasm", "JPEG, PNG, WebP and PNM", "~/.cache/feedwater"]
+    {
+        assert!(readme.contains(needed), "README.md lacks {needed}");
+    }
+}

@@ -2,8 +2,6 @@
 //!
 //! In `frameworks/`: `cargo run -p feedwater-burn --example burn-train`
 
-use std::error::Error;
-
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -39,7 +37,7 @@ impl Network {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     let device = Device::flex().autodiff();
     device.seed(SEED);
     let mut network = Network::new(&device);

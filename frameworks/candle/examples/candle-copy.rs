@@ -18,7 +18,7 @@ const SIDE: usize = 224;
 /// Batches that are measured, after one that is not.
 const ROUNDS: usize = 21;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     for dtype in [DType::F32, DType::U8] {
         let loader = loader(dtype)?;
         let mut batches = loader.into_batches();

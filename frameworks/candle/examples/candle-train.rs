@@ -2,8 +2,6 @@
 //!
 //! In `frameworks/`: `cargo run -p feedwater-candle --example candle-train`
 
-use std::error::Error;
-
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, loss};
 use common::{ACCURACY, BATCH, CLASSES, LEARNING_RATE, SEED, SIDE};
@@ -68,7 +66,7 @@ fn uniform(state: &mut u64) -> f32 {
     ((mixed ^ (mixed >> 31)) >> 40) as f32 / (1 << 24) as f32
 }
 
-fn main() -> std::result::Result<(), Box<dyn Error>> {
+fn main() -> std::result::Result<(), feedwater::MainError> {
     let device = Device::Cpu;
     let variables = VarMap::new();
     let network = Network::new(&variables, &device)?;

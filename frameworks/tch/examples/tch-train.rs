@@ -2,8 +2,6 @@
 //!
 //! In `frameworks/tch/`, with libtorch 2.13: `cargo run --example tch-train`
 
-use std::error::Error;
-
 use common::{ACCURACY, BATCH, CLASSES, LEARNING_RATE, SEED, SIDE};
 use feedwater_tch::{images, labels};
 use tch::nn::{self, ConvConfig, Module, OptimizerConfig};
@@ -25,7 +23,7 @@ fn network(variables: &nn::Path) -> nn::Sequential {
         .add(nn::linear(variables / "linear", features, CLASSES as i64, Default::default()))
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), feedwater::MainError> {
     tch::manual_seed(SEED as i64);
     // One thread adds up in one order, so that each run has the same result.
     tch::set_num_threads(1);
