@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, escaped};
 use crate::footprint::Footprint;
 use crate::gpu::Device;
 use crate::gpu::nvtx::Nvtx;
@@ -223,13 +223,13 @@ impl Loader {
         let space = tuning::space(&plan);
         let first = space.first();
         let prefetcher = plan.ahead.map(|(most, limit)| {
-            let threads = (most, plan.workers.most, plan.settings.loader.tune);
+            let window = (most, plan.settings.loader.tune);
             let source = builder.source.clone();
             Arc::new(Prefetcher::new(
                 source,
                 order.clone(),
                 end_epoch,
-                threads,
+                window,
                 limit,
                 caches.clone(),
             ))
@@ -342,7 +342,8 @@ impl Loader {
             warnings.push(format!("the utilization of the device is not measured: {error}"));
         }
         warnings.extend(self.storages.iter().flat_map(Storage::warnings));
-        warnings
+        // They name classes and files.
+        warnings.iter().map(|it| escaped(it).into_owned()).collect()
     }
 
     /// The position of this loader, from which [`LoaderBuilder::resume`] continues. It is a few numbers for a data

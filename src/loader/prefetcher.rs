@@ -3,7 +3,9 @@
 //! * Requests follow the order of the epochs: the positions after the last one that was handed out, also across the end
 //!   of an epoch. Nothing depends on timing.
 //! * A prefetched sample goes to the worker that reads it. Requests that no worker takes are cancelled: those of
-//!   positions skipped with the rest of an epoch, and those of positions handed out long ago.
+//!   positions skipped with the rest of an epoch, and those of positions whose worker has gone on to another one. A worker
+//!   may be late as long as it likes: cancelling what it is about to read would fetch the sample twice, and the server may
+//!   work on the cancelled request beside as many others as there are connections.
 //! * Cached samples are not requested. A sample that occurs at several positions, as at the end of an epoch and at the
 //!   start of the next, is requested each time, or once if a cache may hold it by then.
 //! * At most `window` samples are in flight or waiting to be read, within the memory of the plan. The window is tuned
@@ -15,6 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -43,8 +46,6 @@ pub(super) struct Prefetcher {
     /// The tuner of the window and its decisions, if the window is tuned.
     chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
     began: Instant,
-    /// Number of workers: positions that were handed out and may not have been read yet.
-    workers: usize,
     /// Most bytes of a prefetched sample.
     limit: u64,
     caches: Arc<Caches>,
@@ -58,8 +59,8 @@ struct State {
     next: Option<(Place, Arc<EpochOrder>)>,
     /// Positions that were requested and not handed out, with the indices of their samples.
     ahead: VecDeque<(Place, u64)>,
-    /// Positions that were handed out last.
-    handed_out: VecDeque<(Place, u64)>,
+    /// The position that each worker has, which it may not have read yet.
+    handed_out: HashMap<ThreadId, (Place, u64)>,
     /// Requests by sample index; for a sample at several positions, in the order of the positions.
     expected: HashMap<u64, VecDeque<Request>>,
 }
@@ -84,13 +85,13 @@ pub struct PrefetcherReport {
 }
 
 impl Prefetcher {
-    /// Creates a prefetcher for at most `most` positions ahead of `workers` threads, with samples of at most `limit`
-    /// bytes. The window is always `most` unless it `chooses`, that is, tunes it.
+    /// Creates a prefetcher for at most `most` positions ahead of the workers, with samples of at most `limit` bytes. The
+    /// window is always `most` unless it `chooses`, that is, tunes it.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
         end_epoch: Option<u32>,
-        (most, workers, chooses): (usize, usize, bool),
+        (most, chooses): (usize, bool),
         limit: u64,
         caches: Arc<Caches>,
     ) -> Self {
@@ -103,7 +104,6 @@ impl Prefetcher {
             most,
             chosen: chooses.then(chooser),
             began: Instant::now(),
-            workers,
             limit,
             caches,
             given_up: Arc::default(),
@@ -143,7 +143,7 @@ impl Prefetcher {
         }
     }
 
-    /// Records that this position was handed out, and requests the samples after it.
+    /// Records that this position was handed out to this thread, and requests the samples after it.
     pub fn follow(&self, place: Place) {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
@@ -152,6 +152,10 @@ impl Prefetcher {
         if let Some(chosen) = &self.chosen {
             lock(chosen).0.handed_out();
         }
+        let worker = thread::current().id();
+        if let Some((read, index)) = state.handed_out.remove(&worker) {
+            state.forget(read, index);
+        }
         while let Some((first, index)) = state.ahead.front().copied()
             && first <= place
         {
@@ -159,12 +163,8 @@ impl Prefetcher {
             if first < place {
                 state.forget(first, index);
             } else {
-                state.handed_out.push_back((first, index));
+                state.handed_out.insert(worker, (first, index));
             }
-        }
-        while state.handed_out.len() > self.workers {
-            let Some((old, index)) = state.handed_out.pop_front() else { break };
-            state.forget(old, index);
         }
         let after = (place.0, place.1, place.2 + 1);
         if state.next.as_ref().is_none_or(|(next, _)| *next < after) {
@@ -364,8 +364,8 @@ mod tests {
         let shard = Shard { rank: 0, world: 1, from: "settings" };
         let order = Order::new(10, &settings, &shard, &[]).unwrap();
         let caches = Arc::new(Caches::open(&CacheSettings::default(), &asked));
-        let threads = (window, 1, false);
-        let ahead = Prefetcher::new(Arc::new(asked.clone()), order, end_epoch, threads, 1, caches);
+        let source = Arc::new(asked.clone());
+        let ahead = Prefetcher::new(source, order, end_epoch, (window, false), 1, caches);
         (asked, ahead)
     }
 
@@ -433,6 +433,27 @@ mod tests {
         ahead.follow((1, 0, 1));
         assert_eq!(given_up(&asked), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!([read(&ahead, 2), read(&ahead, 3), read(&ahead, 4)], [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_late_worker_gets_what_was_prefetched_for_it() {
+        let (asked, ahead) = ahead(None, 5);
+        ahead.follow((0, 0, 0));
+        ahead.follow((0, 0, 1));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for place in [(0, 0, 2), (0, 0, 3), (0, 1, 0), (0, 1, 1)] {
+                    ahead.follow(place);
+                    let index = 4 * place.1 + place.2 as u64;
+                    assert_eq!(u64::from(read(&ahead, index)), index);
+                }
+            });
+        });
+        assert_eq!((read(&ahead, 1), given_up(&asked)), (1, vec![]));
+        // Another worker has read it, from a cache.
+        ahead.follow((0, 1, 2));
+        ahead.follow((0, 1, 3));
+        assert_eq!(given_up(&asked), [6]);
     }
 
     #[test]
