@@ -106,7 +106,7 @@ fn walk(order: &Order) {
 fn builder(window: Option<u64>) -> LoaderBuilder {
     let image = synth::encode(&synth::image(1, 0, 64, 64), 64, 64, 90, false);
     let source = Repeated(image.expect("a small image can be written"));
-    let chain = Chain::new().then(CenterCrop { width: 32, height: 32 });
+    let chain = Chain::new().then(CenterCrop::to(32, 32));
     let builder = Loader::builder(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
     builder.shuffle(true).shuffle_window(window).seed(1).shard(3, WORLD)
 }

@@ -189,7 +189,7 @@ fn first_batch(source: Arc<dyn Source>) {
         repeats: None,
         files: None,
     };
-    let chain = Chain::new().then(CenterCrop { width: 1, height: 1 });
+    let chain = Chain::new().then(CenterCrop::to(1, 1));
     let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
     let loader = builder.shuffle(true).seed(1).shard(RANK, WORLD).resume(state).build();
     let batch = loader.expect("the loader is valid").into_iter().next().expect("there are batches");

@@ -314,7 +314,7 @@ fn windows_need_files_and_a_shuffle() {
     use feedwater::loader::{DeviceChoice, Loader};
     use feedwater::op::{CenterCrop, Chain};
     let built = |files: Vec<u64>, shuffle| {
-        let chain = Chain::new().then(CenterCrop { width: 4, height: 4 });
+        let chain = Chain::new().then(CenterCrop::to(4, 4));
         let builder = Loader::builder(Files(10, files), chain).device(DeviceChoice::Cpu);
         let builder = builder.batch(2).shuffle(shuffle).shuffle_window(Some(4));
         builder.build().map(|_| ())

@@ -107,7 +107,7 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
             .then(Normalize::IMAGENET)
     };
     let tables = || {
-        let crop = CenterCrop { width: 30, height: 24 };
+        let crop = CenterCrop::to(30, 24);
         Chain::new().then(crop).then(Resize::to(22, 18)).then(Normalize::IMAGENET)
     };
     let chains: [(&dyn Fn() -> Chain, usize); 4] =

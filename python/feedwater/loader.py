@@ -57,7 +57,8 @@ class Loader:
     * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``. ``layout``: ``"nchw"`` (default) or ``"nhwc"``.
     * ``shuffle``, ``seed``: a recipe for training shuffles; otherwise the order is that of the source. The seed is 0 by default.
     * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
-    * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch.
+    * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch. Recipes for evaluation have
+      ``"partial"``.
     * ``on_error``: ``"stop"`` (default), ``"skip"`` or ``"substitute"``: images that cannot be used.
     * ``rank``, ``world``: the shard. Default: those of the process group of ``torch.distributed``, also if it is initialized after the
       loader was built; without one, those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
@@ -133,6 +134,7 @@ class Loader:
         lines.append(f"source = {table}")
         lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
         lines.append(f"chain = {_toml.value(list(chain))}")
+        batch_operators = list(batch_operators) or getattr(chain, "batch_operators", [])
         if batch_operators:
             lines.append(f"batch_operators = {_toml.value(list(batch_operators))}")
         rest = getattr(chain, "rest", [])

@@ -58,11 +58,13 @@ __all__ = [
     "RandomIouCrop",
     "RandomOrder",
     "RandomPerspective",
+    "RandomResize",
     "RandomResizedCrop",
     "RandomRotation",
     "RandomShortestSize",
     "RandomZoomOut",
     "Resize",
+    "ResizeKeepRatio",
     "Rotate",
     "SaltAndPepper",
     "Saturation",
@@ -73,6 +75,8 @@ __all__ = [
     "SomeOf",
     "ThreeAugment",
     "Thumbnail",
+    "TimmAugMix",
+    "TimmAutoAugment",
     "TimmRandAugment",
     "ToYcbcr",
     "TrivialAugmentWide",
@@ -107,13 +111,16 @@ class Crop(Operator):
 class CenterCrop(Operator):
     """Crops a centred window: torchvision's ``CenterCrop``.
 
-    The window begins at ``int(round((side - wanted) / 2))``, rounding half to even. A smaller image is padded with 0,
-    with ``(wanted - side) / 2`` truncated to an integer on the left and at the top.
+    The window begins at ``int(round((side - wanted) / 2))``, rounding half to even. A smaller image is padded,
+    with ``(wanted - side) / 2`` truncated to an integer on the left and at the top. With ``fill`` and ``mode`` it is timm's
+    ``CenterCropOrPad``.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
+    * ``fill``: Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
+    * ``mode``: What is added to a smaller image: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
     """
 
     OP = "center_crop"
@@ -123,9 +130,11 @@ class CenterCrop(Operator):
         *,
         width: int,
         height: int,
+        fill: float | Sequence[float] | None = None,
+        mode: Literal["constant", "edge", "reflect", "symmetric"] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(width=width, height=height, placement=placement)
+        super().__init__(width=width, height=height, fill=fill, mode=mode, placement=placement)
 
 
 class RandomCrop(Operator):
@@ -140,7 +149,8 @@ class RandomCrop(Operator):
     * ``height``: Output height, in pixels.
     * ``padding``: Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four. Default 0.
     * ``pad_if_needed``: Whether to pad both sides by the difference if the padded image is still smaller than the window. Default false.
-    * ``fill``: Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
+    * ``mode``: What the padding is: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
     """
 
     OP = "random_crop"
@@ -153,9 +163,10 @@ class RandomCrop(Operator):
         padding: int | Sequence[int] | None = None,
         pad_if_needed: bool | None = None,
         fill: float | Sequence[float] | None = None,
+        mode: Literal["constant", "edge", "reflect", "symmetric"] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(width=width, height=height, padding=padding, pad_if_needed=pad_if_needed, fill=fill, placement=placement)
+        super().__init__(width=width, height=height, padding=padding, pad_if_needed=pad_if_needed, fill=fill, mode=mode, placement=placement)
 
 
 class RandomResizedCrop(Operator):
@@ -193,13 +204,15 @@ class Resize(Operator):
     """Resizes the whole image: torchvision's ``Resize`` on PIL images.
 
     Exactly one of three forms: ``width`` and ``height``; ``shorter``, where the other side becomes ``int(shorter * long /
-    short)``; or ``longer``, where the other side becomes ``int(longer * short / long)``, but at least 1.
+    short)``; or ``longer``, where the other side becomes ``int(longer * short / long)``, but at least 1. ``max_size`` limits the
+    longer side of the second form.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
     * ``shorter``: Shorter side of the output, in pixels.
+    * ``max_size``: Maximum length of the longer side, in pixels, above ``shorter``: a longer one is reduced to it, with the shorter side in proportion. Only with ``shorter``. Default: no maximum.
     * ``longer``: Longer side of the output, in pixels.
     * ``filter``: Resampling filter. Default bilinear.
     """
@@ -212,11 +225,12 @@ class Resize(Operator):
         width: int | None = None,
         height: int | None = None,
         shorter: int | None = None,
+        max_size: int | None = None,
         longer: int | None = None,
         filter: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(width=width, height=height, shorter=shorter, longer=longer, filter=filter, placement=placement)
+        super().__init__(width=width, height=height, shorter=shorter, max_size=max_size, longer=longer, filter=filter, placement=placement)
 
 
 class Flip(Operator):
@@ -1118,6 +1132,29 @@ class RandomPerspective(Operator):
         super().__init__(distortion_scale=distortion_scale, probability=probability, interpolation=interpolation, fill=fill, placement=placement)
 
 
+class RandomResize(Operator):
+    """Resizes the shorter side to a length that is drawn from a range: torchvision's ``RandomResize``.
+
+    Settings:
+
+    * ``min_size``: Smallest length of the shorter side, in pixels.
+    * ``max_size``: End of the lengths, above ``min_size``. As in torchvision it is not drawn itself.
+    * ``filter``: Resampling filter. Default bilinear.
+    """
+
+    OP = "random_resize"
+
+    def __init__(
+        self,
+        *,
+        min_size: int,
+        max_size: int,
+        filter: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"] | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        super().__init__(min_size=min_size, max_size=max_size, filter=filter, placement=placement)
+
+
 class RandomRotation(Operator):
     """Rotates by an angle that is drawn uniformly: torchvision's ``RandomRotation``. Each angle is as ``Rotate``.
 
@@ -1190,6 +1227,43 @@ class RandomZoomOut(Operator):
         placement: Placement | None = None,
     ) -> None:
         super().__init__(side_range=side_range, probability=probability, fill=fill, placement=placement)
+
+
+class ResizeKeepRatio(Operator):
+    """Resizes so that the image covers a size (``longest`` 0), fits into it (1) or something in between: timm's
+    ``ResizeKeepRatio``. A random scale and a random aspect ratio can change both sides. Sides have at least one pixel, where
+    timm fails.
+
+    Settings:
+
+    * ``width``: Width to cover or to fit into, in pixels.
+    * ``height``: Height to cover or to fit into, in pixels.
+    * ``longest``: Weight of the side that is larger in proportion, 0 to 1. Default 0: the image covers the size.
+    * ``scale_probability``: Probability of a random scale, 0 to 1. Default 0.
+    * ``scale``: Smallest and largest scale, 0.01 to 32. Default 0.85 to 1.05.
+    * ``scale_is_area``: Whether the scale is that of the area of a crop, as in ``random_resized_crop``: a smaller one makes the image larger. Default false.
+    * ``aspect_probability``: Probability of a random aspect ratio, 0 to 1. Default 0.
+    * ``aspect``: Smallest and largest change of the aspect ratio, 0.01 to 32. Default 0.9 to 1.11.
+    * ``filter``: Resampling filter. Default bilinear.
+    """
+
+    OP = "resize_keep_ratio"
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        height: int,
+        longest: float | None = None,
+        scale_probability: float | None = None,
+        scale: Sequence[float] | None = None,
+        scale_is_area: bool | None = None,
+        aspect_probability: float | None = None,
+        aspect: Sequence[float] | None = None,
+        filter: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"] | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        super().__init__(width=width, height=height, longest=longest, scale_probability=scale_probability, scale=scale, scale_is_area=scale_is_area, aspect_probability=aspect_probability, aspect=aspect, filter=filter, placement=placement)
 
 
 class Rotate(Operator):
@@ -1375,6 +1449,65 @@ class ThreeAugment(Operator):
         placement: Placement | None = None,
     ) -> None:
         super().__init__(placement=placement)
+
+
+class TimmAugMix(Operator):
+    """Mixes the image with the results of several chains of random operations, by a text of timm 1.0 such as
+    ``augmix-m5-w4-d2``: ``augment_and_mix_transform`` of ``timm/data/auto_augment.py``, whose operations, magnitudes and distributions
+    it has.
+
+    Sections of the text: ``m`` magnitude (default 3), ``w`` chains (3), ``d`` operations of each chain (1 to 3, drawn), ``a`` parameter
+    of the distributions of weights (1), ``mstd`` standard deviation of the magnitude (default: it is uniform from 0 to ``m``). The sum
+    is rounded once, where timm rounds that of the chains before: pixels are within one level of timm's.
+
+    Settings:
+
+    * ``config``: The text.
+    * ``translate``: Largest translation at magnitude 10, as a fraction of the side, 0 to 1. Default 0.45; ``create_transform`` of timm has 0.3.
+    * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
+    * ``fill``: Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all. Default 128.
+    """
+
+    OP = "timm_aug_mix"
+
+    def __init__(
+        self,
+        *,
+        config: str,
+        translate: float | None = None,
+        interpolation: Literal["nearest", "bilinear", "bicubic"] | None = None,
+        fill: int | Sequence[int] | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        super().__init__(config=config, translate=translate, interpolation=interpolation, fill=fill, placement=placement)
+
+
+class TimmAutoAugment(Operator):
+    """Applies operations by a text of timm 1.0, such as ``original-mstd0.5``: ``auto_augment_transform`` of
+    ``timm/data/auto_augment.py``, whose operations, magnitudes and distributions it has.
+
+    The text begins with the policy: ``v0`` (EfficientNet), ``original`` (the paper), ``v0r`` and ``originalr`` (the same, where
+    posterizing becomes stronger with the magnitude), each one of 25 pairs per image, or ``3a``, one of the three operations of
+    DeiT III. ``mstd`` is the standard deviation of the magnitude (0).
+
+    Settings:
+
+    * ``config``: The text.
+    * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
+    * ``fill``: Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all. Default 128.
+    """
+
+    OP = "timm_auto_augment"
+
+    def __init__(
+        self,
+        *,
+        config: str,
+        interpolation: Literal["nearest", "bilinear", "bicubic"] | None = None,
+        fill: int | Sequence[int] | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        super().__init__(config=config, interpolation=interpolation, fill=fill, placement=placement)
 
 
 class TimmRandAugment(Operator):

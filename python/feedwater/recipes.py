@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import ops
-from ._settings import Operator
+from ._settings import BatchOperator, Operator
 
 __all__ = ["Recipe", "eval_recipe", "train_recipe"]
 
@@ -21,6 +21,7 @@ class Recipe(list[Operator]):
     * ``sections``: settings of sections of a pipeline file, such as ``{"loader": {"shuffle": True}}``. Arguments of
       :class:`feedwater.Loader` take precedence.
     * ``rest``: functions that run in Python on each image of a batch, after the chain (:func:`feedwater.from_torchvision`).
+    * ``batch_operators``: operators on pairs of samples, unless the loader has its own.
     """
 
     def __init__(
@@ -29,10 +30,12 @@ class Recipe(list[Operator]):
         sections: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         rest: Sequence[Callable[[Any], Any]] = (),
+        batch_operators: Sequence[BatchOperator] = (),
     ) -> None:
         super().__init__(operators)
         self.sections = dict(sections or {})
         self.rest = list(rest)
+        self.batch_operators = list(batch_operators)
 
 
 def train_recipe(

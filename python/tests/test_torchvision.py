@@ -42,7 +42,7 @@ FIXED = {
     "equalized": v1.Compose([v2.RandomEqualize(1.0), v2.RandomAdjustSharpness(1.7, 1.0), v1.PILToTensor()]),
     "gray": v1.Compose([v1.Grayscale(3), v1.PILToTensor()]),
     "nested": v1.Compose([v1.RandomApply([v1.RandomChoice([v1.RandomInvert(1.0)]), v1.RandomOrder([v1.Grayscale(3)])], p=1.0), v1.PILToTensor()]),
-    "sequential": torch.nn.Sequential(v1.CenterCrop(8), v2.PILToTensor()),
+    "sequential": torch.nn.Sequential(v1.CenterCrop(8), torch.nn.Identity(), v2.PILToTensor()),
 }
 
 
@@ -106,18 +106,125 @@ def test_erasing_has_the_values_of_its_place():
     assert before[1] == ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))
 
 
+def problems_of(*transforms, **settings):
+    """The problems that a list of transforms has."""
+    with pytest.raises(fw.errors.ConversionError) as problem:
+        fw.from_torchvision(list(transforms), **settings)
+    return problem.value.problems
+
+
 def test_all_that_cannot_be_converted_is_named():
-    transform = v1.Compose([v1.Lambda(lambda it: it), v1.Grayscale(1), v1.FiveCrop(8), v1.Resize(8, max_size=20), str, v1.ToTensor()])
+    def half(image):
+        return image.reduce(2)
+
+    transform = v1.Compose([v1.Lambda(lambda it: it), v1.Grayscale(1), v1.FiveCrop(8), half, str, v1.ToTensor()])
     with pytest.raises(fw.errors.ConversionError, match="5 of 6") as problem:
         fw.from_torchvision(transform)
     assert len(problem.value.problems) == 5
-    for words in ("Lambda (transform 0)", "one channel", "FiveCrop", "max_size is 20", "builtins"):
+    for words in ("Lambda (transform 0)", "one channel", "FiveCrop", "several images", "half (transform 3): it is test_torchvision.", "str (transform 4)"):
         assert words in str(problem.value)
+    assert "builtins.function" not in str(problem.value)
     normalized = v1.Compose([v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3), v1.ColorJitter(0.4)])
     with pytest.raises(fw.errors.ConversionError, match="before Normalize"):
         fw.from_torchvision(normalized)
     with pytest.raises(fw.errors.ConversionError, match="Lambda in it"):
         fw.from_torchvision(v1.RandomApply([v1.Lambda(lambda it: it)]))
+
+
+#: Transforms whose pixels are not torchvision's, with words of the reason, and whether ``as_pil`` takes them.
+REFUSED = {
+    "no antialias": ([v2.ToImage(), v2.Resize(16, antialias=False)], "antialias is False", True),
+    "no antialias in a random crop": ([v1.ToTensor(), v1.RandomResizedCrop(16, antialias=None)], "antialias is None", True),
+    "bicubic floats": ([v1.ToTensor(), v1.Resize(16, interpolation=BICUBIC)], "exceed the range of bytes", True),
+    "bicubic tensors": ([v2.ToImage(), v2.Resize(16, interpolation=BICUBIC)], "Pillow", True),
+    "nearest tensors": ([v2.ToImage(), v2.Resize(16, interpolation=v1.InterpolationMode.NEAREST)], "nearest", True),
+    "hue of tensors": ([v2.ToImage(), v2.ColorJitter(hue=0.1)], "hue", True),
+    "warped tensors": ([v2.ToImage(), v2.RandomRotation(10)], "before ToImage", True),
+    "policies of tensors": ([v2.PILToTensor(), v2.TrivialAugmentWide()], "before PILToTensor", True),
+    "random erasing of bytes": ([v1.ToTensor(), v1.RandomErasing(value="random")], "after Normalize", False),
+    "erasing with half a byte": ([v1.ToTensor(), v1.RandomErasing(value=0.5)], "no byte", False),
+    "erasing above 1": ([v1.ToTensor(), v1.RandomErasing(value=128)], "no byte", False),
+    "erasing of PIL images": ([v1.RandomErasing()], "after ToTensor", False),
+    "normalized PIL images": ([v1.Normalize([0.5] * 3, [0.5] * 3)], "PIL image", False),
+    "normalized bytes": ([v2.ToDtype(torch.float32, scale=True), v2.ToImage(), v2.Normalize([0.5] * 3, [0.5] * 3)], "tensor of bytes", False),
+    "colours above 1": ([v2.ToImage(), v2.ToDtype(torch.float32), v2.ColorJitter(0.4)], "scale=True", False),
+    "types inside of a choice": ([v1.RandomApply([v2.ToImage()])], "ToImage in it", False),
+    "batches inside of an order": ([v2.RandomOrder([v2.MixUp(num_classes=3)])], "MixUp in it", False),
+    "settings": ([v1.CenterCrop(200000)], "200000", False),
+    "boxes": ([v2.SanitizeBoundingBoxes()], "batch.objects", False),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_have_other_pixels_is_refused_with_the_reason(name):
+    transforms, words, as_pil = REFUSED[name]
+    problems = problems_of(*transforms)
+    assert len(problems) == 1 and words in problems[0], problems
+    if as_pil:
+        fw.from_torchvision(transforms, as_pil=True)
+    else:
+        assert problems_of(*transforms, as_pil=True) == problems
+
+
+def test_a_compose_inside_of_a_random_order_stays_together(large):
+    size = v1.CenterCrop((44, 60))
+    order = v1.RandomOrder([v1.Compose([v1.RandomInvert(1.0), v1.RandomSolarize(100, 1.0)]), v1.RandomPosterize(1, 1.0), v1.Compose([])])
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision([size, order, v1.PILToTensor()]), batch=4, seed=3)))
+    invert, posterize, solarize = (lambda it: 255 - it), (lambda it: it & 128), (lambda it: numpy.where(it < 100, it, 255 - it))
+    for index, image in enumerate(images):
+        outcomes = [posterize(solarize(invert(smooth(index)))), solarize(invert(posterize(smooth(index))))]
+        assert any((image.numpy().transpose(1, 2, 0) == outcome).all() for outcome in outcomes)
+
+
+def test_padding_of_v2_is_left_top_right_and_bottom(large):
+    # Larger than the padded image by nothing, so nothing is drawn.
+    transform = v2.Compose([v2.RandomCrop((44 + 2 + 4, 60 + 1 + 3), padding=(1, 2, 3, 4), fill=9), v2.PILToTensor()])
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(transform), batch=4)))
+    torch.testing.assert_close(images[1], transform(Image.fromarray(smooth(1))), rtol=0, atol=0)
+
+
+def test_images_of_pil_are_left_as_they_are_by_dtype(large):
+    transform = v2.Compose([v2.CenterCrop(9), v2.ToDtype(torch.float32, scale=True), v2.ToImage()])
+    images, _ = next(iter(fw.Loader(large, fw.from_torchvision(transform), batch=4)))
+    expected = transform(Image.fromarray(smooth(2)))
+    assert images.dtype == expected.dtype == torch.uint8
+    torch.testing.assert_close(images[2], torch.Tensor(expected).to(torch.uint8), rtol=0, atol=0)
+
+
+def test_evaluation_sees_every_sample_and_training_drops_the_last_batch(folder):
+    evaluation = fw.from_torchvision(v1.Compose([v1.Resize(8), v1.CenterCrop(8), v1.RandomHorizontalFlip(1.0), v1.ToTensor()]))
+    assert sum(len(images) for images, _ in fw.Loader(folder, evaluation, batch=8, epochs=1)) == 20
+    assert sum(len(images) for images, _ in fw.Loader(folder, evaluation, batch=8, epochs=1, last="drop")) == 16
+    training = fw.from_torchvision(v1.Compose([v1.RandomCrop(8), v1.ToTensor()]))
+    assert sum(len(images) for images, _ in fw.Loader(folder, training, batch=8, epochs=1)) == 16
+    kept = fw.from_torchvision([v1.CenterCrop(8), v1.Grayscale(1), v1.ToTensor()], keep_rest=True)
+    assert sum(len(images) for images, _ in fw.Loader(folder, kept, batch=8, epochs=1)) == 20
+
+
+def _convert_image_to_rgb(image):
+    return image.convert("RGB")
+
+
+def test_functions_are_named_and_those_of_clip_are_known(monkeypatch):
+    steps = [v1.CenterCrop(8), _convert_image_to_rgb, v1.ToTensor()]
+    assert "_convert_image_to_rgb (transform 1): it is test_torchvision._convert_image_to_rgb" in problems_of(*steps)[0]
+    # CLIP's own makes nothing of images that are RGB.
+    monkeypatch.setattr(_convert_image_to_rgb, "__module__", "clip.clip")
+    assert len(fw.from_torchvision(steps)) == 2
+
+
+def test_advice_says_when_the_rest_can_be_kept():
+    def advice(*transforms):
+        with pytest.raises(fw.errors.ConversionError) as problem:
+            fw.from_torchvision(list(transforms))
+        return str(problem.value)
+
+    assert "keep_rest=True keeps Lambda and what follows" in advice(v1.CenterCrop(8), v1.Lambda(str), v1.ToTensor())
+    for late in ([v1.Resize(12), v1.Lambda(str), v1.CenterCrop(8)], [v1.CenterCrop(8), v1.RandomRotation(9, expand=True), v1.Lambda(str)]):
+        assert "if a crop or Resize((height, width)) comes before Lambda" in advice(*late)
+        with pytest.raises(fw.errors.ConversionError, match="comes before Lambda"):
+            fw.from_torchvision(late, keep_rest=True)
+    assert "mixes the samples" in advice(v1.CenterCrop(8), v1.Lambda(str), v2.MixUp(num_classes=3))
 
 
 def test_the_rest_may_stay_python(large):

@@ -3,14 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
+use crate::image::PixelType;
 
-use super::settings::check_side;
-use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
+use super::formula::pad::{PadMode, Padding};
+use super::geometry::{border, pad};
+use super::settings::{check_side, one_or_each};
+use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
 /// Crops a centred window: torchvision's `CenterCrop`.
 ///
-/// The window begins at `int(round((side - wanted) / 2))`, rounding half to even. A smaller image is padded with 0,
-/// with `(wanted - side) / 2` truncated to an integer on the left and at the top.
+/// The window begins at `int(round((side - wanted) / 2))`, rounding half to even. A smaller image is padded,
+/// with `(wanted - side) / 2` truncated to an integer on the left and at the top. With `fill` and `mode` it is timm's
+/// `CenterCropOrPad`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CenterCrop {
@@ -18,20 +22,29 @@ pub struct CenterCrop {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
+    /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
+    /// `normalize`. In TOML also one number for all. Default 0. Only for the mode `constant`.
+    #[serde(default, deserialize_with = "one_or_each")]
+    pub fill: [f32; 3],
+    /// What is added to a smaller image: `constant` (default), `edge`, `reflect` or `symmetric`.
+    #[serde(default)]
+    pub mode: PadMode,
 }
 
 impl CenterCrop {
     /// A crop to `width` columns and `height` rows.
     pub fn to(width: u32, height: u32) -> Self {
-        Self { width, height }
+        Self { width, height, fill: [0.0; 3], mode: PadMode::Constant }
     }
 }
 
-fn first(side: u32, wanted: u32) -> i64 {
+/// Padding before and after an axis, and the first pixel in the padded image.
+fn placed(side: u32, wanted: u32) -> (i32, i32, i64) {
     if wanted > side {
-        -i64::from((wanted - side) / 2)
+        let missing = wanted - side;
+        ((missing / 2) as i32, missing.div_ceil(2) as i32, 0)
     } else {
-        (f64::from(side - wanted) / 2.0).round_ties_even() as i64
+        (0, 0, (f64::from(side - wanted) / 2.0).round_ties_even() as i64)
     }
 }
 
@@ -41,18 +54,26 @@ impl Operator for CenterCrop {
     }
 
     fn kinds(&self) -> Kinds {
-        Kinds::exactly([Kind::Crop])
+        border::kinds_of_padded(self.mode)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let (input, size) = (draw.size(), Size::new(self.width, self.height));
-        let at = (first(input.width, self.width), first(input.height, self.height));
-        draw.crop(at, size, [0.0; 3]);
+        let (left, right, x) = placed(input.width, self.width);
+        let (top, bottom, y) = placed(input.height, self.height);
+        let padding = Padding { left, top, right, bottom };
+        border::draw_padded(draw, padding, self.mode, self.fill, (x, y), size);
     }
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;
-        check_side("height", self.height)
+        check_side("height", self.height)?;
+        border::check_mode(self.mode, self.fill)?;
+        pad::check_fill(self.fill)
+    }
+
+    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
+        pad::filled(Self::NAME, self.fill, input)
     }
 
     fn fixed_output(&self, _: Option<Size>) -> Option<Size> {
@@ -64,7 +85,11 @@ impl BuiltIn for CenterCrop {
     const NAME: &'static str = "center_crop";
 
     fn examples() -> Vec<Self> {
-        [(8, 8), (9, 5), (31, 4), (64, 64)].map(|(width, height)| Self { width, height }).to_vec()
+        let sizes = [(8, 8), (9, 5), (31, 4), (64, 64)];
+        let mut all = sizes.map(|(width, height)| Self::to(width, height)).to_vec();
+        all.push(Self { fill: [1.0, 128.0, 255.0], ..Self::to(90, 70) });
+        all.push(Self { mode: PadMode::Reflect, ..Self::to(90, 70) });
+        all
     }
 }
 
@@ -75,12 +100,13 @@ mod tests {
     /// Python's `int(round((side - wanted) / 2.0))`.
     #[test]
     fn half_pixels_round_to_even() {
-        let firsts = [(10, 8), (11, 8), (13, 8), (15, 8), (9, 8)].map(|(s, w)| first(s, w));
+        let firsts = [(10, 8), (11, 8), (13, 8), (15, 8), (9, 8)].map(|(s, w)| placed(s, w).2);
         assert_eq!(firsts, [1, 2, 2, 4, 0]);
     }
 
     #[test]
     fn odd_padding_puts_the_smaller_half_first() {
-        assert_eq!([first(8, 11), first(8, 12), first(7, 8)], [-1, -2, 0]);
+        let paddings = [(8, 11), (8, 12), (7, 8)].map(|(s, w)| placed(s, w));
+        assert_eq!(paddings, [(1, 2, 0), (2, 2, 0), (0, 1, 0)]);
     }
 }

@@ -6,8 +6,10 @@ use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::SampleRng;
 
+use super::formula::pad::{PadMode, Padding};
+use super::geometry::{border, pad};
 use super::settings::{check_side, one_or_each};
-use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
+use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
 /// Crops a window at a random position of the padded image: torchvision's `RandomCrop`.
 ///
@@ -28,30 +30,43 @@ pub struct RandomCrop {
     #[serde(default)]
     pub pad_if_needed: bool,
     /// Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after
-    /// `normalize`. In TOML also one number for all. Default 0.
+    /// `normalize`. In TOML also one number for all. Default 0. Only for the mode `constant`.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
+    /// What the padding is: `constant` (default), `edge`, `reflect` or `symmetric`.
+    #[serde(default)]
+    pub mode: PadMode,
+}
+
+/// Place of the window on one axis.
+struct Place {
+    /// Padding before and after.
+    padding: [u32; 2],
+    /// First pixel of the window in the padded image.
+    first: u32,
 }
 
 impl RandomCrop {
     /// A crop to `width` columns and `height` rows, without padding.
     pub fn to(width: u32, height: u32) -> Self {
-        Self { width, height, padding: [0; 4], pad_if_needed: false, fill: [0.0; 3] }
+        let (padding, fill) = ([0; 4], [0.0; 3]);
+        Self { width, height, padding, pad_if_needed: false, fill, mode: PadMode::Constant }
     }
 
-    /// Start of the window on one axis. Draws a number only if there is a choice.
-    fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> i64 {
-        let mut before = i64::from(padding[0]);
-        let mut padded = u64::from(side) + u64::from(padding[0]) + u64::from(padding[1]);
-        let missing = u64::from(wanted).saturating_sub(padded);
+    /// Place of the window on one axis. Draws a number only if there is a choice.
+    fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> Place {
+        let [mut before, mut after] = padding;
+        // The sides of images and settings are far below the largest u32.
+        let missing = wanted.saturating_sub(side + before + after);
         if self.pad_if_needed {
-            before += missing as i64;
-            padded += 2 * missing;
+            before += missing;
+            after += missing;
         }
-        match padded.saturating_sub(u64::from(wanted)) {
-            0 => -before,
-            room => rng.below(room + 1) as i64 - before,
-        }
+        let first = match (side + before + after).saturating_sub(wanted) {
+            0 => 0,
+            room => rng.below(u64::from(room) + 1) as u32,
+        };
+        Place { padding: [before, after], first }
     }
 }
 
@@ -61,7 +76,7 @@ impl Operator for RandomCrop {
     }
 
     fn kinds(&self) -> Kinds {
-        Kinds::exactly([Kind::Crop])
+        border::kinds_of_padded(self.mode)
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
@@ -69,7 +84,11 @@ impl Operator for RandomCrop {
         let [left, top, right, bottom] = self.padding;
         let y = self.place(input.height, [top, bottom], self.height, draw.rng());
         let x = self.place(input.width, [left, right], self.width, draw.rng());
-        draw.crop((x, y), Size::new(self.width, self.height), self.fill);
+        let [left, right] = x.padding.map(|pixels| pixels as i32);
+        let [top, bottom] = y.padding.map(|pixels| pixels as i32);
+        let padding = Padding { left, top, right, bottom };
+        let (first, size) = ((x.first.into(), y.first.into()), Size::new(self.width, self.height));
+        border::draw_padded(draw, padding, self.mode, self.fill, first, size);
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -80,25 +99,12 @@ impl Operator for RandomCrop {
                 check_side(&format!("padding[{side}]"), pixels)?;
             }
         }
-        for (channel, value) in self.fill.iter().enumerate() {
-            if !value.is_finite() {
-                let problem = format!("must be a number, is {value}");
-                return Err(FieldError::new(format!("fill[{channel}]"), problem));
-            }
-        }
-        Ok(())
+        border::check_mode(self.mode, self.fill)?;
+        pad::check_fill(self.fill)
     }
 
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
-        let byte = |value: f32| (0.0..=255.0).contains(&value) && value.fract() == 0.0;
-        if input == PixelType::U8 && !self.fill.iter().all(|&value| byte(value)) {
-            return Err(format!(
-                "random_crop's input is bytes, but its fill {:?} is not: use whole numbers from 0 to 255, or \
-                 put random_crop after normalize",
-                self.fill
-            ));
-        }
-        Ok(input)
+        pad::filled(Self::NAME, self.fill, input)
     }
 
     fn fixed_output(&self, _: Option<Size>) -> Option<Size> {
@@ -121,6 +127,8 @@ impl BuiltIn for RandomCrop {
             Self { padding: [4, 3, 2, 1], fill: [1.0, 128.0, 255.0], ..base },
             Self { pad_if_needed: true, fill: [7.0; 3], ..Self::to(90, 70) },
             Self::to(90, 70),
+            Self { padding: [4, 3, 2, 1], mode: PadMode::Reflect, ..base },
+            Self { pad_if_needed: true, mode: PadMode::Symmetric, ..Self::to(90, 70) },
         ]
     }
 }
@@ -134,7 +142,8 @@ mod tests {
         let mut seen: Vec<i64> = (0..500)
             .map(|index| {
                 let key = SampleKey { seed: 1, epoch: 0, index };
-                op.place(side, padding, wanted, &mut SampleRng::new(key, 0))
+                let place = op.place(side, padding, wanted, &mut SampleRng::new(key, 0));
+                i64::from(place.first) - i64::from(place.padding[0])
             })
             .collect();
         seen.sort_unstable();

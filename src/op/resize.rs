@@ -11,7 +11,8 @@ use super::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 /// Resizes the whole image: torchvision's `Resize` on PIL images.
 ///
 /// Exactly one of three forms: `width` and `height`; `shorter`, where the other side becomes `int(shorter * long /
-/// short)`; or `longer`, where the other side becomes `int(longer * short / long)`, but at least 1.
+/// short)`; or `longer`, where the other side becomes `int(longer * short / long)`, but at least 1. `max_size` limits the
+/// longer side of the second form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Resize {
@@ -24,6 +25,10 @@ pub struct Resize {
     /// Shorter side of the output, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter: Option<u32>,
+    /// Maximum length of the longer side, in pixels, above `shorter`: a longer one is reduced to it, with the shorter side in
+    /// proportion. Only with `shorter`. Default: no maximum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<u32>,
     /// Longer side of the output, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longer: Option<u32>,
@@ -64,13 +69,28 @@ impl Resize {
         }
     }
 
+    fn check_max_size(&self) -> Result<(), FieldError> {
+        let Some(most) = self.max_size else { return Ok(()) };
+        check_side("max_size", most)?;
+        let problem = match self.form() {
+            Some(Form::Shorter(pixels)) if most > pixels => return Ok(()),
+            Some(Form::Shorter(pixels)) => format!("must be above shorter = {pixels}, is {most}"),
+            _ => format!("is {most}, but it only limits the form shorter"),
+        };
+        Err(FieldError::new("max_size", problem))
+    }
+
     /// Output size for an input size.
     pub(crate) fn output(&self, input: Size) -> Size {
         let form = self.form().expect("check() refuses settings without a form");
         let (short, long) = (input.width.min(input.height), input.width.max(input.height));
         let (short, long) = match form {
             Form::Exact(size) => return size,
-            Form::Shorter(pixels) => (pixels, scaled(pixels, long, short)),
+            Form::Shorter(pixels) => match (scaled(pixels, long, short), self.max_size) {
+                // torchvision computes the shorter side from the truncated longer one.
+                (longer, Some(most)) if longer > most => (scaled(most, pixels, longer), most),
+                (longer, _) => (pixels, longer),
+            },
             Form::Longer(pixels) => (scaled(pixels, short, long), pixels),
         };
         if input.width <= input.height { Size::new(short, long) } else { Size::new(long, short) }
@@ -110,7 +130,7 @@ impl Operator for Resize {
             }
         }
         if self.form().is_some() {
-            return Ok(());
+            return self.check_max_size();
         }
         let given = sides.iter().filter(|(_, side)| side.is_some());
         let given: Vec<String> =
@@ -130,6 +150,10 @@ impl Operator for Resize {
     }
 
     fn coefficients(&self, bounds: Bounds) -> usize {
+        if let (Some(Form::Shorter(pixels)), Some(most)) = (self.form(), self.max_size) {
+            let largest = Size::new(most, most);
+            return resample::shortest_len(self.filter, pixels, largest, self.max_size, bounds);
+        }
         let side = u64::from(bounds.side);
         let inputs = resample::longest_inputs(bounds);
         let (output, scales) = match self.form() {
@@ -173,6 +197,30 @@ impl BuiltIn for Resize {
         ];
         let mut all: Vec<Self> = filters.map(|filter| Self { filter, ..Self::to(20, 15) }).to_vec();
         all.extend([Self::to(1, 1), Self::to(61, 67), Self::shorter(16), Self::longer(16)]);
+        all.push(Self { max_size: Some(20), ..Self::shorter(16) });
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_side_is_limited() {
+        let op = Resize { max_size: Some(40), ..Resize::shorter(30) };
+        assert_eq!(op.check(), Ok(()));
+        assert_eq!(op.output(Size::new(100, 50)), Size::new(40, 20));
+        assert_eq!(op.output(Size::new(50, 100)), Size::new(20, 40));
+        assert_eq!(op.output(Size::new(50, 60)), Size::new(30, 36));
+        assert_eq!(op.output(Size::new(4000, 1)), Size::new(40, 1));
+    }
+
+    #[test]
+    fn a_maximum_that_limits_nothing_is_refused() {
+        for op in [Resize::shorter(40), Resize::shorter(50), Resize::longer(10), Resize::to(3, 4)] {
+            let error = Resize { max_size: Some(40), ..op }.check().unwrap_err();
+            assert_eq!(error.field, "max_size");
+        }
     }
 }

@@ -263,7 +263,7 @@ fn chains() -> Vec<Chain> {
         evaluation(),
         Chain::new().then(crop).then(op::Normalize::IMAGENET),
         Chain::new().then(op::Flip { horizontal: 0.5, vertical: 0.5 }).then(op::Resize::to(19, 23)),
-        Chain::new().then(op::CenterCrop { width: 21, height: 17 }),
+        Chain::new().then(op::CenterCrop::to(21, 17)),
         Chain::new().then(op::Normalize::IMAGENET).then(crop),
     ]
 }

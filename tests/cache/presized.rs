@@ -14,12 +14,10 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
         all[10].0 = progressive(10, 80, 120);
         all
     };
-    let rest = || {
-        Chain::new().then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
-    };
+    let rest = || Chain::new().then(op::CenterCrop::to(30, 28)).then(op::Normalize::IMAGENET);
     let first = || {
         let chain = Chain::new().then(op::Resize::shorter(34));
-        chain.then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
+        chain.then(op::CenterCrop::to(30, 28)).then(op::Normalize::IMAGENET)
     };
     let bytes = |mut loader: Loader| -> Vec<Vec<Vec<u8>>> {
         let epochs = (0..3).map(|_| epoch(&mut loader).into_iter().map(|batch| batch.1).collect());

@@ -95,7 +95,7 @@ pub fn training() -> Chain {
 pub fn evaluation() -> Chain {
     Chain::new()
         .then(op::Resize::shorter(26))
-        .then(op::CenterCrop { width: 22, height: 22 })
+        .then(op::CenterCrop::to(22, 22))
         .then(op::Normalize::IMAGENET)
 }
 

@@ -2,6 +2,7 @@
 
 mod boxes;
 mod colours;
+mod conversions;
 mod dali;
 mod device;
 mod draws;

@@ -148,7 +148,7 @@ fn steps_are_timms() {
         let operation = timm_operation(&row);
         let [magnitude] = numbers(&row["magnitude"]);
         let negated = row["negated"].as_bool().unwrap();
-        check_step(&row, operation.step(magnitude, Size::new(97, 64), negated));
+        check_step(&row, operation.step(magnitude, Size::new(97, 64), 0.45, negated));
     }
 }
 
@@ -180,7 +180,7 @@ fn pixels_of_steps_are_those_of_the_libraries() {
             "torchvision" => operation(row["operation"].as_str().unwrap()).step(magnitude),
             _ => {
                 let negated = row["negated"].as_bool().unwrap();
-                timm_operation(&row).step(magnitude, input, negated)
+                timm_operation(&row).step(magnitude, input, 0.45, negated)
             }
         };
         let interpolation = serde_json::from_value(row["filter"].clone()).unwrap();
@@ -197,11 +197,11 @@ fn texts_are_read_as_timm_does() {
     for row in rows("timm_texts") {
         let read = RandAugment::parse(row["text"].as_str().unwrap()).unwrap();
         let number = |key: &str| numbers::<1>(&row[key])[0];
-        assert_eq!(read.magnitude, number("magnitude"), "{row}");
+        assert_eq!(read.strength.magnitude, number("magnitude"), "{row}");
         assert_eq!(read.layers as u64, row["layers"].as_u64().unwrap(), "{row}");
-        assert_eq!(read.probability, number("probability"), "{row}");
-        assert_eq!(read.std.min(101.0), number("std").min(101.0), "{row}");
-        assert_eq!(read.max, number("max"), "{row}");
+        assert_eq!(read.strength.probability, number("probability"), "{row}");
+        assert_eq!(read.strength.std.min(101.0), number("std").min(101.0), "{row}");
+        assert_eq!(read.strength.max, number("max"), "{row}");
         let (operations, weights) = match read.operations {
             Operations::Even(all) => (all.to_vec(), None),
             Operations::Weighted(all) => {
@@ -289,10 +289,12 @@ fn numbers_are_distributed_as_in_the_libraries() {
             match name {
                 _ if name.contains("image") => mix_weights(last, rng)[0].into(),
                 _ if name.contains("chain") => mix_weights(last, rng)[2].into(),
-                _ => match timm.draw(timm::Operation::GaussianBlur, Size::new(8, 8), rng) {
-                    Step::GaussianBlur(radius) => (radius - 0.1) / 1.9 * 10.0,
-                    _ => panic!("the probability is 1"),
-                },
+                _ => {
+                    match timm.strength.draw(timm::Operation::GaussianBlur, Size::new(8, 8), rng) {
+                        Step::GaussianBlur(radius) => (radius - 0.1) / 1.9 * 10.0,
+                        _ => panic!("the probability is 1"),
+                    }
+                }
             }
         };
         assert_same_quantiles(name, (0..count).map(draw).collect(), &row["quantiles"]);

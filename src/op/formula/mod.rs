@@ -12,6 +12,7 @@ pub mod elastic;
 pub mod expression;
 pub mod iou_crop;
 pub mod jpeg;
+pub mod keep_ratio;
 pub mod letterbox;
 pub mod noise;
 pub mod pad;

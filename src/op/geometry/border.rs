@@ -6,13 +6,51 @@ use serde::Serialize;
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::op::formula::pad::{PadMode, PaddedAxis, Padding, Run, Step};
-use crate::op::kind::{ImageFormula, crop};
+use crate::op::kind::{ImageFormula, Kind, Kinds, crop};
 use crate::op::wide::{Instructions, bytes};
-use crate::op::{Cuda, Trace, Wanted};
+use crate::op::{Cuda, Draw, FieldError, Trace, Wanted};
 use crate::tensor::CHANNELS;
 
 /// An image with more of itself around it.
 pub enum Border {}
+
+/// Kinds of [`draw_padded`].
+pub fn kinds_of_padded(mode: PadMode) -> Kinds {
+    match mode {
+        PadMode::Constant => Kinds::exactly([Kind::Crop]),
+        _ => Kinds::up_to(2, [Kind::image::<Border>(), Kind::Crop]),
+    }
+}
+
+/// Crops a window at a position of the padded image.
+pub fn draw_padded(
+    draw: &mut Draw<'_>,
+    padding: Padding,
+    mode: PadMode,
+    fill: [f32; CHANNELS],
+    (x, y): (i64, i64),
+    size: Size,
+) {
+    let input = draw.size();
+    match (padding.output(input), Params::new(padding, input, mode)) {
+        (Some(padded), Some(params)) => {
+            if padding != Padding::default() {
+                draw.image::<Border>(&params, padded);
+            }
+            draw.crop((x, y), size, fill);
+        }
+        _ => draw.crop((x - i64::from(padding.left), y - i64::from(padding.top)), size, fill),
+    }
+}
+
+/// Checks that only a padding of one colour has a colour.
+pub fn check_mode(mode: PadMode, fill: [f32; CHANNELS]) -> Result<(), FieldError> {
+    if mode != PadMode::Constant && fill != [0.0; CHANNELS] {
+        let problem = format!("is {fill:?}, but only the mode constant has a colour");
+        return Err(FieldError::new("fill", problem));
+    }
+    Ok(())
+}
 
 /// Border of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]

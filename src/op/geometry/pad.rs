@@ -54,7 +54,7 @@ impl Pad {
 }
 
 /// Checks that a fill is a number, and a byte if the input is bytes.
-pub(super) fn check_fill(fill: [f32; 3]) -> Result<(), FieldError> {
+pub(in crate::op) fn check_fill(fill: [f32; 3]) -> Result<(), FieldError> {
     for (channel, value) in fill.iter().enumerate() {
         if !value.is_finite() {
             let problem = format!("must be a number, is {value}");
@@ -65,7 +65,11 @@ pub(super) fn check_fill(fill: [f32; 3]) -> Result<(), FieldError> {
 }
 
 /// Pixel type of an operator that pads with a fill.
-pub(super) fn filled(name: &str, fill: [f32; 3], input: PixelType) -> Result<PixelType, String> {
+pub(in crate::op) fn filled(
+    name: &str,
+    fill: [f32; 3],
+    input: PixelType,
+) -> Result<PixelType, String> {
     let byte = |value: f32| (0.0..=255.0).contains(&value) && value.fract() == 0.0;
     if input == PixelType::U8 && !fill.iter().all(|&value| byte(value)) {
         return Err(format!(
@@ -105,10 +109,7 @@ impl Operator for Pad {
                 check_side(&format!("padding[{side}]"), pixels)?;
             }
         }
-        if self.mode != PadMode::Constant && self.fill != [0.0; 3] {
-            let problem = format!("is {:?}, but only the mode constant has a colour", self.fill);
-            return Err(FieldError::new("fill", problem));
-        }
+        border::check_mode(self.mode, self.fill)?;
         check_fill(self.fill)
     }
 

@@ -39,6 +39,14 @@ pub fn kinds(most: usize, blurs: bool) -> Kinds {
     Kinds::up_to(most, kinds)
 }
 
+/// The interpolation of timm's policies: the given one, or bilinear and bicubic as often.
+pub fn interpolation(given: Option<Interpolation>, draw: &mut Draw<'_>) -> Interpolation {
+    given.unwrap_or_else(|| {
+        let bilinear = draw.rng().chance(0.5);
+        if bilinear { Interpolation::Bilinear } else { Interpolation::Bicubic }
+    })
+}
+
 /// Draws a step. One that changes nothing draws nothing.
 pub fn draw(draw: &mut Draw<'_>, step: Step, warping: Warping) {
     let Warping { interpolation, fill } = warping;

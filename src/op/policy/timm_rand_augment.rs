@@ -67,11 +67,8 @@ impl Operator for TimmRandAugment {
         let (size, mut taken) = (draw.size(), 0);
         for _ in 0..policy.layers {
             let operation = policy.draw_operation(&mut taken, draw.rng());
-            let step = policy.draw(operation, size, draw.rng());
-            let interpolation = self.interpolation.unwrap_or_else(|| {
-                let bilinear = draw.rng().chance(0.5);
-                if bilinear { Interpolation::Bilinear } else { Interpolation::Bicubic }
-            });
+            let step = policy.strength.draw(operation, size, draw.rng());
+            let interpolation = apply::interpolation(self.interpolation, draw);
             apply::draw(draw, step, Warping { interpolation, fill: self.fill });
         }
     }

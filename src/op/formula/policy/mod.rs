@@ -11,6 +11,8 @@ pub mod auto_augment;
 pub mod rand_augment;
 pub mod three_augment;
 pub mod timm;
+pub mod timm_aug_mix;
+pub mod timm_auto_augment;
 pub mod trivial_augment_wide;
 
 /// One drawn step with its parameters.

@@ -6,21 +6,16 @@ use crate::random::SampleRng;
 use super::{Step, normal};
 
 /// Magnitude that the ranges of all operations are given for.
-const DENOMINATOR: f64 = 10.0;
+pub const DENOMINATOR: f64 = 10.0;
 
 /// Settings of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandAugment {
-    /// `m`: magnitude. Default 10.
-    pub magnitude: f64,
+    /// `m`: magnitude (default 10). `p`: probability of each step (0.5). `mstd`: standard deviation of the magnitude (0);
+    /// above 100, the magnitude is uniform from 0 to `m`. `mmax`: largest magnitude (10).
+    pub strength: Strength,
     /// `n`: steps per image. Default 2.
     pub layers: usize,
-    /// `p`: probability of each step. Default 0.5.
-    pub probability: f64,
-    /// `mstd`: standard deviation of the magnitude. Default 0. Above 100, the magnitude is uniform from 0 to `m`.
-    pub std: f64,
-    /// `mmax`: largest magnitude. Default 10.
-    pub max: f64,
     /// Operations (`t` and `inc`) with their weights. Weighted ones are drawn without repetition.
     pub operations: Operations,
 }
@@ -61,9 +56,53 @@ pub enum Operation {
     TranslateYRel,
     Desaturate,
     GaussianBlur,
+    PosterizeOriginal,
+    GaussianBlurRand,
 }
 
 use Operation::*;
+
+/// How strong an operation is, and how often it takes place: timm's `AugmentOp`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strength {
+    /// Magnitude.
+    pub magnitude: f64,
+    /// Probability.
+    pub probability: f64,
+    /// Standard deviation of the magnitude. Infinity: the magnitude is uniform from 0.
+    pub std: f64,
+    /// Largest magnitude.
+    pub max: f64,
+    /// Largest translation at magnitude 10, as a fraction of the side.
+    pub translate: f64,
+}
+
+impl Default for Strength {
+    fn default() -> Self {
+        let magnitude = DENOMINATOR;
+        Self { magnitude, probability: 0.5, std: 0.0, max: DENOMINATOR, translate: 0.45 }
+    }
+}
+
+impl Strength {
+    /// Draws whether an operation takes place, its magnitude and its sign. `size` is that of the image before the step.
+    pub fn draw(&self, operation: Operation, size: Size, rng: &mut SampleRng) -> Step {
+        if !rng.chance(self.probability) {
+            return Step::Identity;
+        }
+        let magnitude = match self.std {
+            0.0 => self.magnitude,
+            f64::INFINITY => rng.between(0.0, self.magnitude),
+            std => self.magnitude + std * normal(rng),
+        };
+        let magnitude = magnitude.min(self.max).max(0.0);
+        if operation == GaussianBlurRand {
+            let factor = (magnitude / DENOMINATOR).clamp(0.0, 1.0);
+            return Step::GaussianBlur(rng.between(0.1, 2.0 * factor));
+        }
+        operation.step(magnitude, size, self.translate, rng.chance(0.5))
+    }
+}
 
 /// Without `inc1`.
 pub const PLAIN: &[Operation] = &[
@@ -151,14 +190,8 @@ impl RandAugment {
             return Err(text.to_string());
         }
         let (mut increasing, mut set) = (false, None);
-        let mut read = Self {
-            magnitude: DENOMINATOR,
-            layers: 2,
-            probability: 0.5,
-            std: 0.0,
-            max: DENOMINATOR,
-            operations: Operations::Even(PLAIN),
-        };
+        let mut read =
+            Self { strength: Strength::default(), layers: 2, operations: Operations::Even(PLAIN) };
         for section in sections {
             let wrong = || section.to_string();
             if let Some(name) = section.strip_prefix('t') {
@@ -175,12 +208,15 @@ impl RandAugment {
             let whole = || value.parse::<u32>().map_err(|_| wrong());
             let number = || value.parse::<f64>().map_err(|_| wrong());
             match key {
-                "m" => read.magnitude = whole()?.into(),
+                "m" => read.strength.magnitude = whole()?.into(),
                 "n" => read.layers = whole()? as usize,
-                "p" => read.probability = number()?,
-                "mstd" => read.std = number()?,
-                "mmax" if whole()? > 0 => read.max = whole()?.into(),
-                "mmax" => read.max = DENOMINATOR,
+                "p" => read.strength.probability = number()?,
+                "mstd" => {
+                    let std = number()?;
+                    read.strength.std = if std > 100.0 { f64::INFINITY } else { std };
+                }
+                "mmax" if whole()? > 0 => read.strength.max = whole()?.into(),
+                "mmax" => read.strength.max = DENOMINATOR,
                 "inc" => increasing = whole()? != 0,
                 _ => return Err(wrong()),
             }
@@ -191,7 +227,9 @@ impl RandAugment {
             Operations::Weighted(all) if read.layers > all.len() => {
                 Err(format!("n{}", read.layers))
             }
-            _ if !(0.0..=1.0).contains(&read.probability) => Err(format!("p{}", read.probability)),
+            _ if !(0.0..=1.0).contains(&read.strength.probability) => {
+                Err(format!("p{}", read.strength.probability))
+            }
             _ => Ok(read),
         }
     }
@@ -224,24 +262,11 @@ impl RandAugment {
             }
         }
     }
-
-    /// Draws whether an operation takes place, its magnitude and its sign. `size` is that of the image before the step.
-    pub fn draw(&self, operation: Operation, size: Size, rng: &mut SampleRng) -> Step {
-        if !rng.chance(self.probability) {
-            return Step::Identity;
-        }
-        let magnitude = match self.std {
-            0.0 => self.magnitude,
-            std if std > 100.0 => rng.between(0.0, self.magnitude),
-            std => self.magnitude + std * normal(rng),
-        };
-        operation.step(magnitude.min(self.max).max(0.0), size, rng.chance(0.5))
-    }
 }
 
 impl Operation {
-    /// Step of a magnitude, which is negated if the operation has a sign.
-    pub fn step(self, magnitude: f64, size: Size, negated: bool) -> Step {
+    /// Step of a magnitude, which is negated if the operation has a sign. `translate` is the largest translation at magnitude 10.
+    pub fn step(self, magnitude: f64, size: Size, translate: f64, negated: bool) -> Step {
         let level = magnitude / DENOMINATOR;
         let signed = |value: f64| if negated { -value } else { value };
         let factor = level * 1.8 + 0.1;
@@ -254,6 +279,7 @@ impl Operation {
             Invert => Step::Invert,
             Rotate => Step::Rotate(signed(level * 30.0)),
             Posterize => Step::Posterize(bits.min(8)),
+            PosterizeOriginal => Step::Posterize((bits + 4).min(8)),
             PosterizeIncreasing => Step::Posterize(4u32.saturating_sub(bits)),
             Solarize => Step::Solarize(threshold.into()),
             SolarizeIncreasing => Step::Solarize((256 - threshold).into()),
@@ -271,7 +297,7 @@ impl Operation {
             TranslateXRel => Step::Matrix([
                 1.0,
                 0.0,
-                signed(level * 0.45) * f64::from(size.width),
+                signed(level * translate) * f64::from(size.width),
                 0.0,
                 1.0,
                 0.0,
@@ -282,13 +308,15 @@ impl Operation {
                 0.0,
                 0.0,
                 1.0,
-                signed(level * 0.45) * f64::from(size.height),
+                signed(level * translate) * f64::from(size.height),
             ]),
             Desaturate => {
                 let amount = (0.5 + (1.0 - 0.5) * level).clamp(0.5, 1.0);
                 Step::Saturation((1.0 - amount).clamp(0.0, 1.0))
             }
             GaussianBlur => Step::GaussianBlur((0.1 + (2.0 - 0.1) * level).clamp(0.1, 2.0)),
+            // Its radius is drawn by [`Strength::draw`]; this is the largest one.
+            GaussianBlurRand => Step::GaussianBlur(2.0 * level.clamp(0.0, 1.0)),
         }
     }
 }

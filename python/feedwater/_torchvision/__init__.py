@@ -1,0 +1,113 @@
+"""Chains from the transforms of torchvision (v1 and v2) and timm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _feedwater, _toml
+from ..errors import ConfigError, ConversionError
+from ..recipes import Recipe
+
+# These register their converters.
+from . import colours, combinations, geometry, policies, types  # noqa: F401
+from .chain import has_one_size, is_random
+from .combinations import is_of_batches
+from .state import Form, Inconvertible, Misplaced, State, converted, flat, name_of
+
+__all__ = ["from_torchvision"]
+
+
+def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = False) -> Recipe:
+    """The chain that does what a transform of torchvision or timm does, such as a ``Compose``, a list, or ``transforms()`` of weights.
+
+    Pixels are those of the transforms on the PIL image that ``Image.open(file).convert("RGB")`` gives, turned upright by its EXIF
+    orientation. ``ImageFolder`` does not turn images; ``fw.Loader(..., decode={"orientation": False})`` does not either. Random
+    numbers differ, distributions do not. The element type is that of the transform: ``u8`` without ``ToTensor`` or its like, else that of
+    the tensor.
+
+    Behind ``ToImage`` or ``ToTensor`` torchvision computes on tensors. What has other pixels there, by more than one level of 255 for each
+    transform, is an error that names the transform, unless ``as_pil``: then pixels are those of the transforms on PIL images.
+
+    ``MixUp`` and ``CutMix`` of torchvision, or timm's ``Mixup``, at the end of the list become batch operators of the recipe.
+
+    Samples that do not fill the last batch are dropped if the chain draws random numbers, and else are a smaller batch
+    (:class:`feedwater.Loader`, ``last``).
+
+    ``keep_rest``: the transforms from the first one on that cannot be converted stay Python, and run for each image in the loop's
+    thread, with PyTorch's random numbers. They get what torchvision would give them, a PIL image or a tensor. The part before them must
+    lead to one size, because they get the images of a finished batch.
+
+    Raises :class:`feedwater.errors.ConversionError`, which names each transform that cannot be converted and why.
+    """
+    steps = list(flat(transform))
+    state = State(as_pil)
+    problems: list[str] = []
+    # The part before the first transform that cannot be converted.
+    whole: Recipe | None = None
+    for place, step in enumerate(steps):
+        before = state.saved()
+        try:
+            state.operators += _checked(converted(step, state))
+        except Inconvertible as problem:
+            state.restore(before)
+            if whole is None:
+                whole = _recipe(state, steps[place:])
+                if keep_rest and has_one_size(whole) and not is_of_batches(whole.rest):
+                    return whole
+            elif isinstance(problem, Misplaced):
+                # The transform before it may change where it is.
+                continue
+            problems.append(f"{name_of(step)} (transform {place}): {problem}")
+    if whole is None:
+        return _recipe(state, [])
+    raise ConversionError(
+        f"{len(problems)} of {len(steps)} transforms cannot be converted; {_advice(whole)}:\n  " + "\n  ".join(problems),
+        problems=problems,
+    )
+
+
+def _advice(whole: Recipe) -> str:
+    """What ``keep_rest`` would do."""
+    if is_of_batches(whole.rest):
+        return "keep_rest=True cannot keep them, because a transform that mixes the samples of a batch follows"
+    first = name_of(next(step for step in whole.rest if step is not _pil_image))
+    if has_one_size(whole):
+        return f"keep_rest=True keeps {first} and what follows it in Python"
+    return f"keep_rest=True keeps {first} and what follows it in Python if a crop or Resize((height, width)) comes before {first}: a batch has images of one size"
+
+
+def _checked(operators: list[Any]) -> list[Any]:
+    """The operators, whose settings the compiled part reads."""
+    if operators:
+        text = f'source = {{ own = "images" }}\nchain = {_toml.value(operators)}\n'
+        try:
+            _feedwater.Pipeline.from_toml(text, os.getcwd(), {"images": ([], None, [])})
+        except ConfigError as problem:
+            raise Inconvertible(f"feedwater does not take its settings: {problem}") from None
+    return operators
+
+
+def _recipe(state: State, rest: Sequence[Any]) -> Recipe:
+    """The chain, with its settings. ``rest`` follows in Python."""
+    operators = state.finished()
+    sections: dict[str, dict[str, Any]] = {"output": {"dtype": state.dtype, "layout": "nchw"}}
+    if not is_random(operators) and not state.batch_operators and not any(_is_random_in_python(step) for step in rest):
+        sections["loader"] = {"last": "partial"}
+    if state.targets:
+        sections["targets"] = state.targets
+    functions = [_pil_image, *rest] if rest and state.form is Form.PIL else list(rest)
+    return Recipe(operators, sections, rest=functions, batch_operators=state.batch_operators)
+
+
+def _is_random_in_python(step: Any) -> bool:
+    """Whether a transform that stays Python draws random numbers, by its name."""
+    return any(word in name_of(step) for word in ("Random", "Jitter", "Augment", "AugMix", "Noise", "Elastic", "Blur"))
+
+
+def _pil_image(image: Any) -> Any:
+    """A PIL image of a tensor of bytes."""
+    from torchvision.transforms.functional import to_pil_image
+
+    return to_pil_image(image.cpu())

@@ -1,0 +1,82 @@
+"""What is known of a chain before it runs: whether it draws random numbers, and whether it leads to one size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._settings import Operator
+
+#: Operators without random numbers and without ranges.
+_FIXED = {
+    "autocontrast",
+    "center_crop",
+    "crop",
+    "equalize",
+    "grayscale",
+    "invert",
+    "normalize",
+    "pad",
+    "posterize",
+    "resize",
+    "sharpness",
+    "solarize",
+}
+#: Operators whose images have the size that they name.
+_SIZING = {"center_crop", "crop", "letterbox", "random_crop", "random_resized_crop"}
+#: Operators whose images have a size that depends on random numbers, or on the image even where all have one size.
+_UNSIZING = {"random_iou_crop", "random_resize", "random_shortest_size", "random_zoom_out", "scale_jitter"}
+
+
+def is_random(operators: Sequence[Operator]) -> bool:
+    """Whether a chain draws random numbers."""
+    return any(_draws(operator.settings()) for operator in operators)
+
+
+def _draws(settings: dict[str, Any]) -> bool:
+    name = settings["op"]
+    if name == "flip":
+        return any(settings.get(axis, 0) not in (0, 1) for axis in ("horizontal", "vertical"))
+    if name in ("random_grayscale", "random_erasing") and settings.get("probability") == 0:
+        return False
+    if name == "resize_keep_ratio":
+        return any(settings.get(key, 0) != 0 for key in ("scale_probability", "aspect_probability"))
+    if name == "random_apply":
+        probability = settings.get("probability", 0.5)
+        return probability != 0 and (probability != 1 or is_random(settings["operators"]))
+    return name not in _FIXED
+
+
+def has_one_size(operators: Sequence[Operator], has: bool = False) -> bool:
+    """Whether a chain leads to one size, after images that have one size or not."""
+    for operator in operators:
+        settings = operator.settings()
+        name = settings["op"]
+        if name in _SIZING or (name == "resize" and "width" in settings):
+            has = True
+        elif name in _UNSIZING or settings.get("expand"):
+            has = False
+        elif name == "resize_keep_ratio" and _draws(settings):
+            has = False
+        elif name == "random_apply":
+            inner = has_one_size(settings["operators"], has)
+            has = inner if settings.get("probability", 0.5) == 1 else inner and has and not _resizes(settings["operators"])
+        elif name in ("one_of", "random_order", "some_of"):
+            choices = [has_one_size([inner], has) for inner in settings["operators"]]
+            sizes = {_size_of(inner) for inner in settings["operators"]}
+            has = all(choices) and len(sizes) == 1
+    return has
+
+
+def _size_of(operator: Operator) -> Any:
+    """The size that an operator names, or ``None`` if it keeps that of its input."""
+    settings = operator.settings()
+    if settings["op"] == "random_apply":
+        return tuple(_size_of(inner) for inner in settings["operators"])
+    if settings["op"] in _SIZING or settings["op"] in ("resize", "pad", "resize_keep_ratio"):
+        return tuple((key, str(settings.get(key))) for key in ("width", "height", "shorter", "longer", "padding"))
+    return None
+
+
+def _resizes(operators: Sequence[Operator]) -> bool:
+    return any(_size_of(inner) is not None for inner in operators)

@@ -1,0 +1,123 @@
+"""Transforms that run others, and those that mix the samples of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import ops
+from .._settings import BatchOperator, Operator
+from .state import Inconvertible, State, converts, each, name_of, sequence
+
+
+@converts("RandomApply")
+def _apply(step: Any, state: State) -> list[Operator]:
+    if is_of_batches(step.transforms):
+        return _mixes(step, state)
+    operators = sequence(step.transforms, state)
+    return [ops.RandomApply(operators, probability=step.p)] if operators else []
+
+
+@converts("RandomChoice")
+def _choice(step: Any, state: State) -> list[Operator]:
+    if is_of_batches(step.transforms):
+        return _mixes(step, state)
+    # A flip that never happens does nothing.
+    nothing = ops.RandomApply([ops.Flip()], probability=1.0)
+    return [ops.OneOf([operator or nothing for operator in each(step.transforms, state)], weights=_weights(step))]
+
+
+def _weights(step: Any) -> list[float] | None:
+    weights = getattr(step, "p", None) or getattr(step, "probabilities", None)
+    return None if weights is None else [float(weight) for weight in weights]
+
+
+@converts("RandomOrder")
+def _order(step: Any, state: State) -> list[Operator]:
+    operators = [operator for operator in each(step.transforms, state) if operator is not None]
+    return [ops.RandomOrder(operators)] if operators else []
+
+
+def is_of_batches(transforms: Any) -> bool:
+    """Whether transforms mix the samples of a batch."""
+
+    def mixes(step: Any) -> bool:
+        name = type(step).__name__
+        return name in _OF_BATCHES or (name in ("RandomApply", "RandomChoice") and is_of_batches(step.transforms))
+
+    return any(mixes(step) for step in transforms)
+
+
+_OF_BATCHES = ("MixUp", "CutMix", "Mixup", "FastCollateMixup")
+
+
+@converts("MixUp", "CutMix")
+def _mix(step: Any, state: State) -> list[Operator]:
+    return _mixes(step, state)
+
+
+def _mixes(step: Any, state: State) -> list[Operator]:
+    """torchvision's transforms of batches. Its weight for a batch is one for each pair of samples here."""
+    shares: dict[str, tuple[float, Any]] = {}
+    for share, inner in _choices(step):
+        name = type(inner).__name__
+        if name == "Identity":
+            continue
+        if name not in ("MixUp", "CutMix") or name in shares:
+            raise Inconvertible(f"{name_of(inner)} beside MixUp or CutMix; these are chosen among each other and Identity, once each")
+        shares[name] = share, inner
+    classes = {inner.num_classes for _, inner in shares.values()}
+    if len(classes) != 1 or None in classes:
+        raise Inconvertible("its num_classes is not given, or not the same for all; soft targets need the number of classes")
+    state.targets["classes"] = classes.pop()
+    probability = sum(share for share, _ in shares.values())
+    operator: BatchOperator
+    if len(shares) == 2:
+        cutmix_share, cutmix = shares["CutMix"]
+        operator = ops.MixupOrCutMix(
+            mixup_alpha=shares["MixUp"][1].alpha, cutmix_alpha=cutmix.alpha, probability=min(probability, 1.0), cutmix_probability=cutmix_share / probability
+        )
+    else:
+        name, (_, inner) = next(iter(shares.items()))
+        kind = ops.Mixup if name == "MixUp" else ops.CutMix
+        operator = kind(alpha=inner.alpha, probability=min(probability, 1.0))
+    state.batch_operators.append(operator)
+    return []
+
+
+def _choices(step: Any) -> list[tuple[float, Any]]:
+    """Transforms with the probability of each."""
+    if type(step).__name__ == "RandomApply":
+        inner = list(step.transforms)
+        if len(inner) != 1:
+            raise Inconvertible("it applies several transforms to a batch")
+        return [(step.p * share, found) for share, found in _choices(inner[0])]
+    if type(step).__name__ == "RandomChoice":
+        weights = _weights(step) or [1.0] * len(step.transforms)
+        shares = [(weight / sum(weights), inner) for weight, inner in zip(weights, step.transforms)]
+        return [(share * part, found) for share, inner in shares for part, found in _choices(inner)]
+    return [(1.0, step)]
+
+
+@converts("Mixup", "FastCollateMixup")
+def _timm_mixup(step: Any, state: State) -> list[Operator]:
+    """timm's."""
+    if step.mode == "elem":
+        raise Inconvertible("its mode is elem, a weight for each sample; feedwater has one for each pair, as with mode pair")
+    if step.cutmix_minmax is not None:
+        raise Inconvertible("its cutmix_minmax is given")
+    if not step.correct_lam:
+        raise Inconvertible("its correct_lam is False")
+    state.targets["classes"] = step.num_classes
+    if step.label_smoothing:
+        state.targets["smoothing"] = step.label_smoothing
+    operator: BatchOperator
+    if step.mixup_alpha > 0 and step.cutmix_alpha > 0:
+        operator = ops.MixupOrCutMix(
+            mixup_alpha=step.mixup_alpha, cutmix_alpha=step.cutmix_alpha, probability=step.mix_prob, cutmix_probability=step.switch_prob
+        )
+    elif step.cutmix_alpha > 0:
+        operator = ops.CutMix(alpha=step.cutmix_alpha, probability=step.mix_prob)
+    else:
+        operator = ops.Mixup(alpha=step.mixup_alpha, probability=step.mix_prob)
+    state.batch_operators.append(operator)
+    return []

@@ -1,0 +1,214 @@
+"""What the transforms so far have made of the image, and the table of converters."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from .. import ops
+from .._settings import BatchOperator, Operator
+
+
+class Inconvertible(Exception):
+    """Why a transform cannot be converted."""
+
+
+class Misplaced(Inconvertible):
+    """The same, for a transform that could be converted at another place."""
+
+
+class Form(enum.Enum):
+    """What an image is at a place in a chain of torchvision."""
+
+    PIL = "a PIL image"
+    BYTES = "a tensor of bytes"
+    #: A tensor of floats from 0 to 1.
+    SCALED = "a tensor of floats"
+    #: A tensor of floats from 0 to 255.
+    UNSCALED = "a tensor of floats from 0 to 255"
+    NORMALIZED = "a normalized tensor"
+
+
+class State:
+    """What the transforms so far have made of the image. ``as_pil``: torchvision's computations on tensors may be done as on PIL images."""
+
+    def __init__(self, as_pil: bool) -> None:
+        self.as_pil = as_pil
+        self.form = Form.PIL
+        self.dtype = "u8"
+        #: Name of the transform that made a tensor of the image.
+        self.tensor_by = ""
+        self.operators: list[Operator] = []
+        self.batch_operators: list[BatchOperator] = []
+        #: Settings of ``[targets]``, which the batch operators need.
+        self.targets: dict[str, Any] = {}
+
+    def saved(self) -> tuple[Any, ...]:
+        """What a transform may change; all but the operators."""
+        return self.form, self.dtype, self.tensor_by, list(self.batch_operators), dict(self.targets)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Goes back to what was saved."""
+        self.form, self.dtype, self.tensor_by, self.batch_operators, self.targets = saved
+
+    def becomes(self, form: Form, dtype: str, by: Any) -> None:
+        """The image is now of this form."""
+        if self.form is Form.PIL:
+            self.tensor_by = name_of(by)
+        self.form, self.dtype = form, dtype
+
+    def unit(self) -> float:
+        """What a value of torchvision's is in feedwater's values at this place."""
+        return 255.0 if self.form is Form.SCALED else 1.0
+
+    def finished(self) -> list[Operator]:
+        """The operators, with the scaling that feedwater does at the end."""
+        scaling = [ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))] if self.form is Form.SCALED else []
+        return self.operators + scaling
+
+    def needs_bytes(self) -> None:
+        """For operators that work on bytes."""
+        if self.form is Form.NORMALIZED:
+            raise Misplaced("it comes after Normalize, and its operator works on bytes; move it before Normalize")
+
+    def needs_pil_pixels(self, why: str) -> None:
+        """For a computation that has other pixels on tensors than on PIL images."""
+        if self.form is not Form.PIL and not self.as_pil:
+            raise Misplaced(f"{why}; move it before {self.tensor_by}, or pass as_pil=True for the pixels of PIL images")
+
+    def rounds(self) -> None:
+        """For a computation whose results torchvision does not round to bytes if they are floats. Those of 0 to 1 are within one level."""
+        self.needs_bytes()
+        if self.form is Form.UNSCALED:
+            raise Misplaced(f"{self.tensor_by} and a ToDtype without scale=True made floats above 1 of the image, which torchvision limits to 1")
+
+
+Convert = Callable[[Any, State], list[Operator]]
+CONVERTERS: dict[str, Convert] = {}
+
+
+def converts(*names: str) -> Callable[[Convert], Convert]:
+    """Registers a function for transforms of these names."""
+
+    def register(convert: Convert) -> Convert:
+        CONVERTERS.update(dict.fromkeys(names, convert))
+        return convert
+
+    return register
+
+
+def name_of(step: Any) -> str:
+    """A transform's name for messages: that of a function or class itself, else that of its class."""
+    if isinstance(step, type) or not hasattr(step, "__name__"):
+        inner = getattr(step, "func", None)
+        if inner is not None and type(step).__name__ == "partial":
+            return f"partial({name_of(inner)})"
+        return step.__qualname__ if isinstance(step, type) else type(step).__name__
+    return str(step.__name__)
+
+
+def origin_of(step: Any) -> str:
+    """Module and name."""
+    owner = step if hasattr(step, "__qualname__") else type(step)
+    return f"{getattr(owner, '__module__', None) or 'builtins'}.{owner.__qualname__}"
+
+
+def library(step: Any) -> str:
+    """The library that a transform is of."""
+    return type(step).__module__.split(".")[0]
+
+
+def inner_of(transform: Any) -> Iterable[Any] | None:
+    """The transforms that a sequence runs one after another, or ``None``."""
+    if isinstance(transform, (list, tuple)):
+        return transform
+    if type(transform).__name__ == "Compose":
+        inner: Iterable[Any] = transform.transforms
+        return inner
+    if type(transform).__name__ in ("Sequential", "ModuleList"):
+        children: Iterable[Any] = transform.children()
+        return children
+    return None
+
+
+def flat(transform: Any) -> Iterator[Any]:
+    """The transforms inside of a ``Compose``, of a ``Sequential`` or of a list, and of those inside of it."""
+    inner = inner_of(transform)
+    if inner is None:
+        yield transform
+        return
+    for step in inner:
+        yield from flat(step)
+
+
+#: Functions that make an image RGB, which feedwater's images are.
+_TO_RGB = {"_convert_image_to_rgb", "_convert_to_rgb"}
+
+
+def converted(step: Any, state: State) -> list[Operator]:
+    """The operators of one transform."""
+    if getattr(step, "__name__", None) in _TO_RGB and origin_of(step).split(".")[0] in ("clip", "open_clip"):
+        return []
+    if library(step) == "torch" and type(step).__name__ == "Identity":
+        return []
+    if library(step) not in ("torchvision", "timm"):
+        raise Inconvertible(f"it is {origin_of(step)}, which is not torchvision's or timm's")
+    convert = CONVERTERS.get(type(step).__name__)
+    if convert is None:
+        raise Inconvertible(_REFUSED.get(type(step).__name__, "feedwater has no operator for it"))
+    if state.batch_operators:
+        raise Misplaced("it follows a transform that mixes the samples of a batch; put it before, or choose among several by RandomChoice")
+    return convert(step, state)
+
+
+_BOXES = "it changes boxes, which batch.objects() gives; leave it out"
+_VIEWS = "it makes several images of one, and a sample has one"
+_VIDEO = "it is for videos"
+#: Reasons by name.
+_REFUSED = {
+    "FiveCrop": _VIEWS,
+    "TenCrop": _VIEWS,
+    "ConvertBoundingBoxFormat": _BOXES,
+    "ClampBoundingBoxes": _BOXES,
+    "SanitizeBoundingBoxes": _BOXES,
+    "ClampKeyPoints": _BOXES,
+    "SanitizeKeyPoints": _BOXES,
+    "SetClampingMode": _BOXES,
+    "VideoClassification": _VIDEO,
+    "UniformTemporalSubsample": _VIDEO,
+    "OpticalFlow": "it takes two images",
+    "StereoMatching": "it takes two images",
+    "RandomCropOrPad": "it places smaller images at random; use CenterCropOrPad, or train_crop_mode='rkrc'",
+    "RandomPad": "it pads to a size at random, and no operator does",
+    "Lambda": "it calls a function of Python",
+    "LinearTransformation": "it multiplies the whole image by a matrix",
+    "TrimBorder": "it cuts pixels from each side, and no operator does",
+}
+
+
+def sequence(transforms: Any, state: State) -> list[Operator]:
+    """The operators of inner transforms, which must leave the form of the image as it is."""
+    operators = []
+    before = state.saved()
+    for step in flat(transforms):
+        try:
+            operators += converted(step, state)
+        except Inconvertible as problem:
+            raise Inconvertible(f"{name_of(step)} in it: {problem}") from None
+        if state.saved() != before:
+            state.restore(before)
+            raise Inconvertible(f"{name_of(step)} in it changes the type of the values, or mixes batches; put it outside")
+    return operators
+
+
+def each(transforms: Any, state: State) -> list[Operator | None]:
+    """One operator for each of the inner transforms, such as for a ``Compose`` among those of a ``RandomOrder``. ``None`` for one that
+    does nothing."""
+    steps = inner_of(transforms)
+    grouped: list[Operator | None] = []
+    for step in list(transforms) if steps is None else list(steps):
+        operators = sequence([step], state)
+        several = len(operators) > 1
+        grouped.append(ops.RandomApply(operators, probability=1.0) if several else operators[0] if operators else None)
+    return grouped

@@ -1,0 +1,119 @@
+"""Transforms that change the type of the image or its values, and the presets of torchvision's weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import ops
+from .._settings import Operator
+from .state import Form, Inconvertible, Misplaced, State, converted, converts, library
+
+
+@converts("Identity", "RGB", "ToPureTensor")
+def _nothing(step: Any, state: State) -> list[Operator]:
+    return []
+
+
+@converts("ToImage", "PILToTensor", "MaybePILToTensor", "ToNumpy")
+def _tensor_of_bytes(step: Any, state: State) -> list[Operator]:
+    if state.form is Form.PIL:
+        state.becomes(Form.BYTES, "u8", step)
+    return []
+
+
+@converts("ToTensor", "MaybeToTensor")
+def _tensor(step: Any, state: State) -> list[Operator]:
+    if library(step) == "timm" and type(step).__name__ == "ToTensor":
+        # timm's does not scale.
+        if state.form is Form.PIL:
+            state.becomes(Form.BYTES, "u8", step)
+        return _as_dtype(state, step.dtype, step, scales=False)
+    if state.form is Form.PIL:
+        state.becomes(Form.SCALED, "f32", step)
+    elif type(step).__name__ == "ToTensor" and state.form is Form.BYTES and _is_v2(step):
+        raise Misplaced(f"{state.tensor_by} before it made a tensor, which it does not scale; use ToDtype(torch.float32, scale=True)")
+    return []
+
+
+def _is_v2(step: Any) -> bool:
+    return ".v2" in type(step).__module__
+
+
+@converts("ToPILImage")
+def _pil_image(step: Any, state: State) -> list[Operator]:
+    if state.form is not Form.PIL:
+        raise Inconvertible("it makes a PIL image of a tensor")
+    if step.mode not in (None, "RGB"):
+        raise Inconvertible(f"its mode is {step.mode}, and feedwater's images are RGB")
+    return []
+
+
+_DTYPES = {"torch.uint8": "u8", "torch.float32": "f32", "torch.float16": "f16", "torch.bfloat16": "bf16"}
+
+
+@converts("ToDtype", "ConvertImageDtype")
+def _dtype(step: Any, state: State) -> list[Operator]:
+    dtype = step.dtype
+    if isinstance(dtype, dict):
+        # As for an image; boxes and masks are not part of the chain.
+        names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
+        image = "Image" if state.tensor_by == "ToImage" else "Tensor"
+        if image not in names and "others" not in names:
+            raise Inconvertible(f"its dtype is {dtype}, which has none for {image}")
+        dtype = names.get(image, names.get("others"))
+        if dtype is None:
+            return []
+    if state.form is Form.PIL:
+        if type(step).__name__ == "ToDtype":
+            # torchvision leaves PIL images as they are.
+            return []
+        raise Misplaced("torchvision takes tensors only there; put ToImage or PILToTensor before it")
+    return _as_dtype(state, dtype, step, scales=getattr(step, "scale", True))
+
+
+def _as_dtype(state: State, dtype: Any, step: Any, *, scales: bool) -> list[Operator]:
+    if str(dtype) not in _DTYPES:
+        raise Inconvertible(f"its dtype is {dtype}")
+    name = _DTYPES[str(dtype)]
+    if state.form is Form.BYTES:
+        if name != "u8":
+            state.becomes(Form.SCALED if scales else Form.UNSCALED, name, step)
+        return []
+    if name == "u8":
+        raise Inconvertible("it makes bytes of floats")
+    state.becomes(state.form, name, step)
+    return []
+
+
+@converts("Normalize")
+def _normalize(step: Any, state: State) -> list[Operator]:
+    if state.form is Form.NORMALIZED:
+        raise Inconvertible("it is the second one")
+    if state.form in (Form.PIL, Form.BYTES):
+        raise Misplaced(f"torchvision normalizes floats only, and the image is {state.form.value} there; put ToTensor, or ToImage and ToDtype, before it")
+    mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
+    mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
+    if state.form is Form.UNSCALED:
+        # Values are 0 to 255, as are mean and deviation.
+        mean, std = [value / 255 for value in mean], [value / 255 for value in std]
+    state.becomes(Form.NORMALIZED, state.dtype, step)
+    return [ops.Normalize(mean=mean, std=std)]
+
+
+@converts("ImageClassification", "SemanticSegmentation", "ObjectDetection")
+def _preset(step: Any, state: State) -> list[Operator]:
+    """The ``transforms()`` of weights."""
+    import torch
+    from torchvision import transforms
+
+    parts: list[Any] = []
+    if getattr(step, "resize_size", None) is not None:
+        parts.append(transforms.Resize(step.resize_size, interpolation=step.interpolation, antialias=step.antialias))
+    if hasattr(step, "crop_size"):
+        parts.append(transforms.CenterCrop(step.crop_size))
+    if state.form is Form.PIL:
+        parts.append(transforms.PILToTensor())
+    parts.append(transforms.ConvertImageDtype(torch.float32))
+    if hasattr(step, "mean"):
+        parts.append(transforms.Normalize(step.mean, step.std))
+    return [operator for part in parts for operator in converted(part, state)]
