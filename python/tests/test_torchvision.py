@@ -121,7 +121,7 @@ def test_all_that_cannot_be_converted_is_named():
     with pytest.raises(fw.errors.ConversionError, match="5 of 6") as problem:
         fw.from_torchvision(transform)
     assert len(problem.value.problems) == 5
-    for words in ("Lambda (transform 0)", "one channel", "FiveCrop", "several images", "half (transform 3): it is test_torchvision.", "str (transform 4)"):
+    for words in ("Lambda (transform 0): it calls test_torchvision.", "one channel", "FiveCrop", "several images", "half (transform 3): it is test_torchvision.", "str (transform 4)"):
         assert words in str(problem.value)
     assert "builtins.function" not in str(problem.value)
     normalized = v1.Compose([v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3), v1.ColorJitter(0.4)])

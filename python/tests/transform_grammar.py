@@ -153,11 +153,13 @@ def _erased(value):
 
 
 class Grammar:
-    """Makes random transforms. ``tensors``: of tensors of bytes, and of PIL images otherwise."""
+    """Makes random transforms of a form: ``"pil"``, ``"bytes"`` (tensors) or ``"floats"`` (tensors from 0 to 1)."""
 
-    def __init__(self, rng, tensors):
+    def __init__(self, rng, form):
         self.rng = rng
-        self.tensors = tensors
+        self.tensors = form != "pil"
+        self.floats = form == "floats"
+        self.unit = 255 if self.floats else 1
         self.levels = 0.0
         self.grown = False
 
@@ -211,7 +213,7 @@ class Grammar:
         mode = "constant" if self.tensors else self.rng.choice(["constant", "edge", "reflect", "symmetric"])
         padding = self.rng.choice([None, 3, (1, 4), (1, 2, 3, 4)])
         wanted = self.rng.randint(3, 60), self.rng.randint(3, 60)
-        fill = self.rng.randint(0, 255) if mode == "constant" else 0
+        fill = self.rng.randint(0, 255) / self.unit if mode == "constant" else 0
         library = self.rng.choice([v1, v2])
         if library is v1 and mode in ("reflect", "symmetric"):
             # v1 mirrors twice, which are two operators.
@@ -224,7 +226,7 @@ class Grammar:
             height, width = F.get_size(image)
             more_rows, more_columns = max(wanted[0] - height - top - bottom, 0), max(wanted[1] - width - left - right, 0)
             added = [left + more_columns, top + more_rows, right + more_columns, bottom + more_rows]
-            if len(actions) != (1 if mode == "constant" or not any(added) else 2):
+            if actions[-1]["kind"] != "crop" or len(actions) != (1 if mode == "constant" or not any(added) else 2):
                 raise Impossible
             padded = F.pad(image, added, fill=fill, padding_mode=mode)
             x, y = actions[-1]["params"]["x"], actions[-1]["params"]["y"]
@@ -246,7 +248,7 @@ class Grammar:
     def _pad(self):
         mode = "constant" if self.tensors else self.rng.choice(["constant", "edge", "reflect", "symmetric"])
         padding = self.rng.choice([2, (1, 3), (1, 2, 3, 4)])
-        transform = self._library("Pad", padding, fill=self.rng.randint(0, 255) if mode == "constant" else 0, padding_mode=mode)
+        transform = self._library("Pad", padding, fill=self.rng.randint(0, 255) / self.unit if mode == "constant" else 0, padding_mode=mode)
         return Leaf(transform, "pad", lambda image, _: transform(image))
 
     def _flip(self):
@@ -267,15 +269,18 @@ class Grammar:
         return self._apply("invert", "RandomInvert", F.invert)
 
     def _posterize(self):
+        if self.floats:
+            return None
         bits = self.rng.randint(1, 7)
         return self._apply("posterize", "RandomPosterize", lambda image: F.posterize(image, bits), bits, grows=True)
 
     def _solarize(self):
-        threshold = self.rng.randint(0, 255)
+        # Between two bytes, because floats are rounded.
+        threshold = (self.rng.randint(0, 255) + 0.5) / self.unit if self.floats else self.rng.randint(0, 255)
         return self._apply("solarize", "RandomSolarize", lambda image: F.solarize(image, threshold), threshold, grows=True)
 
     def _equalize(self):
-        return self._apply("equalize", "RandomEqualize", F.equalize, grows=True)
+        return None if self.floats else self._apply("equalize", "RandomEqualize", F.equalize, grows=True)
 
     def _autocontrast(self):
         return None if self.tensors else self._apply("autocontrast", "RandomAutocontrast", F.autocontrast, grows=True)
@@ -301,7 +306,7 @@ class Grammar:
         names = ["brightness"] if self.tensors else ["brightness", "contrast", "saturation", "hue"]
         settings = {name: self.rng.uniform(0.05, 0.4) for name in self.rng.sample(names, self.rng.randint(1, len(names)))}
         transform = self._library("ColorJitter", **settings)
-        return Leaf(transform, "color_jitter", _jittered(settings), count=(len(settings),), grows=True)
+        return Leaf(transform, "color_jitter", _jittered(settings), count=(len(settings),), levels=1.0 if self.floats else 0, grows=True)
 
     def _permutation(self):
         def run(image, actions):
@@ -348,13 +353,16 @@ class Grammar:
     def chain(self):
         """A random chain from a PIL image to a tensor of one size, as a list of nodes."""
         start = [Leaf(self.rng.choice([v2.ToImage(), v1.PILToTensor()]), "", lambda image, _: F.pil_to_tensor(image), count=(0,))]
+        if self.floats:
+            start = [Leaf(v1.ToTensor(), "", lambda image, _: v1.ToTensor()(image), count=(0,))]
         nodes = [self.node(self.rng.randint(0, 3)) for _ in range(self.rng.randint(1, 4))]
         size = self._center_crop()
-        end = self.rng.choice(["bytes", "scaled", "normalized"])
+        end = self.rng.choice(["scaled", "normalized"] if self.floats else ["bytes", "scaled", "normalized"])
         nodes = [*start, *nodes, size] if self.tensors else [*nodes, size, *start]
-        if end != "bytes":
+        if end != "bytes" and not self.floats:
             scaled = Leaf(v1.ConvertImageDtype(torch.float32), "", lambda image, _: image.to(torch.float32) / 255, count=(0,))
             nodes.append(scaled)
+        if end != "bytes":
             if self.rng.random() < 0.3:
                 nodes.append(self._erasing([51 / 255, 102 / 255, 1.0]))
         if end == "normalized":
@@ -371,6 +379,6 @@ class Grammar:
 def made(seed):
     """The chain of a seed: its nodes, what its values are at the end, and the levels by which they may differ."""
     rng = random.Random(seed)
-    grammar = Grammar(rng, tensors=rng.random() < 0.4)
+    grammar = Grammar(rng, rng.choice(["pil", "pil", "bytes", "floats"]))
     nodes, end = grammar.chain()
     return nodes, end, grammar.levels

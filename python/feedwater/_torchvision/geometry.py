@@ -84,7 +84,7 @@ def _random_crop(step: Any, state: State) -> list[Operator]:
         # v2 keeps left, right, top and bottom.
         left, right, top, bottom = padding
         padding = [left, top, right, bottom]
-    elif padding is not None and step.pad_if_needed and "mode" in border:
+    elif padding is not None and step.pad_if_needed and step.padding_mode in ("reflect", "symmetric"):
         # v1 pads twice, and mirrors what was mirrored.
         return [ops.Pad(padding=padding, **border), ops.RandomCrop(width=width, height=height, pad_if_needed=True, **border)]
     return [ops.RandomCrop(width=width, height=height, padding=padding, pad_if_needed=step.pad_if_needed, **border)]

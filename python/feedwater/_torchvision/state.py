@@ -155,6 +155,8 @@ def converted(step: Any, state: State) -> list[Operator]:
     if library(step) not in ("torchvision", "timm"):
         raise Inconvertible(f"it is {origin_of(step)}, which is not torchvision's or timm's")
     convert = CONVERTERS.get(type(step).__name__)
+    if type(step).__name__ == "Lambda":
+        raise Inconvertible(f"it calls {origin_of(step.lambd)}, a function of Python")
     if convert is None:
         raise Inconvertible(_REFUSED.get(type(step).__name__, "feedwater has no operator for it"))
     if state.batch_operators:
@@ -181,7 +183,6 @@ _REFUSED = {
     "StereoMatching": "it takes two images",
     "RandomCropOrPad": "it places smaller images at random; use CenterCropOrPad, or train_crop_mode='rkrc'",
     "RandomPad": "it pads to a size at random, and no operator does",
-    "Lambda": "it calls a function of Python",
     "LinearTransformation": "it multiplies the whole image by a matrix",
     "TrimBorder": "it cuts pixels from each side, and no operator does",
 }

@@ -121,14 +121,20 @@ impl Operator for ResizeKeepRatio {
 
     fn coefficients(&self, bounds: Bounds) -> usize {
         let formula = self.formula();
-        // The side that is smaller in proportion covers its target or less; the other may be as many times longer as the
-        // image's sides differ.
-        let largest = formula.largest().into_iter().fold(1.0, f64::max);
-        let longest = f64::from(self.width.max(self.height)) * f64::from(bounds.side) * largest;
-        let most = longest.clamp(1.0, f64::from(i32::MAX)) as u32;
-        let least = f64::from(self.width.min(self.height)) * formula.smallest();
-        let least = (least as u32).max(1);
-        resample::between_len(self.filter, [Size::new(least, least), Size::new(most, most)], bounds)
+        let (width, height) = (f64::from(self.width), f64::from(self.height));
+        let side = f64::from(bounds.side);
+        // The ratio is between the smaller one of both axes, which is at most their geometric mean, and the larger one.
+        let smaller = (bounds.pixels as f64 / (width * height)).sqrt();
+        let larger = side / width.min(height);
+        let ratio = larger * self.longest + smaller * (1.0 - self.longest);
+        // Sides are rounded to at least one pixel, so less than half is lost.
+        let scale = 2.0 * ratio / formula.smallest();
+        let [tallest, widest] = formula.largest();
+        let most = |target: f64, other: f64, factor: f64| {
+            ((target / self.longest).min(side * other) * factor).min(f64::from(i32::MAX)) as u64 + 1
+        };
+        let output = (most(width, height, widest), most(height, width, tallest));
+        resample::table_len(self.filter, output, bounds, [(scale, scale); 2])
     }
 }
 
