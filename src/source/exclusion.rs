@@ -1,11 +1,12 @@
 //! Counts of items that a source skipped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::beginning;
+use crate::header::program_for;
 
 /// Kinds counted separately per reason; further ones are counted together.
 const MOST_KINDS: usize = 24;
@@ -89,7 +90,11 @@ pub fn exclusion_lines(all: &[Exclusion]) -> Vec<String> {
             true => String::new(),
             false => format!(": {}", named.join(", ")),
         };
-        format!("{count} {}{kinds_text} (the first: {})", why.words(), kinds[0].example)
+        let programs: BTreeSet<_> = kinds.iter().filter_map(|it| program_for(&it.kind)).collect();
+        let advice: Vec<_> =
+            programs.into_iter().map(|it| format!("; convert with `{it}`")).collect();
+        let (words, first) = (why.words(), &kinds[0].example);
+        format!("{count} {words}{kinds_text} (the first: {first}){}", advice.concat())
     });
     lines.collect()
 }
@@ -171,6 +176,18 @@ mod tests {
             assert!(first.contains(value), "{value}: {first}");
         }
         assert!(second.contains('2') && second.contains("fifo"), "{second}");
+    }
+
+    #[test]
+    fn lines_name_the_program_that_converts_heic_and_avif() {
+        let mut all = Exclusions::default();
+        all.add(ExclusionReason::OtherExtension, ".heic", 3, "a.heic");
+        all.add(ExclusionReason::OtherExtension, ".txt", 1, "b.txt");
+        all.add(ExclusionReason::NoImage, "avif", 1, "c.avif");
+        let lines = exclusion_lines(&all.into_list());
+        let [keys, files] = &lines[..] else { panic!("{lines:?}") };
+        assert!(keys.contains("avifdec") && !keys.contains("heif-convert"), "{keys}");
+        assert!(files.contains("heif-convert") && !files.contains("avifdec"), "{files}");
     }
 
     #[test]
