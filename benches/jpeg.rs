@@ -191,7 +191,7 @@ fn jobs(files: &[Vec<u8>], windows: bool) -> Vec<Job> {
 
 fn row_index(bytes: &[u8], header: &Header) -> Option<RowIndex> {
     let mut decoders = Decoders::new();
-    decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(bytes)));
+    decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(bytes, 1)));
     pixels(&mut decoders, bytes, header, header.size.window())?;
     match decoders.row_index() {
         RowIndexOutcome::Made(_, index) => RowIndex::read(Bytes::copy_from_slice(index)),
@@ -272,12 +272,12 @@ fn report(jobs: &[Job], rounds: usize, windows: bool) {
 }
 
 fn make_index(job: &Job) -> RowIndexTask {
-    RowIndexTask::Make(Fingerprint::of(&job.bytes))
+    RowIndexTask::Make(Fingerprint::of(&job.bytes, 1))
 }
 
 /// Finding an index takes the fingerprint too.
 fn use_index(job: &Job) -> RowIndexTask {
-    black_box(Fingerprint::of(&job.bytes));
+    black_box(Fingerprint::of(&job.bytes, 1));
     job.index.clone().map_or(RowIndexTask::None, RowIndexTask::Use)
 }
 

@@ -275,7 +275,8 @@ fn resampling(criterion: &mut Criterion) {
             let src = image(size);
             let mut params = resample::Params::new(window, to);
             let mut table = Vec::new();
-            let wanted = Wanted { input: size, reduction: 1, output: to.window() };
+            let wanted =
+                Wanted { input: size, reduction: 1, padding: Size::default(), output: to.window() };
             let demanded = resample::fill_table(&mut params, wanted, filter, &mut table);
 
             let values = table::of(|channel, byte| Normalize::IMAGENET.value(channel, byte));

@@ -42,6 +42,9 @@ pub const TARGETS: &[Target] = &[
     Target("png", &[("decode", ".png"), ("tolerated", ".png"), ("refused", ".png")], decode),
     Target("webp", &[("decode", ".webp"), ("refused", ".webp")], decode),
     Target("pnm", &[("decode", ".ppm"), ("decode", ".pgm"), ("decode", ".pbm")], decode),
+    Target("bmp", &[("decode", ".bmp")], decode),
+    Target("gif", &[("decode", ".gif")], decode),
+    Target("tiff", &[("decode", ".tif")], decode),
     Target("npy", &[("npy", ".npy")], |it| source::<Npy>(it, &Default::default())),
     Target("beton", &[("beton", ".beton")], |it| source::<Beton>(it, &Default::default())),
     Target("tfrecord", &[("records", "-of-00002")], |it| {
@@ -257,7 +260,7 @@ fn hostile_index(bytes: &[u8]) -> String {
     let reduction = [1, 1, 2, 4, 8][draw(5) as usize];
     let size = header.size.reduced(reduction);
     let whole = size.window();
-    ours.set_row_index(RowIndexTask::Make(Fingerprint::of(bytes)));
+    ours.set_row_index(RowIndexTask::Make(Fingerprint::of(bytes, 1)));
     let expected = decoded(ours, whole, reduction);
     let RowIndexOutcome::Made(_, made) = ours.row_index() else { return "no index".into() };
     let mut index = made.to_vec();

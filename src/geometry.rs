@@ -192,6 +192,18 @@ impl Orientation {
         (x, y)
     }
 
+    /// Columns and rows that a decoder adds before the first ones of the upright image so that `reduction` divides
+    /// its sides, for an image of `stored` size before the reduction.
+    ///
+    /// A decoder adds them after the last ones of the stored image, and these are the first ones of a mirrored axis.
+    pub const fn padding(self, stored: Size, reduction: u32) -> Size {
+        let Size { width, height } = self.upright_size(stored);
+        Size {
+            width: if self.mirror_x { width.next_multiple_of(reduction) - width } else { 0 },
+            height: if self.mirror_y { height.next_multiple_of(reduction) - height } else { 0 },
+        }
+    }
+
     /// Stored window with exactly the pixels of the upright window `roi`.
     pub const fn stored_window(self, stored: Size, roi: Roi) -> Roi {
         let upright = self.upright_size(stored);
@@ -221,6 +233,21 @@ mod tests {
     fn windows_that_only_touch_do_not_intersect() {
         assert!(Roi::new(0, 0, 4, 4).intersection(Roi::new(4, 0, 4, 4)).is_empty());
         assert_eq!(Roi::new(0, 0, 4, 4).intersection(Roi::new(2, 3, 9, 9)), Roi::new(2, 3, 2, 1));
+    }
+
+    #[test]
+    fn a_mirrored_axis_begins_with_the_padding_of_a_reduction() {
+        let stored = Size::new(13, 9);
+        let padding = |value| {
+            let Size { width, height } = Orientation::from_exif(value).padding(stored, 4);
+            (width, height)
+        };
+        let expected = [(0, 0), (3, 0), (3, 3), (0, 3), (0, 0), (3, 0), (3, 3), (0, 3)];
+        assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(padding), expected);
+        let [wide, turned] = [2, 6].map(|value| Orientation::from_exif(value));
+        assert_eq!(wide.padding(Size::new(13, 9), 8), Size::new(3, 0));
+        assert_eq!(turned.padding(Size::new(13, 9), 8), Size::new(7, 0));
+        assert_eq!(wide.padding(Size::new(16, 9), 8), Size::new(0, 0));
     }
 
     #[test]

@@ -4,22 +4,36 @@
 //! more than an error text, except for the text of a PNG's profile, at most 1 MiB, and 64 KiB to unpack and check the
 //! texts of a PNG. Every loop moves forward through the bytes, so hostile input costs at most one pass over the file.
 
+#[cfg(feature = "bmp")]
+mod bmp;
 mod exif;
+mod foreign;
+#[cfg(feature = "gif")]
+mod gif;
 mod jpeg;
 mod png;
 mod pnm;
+#[cfg(feature = "tiff")]
+mod tiff;
 mod verify;
 mod webp;
 
 use crate::error::{DataError, Reason};
 use crate::geometry::{Orientation, Size};
 
+#[cfg(feature = "bmp")]
+pub(crate) use bmp::{BmpCoding, BmpLayout, layout as bmp_layout};
+pub(crate) use foreign::program_for;
+#[cfg(feature = "gif")]
+pub(crate) use gif::{GifLayout, layout as gif_layout};
 pub use jpeg::{
     ColorSpace, Component, FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, Sampling,
 };
 pub(crate) use png::{Inflater, PngEnd, PngLayout, Stream as PngStream, layout as png_layout};
 pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
+#[cfg(feature = "tiff")]
+pub(crate) use tiff::{TiffColors, TiffLayout, TiffPacking, layout as tiff_layout};
 pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_layout};
 
 /// Image format, detected from the content.
@@ -35,6 +49,12 @@ pub enum Format {
     /// Netpbm's bitmaps, gray or RGB images, as text (`P1` to `P3`) or binary (`P4` to `P6`), with up to 16 bits per
     /// sample.
     Pnm,
+    /// Windows' and OS/2's bitmaps; needs the feature `bmp`.
+    Bmp,
+    /// CompuServe GIF, of which the first frame is read; needs the feature `gif`.
+    Gif,
+    /// TIFF, of which the first image is read; needs the feature `tiff`.
+    Tiff,
     /// Decoded pixels: three bytes per pixel, rows without padding. Produced by a cache, never found in a file.
     Pixels,
 }
@@ -47,6 +67,9 @@ impl Format {
             Format::Png => "PNG",
             Format::WebP => "WebP",
             Format::Pnm => "PNM",
+            Format::Bmp => "BMP",
+            Format::Gif => "GIF",
+            Format::Tiff => "TIFF",
             Format::Pixels => "decoded image",
         }
     }
@@ -55,7 +78,7 @@ impl Format {
     pub const fn reductions(self) -> &'static [u32] {
         match self {
             Format::Jpeg => &[1, 2, 4, 8],
-            Format::Png | Format::WebP | Format::Pnm | Format::Pixels => &[1],
+            _ => &[1],
         }
     }
 }
@@ -94,7 +117,15 @@ impl Header {
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
             Format::Pnm => pnm::parse(bytes),
+            #[cfg(feature = "bmp")]
+            Format::Bmp => bmp::parse(bytes),
+            #[cfg(feature = "gif")]
+            Format::Gif => gif::parse(bytes),
+            #[cfg(feature = "tiff")]
+            Format::Tiff => tiff::parse(bytes),
             Format::Pixels => Err(corrupt("a file is never a decoded image")),
+            #[cfg(not(all(feature = "bmp", feature = "gif", feature = "tiff")))]
+            other => Err(not_built(other, "all-formats")),
         }
     }
 
@@ -166,6 +197,14 @@ impl Header {
 const JPEG_MAGIC: &[u8] = &[0xFF, 0xD8, 0xFF];
 const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 
+/// Formats behind features: how they begin, the feature, and whether it was built.
+const OPTIONAL: [(&[u8], Format, &str, bool); 4] = [
+    (b"BM", Format::Bmp, "bmp", cfg!(feature = "bmp")),
+    (b"GIF8", Format::Gif, "gif", cfg!(feature = "gif")),
+    (b"II*\0", Format::Tiff, "tiff", cfg!(feature = "tiff")),
+    (b"MM\0*", Format::Tiff, "tiff", cfg!(feature = "tiff")),
+];
+
 fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     if bytes.starts_with(JPEG_MAGIC) {
         return Ok(Format::Jpeg);
@@ -179,17 +218,15 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     if pnm::is_pnm(bytes) {
         return Ok(Format::Pnm);
     }
-    for (magic, name) in [
-        (JPEG_MAGIC, "JPEG"),
-        (PNG_MAGIC, "PNG"),
-        (b"RIFF", "WebP"),
-        (b"P1", "PNM"),
-        (b"P2", "PNM"),
-        (b"P3", "PNM"),
-        (b"P4", "PNM"),
-        (b"P5", "PNM"),
-        (b"P6", "PNM"),
-    ] {
+    for (magic, format, feature, is_built) in OPTIONAL {
+        if bytes.starts_with(magic) {
+            return if is_built { Ok(format) } else { Err(not_built(format, feature)) };
+        }
+    }
+    let optional = OPTIONAL.map(|(magic, format, ..)| (magic, format.name()));
+    let known = [(JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG"), (b"RIFF", "WebP")];
+    let pnm = [b"P1", b"P2", b"P3", b"P4", b"P5", b"P6"].map(|magic| (&magic[..], "PNM"));
+    for (magic, name) in known.into_iter().chain(pnm).chain(optional) {
         if magic.starts_with(bytes)
             || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic))
         {
@@ -197,42 +234,20 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
             return Err(DataError::new(Reason::Truncated, problem));
         }
     }
-    let problem = format!("neither JPEG, PNG, WebP nor PNM (P1 to P6): {}", looks_like(bytes));
+    let mut names = vec!["JPEG", "PNG", "WebP"];
+    names.extend(OPTIONAL.iter().filter(|it| it.3).map(|it| it.1.name()));
+    names.dedup();
+    let (names, seen) = (names.join(", "), foreign::looks_like(bytes));
+    let problem = format!("neither {names} nor PNM (P1 to P6): {seen}");
     Err(DataError::new(Reason::Unsupported, problem))
 }
 
-/// Description of bytes in another format, for the error text.
-fn looks_like(bytes: &[u8]) -> String {
-    const OTHERS: [(usize, &[u8], &str); 16] = [
-        (0, b"GIF8", "a GIF"),
-        (0, b"BM", "a BMP"),
-        (0, b"II*\0", "a TIFF"),
-        (0, b"MM\0*", "a TIFF"),
-        (0, b"II+\0", "a BigTIFF"),
-        (4, b"ftypavif", "an AVIF"),
-        (4, b"ftyphei", "a HEIC"),
-        (4, b"ftyp", "an MP4 or a related format"),
-        (0, &[0xFF, 0x0A], "a JPEG XL"),
-        (4, b"JXL \r\n", "a JPEG XL"),
-        (4, b"jP  \r\n", "a JPEG 2000"),
-        (0, b"8BPS", "a Photoshop file"),
-        (0, b"%PDF", "a PDF"),
-        (0, b"PK\x03\x04", "a ZIP archive"),
-        (0, &[0x1F, 0x8B], "a gzip file"),
-        (0, b"P7\n", "a PAM (`pamtopnm` makes a PNM of it)"),
-    ];
-    let found = OTHERS
-        .iter()
-        .find(|(at, magic, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
-    if let Some((_, _, name)) = found {
-        return format!("the bytes look like {name}");
-    }
-    let head = &bytes[..bytes.len().min(64)];
-    if head.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7E)) {
-        return "the bytes look like text".into();
-    }
-    let start: Vec<String> = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("the file starts with {}", start.join(" "))
+fn not_built(format: Format, feature: &str) -> DataError {
+    let problem = format!(
+        "a {}, and this program was built without the feature \"{feature}\"",
+        format.name()
+    );
+    DataError::new(Reason::Unsupported, problem)
 }
 
 fn truncated(what: &str) -> DataError {

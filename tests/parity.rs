@@ -329,7 +329,8 @@ fn coefficients_fit_into_three_bytes() {
             let input = Size::new(from, 1000 + from);
             let output = Size::new(to, 20 * to);
             let mut params = resample::Params::new(input.window(), output);
-            let wanted = Wanted { input, reduction: 1, output: output.window() };
+            let wanted =
+                Wanted { input, reduction: 1, padding: Size::default(), output: output.window() };
             let mut table = Vec::new();
             resample::fill_table(&mut params, wanted, filter, &mut table);
             let axes = [params.columns(&table), params.rows(&table)];

@@ -81,7 +81,7 @@ impl DeviceSamples {
             let mut actions = Actions::default();
             let operators = chain.iter().map(|op| &**op);
             let output = actions.draw(operators, key, size, &mut Trace::new(size));
-            let window = actions.demand(1, output.window());
+            let window = actions.demand(output.window());
             let mut one = Drawn { actions, window, output, at: [0; 4], scratch_bytes: 0 };
             one.scratch_bytes = texts.scratch_bytes(&one.sample(size, &[])) as usize;
             let lens = [

@@ -204,7 +204,7 @@ impl Job {
         let operators = self.chain.steps().iter().map(|step| &*step.operator);
         let key = SampleKey { seed: 1, epoch: self.epoch, index };
         let output = self.actions.draw(operators, key, size, &mut self.trace);
-        self.actions.demand(1, output.window());
+        self.actions.demand(output.window());
         output
     }
 

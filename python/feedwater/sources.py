@@ -346,7 +346,7 @@ def webdataset(
 
     Settings:
 
-    * ``image``: Extensions of the image, separated by semicolons; the first that a sample has is used. Default ``jpg;jpeg;png;webp;ppm;pgm``.
+    * ``image``: Extensions of the image, separated by semicolons; the first that a sample has is used. Default ``jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff``.
     * ``label``: Extension of the label, a file with an integer in digits; empty for no labels (-1). Default ``cls``.
     * ``label_key``: Key of the integer label, if the label file is a JSON object (``label = "json"``). Default empty: no JSON.
     """

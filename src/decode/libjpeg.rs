@@ -129,7 +129,13 @@ fn decode(
             if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
                 // As in Pillow: after the last row, errors count but the end of the file does not.
                 (*address).finishing = true;
-                sys::jpeg_finish_decompress(&mut (*address).cinfo);
+                let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
+                // Pillow's libjpeg refuses a second frame header before it reads it. This one stops in front of its content.
+                let at = image.bytes.len() - (*address).source.bytes_in_buffer;
+                let marker = image.bytes[..at].last_chunk();
+                if ended == 0 && matches!(marker, Some([0xFF, 0xC0..=0xC2 | 0xC9 | 0xCA])) {
+                    return Err(DataError::new(Reason::Corrupt, "a second frame header"));
+                }
             }
             Ok(())
         }

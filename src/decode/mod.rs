@@ -1,4 +1,4 @@
-//! CPU decoding: a window of rows of a JPEG, PNG, WebP or PNM, bit-identical to Pillow.
+//! CPU decoding: a window of rows of a JPEG, PNG, WebP, PNM, BMP, GIF or TIFF, bit-identical to Pillow.
 //!
 //! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is applied. Alpha is
 //! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
@@ -23,7 +23,7 @@ use crate::header::{Format, Header};
 pub use jpeg::{is_indexable, refusal};
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};
 pub use row_index::{
-    Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
+    FileKey, Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
     read_row_indexes, write_row_index,
 };
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
@@ -35,24 +35,24 @@ mod rows;
 /// List of decoders, from which dispatch and memory predictions are derived. The first decoder that accepts an image
 /// decodes it.
 macro_rules! decoders {
-    ($($module:ident :: $type:ident),+ $(,)?) => {
-        $(mod $module;)+
+    ($($(#[$gate:meta])? $module:ident :: $type:ident),+ $(,)?) => {
+        $($(#[$gate])? mod $module;)+
 
         /// All decoders with their state.
         #[derive(Debug, Default)]
         struct All {
-            $($module: $module::$type,)+
+            $($(#[$gate])? $module: $module::$type,)+
         }
 
         impl All {
-            const COUNT: usize = [$(stringify!($module)),+].len();
+            const COUNT: usize = [$($(#[$gate])? stringify!($module)),+].len();
 
             fn list(&self) -> [&dyn HostDecoder; Self::COUNT] {
-                [$(&self.$module),+]
+                [$($(#[$gate])? &self.$module),+]
             }
 
             fn list_mut(&mut self) -> [&mut dyn HostDecoder; Self::COUNT] {
-                [$(&mut self.$module),+]
+                [$($(#[$gate])? &mut self.$module),+]
             }
         }
     };
@@ -64,6 +64,12 @@ decoders! {
     png::Png,
     libwebp::Libwebp,
     pnm::Pnm,
+    #[cfg(feature = "bmp")]
+    bmp::Bmp,
+    #[cfg(feature = "gif")]
+    gif::Gif,
+    #[cfg(feature = "tiff")]
+    tiff::Tiff,
     pixels::Pixels,
 }
 
@@ -165,7 +171,9 @@ const LIBRARY_BYTES: u64 = 96 << 10;
 /// * JPEG with one scan: rows and tables. With several scans, progressive or not: also all coefficients.
 /// * PNG: rows; the whole image if it is interlaced.
 /// * WebP: the whole image, and libwebp's planes and tables.
-/// * PNM: rows. Decoded pixels: nothing.
+/// * GIF: the whole image, one byte per pixel; a BMP with runs too.
+/// * TIFF: a row of strips or tiles. If the directory is not among the first bytes, a bound for any.
+/// * PNM and other BMPs: rows. Decoded pixels: nothing.
 pub fn memory_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
     Decoders::new().memory(header, head, file_bytes)
 }

@@ -7,6 +7,12 @@ use crate::geometry::Orientation;
 
 const ORIENTATION: u16 = 0x0112;
 
+/// Bytes before the directory, and of each entry.
+const HEAD_BYTES: usize = 8;
+const ENTRY_BYTES: usize = 12;
+/// Most segments that count: 1 MiB of EXIF data. Pillow has no limit.
+const MOST_PARTS: usize = 16;
+
 /// Orientation in the metadata of one image. The EXIF tag takes precedence over XMP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Metadata {
@@ -15,15 +21,14 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Adds a block of EXIF data, with or without the prefix `Exif\0\0`. The first block with the tag counts.
-    pub(super) fn add_exif(&mut self, data: &[u8]) {
-        let tiff = data.strip_prefix(b"Exif\0\0").unwrap_or(data);
-        self.exif = self.exif.or_else(|| tiff_orientation(tiff));
+    /// Sets the EXIF data, with or without prefixes `Exif\0\0`.
+    pub(super) fn set_exif(&mut self, data: &Joined<'_>) {
+        self.exif = exif_orientation(data);
     }
 
-    /// Adds a packet of XMP text.
-    pub(super) fn add_xmp(&mut self, text: &[u8]) {
-        self.xmp = self.xmp.or_else(|| xmp_orientation(text));
+    /// Sets the XMP packet. It replaces an earlier one, even if it has no orientation.
+    pub(super) fn set_xmp(&mut self, text: &[u8]) {
+        self.xmp = xmp_orientation(text);
     }
 
     /// Resulting orientation.
@@ -32,51 +37,196 @@ impl Metadata {
     }
 }
 
-/// Value of the orientation tag in IFD0; 0 if it exists but is not an integer from 1 to 8.
-///
-/// As in Pillow any integer type is accepted, of several values the first counts, and of several such tags the last.
-fn tiff_orientation(tiff: &[u8]) -> Option<u16> {
-    let little = match tiff.get(..4)? {
-        b"II*\0" => true,
-        b"MM\0*" => false,
-        _ => return None,
-    };
-    // The integer of `len` bytes at a position.
-    let integer = |at: usize, len: usize| -> Option<u32> {
-        let bytes = tiff.get(at..at.checked_add(len)?)?.iter();
-        let append = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
-        Some(if little { bytes.rev().fold(0, append) } else { bytes.fold(0, append) })
-    };
-    let directory = integer(4, 4)? as usize;
-    let entries = integer(directory, 2)? as usize;
-    let mut found = None;
-    for index in 0..entries {
-        let at = directory + 2 + 12 * index;
-        let (Some(tag), Some(kind)) = (integer(at, 2), integer(at + 2, 2)) else { break };
-        let (Some(count), Some(offset)) = (integer(at + 4, 4), integer(at + 8, 4)) else { break };
-        // TIFF 6.0, "Image File Directory"; the flag says whether the type is an integer.
-        let (bytes, is_integer) = match kind {
-            1 | 2 | 7 => (1, false),
-            6 => (1, true),
-            3 | 8 => (2, true),
-            4 | 9 | 13 => (4, true),
-            11 => (4, false),
-            5 | 10 | 12 => (8, false),
-            _ => continue,
-        };
-        if tag != u32::from(ORIENTATION) || count == 0 {
-            continue;
+/// Data that several segments of a JPEG hold one after another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Joined<'a> {
+    parts: [&'a [u8]; MOST_PARTS],
+    count: usize,
+    /// Bytes that are left out at the begin.
+    skipped: usize,
+    len: usize,
+}
+
+impl<'a> Joined<'a> {
+    /// Adds a segment.
+    pub(super) fn push(&mut self, part: &'a [u8]) {
+        if let Some(place) = self.parts.get_mut(self.count) {
+            *place = part;
+            self.count += 1;
+            self.len += part.len();
         }
-        let size = bytes as u64 * u64::from(count);
-        let start = if size > 4 { offset as usize } else { at + 8 };
-        // Pillow stops reading at values beyond the data.
-        if start as u64 + size > tiff.len() as u64 {
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The `N` bytes at a position.
+    fn read<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        if at.checked_add(N)? > self.len {
+            return None;
+        }
+        let mut at = at + self.skipped;
+        let mut bytes = [0; N];
+        let mut filled = 0;
+        for part in &self.parts[..self.count] {
+            if let Some(rest) = part.get(at..) {
+                let len = rest.len().min(N - filled);
+                bytes[filled..filled + len].copy_from_slice(&rest[..len]);
+                filled += len;
+            }
+            at = at.saturating_sub(part.len());
+        }
+        Some(bytes)
+    }
+
+    /// Removes bytes at the begin if they are these.
+    fn strip<const N: usize>(&mut self, prefix: &[u8; N]) -> bool {
+        let is_there = self.read::<N>(0).as_ref() == Some(prefix);
+        if is_there {
+            self.skipped += N;
+            self.len -= N;
+        }
+        is_there
+    }
+}
+
+impl<'a> From<&'a [u8]> for Joined<'a> {
+    fn from(data: &'a [u8]) -> Self {
+        let mut joined = Self::default();
+        joined.push(data);
+        joined
+    }
+}
+
+/// Value of the orientation tag in EXIF data; 0 if it exists and is not a number from 1 to 8. Also 0 if the data does
+/// not begin like a TIFF: then Pillow reads no XMP either.
+fn exif_orientation(data: &Joined<'_>) -> Option<u16> {
+    let mut data = *data;
+    while data.strip(b"Exif\0\0") {}
+    if data.is_empty() {
+        return None;
+    }
+    // Pillow accepts the magic number in the wrong byte order. It cannot read a little-endian BigTIFF in EXIF data, and
+    // reads a big-endian one like a TIFF.
+    let little = match data.read::<HEAD_BYTES>(0) {
+        Some([b'I', b'I', b'*', 0, ..] | [b'I', b'I', 0, b'*', ..]) => true,
+        Some([b'M', b'M', 0, b'*' | b'+', ..] | [b'M', b'M', b'*', 0, ..]) => false,
+        _ => return Some(0),
+    };
+    directory_orientation(&data, Order { little })
+}
+
+/// As in Pillow, a number of any type is accepted, the first of several values counts, and the last of several tags.
+fn directory_orientation(data: &Joined<'_>, order: Order) -> Option<u16> {
+    let directory = order.u32(data.read(4)?) as usize;
+    let entries = order.u16(data.read(directory)?);
+    let mut found = None;
+    for index in 0..usize::from(entries) {
+        let at = directory + 2 + ENTRY_BYTES * index;
+        let Some([t0, t1, k0, k1, c0, c1, c2, c3, value @ ..]) = data.read::<ENTRY_BYTES>(at)
+        else {
+            break;
+        };
+        let Some(kind) = Kind::of(order.u16([k0, k1])) else { continue };
+        let size = kind.bytes() * u64::from(order.u32([c0, c1, c2, c3]));
+        let start = if size > 4 { order.u32(value) as usize } else { at + 8 };
+        // Pillow stops reading at values beyond the data, whatever their tag.
+        if start as u64 + size > data.len as u64 {
             break;
         }
-        let value = integer(start, bytes).filter(|value| is_integer && *value <= 8);
-        found = Some(value.unwrap_or(0) as u16);
+        if order.u16([t0, t1]) == ORIENTATION && size > 0 {
+            found = Some((kind, start));
+        }
     }
-    found
+    found.map(|(kind, start)| {
+        let number = kind.number(data, start, order).unwrap_or(0.0);
+        (1..=8).find(|&value| f64::from(value) == number).unwrap_or(0)
+    })
+}
+
+/// Types of values: TIFF 6.0, "Image File Directory", and those of the supplements that Pillow knows.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Bytes or text, which Pillow does not take for a number.
+    Bytes,
+    Unsigned(u8),
+    Signed(u8),
+    Rational,
+    SignedRational,
+    Float,
+    Double,
+}
+
+impl Kind {
+    fn of(kind: u16) -> Option<Self> {
+        Some(match kind {
+            1 | 2 | 7 => Self::Bytes,
+            3 => Self::Unsigned(2),
+            4 | 13 => Self::Unsigned(4),
+            5 => Self::Rational,
+            6 => Self::Signed(1),
+            8 => Self::Signed(2),
+            9 => Self::Signed(4),
+            10 => Self::SignedRational,
+            11 => Self::Float,
+            12 => Self::Double,
+            16 => Self::Unsigned(8),
+            _ => return None,
+        })
+    }
+
+    /// Bytes of a value.
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Bytes => 1,
+            Self::Unsigned(bytes) | Self::Signed(bytes) => bytes.into(),
+            Self::Float => 4,
+            Self::Rational | Self::SignedRational | Self::Double => 8,
+        }
+    }
+
+    /// Value at a position, if it is a number. Exact as far as it can be an orientation.
+    fn number(self, data: &Joined<'_>, at: usize, order: Order) -> Option<f64> {
+        let quotient = |signed: bool| {
+            let [above, below] = [at, at + 4].map(|at| data.read(at).map(|it| order.u32(it)));
+            let number = |it: u32| if signed { f64::from(it as i32) } else { f64::from(it) };
+            Some(number(above?) / number(below?))
+        };
+        Some(match self {
+            Self::Bytes => return None,
+            Self::Unsigned(2) => order.u16(data.read(at)?).into(),
+            Self::Unsigned(4) => order.u32(data.read(at)?).into(),
+            Self::Unsigned(_) => order.u64(data.read(at)?) as f64,
+            Self::Signed(1) => i8::from_be_bytes(data.read(at)?).into(),
+            Self::Signed(2) => (order.u16(data.read(at)?) as i16).into(),
+            Self::Signed(_) => (order.u32(data.read(at)?) as i32).into(),
+            Self::Rational => quotient(false)?,
+            Self::SignedRational => quotient(true)?,
+            Self::Float => f32::from_bits(order.u32(data.read(at)?)).into(),
+            Self::Double => f64::from_bits(order.u64(data.read(at)?)),
+        })
+    }
+}
+
+/// Byte order of numbers.
+#[derive(Clone, Copy)]
+struct Order {
+    little: bool,
+}
+
+impl Order {
+    fn u16(self, bytes: [u8; 2]) -> u16 {
+        if self.little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
+    }
+
+    fn u32(self, bytes: [u8; 4]) -> u32 {
+        if self.little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
+    }
+
+    fn u64(self, bytes: [u8; 8]) -> u64 {
+        if self.little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) }
+    }
 }
 
 /// Digit after the first `tiff:Orientation="` or `tiff:Orientation>` that is followed by one.

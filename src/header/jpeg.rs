@@ -2,7 +2,7 @@
 //!
 //! Like libjpeg, this refuses a second start or frame and a scan without a frame, and skips bytes between segments.
 
-use super::exif::Metadata;
+use super::exif::{Joined, Metadata};
 use super::{Format, Header, be16, corrupt};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Size;
@@ -13,6 +13,7 @@ use markers::{DRI, EOI, Markers, SOI, SOS};
 
 pub(super) mod layout;
 pub(super) mod markers;
+mod segments;
 
 /// Properties of a JPEG that decide which decoders support it.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,6 +201,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
             continue;
         }
         let body = markers.segment(marker)?;
+        seen.checks.check(marker, body)?;
         match marker {
             SOS => {
                 seen.scan_components = body.first().copied().unwrap_or(0);
@@ -209,6 +211,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
                 if frame.is_some() {
                     return Err(corrupt("a second frame header"));
                 }
+                seen.checks.at_frame()?;
                 frame = Some(read_frame(marker, body)?);
             }
             DRI => {
@@ -216,9 +219,10 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
                     be16(body, 0).ok_or_else(|| corrupt("a restart interval without a value"))?;
             }
             0xE0 => seen.jfif |= body.len() >= 14 && body.starts_with(b"JFIF\0"),
-            0xE1 if body.starts_with(b"Exif\0\0") => seen.metadata.add_exif(body),
+            // As in Pillow, EXIF segments are joined, and the last XMP packet counts.
+            0xE1 if body.starts_with(b"Exif\0\0") => seen.exif.push(&body[6..]),
             0xE1 if body.starts_with(b"http://ns.adobe.com/xap/1.0/\0") => {
-                seen.metadata.add_xmp(body)
+                seen.metadata.set_xmp(body)
             }
             0xE2 => seen.icc |= body.starts_with(b"ICC_PROFILE\0"),
             0xEE if body.len() >= 12 && body.starts_with(b"Adobe") => {
@@ -236,13 +240,14 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
     jpeg.jfif = seen.jfif;
     jpeg.adobe_transform = seen.adobe_transform;
     jpeg.icc = seen.icc;
+    seen.metadata.set_exif(&seen.exif);
     let orientation = seen.metadata.orientation();
     Ok((Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) }, markers.rest()))
 }
 
 /// Contents of the segments other than the frame header.
 #[derive(Default)]
-struct Seen {
+struct Seen<'a> {
     restart_interval: u16,
     scan_components: u8,
     jfif: bool,
@@ -250,6 +255,8 @@ struct Seen {
     icc: bool,
     /// Whether the length of an application's segment or a comment is less than the length field itself.
     short_segment: bool,
+    checks: segments::Checks<'a>,
+    exif: Joined<'a>,
     metadata: Metadata,
 }
 

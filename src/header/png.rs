@@ -84,6 +84,8 @@ fn metadata(bytes: &[u8]) -> Metadata {
         match kind {
             b"eXIf" => exif = Some(data),
             b"tEXt" | b"zTXt" | b"iTXt" => match text::keyword(data) {
+                // Pillow takes the bytes of such a text for those of an eXIf chunk.
+                b"exif" if kind == b"tEXt" => exif = Some(data.get(5..).unwrap_or_default()),
                 b"Raw profile type exif" => profile = text::text(kind, data).or(profile),
                 b"XML:com.adobe.xmp" => xmp = text::text(kind, data).or(xmp),
                 _ => {}
@@ -97,12 +99,12 @@ fn metadata(bytes: &[u8]) -> Metadata {
     }
     let mut metadata = Metadata::default();
     if let Some(exif) = exif {
-        metadata.add_exif(exif);
+        metadata.set_exif(&exif.into());
     } else if let Some(exif) = profile.and_then(|text| text::raw_profile(&text)) {
-        metadata.add_exif(&exif);
+        metadata.set_exif(&exif[..].into());
     }
     if let Some(xmp) = xmp {
-        metadata.add_xmp(&xmp);
+        metadata.set_xmp(&xmp);
     }
     metadata
 }

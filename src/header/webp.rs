@@ -214,11 +214,11 @@ impl<'a> Walk<'a> {
                 }
                 b"EXIF" if flags & EXIF != 0 && !exif => {
                     exif = true;
-                    metadata.add_exif(chunk.data);
+                    metadata.set_exif(&chunk.data.into());
                 }
                 b"XMP " if flags & XMP != 0 && !xmp => {
                     xmp = true;
-                    metadata.add_xmp(chunk.data);
+                    metadata.set_xmp(chunk.data);
                 }
                 _ => {}
             }

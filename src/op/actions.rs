@@ -40,7 +40,7 @@ impl Actions {
     ) -> Self {
         let mut actions = Self::default();
         let output = actions.draw(operators, key, input, &mut Trace::new(input));
-        actions.demand(1, output.window());
+        actions.demand(output.window());
         actions
     }
 
@@ -107,20 +107,26 @@ impl Actions {
         size
     }
 
-    /// Computes the windows and tables for the output window `wanted`. The decoder reduces both sides of the image by
-    /// `reduction`; more than 1 only if the first action resamples. Returns the window of the image that is needed.
-    pub fn demand(&mut self, reduction: u32, wanted: Roi) -> Roi {
+    /// Computes the windows and tables for the output window `wanted`. Returns the window of the image that is needed.
+    pub fn demand(&mut self, wanted: Roi) -> Roi {
+        self.demand_reduced(1, Size::default(), wanted)
+    }
+
+    /// The same if the decoder reduces both sides of the image by `reduction`, more than 1 only if the first action
+    /// resamples. `padding` is [`Wanted::padding`].
+    pub fn demand_reduced(&mut self, reduction: u32, padding: Size, wanted: Roi) -> Roi {
         let mut window = wanted;
         let mut mix = None;
         for (place, action) in self.list.iter_mut().enumerate().rev() {
             if let What::Mix(at) = &mut action.what {
                 window = Branches::pass(&mut mix, at, window);
             }
-            let reduction = if place == 0 { reduction } else { 1 };
+            let (reduction, padding) =
+                if place == 0 { (reduction, padding) } else { (1, Size::default()) };
             let input = action.input.size().reduced(reduction);
             let start = self.table.len();
             action.output = window;
-            let wanted = Wanted { input, reduction, output: window };
+            let wanted = Wanted { input, reduction, padding, output: window };
             self.table.extend_from_slice(&self.fixed[action.table.clone()]);
             window = action.what.demand(wanted, &mut self.table, start);
             action.table = start..self.table.len();

@@ -39,6 +39,9 @@ pub struct Wanted {
     /// Factor (1, 2, 4 or 8) by which the decoder reduced both sides after [`Operator::draw`](super::Operator::draw) saw the full size.
     /// More than 1 only for the first action of a sample, and only if that resamples.
     pub reduction: u32,
+    /// Columns and rows of the unreduced image that the decoder added before the first ones, because EXIF mirrors the
+    /// axis and the reduction does not divide its side.
+    pub padding: Size,
     /// Window of the output.
     pub output: Roi,
 }

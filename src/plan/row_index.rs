@@ -16,7 +16,7 @@ const PARSED: f64 = 0.26;
 /// Time until the coefficients of a wanted unit are decoded, as such a share. The rest shrinks where samples are reduced.
 const CODED: f64 = 0.6;
 /// Bytes of an index in the cache besides its rows, and of a row.
-const INDEX_BYTES: f64 = 110.0;
+const INDEX_BYTES: f64 = 134.0;
 const ROW_BYTES: f64 = 6.5;
 /// Smallest gain that is worth the memory.
 const WORTH: f64 = 1.03;

@@ -72,7 +72,8 @@ impl Plan {
         // A growing vector allocates up to twice its length.
         let entries = self.table_len(out.upright).saturating_mul(2);
         let _tables = reserve::promise((entries as u64).saturating_mul(size_of::<i32>() as u64))?;
-        out.window = out.actions.demand(out.reduction, size.window());
+        let padding = out.orientation.padding(header.size, out.reduction);
+        out.window = out.actions.demand_reduced(out.reduction, padding, size.window());
         out.stored_window = out.orientation.stored_window(out.stored, out.window);
         self.set_windows(out);
         Ok(())

@@ -1,12 +1,13 @@
 //! Counts of items that a source skipped.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{beginning, escaped};
+use crate::header::program_for;
 
 /// Kinds counted separately per reason; further ones are counted together.
 const MOST_KINDS: usize = 24;
@@ -90,8 +91,15 @@ pub fn exclusion_lines(all: &[Exclusion]) -> Vec<String> {
             true => String::new(),
             false => format!(": {}", named.join(", ")),
         };
+        let programs: BTreeSet<_> = kinds.iter().filter_map(|it| program_for(&it.kind)).collect();
+        let advice: Vec<_> =
+            programs.into_iter().map(|it| format!("; convert with `{it}`")).collect();
         let first = escaped(&kinds[0].example);
-        format!("{count} {}{kinds_text} (the first: {first})", words(why, count))
+        format!(
+            "{count} {}{kinds_text} (the first: {first}){}",
+            words(why, count),
+            advice.concat()
+        )
     });
     lines.collect()
 }
@@ -197,6 +205,18 @@ mod tests {
         );
         assert_eq!(words(ExclusionReason::SymbolicLink, 1), "symbolic link is not followed");
         assert_eq!(words(ExclusionReason::SymbolicLink, 2), "symbolic links are not followed");
+    }
+
+    #[test]
+    fn lines_name_the_program_that_converts_heic_and_avif() {
+        let mut all = Exclusions::default();
+        all.add(ExclusionReason::OtherExtension, ".heic", 3, "a.heic");
+        all.add(ExclusionReason::OtherExtension, ".txt", 1, "b.txt");
+        all.add(ExclusionReason::NoImage, "avif", 1, "c.avif");
+        let lines = exclusion_lines(&all.into_list());
+        let [keys, files] = &lines[..] else { panic!("{lines:?}") };
+        assert!(keys.contains("avifdec") && !keys.contains("heif-convert"), "{keys}");
+        assert!(files.contains("heif-convert") && !files.contains("avifdec"), "{files}");
     }
 
     #[test]

@@ -101,7 +101,9 @@ impl Case<'_> {
             self.check_kinds(&**op, &actions.list[actions.end(place)..])?;
             size = output;
         }
-        let window = actions.demand(self.reduction, size.window());
+        let stored = self.orientation.upright_size(full);
+        let padding = self.orientation.padding(stored, self.reduction);
+        let window = actions.demand_reduced(self.reduction, padding, size.window());
         for (place, action) in actions.list.iter().enumerate() {
             let size = match place.checked_sub(1) {
                 Some(before) => actions.list[before].whole,

@@ -118,7 +118,8 @@ impl FullDecoder {
             wanted: Some(output),
         };
         reserve::reserve(&mut self.table, resize.coefficients(bounds))?;
-        let wanted = Wanted { input: size, reduction: 1, output: output.window() };
+        let wanted =
+            Wanted { input: size, reduction: 1, padding: Size::default(), output: output.window() };
         resample::fill_table(&mut params, wanted, resize.filter, &mut self.table);
         self.resampler.begin(&params, &self.table, upright.window())?;
         reserve::resize(&mut self.line, CHANNELS * params.wanted().width as usize)?;

@@ -214,8 +214,8 @@ fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
 }
 
-/// Returns the memory for decoding a WebP, predicted from its header and checked against the count.
-fn webp_memory(name: &str, bytes: &[u8]) -> u64 {
+/// Returns the memory for decoding an image, predicted from its header and checked against the count.
+fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
     let header = Header::parse(bytes).unwrap();
     let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
     let mut decoder = Decoders::new();
@@ -227,6 +227,32 @@ fn webp_memory(name: &str, bytes: &[u8]) -> u64 {
     predicted
 }
 
+#[test]
+fn bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted() {
+    let _alone = alone();
+    let mut count = 0;
+    for entry in fs::read_dir("tests/golden/decode").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "bmp" || it == "gif" || it == "tif") {
+            decoding_memory(&path.display().to_string(), &fs::read(&path).unwrap());
+            count += 1;
+        }
+    }
+    assert!(count > 25, "{count}");
+    // A tile of a terapixel in an image of one pixel is predicted, not allocated.
+    let mut tiles = fs::read("tests/golden/decode/tiff-tiles-16.tif").unwrap();
+    for tag in [322u16, 323] {
+        let entry = [&tag.to_be_bytes()[..], &[0, 3, 0, 0, 0, 1]].concat();
+        let at = tiles.windows(8).position(|it| it == entry).unwrap();
+        // A number of four bytes instead of one of two.
+        tiles[at + 3] = 4;
+        tiles[at + 8..at + 12].copy_from_slice(&(1u32 << 20).to_be_bytes());
+    }
+    let header = Header::parse(&tiles).unwrap();
+    let predicted = memory_bytes(&header, &tiles, tiles.len() as u64).total();
+    assert!(predicted > 1 << 40, "{predicted}");
+}
+
 /// Each of up to 65,536 groups of codes has tables of 12 KB in libwebp, allocated before the first one is read.
 #[test]
 fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
@@ -235,7 +261,7 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
     let webp = |path: &PathBuf| path.extension().is_some_and(|it| it == "webp");
     let mut count = 0;
     for path in goldens().filter(webp) {
-        webp_memory(&path.display().to_string(), &fs::read(&path).unwrap());
+        decoding_memory(&path.display().to_string(), &fs::read(&path).unwrap());
         count += 1;
     }
     assert!(count > 10, "{count}");
@@ -245,12 +271,12 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
     {
         let bytes = files::webp_groups(width, height, cache_bits);
         let groups = u64::from(width.div_ceil(4) * height.div_ceil(4));
-        let predicted = webp_memory(&format!("{width}x{height}, {cache_bits}"), &bytes);
+        let predicted = decoding_memory(&format!("{width}x{height}, {cache_bits}"), &bytes);
         assert!(predicted > 12_000 * groups, "{predicted}");
     }
     let lossy = fs::read("tests/golden/decode/webp-lossy.webp").unwrap();
-    let without = webp_memory("lossy", &lossy);
-    let with = webp_memory("lossy with alpha", &files::webp_alpha_groups(&lossy, 7));
+    let without = decoding_memory("lossy", &lossy);
+    let with = decoding_memory("lossy with alpha", &files::webp_alpha_groups(&lossy, 7));
     let size = Header::parse(&lossy).unwrap().size;
     let groups = u64::from(size.width.div_ceil(4) * size.height.div_ceil(4));
     assert!(with > without + 12_000 * groups, "{with} with {groups} groups, {without} without");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::decode::{
-    Decoders, Fingerprint, JpegDecoder, RowIndexOutcome, RowIndexTask, begin_row_indexes,
+    Decoders, Fingerprint, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
     write_row_index,
 };
 use feedwater::source::Directory;
@@ -151,7 +151,7 @@ fn an_index_that_does_not_fit_is_rejected_and_counted() {
     for (file, _) in jpegs(SAMPLES) {
         let header = Header::parse(&file).unwrap();
         let mut decoders = Decoders::new();
-        decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(&file)));
+        decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(&file, 1)));
         decoders.decode(&file, &header, header.size.window(), 1, &mut |_| {}).unwrap();
         let RowIndexOutcome::Made(_, index) = decoders.row_index() else { panic!() };
         let mut index = index.to_vec();
@@ -191,4 +191,89 @@ fn a_full_cache_of_indexes_changes_nothing() {
     let stats = cache(&stats.caches, "row_index");
     assert!(stats.taken_bytes <= 5000 && stats.samples < SAMPLES, "{stats:?}");
     assert_eq!(with.footprint().row("row indexes").unwrap().each_bytes, 5000);
+}
+
+/// A JPEG with a comment of `padding` bytes, whose first four make the CRC-32C of the file `crc`.
+fn with_crc(jpeg: &[u8], padding: usize, crc: u32) -> Vec<u8> {
+    let length = (2 + padding as u16).to_be_bytes();
+    let mut file = [&jpeg[..2], &[0xFF, 0xFE], &length, &vec![0x20; padding], &jpeg[2..]].concat();
+    let base = crc32c::crc32c(&file);
+    // A CRC is linear: each of the 32 bits changes it in a way of its own. Gauss's elimination finds those to change.
+    let mut rows: Vec<(u32, u32)> = (0..32)
+        .map(|bit| {
+            let mut other = file.clone();
+            other[6 + bit / 8] ^= 1 << (bit % 8);
+            (crc32c::crc32c(&other) ^ base, 1 << bit)
+        })
+        .collect();
+    let (mut wanted, mut bits) = (base ^ crc, 0);
+    for place in 0..32 {
+        let at = (place..32).find(|&at| rows[at].0 >> place & 1 == 1).unwrap();
+        rows.swap(place, at);
+        let pivot = rows[place];
+        for row in &mut rows[place + 1..] {
+            if row.0 >> place & 1 == 1 {
+                *row = (row.0 ^ pivot.0, row.1 ^ pivot.1);
+            }
+        }
+        if wanted >> place & 1 == 1 {
+            (wanted, bits) = (wanted ^ pivot.0, bits ^ pivot.1);
+        }
+    }
+    file[6..10].iter_mut().zip(bits.to_le_bytes()).for_each(|(byte, more)| *byte ^= more);
+    assert_eq!(crc32c::crc32c(&file), crc);
+    file
+}
+
+/// Images of equal length and CRC-32C, which anybody can make, do not share an index.
+#[test]
+fn images_with_the_same_length_and_crc_have_their_own_pixels() {
+    let (one, other) = (jpeg(41, 60, 50), jpeg(42, 60, 50));
+    let longest = one.len().max(other.len()) + 16;
+    let made = |jpeg: &[u8]| with_crc(jpeg, longest - jpeg.len(), 0x1234_5678);
+    let (one, other) = (made(&one), made(&other));
+    assert_eq!(one.len(), other.len());
+    let fingerprints = [&one, &other].map(|file| Fingerprint::of(file, 1));
+    assert!(fingerprints[0].key() == fingerprints[1].key() && fingerprints[0] != fingerprints[1]);
+    let set = Set::new();
+    set.put(2, &one);
+    set.put(6, &other);
+    for _ in 0..2 {
+        assert_eq!(set.run(training).rejected, 0);
+    }
+}
+
+/// An index of another image, with a fingerprint as if it belonged, is noticed at the end of any window.
+#[test]
+fn an_index_of_another_image_is_rejected_in_every_window() {
+    let (one, other) = (jpeg(41, 90, 80), jpeg(42, 90, 80));
+    let header = Header::parse(&one).unwrap();
+    let mut decoders = Decoders::new().jpeg(JpegDecoder::Feedwater);
+    decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(&other, 1)));
+    if decoders.decode(&other, &header, header.size.window(), 1, &mut |_| {}).is_err() {
+        // On this CPU libjpeg-turbo is faster.
+        return;
+    }
+    let RowIndexOutcome::Made(_, index) = decoders.row_index() else { panic!() };
+    let index = RowIndex::read(index.to_vec().into()).unwrap();
+    for (x, y) in [(0, 0), (0, 20), (10, 33), (40, 50), (70, 5)] {
+        for (width, height) in [(1, 1), (8, 8), (20, 20)] {
+            decoders.set_row_index(RowIndexTask::Use(index.clone()));
+            let window = Roi::new(x, y, width, height);
+            assert!(decoders.decode(&one, &header, window, 1, &mut |_| {}).is_err(), "{window}");
+            assert_eq!(decoders.row_index(), RowIndexOutcome::Rejected, "{window}");
+        }
+    }
+}
+
+#[test]
+fn indexes_of_version_1_are_made_again() {
+    let set = Set::new();
+    set.run(training);
+    let mut bytes = fs::read(set.stored()).unwrap();
+    assert_eq!(bytes[..16], *b"feedwater rows 2");
+    bytes[15] = b'1';
+    fs::write(set.stored(), bytes).unwrap();
+    assert_eq!(counts(&set.run(training)), [(0, SAMPLES), (SAMPLES, 0)]);
+    assert_eq!(counts(&set.run(training)), [(SAMPLES, 0), (SAMPLES, 0)]);
 }

@@ -69,6 +69,15 @@ fn encode(seed: u64, width: u32, height: u32, progressive: bool) -> Vec<u8> {
     bytes
 }
 
+/// Adds the EXIF orientation `value` to a JPEG.
+pub fn with_orientation(jpeg: &[u8], value: u16) -> Vec<u8> {
+    let mut segment =
+        b"\xFF\xE1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+    segment.extend(value.to_le_bytes());
+    segment.extend([0; 6]);
+    [&jpeg[..2], &segment, &jpeg[2..]].concat()
+}
+
 /// Returns `count` JPEGs of different sizes in memory; the label is the index.
 pub fn jpegs(count: u64) -> Vec<(Vec<u8>, i64)> {
     (0..count)

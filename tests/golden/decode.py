@@ -187,6 +187,91 @@ def pnms():
 PNG_HEAD = b"\x89PNG\r\n\x1a\n"
 
 
+def bitmap(name, width, height, bits, data, palette=b"", compression=0, masks=(), flip=False):
+    """A BMP that Pillow cannot write."""
+    head = struct.pack("<IiiHHIIiiII", 40, width, -height if flip else height, 1, bits, compression, 0, 0, 0, 0, 0)
+    head += struct.pack(f"<{len(masks)}I", *masks) + palette
+    write(name, b"BM" + struct.pack("<IHHI", 14 + len(head) + len(data), 0, 0, 14 + len(head)) + head + data)
+
+
+def bmps():
+    rng = np.random.default_rng(3)
+    image = Image.fromarray(picture(21, 17))
+    for mode in ["RGB", "L", "P", "1"]:
+        write(f"bmp-{mode.lower()}.bmp", encoded(image.convert(mode), "BMP"))
+    random = lambda count: rng.integers(0, 256, count, dtype=np.uint8).tobytes()
+    colors = random(4 * 256)
+    bitmap("bmp-4-bits.bmp", 21, 17, 4, random(12 * 17), colors[:64])
+    bitmap("bmp-top-down.bmp", 21, 17, 8, random(24 * 17), colors, flip=True)
+    bitmap("bmp-565.bmp", 21, 17, 16, random(44 * 17), compression=3, masks=(0xF800, 0x7E0, 0x1F))
+    bitmap("bmp-555.bmp", 21, 17, 16, random(44 * 17))
+    bitmap("bmp-masks.bmp", 21, 17, 32, random(84 * 17), compression=3, masks=(0xFF000000, 0xFF0000, 0xFF00))
+    # Runs, indices one by one, a jump, and an end of a row.
+    runs = b"\x15\x07" * 3 + b"\0\x05" + bytes(5) + b"\0" + b"\x10\x09\0\0\0\x02\x03\x02" + b"\xff\x2a\0\0" * 20 + b"\0\x01"
+    bitmap("bmp-rle8.bmp", 21, 17, 8, runs, colors, compression=1)
+    bitmap("bmp-rle4.bmp", 21, 17, 4, runs, colors[:64], compression=2)
+
+
+def gifs():
+    image = Image.fromarray(picture(21, 17)).quantize(40)
+    for interlaced in [0, 1]:
+        write(f"gif-interlaced-{interlaced}.gif", encoded(image, "GIF", interlace=interlaced))
+    write("gif-gray.gif", encoded(image.convert("L"), "GIF"))
+    write("gif-transparent.gif", encoded(image, "GIF", transparency=3))
+    animation = [image, Image.fromarray(picture(21, 17, seed=8)).quantize(40)]
+    write("gif-animation.gif", encoded(animation[0], "GIF", save_all=True, append_images=animation[1:]))
+    plain = encoded(image, "GIF", interlace=1)
+    at = plain.index(b",", 13 + 3 * 64)
+    # A larger canvas around the frame, and a frame that is larger than the canvas.
+    place = struct.pack("<HH", 4, 2)
+    write("gif-canvas.gif", plain[:6] + struct.pack("<HH", 30, 25) + plain[10 : at + 1] + place + plain[at + 5 :])
+    write("gif-small-canvas.gif", plain[:6] + struct.pack("<HH", 5, 6) + plain[10:])
+
+
+def tiff(name, width, height, tags, chunks, order="<"):
+    """A TIFF that Pillow cannot write. `tags` are types and values by number; `chunks` are strips or tiles."""
+    data, offsets = b"", []
+    for chunk in chunks:
+        offsets.append(8 + len(data))
+        data += chunk + bytes(len(chunk) % 2)
+    tiled = 322 in tags
+    tags = {256: (3, [width]), 257: (3, [height]), **tags}
+    tags |= {324 if tiled else 273: (4, offsets), 325 if tiled else 279: (4, [len(chunk) for chunk in chunks])}
+    body, more = struct.pack(order + "H", len(tags)), b""
+    end = 8 + len(data) + 2 + 12 * len(tags) + 4
+    for tag, (kind, values) in sorted(tags.items()):
+        packed = struct.pack(f"{order}{len(values)}{'H' if kind == 3 else 'I'}", *values)
+        field = packed.ljust(4, b"\0")
+        if len(packed) > 4:
+            field = struct.pack(order + "I", end + len(more))
+            more += packed
+        body += struct.pack(order + "HHI", tag, kind, len(values)) + field
+    magic = b"II*\0" if order == "<" else b"MM\0*"
+    write(name, magic + struct.pack(order + "I", 8 + len(data)) + data + body + bytes(4) + more)
+
+
+def tiffs():
+    rng = np.random.default_rng(4)
+    random = lambda count: rng.integers(0, 256, count, dtype=np.uint8).tobytes()
+    image = Image.fromarray(picture(21, 17))
+    write("tiff-rgb.tif", encoded(image, "TIFF"))
+    write("tiff-lzw-differences.tif", encoded(image, "TIFF", compression="tiff_lzw", tiffinfo={317: 2}))
+    write("tiff-deflate-rgba.tif", encoded(image.convert("RGBA"), "TIFF", compression="tiff_adobe_deflate"))
+    write("tiff-packbits-gray.tif", encoded(image.convert("L"), "TIFF", compression="packbits"))
+    write("tiff-palette.tif", encoded(image.quantize(99), "TIFF", compression="tiff_lzw"))
+    write("tiff-cmyk.tif", encoded(Image.frombytes("CMYK", (21, 17), random(4 * 21 * 17)), "TIFF"))
+    write("tiff-1-bit.tif", encoded(image.convert("1"), "TIFF"))
+    gray = Image.frombytes("I;16", (21, 17), random(2 * 21 * 17))
+    write("tiff-gray-16.tif", encoded(gray, "TIFF", compression="tiff_deflate"))
+    write("tiff-orientation.tif", encoded(image, "TIFF", tiffinfo={274: 1}))
+    kinds = lambda bits, meaning, count: {258: (3, [bits] * count), 262: (3, [meaning]), 277: (3, [count])}
+    tiles = {322: (3, [16]), 323: (3, [16]), 259: (3, [8]), 317: (3, [2])}
+    chunks = [zlib.compress(random(16 * 16 * 6)) for _ in range(4)]
+    tiff("tiff-tiles-16.tif", 21, 17, kinds(16, 2, 3) | tiles, chunks, ">")
+    tiff("tiff-2-bits.tif", 21, 17, kinds(2, 0, 1) | {278: (3, [5])}, [random(30)] * 3 + [random(12)])
+    tiff("tiff-multiplied.tif", 21, 17, kinds(8, 2, 4) | {338: (3, [1])}, [random(84 * 17)])
+
+
 def parts(data):
     """The chunks of a PNG."""
     at, found = len(PNG_HEAD), []
@@ -324,6 +409,9 @@ def pictures():
     pngs()
     webps()
     pnms()
+    bmps()
+    gifs()
+    tiffs()
     animations()
     profiles()
     damaged()

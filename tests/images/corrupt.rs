@@ -80,11 +80,13 @@ fn a_file_truncated_anywhere_is_reported_as_truncated() {
                         path.display()
                     );
                 }
-                // A PNG may lack the data after its last row, and a text PNM the end of its last number.
+                // Files may lack the data after their last row, and a text PNM the end of its last number.
                 Ok(pixels) => {
                     let name = path.file_name().unwrap().to_str().unwrap();
                     let text = name.starts_with("pnm-") && name.contains("-text");
-                    assert!(text || name.ends_with(".png"), "{length} bytes of {name}");
+                    let may_lack = [".png", ".bmp", ".gif", ".tif"];
+                    let may_lack = may_lack.iter().any(|ending| name.ends_with(ending));
+                    assert!(text || may_lack, "{length} bytes of {name}");
                     let sure = whole.len() - if text { 3 } else { 0 };
                     assert!(pixels[..sure] == whole[..sure], "{length} bytes of {name}");
                 }
@@ -257,5 +259,29 @@ proptest! {
         }
         let reduces = Header::parse(&bytes).is_ok_and(|header| header.format.reductions().contains(&reduction));
         let _ = decode(&mut Decoders::new(), &bytes, if reduces { reduction } else { 1 });
+    }
+}
+
+/// A second frame header behind the last row is an error, complete or cut by the end of the file.
+#[test]
+fn a_second_frame_header_behind_the_last_row_is_corrupt() {
+    for sampling in [&[(1u8, 1u8)][..], &[(1, 1); 3], &[(2, 2), (1, 1), (1, 1)]] {
+        for restart in [0, 2] {
+            let file = Recipe { restart, ..Recipe::new(40, 30, sampling) }.make();
+            let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+            let length = 2 + usize::from(u16::from_be_bytes([file[frame + 2], file[frame + 3]]));
+            for len in 2..=length {
+                let (rows, end) = file.split_at(file.len() - 2);
+                let twice = [rows, &file[frame..frame + len], end].concat();
+                for strict in [true, false] {
+                    let error = decode(&mut Decoders::new().strict(strict), &twice, 1).unwrap_err();
+                    assert_eq!(
+                        error.reason,
+                        Reason::Corrupt,
+                        "{len} bytes of {sampling:?}: {error}"
+                    );
+                }
+            }
+        }
     }
 }

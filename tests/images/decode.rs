@@ -225,7 +225,7 @@ fn a_reduction_rounds_sides_up() {
     assert_eq!(Size::new(17, 16).reduced(8), Size::new(3, 2));
     assert_eq!(Size::new(1, 9).reduced(2), Size::new(1, 5));
     assert_eq!(Format::Jpeg.reductions(), [1, 2, 4, 8]);
-    for format in [Format::Png, Format::WebP, Format::Pnm] {
+    for format in [Format::Png, Format::WebP, Format::Pnm, Format::Bmp, Format::Gif, Format::Tiff] {
         assert_eq!(format.reductions(), [1]);
     }
 }

@@ -95,7 +95,7 @@ fn resample(
     let mut params = resample::Params::new(of, to);
     let mut table = Vec::new();
     let input = image.window().size();
-    let wanted = Wanted { input, reduction, output: to.window() };
+    let wanted = Wanted { input, reduction, padding: Size::default(), output: to.window() };
     resample::fill_table(&mut params, wanted, filter, &mut table);
     let mut results = [(); 2].map(|()| HostImage::new(PixelType::U8, to.window()));
     let [reference, fast] = &mut results;

@@ -206,9 +206,8 @@ fn damaged_exif_means_upright() {
 fn other_formats_are_detected_by_their_content() {
     let problem = |bytes: &[u8]| Header::parse(bytes).unwrap_err().problem;
     for (bytes, name) in [
-        (b"GIF89a\x01\0\x01\0\0\0" as &[u8], "GIF"),
-        (b"BM\x36\0\0\0\0\0\0\0\0\0", "BMP"),
-        (b"MM\0*\0\0\0\x08\0\0\0\0", "TIFF"),
+        (b"MM\0+\0\x08\0\0\0\0\0\0" as &[u8], "BigTIFF"),
+        (b"\0\0\0\x0cJXL \r\n\x87\n", "JPEG XL"),
         (b"\0\0\0\x20ftypavif\0\0\0\0", "AVIF"),
         (b"<html>not an image</html>", "text"),
         (b"\0\0\0\0\0\0\0\0\0\0\0\0", "00 00 00 00"),
@@ -218,6 +217,34 @@ fn other_formats_are_detected_by_their_content() {
         assert!(has_words(&problem(bytes), &[name]), "{}", problem(bytes));
     }
     assert_eq!(reason(b""), Reason::Empty);
+}
+
+/// The file's box of brands.
+fn media(brands: &[&[u8; 4]]) -> Vec<u8> {
+    let length = (8 + 4 * brands.len() as u32).to_be_bytes();
+    [&length[..], b"ftyp", &brands.iter().flat_map(|it| **it).collect::<Vec<_>>(), &[0; 8]].concat()
+}
+
+#[test]
+fn heic_and_avif_are_named_with_what_to_do() {
+    for (brands, name, program) in [
+        (&[b"heic", b"\0\0\0\0", b"mif1"] as &[&[u8; 4]], "HEIC", "heif-convert"),
+        (&[b"mif1", b"\0\0\0\0", b"mif1", b"heic"], "HEIC", "heif-convert"),
+        (&[b"hevx", b"\0\0\0\0"], "HEIC", "heif-convert"),
+        (&[b"avif", b"\0\0\0\0", b"mif1", b"miaf"], "AVIF", "avifdec"),
+        (&[b"mif1", b"\0\0\0\0", b"miaf", b"avif"], "AVIF", "avifdec"),
+        (&[b"avis", b"\0\0\0\0"], "AVIF", "avifdec"),
+        (&[b"msf1", b"heic"], "HEIF", "heif-convert"),
+        (&[b"isom", b"\0\0\0\0", b"avc1"], "MP4", "related"),
+    ] {
+        let file = media(brands);
+        assert_eq!(reason(&file), Reason::Unsupported, "{name}");
+        let problem = Header::parse(&file).unwrap_err().problem;
+        assert!(has_words(&problem, &[name]) && problem.contains(program), "{problem}");
+        for length in 0..file.len() {
+            assert!(Header::parse(&file[..length]).is_err());
+        }
+    }
 }
 
 #[test]
@@ -245,6 +272,33 @@ fn contradictions_are_corrupt() {
         reason(&[&file[..2], &[0xFF, 0xDE, 0, 2], &file[2..]].concat()),
         Reason::Unsupported
     );
+}
+
+/// Pillow reads these segments up to a certain byte, whatever they mean for the pixels.
+#[test]
+fn segments_that_pillow_needs_longer_are_corrupt() {
+    let file = small();
+    let photoshop = b"Photoshop 3.0\x008BIM\x04\x04\0\0\0\0\0\0";
+    for (marker, body, refused) in [
+        (0xE0, b"JFIF\0\x01\x01\0\0" as &[u8], 4..7),
+        (0xE0, b"JFIFxxxxxx", 4..7),
+        (0xEE, b"Adobe\0\x64\0\0", 5..7),
+        (0xE2, b"ICC_PROFILE\0\x01\x01icc", 12..14),
+        (0xED, photoshop, 20..21),
+    ] {
+        for length in 0..=body.len() {
+            let parsed = Header::parse(&with_segment(&file, marker, &body[..length]));
+            let reason = parsed.err().map(|error| error.reason);
+            let expected = refused.contains(&length).then_some(Reason::Corrupt);
+            assert_eq!(reason, expected, "{length} bytes of {}", body.escape_ascii());
+        }
+    }
+    // Of several parts of a profile the first one counts when they are sorted.
+    let part = |body: &[u8]| with_segment(&file, 0xE2, &[b"ICC_PROFILE\0", body].concat());
+    let second = part(&[2]);
+    assert_eq!(reason(&second), Reason::Corrupt);
+    let both = with_segment(&second, 0xE2, b"ICC_PROFILE\0\x01\x01");
+    assert!(Header::parse(&both).is_ok());
 }
 
 #[test]

@@ -6,11 +6,13 @@ mod corrupt;
 mod decode;
 mod decoders;
 mod encoders;
+mod exif;
 mod golden;
 mod header;
 #[path = "../common/jpeg.rs"]
 mod jpeg;
 mod layout;
+mod prescaled;
 mod progressive;
 mod reduced;
 mod route;

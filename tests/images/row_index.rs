@@ -30,11 +30,11 @@ fn decoded(decoders: &mut Decoders, file: &[u8], (window, reduction): Part) -> O
 
 /// Index that is made while this window is decoded.
 fn made(decoders: &mut Decoders, file: &[u8], part: Part) -> Option<Vec<u8>> {
-    decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file)));
+    decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file, 1)));
     decoded(decoders, file, part)?;
     match decoders.row_index() {
         RowIndexOutcome::Made(of, bytes) => {
-            assert_eq!(of, Fingerprint::of(file));
+            assert_eq!(of, Fingerprint::of(file, 1));
             Some(bytes.to_vec())
         }
         RowIndexOutcome::None => None,
@@ -50,7 +50,7 @@ fn with_index(
     part: Part,
 ) -> (Option<Vec<u8>>, bool) {
     let index = RowIndex::read(Bytes::copy_from_slice(index)).unwrap();
-    assert_eq!(index.fingerprint(), Fingerprint::of(file));
+    assert_eq!(index.fingerprint(), Fingerprint::of(file, 1));
     decoders.set_row_index(RowIndexTask::Use(index));
     let pixels = decoded(decoders, file, part);
     let was_used = decoders.row_index() == RowIndexOutcome::Used;
@@ -170,7 +170,7 @@ fn a_hostile_index_does_no_harm() {
             }
             let bytes = with_checksum(bytes);
             let read = RowIndex::read(bytes.clone().into());
-            if read.is_none_or(|it| it.fingerprint() != Fingerprint::of(&file)) {
+            if read.is_none_or(|it| it.fingerprint() != Fingerprint::of(&file, 1)) {
                 continue;
             }
             let (pixels, was_used) = with_index(ours, &bytes, &file, whole);

@@ -123,7 +123,9 @@ fn a_version_that_is_known_to_be_unsafe_is_a_warning() {
 fn downscaled_images_use_the_routes_that_downscale() {
     let machine = machine();
     machine.schedule(Schedule::Random(15));
-    let large = || (0..8).map(|tag| (common::jpeg(tag, 400, 300), 0)).collect::<Vec<_>>();
+    // Sides that no reduction divides, in every orientation.
+    let image = |tag| common::with_orientation(&common::jpeg(tag, 401, 303), tag as u16 + 1);
+    let large = || (0..8).map(|tag| (image(tag), 0)).collect::<Vec<_>>();
     let run = |routes: &[Route]| {
         let make = || builder(large(), training()).prescale(true).routes(routes);
         same(make, &format!("{routes:?}")).stats()

@@ -161,7 +161,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             let (mut trace, mut actions) = (Trace::new(size), Actions::default());
             let output = actions.draw([&*operator], key, size, &mut trace);
             let view = trace.view;
-            actions.demand(1, output.window());
+            actions.demand(output.window());
             let HostImage::U8(out) = actions.reference(&src) else { panic!("expected bytes") };
             // A pixel of the image, and the blur of a filter at an edge.
             let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);

@@ -193,7 +193,7 @@ pub fn normalization(plan: &Plan) -> Option<Ends> {
     plan.steps.iter().rev().find_map(|step| {
         let (mut actions, size) = (Actions::default(), Size::new(1, 1));
         actions.draw([&*step.operator], SampleKey::default(), size, &mut Trace::new(size));
-        actions.demand(1, actions.list.last()?.output);
+        actions.demand(actions.list.last()?.output);
         let place = actions.list.iter().rposition(|it| matches!(it.what, What::FloatTable))?;
         Some(table::floats(actions.table_of(place)).map(|of| [of[0], of[255]]))
     })

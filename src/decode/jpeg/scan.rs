@@ -77,21 +77,25 @@ impl Scan<'_> {
         for row in first..end {
             let next = if row + 1 < down { Some(starts.next()?) } else { None };
             // What lies behind the row need not be prepared.
-            let end = next.map_or(u64::MAX, |next| next.position);
-            self.reader.input.limit((end / 8) as usize);
+            let row_end = next.map_or(u64::MAX, |next| next.position);
+            self.reader.input.limit((row_end / 8) as usize);
             self.go_to(row, start);
             self.parse(part.columns[0])?;
             self.decode_columns(part, painter)?;
-            self.reader.is_sane().then_some(())?;
-            if let Some(next) = next {
-                start = next;
-                let here = self.reader.start();
-                let fits = match part.columns[1] == across {
-                    true => here == start,
-                    false => here.position <= start.position,
-                };
-                fits.then_some(())?;
+            let is_last = row + 1 == end;
+            if is_last {
+                // An index of another image is noticed here at the latest.
+                self.parse(across - part.columns[1])?;
             }
+            self.reader.is_sane().then_some(())?;
+            let here = self.reader.start();
+            let fits = match next {
+                Some(next) if is_last || part.columns[1] == across => here == next,
+                Some(next) => here.position <= next.position,
+                None => self.reader.input.marker()? == EOI,
+            };
+            fits.then_some(())?;
+            start = next.unwrap_or_default();
             painter.paint(row);
         }
         Some(())

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use super::{RowIndex, RowIndexWriter};
 
 /// The last digit is the version.
-const MAGIC: &[u8; 16] = b"feedwater rows 1";
+const MAGIC: &[u8; 16] = b"feedwater rows 2";
 /// Rows of the highest JPEG with the lowest units.
 const MOST_ROWS: usize = 65_535_usize.div_ceil(8);
 

@@ -1,7 +1,10 @@
 //! Row index of a JPEG: where each row of minimum coded units begins in the coded data. With it, a window is decoded
 //! without what lies above and to the right of it. `docs/row-index.md` describes the format.
 
+use std::hash::{BuildHasher, RandomState};
+
 use bytes::Bytes;
+use twox_hash::XxHash3_128;
 
 use crate::error::{DataError, reserve};
 
@@ -10,29 +13,67 @@ pub use file::{ROWS_ENDING, begin_row_indexes, read_row_indexes, write_row_index
 mod file;
 
 /// Version of the format.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Most bytes of a number with seven bits per byte.
 const MOST_NUMBER: usize = 10;
+/// Bytes of the CRC-32C, seed and hash of a file.
+const HASH_BYTES: usize = 4 + 8 + 16;
 /// Bytes before the entries, at most, and of the checksum.
-const FRAME_BYTES: usize = 2 + MOST_NUMBER + 4 + MOST_NUMBER + 4;
+const FRAME_BYTES: usize = 2 + MOST_NUMBER + HASH_BYTES + MOST_NUMBER + 4;
 /// Bytes of an entry, at most: a position, and three differences of 32 bits.
 const ENTRY_BYTES: usize = MOST_NUMBER + 3 * 5;
 /// No DC coefficient is as large.
 const MOST_DC: i64 = 1 << 30;
 
-/// What tells a file from others: its length and the CRC-32C of its bytes.
+/// Key under which the index of a file is found. Different files may have the same key, and it is easy to make such files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Fingerprint {
+pub struct FileKey {
     /// Length in bytes.
     pub len: u64,
     /// CRC-32C of all bytes.
     pub crc: u32,
 }
 
-impl Fingerprint {
-    /// Fingerprint of a file.
+impl FileKey {
+    /// Key of a file.
     pub fn of(file: &[u8]) -> Self {
         Self { len: file.len() as u64, crc: crc32c::crc32c(file) }
+    }
+}
+
+/// What tells a file from all others: its key, and the XXH3-128 of its bytes with a random seed. Whoever makes images does not
+/// know the seed, so nobody can make two files with the same fingerprint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    key: FileKey,
+    seed: u64,
+    hash: u128,
+}
+
+impl Fingerprint {
+    /// Fingerprint of a file with this seed.
+    pub fn of(file: &[u8], seed: u64) -> Self {
+        Self::with_key(FileKey::of(file), file, seed)
+    }
+
+    /// The same for a file whose key is known.
+    pub fn with_key(key: FileKey, file: &[u8], seed: u64) -> Self {
+        Self { key, seed, hash: XxHash3_128::oneshot_with_seed(seed, file) }
+    }
+
+    /// Key of the file.
+    pub fn key(&self) -> FileKey {
+        self.key
+    }
+
+    /// Whether it is the fingerprint of this file, whose key it has.
+    pub fn is_of(&self, file: &[u8]) -> bool {
+        *self == Self::with_key(self.key, file, self.seed)
+    }
+
+    /// A seed that nobody knows.
+    pub fn random_seed() -> u64 {
+        RandomState::new().hash_one(())
     }
 }
 
@@ -90,8 +131,12 @@ impl RowIndex {
             return None;
         };
         let len = number(&mut rest)?;
-        let (file_crc, mut rest) = rest.split_first_chunk::<4>()?;
-        let fingerprint = Fingerprint { len, crc: u32::from_le_bytes(*file_crc) };
+        let (file_crc, rest) = rest.split_first_chunk()?;
+        let (seed, rest) = rest.split_first_chunk()?;
+        let (hash, mut rest) = rest.split_first_chunk()?;
+        let key = FileKey { len, crc: u32::from_le_bytes(*file_crc) };
+        let (seed, hash) = (u64::from_le_bytes(*seed), u128::from_le_bytes(*hash));
+        let fingerprint = Fingerprint { key, seed, hash };
         let count = usize::try_from(number(&mut rest)?).ok()?;
         let (components, entries) = (usize::from(components), content.len() - rest.len());
         let is_intact = crc32c::crc32c(content).to_le_bytes() == *crc;
@@ -171,8 +216,10 @@ impl RowIndexWriter {
         reserve::reserve(&mut self.bytes, Self::most_bytes(rows))?;
         (self.components, self.last, self.missing) = (components, RowStart::default(), rows - 1);
         self.bytes.extend([VERSION, components as u8]);
-        self.put(file.len);
-        self.bytes.extend(file.crc.to_le_bytes());
+        self.put(file.key.len);
+        self.bytes.extend(file.key.crc.to_le_bytes());
+        self.bytes.extend(file.seed.to_le_bytes());
+        self.bytes.extend(file.hash.to_le_bytes());
         self.put(self.missing as u64);
         Ok(())
     }
@@ -240,7 +287,7 @@ mod tests {
             .map(|(row, predictions)| RowStart { position: 1000 * (row + 1) + row, predictions })
             .collect();
         let mut writer = RowIndexWriter::default();
-        writer.begin(Fingerprint::of(b"a file"), 4, 3).unwrap();
+        writer.begin(Fingerprint::of(b"a file", 7), 4, 3).unwrap();
         starts.iter().for_each(|start| writer.push(*start));
         writer.end();
         (starts, writer)
@@ -251,7 +298,8 @@ mod tests {
         let (starts, writer) = example();
         assert!(writer.made().1.len() <= RowIndexWriter::most_bytes(4));
         let index = RowIndex::read(Bytes::copy_from_slice(writer.made().1)).unwrap();
-        assert_eq!(index.fingerprint(), Fingerprint::of(b"a file"));
+        assert_eq!(index.fingerprint(), Fingerprint::of(b"a file", 7));
+        assert!(index.fingerprint().is_of(b"a file") && !index.fingerprint().is_of(b"a film"));
         assert_eq!(index.starts(4, 3).unwrap().collect::<Vec<_>>(), starts);
         assert!(index.starts(5, 3).is_none() && index.starts(4, 1).is_none());
     }

@@ -1,6 +1,7 @@
 //! Cache of row indexes, which outlives the loader in a file of the cache directory.
 //!
-//! An index is found by the fingerprint of its file, so a file that changed has none. Those beside packed files and
+//! An index is found by the length and CRC-32C of its file and used if its keyed hash is that of the file too, so a file that
+//! changed has none. Those beside packed files and
 //! those of earlier loaders are read when the loader starts. New ones are stored when the next epoch begins and when the
 //! loader is dropped. If they can be stored nowhere, they are made again, which is no error.
 
@@ -16,8 +17,8 @@ use sha2::{Digest, Sha256};
 
 use super::store::Store;
 use crate::decode::{
-    Decoders, Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
-    read_row_indexes, write_row_index,
+    Decoders, FileKey, Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask,
+    begin_row_indexes, read_row_indexes, write_row_index,
 };
 use crate::file::AtomicFile;
 use crate::geometry::{Orientation, Size};
@@ -29,7 +30,7 @@ use crate::storage::{Storage, exists, is_url};
 const BYTES_PER_BUCKET: u64 = 256;
 
 /// Usual length of an index.
-const USUAL_BYTES: u64 = 200;
+const USUAL_BYTES: u64 = 224;
 
 /// Row indexes of the JPEGs of a source.
 pub(in crate::loader) struct RowIndexes {
@@ -40,6 +41,8 @@ pub(in crate::loader) struct RowIndexes {
     stored: AtomicU64,
     /// Latest epoch that has begun.
     epoch: AtomicU32,
+    /// Seed of the hashes of files whose indexes are made here.
+    seed: u64,
 }
 
 impl RowIndexes {
@@ -52,6 +55,7 @@ impl RowIndexes {
             place: storages.first().and_then(|storage| place(storage, source)),
             stored: AtomicU64::new(0),
             epoch: AtomicU32::new(0),
+            seed: Fingerprint::random_seed(),
         };
         this.read_stored();
         this.stored.store(this.store.stats().samples, Ordering::Relaxed);
@@ -66,13 +70,14 @@ impl RowIndexes {
         if self.epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
             self.save();
         }
-        let fingerprint = Fingerprint::of(file);
-        let kept = self.store.get(number(fingerprint), epoch);
+        let key = FileKey::of(file);
+        let kept = self.store.get(number(key), epoch);
         let index = kept.and_then(|kept| RowIndex::read(kept.bytes));
-        match index.filter(|index| index.fingerprint() == fingerprint) {
+        let is_of = |of: Fingerprint| of.key() == key && of.is_of(file);
+        match index.filter(|index| is_of(index.fingerprint())) {
             Some(index) => RowIndexTask::Use(index),
-            None if self.store.has_room(number(fingerprint), USUAL_BYTES) => {
-                RowIndexTask::Make(fingerprint)
+            None if self.store.has_room(number(key), USUAL_BYTES) => {
+                RowIndexTask::Make(Fingerprint::with_key(key, file, self.seed))
             }
             None => RowIndexTask::None,
         }
@@ -97,7 +102,7 @@ impl RowIndexes {
     }
 
     fn keep(&self, fingerprint: Fingerprint, index: &[u8]) {
-        let (number, size) = (number(fingerprint), Size::new(0, 0));
+        let (number, size) = (number(fingerprint.key()), Size::new(0, 0));
         self.store.keep(number, size, Orientation::UPRIGHT, None, index);
     }
 
@@ -167,7 +172,7 @@ impl Drop for RowIndexes {
 }
 
 /// Number of a file in the store.
-fn number(Fingerprint { len, crc }: Fingerprint) -> u64 {
+fn number(FileKey { len, crc }: FileKey) -> u64 {
     len << 32 ^ u64::from(crc)
 }
 

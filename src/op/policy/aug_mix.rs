@@ -133,7 +133,7 @@ mod tests {
             let key = SampleKey { index, ..SampleKey::default() };
             let (mut actions, mut trace) = (Actions::default(), Trace::new(size));
             actions.draw([&op as &dyn Operator], key, size, &mut trace);
-            actions.demand(1, size.window());
+            actions.demand(size.window());
             assert_eq!(trace, Trace::new(size));
             let (mut weights, mut results) = (Vec::new(), Vec::new());
             let mut current = image.clone();
@@ -166,7 +166,7 @@ mod tests {
             let part = Roi::new(5, 3, 7, 9);
             let mut actions = Actions::default();
             actions.draw([&op as &dyn Operator], key, size, &mut trace);
-            let read = actions.demand(1, part);
+            let read = actions.demand(part);
             let cut = |of: &HostImage, window: Roi| {
                 let HostImage::U8(of) = of else { unreachable!("bytes") };
                 let mut cut = Image::new(window);

@@ -17,6 +17,8 @@ pub(super) struct Line {
     pub filter: Filter,
     /// See `Wanted::reduction`.
     pub reduction: u32,
+    /// Pixels before the first one; see `Wanted::padding`.
+    pub padding: u32,
     /// Pixels of the reduced input.
     pub input: u32,
     /// First pixel of the box, before the reduction.
@@ -40,7 +42,8 @@ impl Line {
     ///
     /// Pillow stores boxes as f32; quotients by 2, 4 and 8 are exact in f32.
     fn reduced_box(&self) -> (f32, f32, u32, u32) {
-        let (first, end) = (self.box_first, self.box_first + self.box_len);
+        let first = self.padding + self.box_first;
+        let end = first + self.box_len;
         let whole = first / self.reduction;
         let touched = end.div_ceil(self.reduction).min(self.input) - whole;
         let relative = |edge: u32| (edge - whole * self.reduction) as f32 / self.reduction as f32;

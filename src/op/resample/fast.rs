@@ -365,7 +365,8 @@ mod tests {
                 let mut table = Vec::new();
                 let (width, height) = (to.width.div_ceil(2), to.height.div_ceil(2));
                 let output = Roi::new(to.width / 3, to.height / 4, width, height);
-                let wanted = Wanted { input: whole, reduction: 1, output };
+                let wanted =
+                    Wanted { input: whole, reduction: 1, padding: Size::default(), output };
                 let demanded = fill_table(&mut params, wanted, filter, &mut table);
                 let mut expected = HostImage::new(PixelType::U8, output);
                 reference(&params, &table, &HostImage::U8(src.clone()), &mut expected);
@@ -397,7 +398,7 @@ mod tests {
         let mut params = Params::new(size.window(), Size::new(20, 4));
         let mut table = Vec::new();
         let output = Roi::new(0, 0, 20, 4);
-        let wanted = Wanted { input: size, reduction: 1, output };
+        let wanted = Wanted { input: size, reduction: 1, padding: Size::default(), output };
         fill_table(&mut params, wanted, Filter::Bilinear, &mut table);
         let mut resampler = Resampler::default();
         let before = resample(&mut resampler, &params, &table, &src);
@@ -443,7 +444,7 @@ mod tests {
         let mut actions = Actions::default();
         let out = actions.draw([op], Default::default(), size, &mut Trace::new(size));
         let output = Roi::new(0, 0, out.width.min(wanted.width), out.height.min(wanted.height));
-        actions.demand(1, output);
+        actions.demand(output);
         let (params, table) = (*actions.first_resampling().unwrap(), actions.table_of(0));
         let most = op.coefficients(bounds);
         assert!(table.len() <= most, "{op:?} of {size}: {} over {most}", table.len());

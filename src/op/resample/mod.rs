@@ -19,7 +19,8 @@
 //! `nearest` uses the same table with one tap of weight 1: sum, half and shift reproduce the byte.
 //!
 //! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in Pillow's
-//! `resize(box=...)`, and the image consists of the whole pixels that the box touches.
+//! `resize(box=...)`, and the image consists of the whole pixels that the box touches. If EXIF mirrors an axis, the box
+//! begins after the pixels that the decoder added (`Wanted::padding`).
 
 use std::ops::Range;
 
@@ -95,6 +96,7 @@ impl Weights {
                 let line = coefficients::Line {
                     filter: *filter,
                     reduction: wanted.reduction,
+                    padding: pick([wanted.padding.width, wanted.padding.height]),
                     input,
                     box_first: pick([of.x, of.y]),
                     box_len: pick([of.width, of.height]),

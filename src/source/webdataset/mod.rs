@@ -37,7 +37,7 @@ pub type WebDataset = Records<WebDatasetSettings>;
 #[serde(deny_unknown_fields, default)]
 pub struct WebDatasetSettings {
     /// Extensions of the image, separated by semicolons; the first that a sample has is used. Default
-    /// `jpg;jpeg;png;webp;ppm;pgm`.
+    /// `jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff`.
     pub image: String,
     /// Extension of the label, a file with an integer in digits; empty for no labels (-1). Default `cls`.
     pub label: String,
@@ -48,7 +48,7 @@ pub struct WebDatasetSettings {
 impl Default for WebDatasetSettings {
     fn default() -> Self {
         Self {
-            image: "jpg;jpeg;png;webp;ppm;pgm".into(),
+            image: "jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff".into(),
             label: "cls".into(),
             label_key: String::new(),
         }

@@ -178,6 +178,9 @@ impl<'a> Maker<'a> {
                 Some(b'2' | b'5') => "pgm",
                 _ => "ppm",
             },
+            Format::Bmp => "bmp",
+            Format::Gif => "gif",
+            Format::Tiff => "tif",
             // `Format::Pixels` exists only in caches; no file header has it.
             other => {
                 let problem = format!("{} images have no file name extension here", other.name());

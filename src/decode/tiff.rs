@@ -1,0 +1,264 @@
+//! TIFF: strips or tiles are unpacked into a band of rows, and converted to RGB row by row.
+
+use flate2::{Decompress, FlushDecompress};
+use weezl::{BitOrder, decode::Decoder};
+
+use super::rows::{RowGroups, grown, most_rows};
+use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed};
+use crate::error::{DataError, Reason, Tolerated};
+use crate::header::{Format, Header, TiffColors, TiffLayout, TiffPacking, tiff_layout};
+use crate::tensor::CHANNELS;
+
+/// Most bytes of a pixel.
+const MOST_PIXEL_BYTES: u64 = 8;
+
+/// TIFF decoder.
+#[derive(Debug, Default)]
+pub(super) struct Tiff;
+
+impl HostDecoder for Tiff {
+    fn name(&self) -> &'static str {
+        "tiff"
+    }
+
+    fn accepts(&self, header: &Header) -> bool {
+        header.format == Format::Tiff
+    }
+
+    fn memory(&self, header: &Header, head: &[u8], _: u64) -> DecodeMemory {
+        let scratch = match tiff_layout(head) {
+            Ok(layout) => band_bytes(&layout).saturating_add(tile_bytes(&layout)),
+            // The directory usually is at the end of the file.
+            Err(_) => header.size.pixels().saturating_mul(MOST_PIXEL_BYTES),
+        };
+        let row = CHANNELS as u64 * u64::from(header.size.width);
+        let rows = row * most_rows(header.size.height);
+        DecodeMemory { rows, scratch, library: LIBRARY_BYTES }
+    }
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        buffers: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        decode(image, buffers, sink).map(|()| None)
+    }
+}
+
+/// Bytes of the chunks side by side.
+fn band_bytes(layout: &TiffLayout) -> u64 {
+    chunk_bytes(layout).saturating_mul(layout.across() as u64)
+}
+
+/// Bytes of one tile, which is unpacked before it is put among those beside it.
+fn tile_bytes(layout: &TiffLayout) -> u64 {
+    if layout.tiled { chunk_bytes(layout) } else { 0 }
+}
+
+fn chunk_bytes(layout: &TiffLayout) -> u64 {
+    (layout.row_bytes() as u64).saturating_mul(layout.chunk.height.into())
+}
+
+fn decode(
+    image: &EncodedImage<'_>,
+    buffers: &mut Buffers,
+    sink: &mut RowSink<'_>,
+) -> Result<(), DataError> {
+    let EncodedImage { bytes, header, window, .. } = *image;
+    let layout = tiff_layout(bytes)?;
+    if layout.size != header.size {
+        return Err(size_changed(header.size, layout.size));
+    }
+    let [band, tile] = [band_bytes(&layout), tile_bytes(&layout)];
+    let whole = usize::try_from(band.saturating_add(tile)).unwrap_or(usize::MAX);
+    let scratch = grown(&mut buffers.scratch, whole)?;
+    let (band, tile) = scratch.split_at_mut(band as usize);
+    let palette = layout.palette(bytes);
+    let mut groups = RowGroups::new(&mut buffers.rows, window, sink)?;
+    let rows = layout.chunk.height as usize;
+    let pitch = layout.row_bytes() * layout.across();
+    let mut loaded = None;
+    for y in window.y as usize..window.bottom() as usize {
+        let row_of_chunks = y / rows;
+        if loaded != Some(row_of_chunks) {
+            load(&layout, bytes, row_of_chunks, band, tile)?;
+            loaded = Some(row_of_chunks);
+        }
+        let row = &band[pitch * (y % rows)..][..pitch];
+        let out = groups.row().as_chunks_mut::<CHANNELS>().0;
+        for (x, pixel) in (window.x as usize..).zip(out) {
+            *pixel = color(&layout, &palette, row, x);
+        }
+        groups.push();
+    }
+    Ok(())
+}
+
+/// Unpacks the chunks of a row of them.
+fn load(
+    layout: &TiffLayout,
+    file: &[u8],
+    row_of_chunks: usize,
+    band: &mut [u8],
+    tile: &mut [u8],
+) -> Result<(), DataError> {
+    let (across, row_bytes) = (layout.across(), layout.row_bytes());
+    let len = row_bytes * layout.chunk_rows(row_of_chunks);
+    for column in 0..across {
+        let stored = layout.chunk(file, across * row_of_chunks + column)?;
+        let out = if layout.tiled { &mut tile[..len] } else { &mut band[..len] };
+        unpack(layout.packing, stored, out)?;
+        if layout.differences {
+            out.chunks_exact_mut(row_bytes).for_each(|row| add_up(layout, row));
+        }
+        if layout.tiled {
+            for (row, stored) in tile[..len].chunks_exact(row_bytes).enumerate() {
+                let at = row_bytes * (across * row + column);
+                band[at..at + row_bytes].copy_from_slice(stored);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unpack(packing: TiffPacking, stored: &[u8], out: &mut [u8]) -> Result<(), DataError> {
+    let done = match packing {
+        TiffPacking::None => {
+            let len = stored.len().min(out.len());
+            out[..len].copy_from_slice(&stored[..len]);
+            len
+        }
+        TiffPacking::PackBits => unpack_bits(stored, out),
+        TiffPacking::Deflate => {
+            let mut inflater = Decompress::new(true);
+            let result = inflater.decompress(stored, out, FlushDecompress::Finish);
+            result.map_err(|error| damaged(&error.to_string()))?;
+            inflater.total_out() as usize
+        }
+        TiffPacking::Lzw => {
+            let mut decoder = Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
+            let (mut rest, mut done) = (stored, 0);
+            loop {
+                let result = decoder.decode_bytes(rest, &mut out[done..]);
+                rest = &rest[result.consumed_in..];
+                done += result.consumed_out;
+                let is_stuck = result.consumed_in == 0 && result.consumed_out == 0;
+                match result.status {
+                    Err(error) => return Err(damaged(&error.to_string())),
+                    Ok(weezl::LzwStatus::Ok) if !is_stuck && done < out.len() => {}
+                    Ok(_) => break done,
+                }
+            }
+        }
+    };
+    if done < out.len() {
+        let problem = format!("a strip or tile has {done} of {} bytes", out.len());
+        return Err(DataError::new(Reason::Truncated, problem));
+    }
+    Ok(())
+}
+
+/// Unpacks runs of bytes. Returns the number of bytes.
+fn unpack_bits(mut stored: &[u8], out: &mut [u8]) -> usize {
+    let mut done = 0;
+    while let Some((&head, rest)) = stored.split_first() {
+        let left = out.len() - done;
+        let head = head as i8;
+        let (used, len) = match head {
+            -128 => (0, 0),
+            0.. => {
+                let len = (head as usize + 1).min(rest.len());
+                let copied = len.min(left);
+                out[done..done + copied].copy_from_slice(&rest[..copied]);
+                (len, copied)
+            }
+            _ => {
+                let Some(&value) = rest.first() else { break };
+                let len = (1 - isize::from(head)) as usize;
+                out[done..done + len.min(left)].fill(value);
+                (1, len.min(left))
+            }
+        };
+        done += len;
+        stored = &rest[used..];
+    }
+    done
+}
+
+/// Adds to each sample that of the pixel before.
+fn add_up(layout: &TiffLayout, row: &mut [u8]) {
+    let samples = layout.samples;
+    if layout.bits == 8 {
+        for at in samples..row.len() {
+            row[at] = row[at].wrapping_add(row[at - samples]);
+        }
+        return;
+    }
+    let words = row.as_chunks_mut::<2>().0;
+    for at in samples..words.len() {
+        let sum = word(layout.little, words[at]).wrapping_add(word(layout.little, words[at - samples]));
+        words[at] = if layout.little { sum.to_le_bytes() } else { sum.to_be_bytes() };
+    }
+}
+
+fn word(little: bool, bytes: [u8; 2]) -> u16 {
+    if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
+}
+
+/// Color of a pixel of a row of chunks, by Pillow's formulas.
+fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) -> [u8; CHANNELS] {
+    let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
+    let row = &row[layout.row_bytes() * tile..];
+    let samples = layout.samples;
+    // Of words the higher byte counts.
+    let sample = |number: usize| match layout.bits {
+        16 => row[2 * (samples * x + number) + usize::from(layout.little)],
+        _ => row[samples * x + number],
+    };
+    match layout.colors {
+        TiffColors::Gray { .. } | TiffColors::Indices if layout.bits < 8 => {
+            let at = x * layout.bits as usize;
+            let value = row[at / 8] << (at % 8) >> (8 - layout.bits);
+            match layout.colors {
+                TiffColors::Gray { inverted } => {
+                    let value = value * (255 / ((1u16 << layout.bits) - 1) as u8);
+                    [if inverted { 255 - value } else { value }; CHANNELS]
+                }
+                _ => palette[usize::from(value)],
+            }
+        }
+        // As Pillow's conversion of mode `I;16`, which clips instead of scaling.
+        TiffColors::Gray { .. } if layout.bits == 16 => {
+            let value = word(layout.little, [row[2 * x], row[2 * x + 1]]);
+            [value.min(255) as u8; CHANNELS]
+        }
+        TiffColors::Gray { inverted } => {
+            [if inverted { 255 - sample(0) } else { sample(0) }; CHANNELS]
+        }
+        TiffColors::Indices => palette[usize::from(sample(0))],
+        TiffColors::Rgb => [0, 1, 2].map(sample),
+        TiffColors::Multiplied => match sample(3) {
+            0 => [0; CHANNELS],
+            255 => [0, 1, 2].map(sample),
+            alpha => [0, 1, 2].map(|at| {
+                let divided = u32::from(sample(at)) * 255 / u32::from(alpha);
+                divided.min(255) as u8
+            }),
+        },
+        TiffColors::Inks => {
+            let light = 255 - sample(3);
+            [0, 1, 2].map(|at| light - scaled(sample(at), light))
+        }
+    }
+}
+
+/// Product of two parts of 255, rounded.
+fn scaled(a: u8, b: u8) -> u8 {
+    let product = u32::from(a) * u32::from(b) + 128;
+    (((product >> 8) + product) >> 8) as u8
+}
+
+fn damaged(error: &str) -> DataError {
+    DataError::new(Reason::Corrupt, format!("a strip or tile is damaged: {error}"))
+}

@@ -1,0 +1,150 @@
+//! BMP headers: Windows' from version 3 on and OS/2's, with the variants that Pillow reads.
+
+use super::{Format, Header, corrupt, le32, truncated};
+use crate::error::{DataError, Reason};
+use crate::geometry::{Orientation, Size};
+
+/// Bytes of the file header, and those up to the size of the image header.
+const FILE_HEAD: usize = 14;
+/// Size of OS/2's first image header, with sides of 16 bits and colors of three bytes.
+const CORE: u32 = 12;
+/// Sizes of the other image headers.
+const SIZES: [u32; 6] = [40, 52, 56, 64, 108, 124];
+const MAX_SIDE: u32 = i32::MAX as u32;
+const MAX_COLORS: u32 = 256;
+
+/// Pixels of a BMP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BmpLayout<'a> {
+    pub size: Size,
+    pub coding: BmpCoding,
+    /// Colors as blue, green, red, for indices; `color_bytes` each.
+    pub palette: &'a [u8],
+    pub color_bytes: usize,
+    /// Whether the last row comes first.
+    pub bottom_up: bool,
+    /// Offset of the pixels. It may lie beyond the file.
+    pub start: usize,
+}
+
+/// Coding of a BMP's pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BmpCoding {
+    /// Indices of so many bits.
+    Indices(u32),
+    /// Indices in runs, of 8 bits, or of 4.
+    Runs { four_bits: bool },
+    /// Words of 5 bits per channel, with a sixth for green or not.
+    Words { six_green: bool },
+    /// So many bytes, and which of them are red, green and blue.
+    Bytes { bytes: usize, rgb: [usize; 3] },
+}
+
+impl BmpCoding {
+    /// Bits of a pixel.
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Indices(bits) => bits,
+            Self::Runs { .. } => 8,
+            Self::Words { .. } => 16,
+            Self::Bytes { bytes, .. } => 8 * bytes as u32,
+        }
+    }
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
+    let size = layout(bytes)?.size;
+    Ok(Header { format: Format::Bmp, size, orientation: Orientation::UPRIGHT, jpeg: None })
+}
+
+/// Parses the header again, for the decoder.
+pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
+    let cut = || truncated("its header");
+    let offset = le32(bytes, 10).ok_or_else(cut)?;
+    let head_len = le32(bytes, FILE_HEAD).ok_or_else(cut)?;
+    if head_len != CORE && !SIZES.contains(&head_len) {
+        return Err(unsupported(format!("a header of {head_len} bytes")));
+    }
+    let end = FILE_HEAD + head_len as usize;
+    let head = bytes.get(FILE_HEAD..end).ok_or_else(cut)?;
+    let half = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    let word = |at: usize| half(at) | half(at + 2) << 16;
+    let is_core = head_len == CORE;
+    let (width, height, bits, compression, colors) = match is_core {
+        true => (half(4), half(6), half(10), 0, 0),
+        false => (word(4), word(8), half(14), word(16), word(32)),
+    };
+    // As in Pillow, a height is negative if its highest byte is ff.
+    let bottom_up = is_core || head[11] != 0xFF;
+    let height = if bottom_up { height } else { height.wrapping_neg() };
+    let size = Size::new(width, height);
+    if width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE {
+        return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
+    }
+    let mut palette_at = end;
+    let coding = match (compression, bits) {
+        (0, 1 | 4 | 8) => BmpCoding::Indices(bits),
+        (0, 16) => BmpCoding::Words { six_green: false },
+        (0, 24 | 32) => BmpCoding::Bytes { bytes: bits as usize / 8, rgb: [2, 1, 0] },
+        (1, 8) | (2, 4) => BmpCoding::Runs { four_bits: bits == 4 },
+        (3, 16 | 24 | 32) => {
+            // The headers of version 2 and 3 have the masks, version 3 that of alpha too; otherwise they follow.
+            let at = FILE_HEAD + 40;
+            let mask = |number: usize| le32(bytes, at + 4 * number).ok_or_else(cut);
+            let alpha = if head_len >= 56 { mask(3)? } else { 0 };
+            if head_len == 40 {
+                palette_at += 12;
+            }
+            bit_fields(bits, [mask(0)?, mask(1)?, mask(2)?, alpha])?
+        }
+        (0..=3, _) => {
+            return Err(unsupported(format!(
+                "{bits} bits per pixel with compression {compression}"
+            )));
+        }
+        _ => return Err(unsupported(format!("compression {compression}"))),
+    };
+    let color_bytes = if is_core { 3 } else { 4 };
+    let colors = if colors == 0 && bits <= 8 { 1 << bits } else { colors };
+    let (mut palette, mut start) = (&[][..], offset as usize);
+    let mut after = palette_at;
+    if bits <= 8 {
+        if colors > MAX_COLORS {
+            return Err(corrupt(format!("{colors} colors, there may be {MAX_COLORS}")));
+        }
+        after += color_bytes * colors as usize;
+        palette = bytes.get(palette_at..after).ok_or_else(|| truncated("its colors"))?;
+        // The pixels do not lie where the colors are.
+        if start == end {
+            start += color_bytes * colors as usize;
+        }
+    }
+    if start == 0 {
+        start = after;
+    }
+    Ok(BmpLayout { size, coding, palette, color_bytes, bottom_up, start })
+}
+
+/// Layouts of channels that Pillow knows.
+fn bit_fields(bits: u32, masks: [u32; 4]) -> Result<BmpCoding, DataError> {
+    let rgb = match (bits, masks) {
+        (16, [0xF800, 0x07E0, 0x001F, _]) => return Ok(BmpCoding::Words { six_green: true }),
+        (16, [0x7C00, 0x03E0, 0x001F, _]) => return Ok(BmpCoding::Words { six_green: false }),
+        (24, [0xFF_0000, 0xFF00, 0xFF, _]) => [2, 1, 0],
+        (32, [0xFF_0000, 0xFF00, 0xFF, 0 | 0xFF00_0000] | [0, 0, 0, 0]) => [2, 1, 0],
+        (32, [0xFF00_0000, 0xFF_0000, 0xFF00, 0 | 0xFF]) => [3, 2, 1],
+        (32, [0xFF00_0000, 0xFF00, 0xFF, 0 | 0xFF_0000]) => [3, 1, 0],
+        (32, [0xFF, 0xFF00, 0xFF_0000, 0xFF00_0000]) => [0, 1, 2],
+        _ => {
+            let [r, g, b, a] = masks;
+            return Err(unsupported(format!(
+                "the masks {r:#x}, {g:#x}, {b:#x} and {a:#x} of {bits} bits"
+            )));
+        }
+    };
+    Ok(BmpCoding::Bytes { bytes: bits as usize / 8, rgb })
+}
+
+fn unsupported(what: String) -> DataError {
+    DataError::new(Reason::Unsupported, format!("a BMP with {what}"))
+}

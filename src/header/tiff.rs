@@ -1,0 +1,316 @@
+//! TIFF: the first directory, for images in one plane whose strips or tiles are stored as they are or packed without loss.
+
+use super::exif::Metadata;
+use super::{Format, Header, corrupt, truncated};
+use crate::error::{DataError, Reason};
+use crate::geometry::Size;
+
+const MAX_SIDE: u32 = i32::MAX as u32;
+/// Bytes of a directory's entry.
+const ENTRY_BYTES: usize = 12;
+/// Most samples of a pixel, as in Pillow.
+const MOST_SAMPLES: u32 = 6;
+
+/// Pixels of a TIFF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TiffLayout {
+    pub size: Size,
+    pub colors: TiffColors,
+    /// Bits of a sample: 1, 2, 4, 8 or 16.
+    pub bits: u32,
+    /// Samples of a pixel.
+    pub samples: usize,
+    pub packing: TiffPacking,
+    /// Whether samples are stored as differences to those of the pixel before.
+    pub differences: bool,
+    pub little: bool,
+    /// Size of a strip or tile, in pixels. Strips end with the image, tiles do not.
+    pub chunk: Size,
+    pub tiled: bool,
+    /// Offsets and lengths of the chunks. Without lengths they follow from the size.
+    offsets: Values,
+    lengths: Option<Values>,
+    /// Red, green and blue of all colors, for indices.
+    palette: Option<Values>,
+}
+
+/// Meaning of the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TiffColors {
+    /// Black is 0, or white.
+    Gray {
+        inverted: bool,
+    },
+    Rgb,
+    /// Red, green and blue are multiplied by the fourth sample.
+    Multiplied,
+    Indices,
+    Inks,
+}
+
+/// Packing of a strip or tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TiffPacking {
+    None,
+    Lzw,
+    Deflate,
+    PackBits,
+}
+
+/// Integers of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Values {
+    at: usize,
+    /// Bytes of each: 1, 2 or 4.
+    bytes: usize,
+    count: u32,
+    little: bool,
+}
+
+impl Values {
+    fn get(&self, file: &[u8], index: usize) -> Option<u32> {
+        if index >= self.count as usize {
+            return None;
+        }
+        let at = self.at.checked_add(index.checked_mul(self.bytes)?)?;
+        let bytes = file.get(at..at.checked_add(self.bytes)?)?.iter();
+        let append = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
+        Some(if self.little { bytes.rev().fold(0, append) } else { bytes.fold(0, append) })
+    }
+}
+
+impl TiffLayout {
+    /// Bytes of a row of a chunk when unpacked.
+    pub fn row_bytes(&self) -> usize {
+        (self.chunk.width as usize * self.samples * self.bits as usize).div_ceil(8)
+    }
+
+    /// Rows of a chunk that exist.
+    pub fn chunk_rows(&self, row_of_chunks: usize) -> usize {
+        let rows = self.chunk.height as usize;
+        if self.tiled { rows } else { rows.min(self.size.height as usize - rows * row_of_chunks) }
+    }
+
+    /// Chunks side by side.
+    pub fn across(&self) -> usize {
+        self.size.width.div_ceil(self.chunk.width) as usize
+    }
+
+    /// Stored bytes of a chunk.
+    pub fn chunk<'a>(&self, file: &'a [u8], index: usize) -> Result<&'a [u8], DataError> {
+        let missing = || corrupt(format!("strip or tile {index} has no offset or length"));
+        let start = self.offsets.get(file, index).ok_or_else(missing)? as usize;
+        let len = match self.lengths {
+            // Rows that are stored as they are need no length, and Pillow does not read it.
+            Some(lengths) if self.packing != TiffPacking::None => {
+                lengths.get(file, index).ok_or_else(missing)? as usize
+            }
+            _ => self.row_bytes().saturating_mul(self.chunk_rows(index / self.across())),
+        };
+        let end = start.checked_add(len).filter(|end| *end <= file.len());
+        end.map(|end| &file[start..end]).ok_or_else(|| truncated(&format!("strip or tile {index}")))
+    }
+
+    /// Colors of all indices.
+    pub fn palette(&self, file: &[u8]) -> [[u8; 3]; 256] {
+        let count = 1 << self.bits.min(8);
+        std::array::from_fn(|index| {
+            let of = |channel: usize| {
+                let at = count * channel + index;
+                let value = self.palette.filter(|_| index < count)?.get(file, at)?;
+                Some((value >> 8) as u8)
+            };
+            [0, 1, 2].map(|channel| of(channel).unwrap_or(0))
+        })
+    }
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
+    let size = layout(bytes)?.size;
+    let mut metadata = Metadata::default();
+    // A TIFF is what EXIF data consists of.
+    metadata.set_exif(&bytes.into());
+    Ok(Header { format: Format::Tiff, size, orientation: metadata.orientation(), jpeg: None })
+}
+
+/// Values of the first directory.
+struct Directory<'a> {
+    file: &'a [u8],
+    little: bool,
+    at: usize,
+    count: usize,
+}
+
+impl Directory<'_> {
+    fn integer(&self, at: usize, bytes: usize) -> Option<u32> {
+        Values { at, bytes, count: 1, little: self.little }.get(self.file, 0)
+    }
+
+    /// The last entry with this tag.
+    fn values(&self, tag: u32) -> Result<Option<Values>, DataError> {
+        let mut found = None;
+        for index in 0..self.count {
+            let at = self.at + ENTRY_BYTES * index;
+            if self.integer(at, 2) != Some(tag) {
+                continue;
+            }
+            let (Some(kind), Some(count)) = (self.integer(at + 2, 2), self.integer(at + 4, 4))
+            else {
+                break;
+            };
+            let bytes = match kind {
+                1 => 1,
+                3 => 2,
+                4 => 4,
+                _ => return Err(corrupt(format!("tag {tag} has type {kind}, no number"))),
+            };
+            let is_inside = bytes as u64 * u64::from(count) <= 4;
+            let place = if is_inside {
+                Some(at + 8)
+            } else {
+                self.integer(at + 8, 4).map(|it| it as usize)
+            };
+            let place = place.ok_or_else(|| truncated("its directory"))?;
+            if count > 0 {
+                found = Some(Values { at: place, bytes, count, little: self.little });
+            }
+        }
+        Ok(found)
+    }
+
+    /// First value of a tag.
+    fn value(&self, tag: u32) -> Result<Option<u32>, DataError> {
+        let Some(values) = self.values(tag)? else { return Ok(None) };
+        let value = values.get(self.file, 0);
+        value.map(Some).ok_or_else(|| truncated(&format!("the values of tag {tag}")))
+    }
+
+    /// Whether all values of a tag are this one. Without the tag they are.
+    fn all(&self, tag: u32, wanted: u32) -> Result<bool, DataError> {
+        let Some(values) = self.values(tag)? else { return Ok(true) };
+        Ok((0..values.count.min(MOST_SAMPLES) as usize)
+            .all(|index| values.get(self.file, index) == Some(wanted)))
+    }
+}
+
+/// Parses the first directory.
+pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
+    let little = match bytes.get(..4) {
+        Some(b"II*\0") => true,
+        Some(b"MM\0*") => false,
+        _ => return Err(unsupported("another version than 42".into())),
+    };
+    let mut directory = Directory { file: bytes, little, at: 0, count: 0 };
+    let cut = || truncated("its directory");
+    let at = directory.integer(4, 4).ok_or_else(cut)? as usize;
+    directory.count = directory.integer(at, 2).ok_or_else(cut)? as usize;
+    directory.at = at + 2;
+    if directory.at + ENTRY_BYTES * directory.count > bytes.len() {
+        return Err(cut());
+    }
+    let side =
+        |tag, name| directory.value(tag)?.ok_or_else(|| corrupt(format!("a TIFF without {name}")));
+    let size = Size::new(side(256, "a width")?, side(257, "a height")?);
+    if size.width.min(size.height) == 0 || size.width.max(size.height) > MAX_SIDE {
+        return Err(corrupt(format!("the sides are {size}, they may be 1 to {MAX_SIDE}")));
+    }
+    let bits = directory.value(258)?.unwrap_or(1);
+    let samples = directory.value(277)?.unwrap_or(1);
+    let extra = directory.values(338)?;
+    let first_extra = extra.and_then(|it| it.get(bytes, 0));
+    let photometric = directory.value(262)?.unwrap_or(0);
+    let compression = directory.value(259)?.unwrap_or(1);
+    let (colors, needed) = match photometric {
+        0 | 1 => (TiffColors::Gray { inverted: photometric == 0 }, 1),
+        2 if first_extra == Some(1) => (TiffColors::Multiplied, 3),
+        2 => (TiffColors::Rgb, 3),
+        3 => (TiffColors::Indices, 1),
+        5 => (TiffColors::Inks, 4),
+        6 => return Err(unsupported("YCbCr samples".into())),
+        8 => return Err(unsupported("CIE L*a*b* samples".into())),
+        other => return Err(unsupported(format!("samples of meaning {other}"))),
+    };
+    let extras = extra.map_or(0, |it| it.count);
+    // A fourth sample of RGB need not be declared.
+    let is_complete = samples == needed + extras || (photometric, samples, extras) == (2, 4, 0);
+    if !is_complete || samples > MOST_SAMPLES {
+        return Err(unsupported(format!("{samples} samples, {extras} of them extra")));
+    }
+    let has_bits = match colors {
+        // Pillow reads no inverted words in big-endian order, and does not invert the others.
+        TiffColors::Gray { inverted } if bits == 16 => samples == 1 && (little || !inverted),
+        TiffColors::Gray { .. } => {
+            samples == 1 && matches!(bits, 1 | 2 | 4 | 8)
+                || (bits, samples, photometric, first_extra) == (8, 2, 1, Some(2))
+        }
+        TiffColors::Indices => {
+            samples == 1 && matches!(bits, 1 | 2 | 4 | 8)
+                || (bits, samples) == (8, 2) && matches!(first_extra, Some(0 | 2))
+        }
+        TiffColors::Rgb | TiffColors::Multiplied => bits == 8 || bits == 16 && samples <= 4,
+        TiffColors::Inks => bits == 8,
+    };
+    if !has_bits || !directory.all(258, bits)? || !directory.all(339, 1)? {
+        return Err(unsupported(format!(
+            "{samples} samples of {bits} bits of meaning {photometric}"
+        )));
+    }
+    let packing = match compression {
+        1 => TiffPacking::None,
+        5 => TiffPacking::Lzw,
+        8 | 32946 => TiffPacking::Deflate,
+        32773 => TiffPacking::PackBits,
+        2..=4 => return Err(unsupported("fax compression".into())),
+        6 | 7 => return Err(unsupported("JPEG compression".into())),
+        other => return Err(unsupported(format!("compression {other}"))),
+    };
+    let differences = match directory.value(317)?.unwrap_or(1) {
+        _ if matches!(packing, TiffPacking::None | TiffPacking::PackBits) => false,
+        1 => false,
+        2 if bits >= 8 => true,
+        other => return Err(unsupported(format!("predictor {other} of {bits} bits"))),
+    };
+    if samples > 1 && directory.value(284)?.unwrap_or(1) != 1 {
+        return Err(unsupported("planes of their own for samples".into()));
+    }
+    if directory.value(266)?.unwrap_or(1) != 1 {
+        return Err(unsupported("bits in reverse order".into()));
+    }
+    let tiled = directory.values(273)?.is_none();
+    let (offsets, lengths, chunk) = if tiled {
+        let chunk = Size::new(side(322, "strips or tiles")?, side(323, "a height of tiles")?);
+        (324, 325, chunk)
+    } else {
+        (
+            273,
+            279,
+            Size::new(size.width, directory.value(278)?.unwrap_or(u32::MAX).min(size.height)),
+        )
+    };
+    if chunk.pixels() == 0 || chunk.width > MAX_SIDE || chunk.height > MAX_SIDE {
+        return Err(corrupt(format!("strips or tiles of {chunk}")));
+    }
+    let offsets = directory.values(offsets)?.ok_or_else(|| corrupt("a TIFF without offsets"))?;
+    let palette = directory.values(320)?;
+    if colors == TiffColors::Indices && palette.is_none() {
+        return Err(corrupt("a TIFF of indices without colors"));
+    }
+    Ok(TiffLayout {
+        size,
+        colors,
+        bits,
+        samples: samples as usize,
+        packing,
+        differences,
+        little,
+        chunk,
+        tiled,
+        offsets,
+        lengths: directory.values(lengths)?,
+        palette,
+    })
+}
+
+fn unsupported(what: String) -> DataError {
+    DataError::new(Reason::Unsupported, format!("a TIFF with {what}"))
+}
