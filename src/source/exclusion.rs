@@ -54,6 +54,10 @@ pub enum ExclusionReason {
     OtherKey,
     /// Image without annotations (`skip_empty`).
     NoAnnotation,
+    /// Sample of a class that is not in the table of classes (`classes`).
+    UnknownClass,
+    /// Object of a category that is not in the table of classes (`classes`).
+    UnknownCategory,
 }
 
 impl ExclusionReason {
@@ -70,6 +74,10 @@ impl ExclusionReason {
             ExclusionReason::Special => "pipes, sockets or devices",
             ExclusionReason::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
+            ExclusionReason::UnknownClass => "samples are of classes that are not in the table (source.classes)",
+            ExclusionReason::UnknownCategory => {
+                "objects are of categories that are not in the table (source.classes)"
+            }
         }
     }
 }
