@@ -54,6 +54,10 @@ pub enum ExclusionReason {
     OtherKey,
     /// Image without annotations (`skip_empty`).
     NoAnnotation,
+    /// Record that has only a header.
+    EmptyRecord,
+    /// Annotation of an image that the file does not list.
+    OrphanAnnotation,
     /// Sample of a class that is not in the table of classes (`classes`).
     UnknownClass,
     /// Object of a category that is not in the table of classes (`classes`).
@@ -74,7 +78,13 @@ impl ExclusionReason {
             ExclusionReason::Special => "pipes, sockets or devices",
             ExclusionReason::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
-            ExclusionReason::UnknownClass => "samples are of classes that are not in the table (source.classes)",
+            ExclusionReason::EmptyRecord => "records have no image",
+            ExclusionReason::OrphanAnnotation => {
+                "annotations are of images that the file does not list"
+            }
+            ExclusionReason::UnknownClass => {
+                "samples are of classes that are not in the table (source.classes)"
+            }
             ExclusionReason::UnknownCategory => {
                 "objects are of categories that are not in the table (source.classes)"
             }
