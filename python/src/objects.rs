@@ -14,13 +14,9 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Without those of which less than `visible` of the box can be seen, without crowds unless `crowd`, and without those whose box
-    /// has no extent as 32-bit floats.
+    /// Without those of which less than `visible` of the box can be seen, and without crowds unless `crowd`.
     pub fn new(objects: annotation::Objects, visible: f64, crowd: bool) -> Self {
-        let is_chosen = |it: &PlacedObject| {
-            let [left, top, right, bottom] = corners(it);
-            it.visible >= visible && (crowd || !it.crowd) && left < right && top < bottom
-        };
+        let is_chosen = |it: &PlacedObject| it.visible >= visible && (crowd || !it.crowd);
         let chosen = (0..objects.len()).filter(|&number| is_chosen(&objects[number])).collect();
         Self { objects, chosen }
     }
@@ -52,7 +48,7 @@ impl Objects {
 
     /// Left, top, right and bottom edges, f32.
     fn boxes<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
-        self.column(py, |it| corners(it).map(f32::to_ne_bytes))
+        self.column(py, |it| it.bbox.xyxy().map(f32::to_ne_bytes))
     }
 
     /// Categories, i64.
@@ -106,9 +102,4 @@ impl Objects {
         });
         runs.into_iter().map(|it| it.map(|text| PyBytes::new(py, &text))).collect()
     }
-}
-
-fn corners(object: &PlacedObject) -> [f32; 4] {
-    let it = object.bbox;
-    [it.left, it.top, it.right, it.bottom].map(|edge| edge as f32)
 }

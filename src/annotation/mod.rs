@@ -8,7 +8,7 @@
 //!   and resizes scale by the ratio of the sizes.
 //! * A box is clipped to the visible part of the image. Objects whose box is completely invisible are dropped, and
 //!   those that
-//!   `random_iou_crop` drops; for the others, [`PlacedObject::visible`] is the visible share of the box.
+//!   `random_iou_crop` drops, and those whose visible box has no extent as f32; for the others, [`PlacedObject::visible`] is the visible share of the box.
 //! * Masks are computed on demand, in pixels of the tensor.
 
 use std::ops::Deref;
@@ -162,7 +162,11 @@ impl Objects {
             let bbox = whole.intersection(&view.visible);
             let visible = bbox.area() / whole.area();
             let outline = segmentation;
-            (visible > LEAST_VISIBLE && view.keeps(&upright)).then_some(PlacedObject {
+            // Models take boxes as f32, in which a sliver at the edge of a crop has no extent.
+            let is_visible = visible > LEAST_VISIBLE
+                && has_extent(&bbox)
+                && has_extent(&bbox.normalised(view.size));
+            (is_visible && view.keeps(&upright)).then_some(PlacedObject {
                 index,
                 bbox,
                 visible,
@@ -298,6 +302,12 @@ impl Way {
             *place = reader.at(x, y).into();
         }
     }
+}
+
+/// Whether the box has an extent after its edges are rounded to f32.
+fn has_extent(bbox: &BoundingBox) -> bool {
+    let [left, top, right, bottom] = bbox.xyxy();
+    left < right && top < bottom
 }
 
 /// Whether the centre of a pixel is between two edges.

@@ -7,7 +7,10 @@ use toml::{Table, Value};
 use super::node::{read, read_with, unknown};
 use super::wrong_type;
 use crate::error::{Error, Result};
-use crate::source::{self, DISABLED, JOINED, KEYS, OWN, PartSettings, Selection, SourceSettings};
+use crate::source::{
+    self, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN, PartSettings, Selection,
+    SourceSettings,
+};
 use crate::storage;
 
 /// Deepest nesting of sources, which bounds malicious files.
@@ -30,8 +33,12 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
         let problem = format!("sources are nested more than {MOST_LEVELS} levels deep");
         return Err(Error::config(at, problem));
     }
-    let selection = take_all(&mut table, &Selection::KEYS);
-    let selection: Selection = read(selection).map_err(|problem| problem.into_error(at))?;
+    let is_directory = table.contains_key(Directory::KEY);
+    let is_selection = |key: &&str| !(is_directory && *key == CLASS_TO_INDEX);
+    let keys: Vec<&str> = Selection::KEYS.into_iter().filter(is_selection).collect();
+    let selection = take_all(&mut table, &keys);
+    let mut selection: Selection = read(selection).map_err(|problem| problem.into_error(at))?;
+    selection.relative_to(base);
     let known = || KEYS.iter().chain(&JOINED).chain(&[OWN]).copied();
     let mut keys = known().filter(|key| table.contains_key(*key));
     let (key, second) = (keys.next(), keys.next());

@@ -82,6 +82,11 @@ pub trait Hints {
         None
     }
 
+    /// Whether labels are known without reading samples, so that all of them can be checked when the source is opened. Default true.
+    fn knows_labels(&self) -> bool {
+        true
+    }
+
     /// Storage handles through which the source reads files. A loader includes their requests in its counts and shows their
     /// warnings. Empty, the default, if the source uses no [`Storage`].
     fn storages(&self) -> Vec<Storage> {
@@ -211,6 +216,11 @@ impl dyn Source + '_ {
     /// [`Hints::slow_shuffled`]; `None` without that ability.
     pub fn slow_shuffled(&self) -> Option<String> {
         self.hints()?.slow_shuffled()
+    }
+
+    /// [`Hints::knows_labels`]; true without that ability.
+    pub fn knows_labels(&self) -> bool {
+        self.hints().is_none_or(|it| it.knows_labels())
     }
 
     /// [`Hints::storages`]; empty without that ability.

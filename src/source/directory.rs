@@ -27,8 +27,9 @@ mod classes;
 ///
 /// * Every folder directly in the directory is a class. Classes are numbered in the byte order of their names, or by
 ///   `class_to_index`. Without folders, the images in the directory itself are the samples, with label -1.
-/// * The samples of a class are the images in its folder, followed by those of its sub-folders, each level in byte order of
-///   names. Links are followed, except a link to a folder above itself.
+/// * The samples of a class are the images in its folder and in all folders below it: the folders in the byte order of their whole
+///   paths (`a`, `a-b`, `a/b`), and the files of each in the byte order of their names. Links are followed, except a link to a folder
+///   above itself.
 /// * An image is a regular file whose name ends in one of `extensions`; its format is detected from its content. Other files,
 ///   pipes and the like, and files next to the class folders are skipped and counted ([`Notes::excluded`]).
 /// * A class without images is an error unless `allow_empty` is set: it would shift the labels of later classes.
@@ -152,7 +153,7 @@ impl Listing<'_> {
             match self.settings.label(number, &class) {
                 Some(label) => {
                     self.classes.begin(&class);
-                    self.walk(root.join(name), label, false, above)?;
+                    self.add_class_folder(&root.join(name), label, above)?;
                 }
                 None => self.count(ExclusionReason::OtherClass, "", Path::new(name)),
             }
@@ -160,25 +161,24 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// `below`: whether the folder is a sub-folder of its class.
-    fn walk(
+    /// Adds the images of a class in the order of torchvision's `sorted(os.walk(folder))`, which is that of whole paths: `a-b` comes
+    /// before `a/b`.
+    fn add_class_folder(
         &mut self,
-        path: PathBuf,
+        class: &Path,
         label: i64,
-        below: bool,
         above: &mut HashSet<(u64, u64)>,
     ) -> Result<()> {
-        let identity = identity(&path)?;
-        if !above.insert(identity) {
-            return Ok(());
+        let mut folders = Vec::new();
+        walk(&self.found.storage, class.to_path_buf(), above, &mut folders)?;
+        folders.sort_unstable_by(|(a, _), (b, _)| {
+            a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes())
+        });
+        for (path, entries) in folders {
+            let below = path != class;
+            let images = self.add_files(path, label, &entries);
+            self.classes.add(images, below);
         }
-        let entries = list(&self.found.storage, &path)?;
-        let images = self.add_files(path.clone(), label, &entries);
-        self.classes.add(images, below);
-        for name in &entries.folders {
-            self.walk(path.join(name), label, true, above)?;
-        }
-        above.remove(&identity);
         Ok(())
     }
 
@@ -382,20 +382,29 @@ fn folder_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Order of a walk: the files of a folder before those of its sub-folders, each in byte order.
+/// Order of a walk over the classes, as [`Listing::add_class_folder`] has it.
 fn in_order_of_a_walk(a: &str, b: &str) -> Ordering {
-    let (mut a, mut b) = (a.split('/').peekable(), b.split('/').peekable());
-    loop {
-        let (Some(first), Some(second)) = (a.next(), b.next()) else { return Ordering::Equal };
-        match (a.peek().is_some(), b.peek().is_some()) {
-            (false, true) => return Ordering::Less,
-            (true, false) => return Ordering::Greater,
-            _ => match first.cmp(second) {
-                Ordering::Equal => {}
-                order => return order,
-            },
-        }
+    let key = |name| (class_of(name), folder_of(name));
+    key(a).cmp(&key(b)).then_with(|| a.cmp(b))
+}
+
+/// Lists a folder and all folders below it.
+fn walk(
+    storage: &Storage,
+    path: PathBuf,
+    above: &mut HashSet<(u64, u64)>,
+    folders: &mut Vec<(PathBuf, Entries)>,
+) -> Result<()> {
+    let identity = identity(&path)?;
+    if !above.insert(identity) {
+        return Ok(());
     }
+    let mut entries = list(storage, &path)?;
+    let below = std::mem::take(&mut entries.folders);
+    folders.push((path.clone(), entries));
+    below.into_iter().try_for_each(|name| walk(storage, path.join(name), above, folders))?;
+    above.remove(&identity);
+    Ok(())
 }
 
 struct Entries {

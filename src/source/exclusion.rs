@@ -56,6 +56,14 @@ pub enum ExclusionReason {
     OtherKey,
     /// Image without annotations (`skip_empty`).
     NoAnnotation,
+    /// Record that has only a header.
+    EmptyRecord,
+    /// Annotation of an image that the file does not list.
+    OrphanAnnotation,
+    /// Sample of a class that is not in the table of classes (`classes`).
+    UnknownClass,
+    /// Object of a category that is not in the table of classes (`classes`).
+    UnknownCategory,
 }
 
 impl ExclusionReason {
@@ -72,6 +80,16 @@ impl ExclusionReason {
             ExclusionReason::Special => "pipes, sockets or devices",
             ExclusionReason::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
+            ExclusionReason::EmptyRecord => "records have no image",
+            ExclusionReason::OrphanAnnotation => {
+                "annotations are of images that the file does not list"
+            }
+            ExclusionReason::UnknownClass => {
+                "samples are of classes that are not in the table (source.classes)"
+            }
+            ExclusionReason::UnknownCategory => {
+                "objects are of categories that are not in the table (source.classes)"
+            }
         }
     }
 }
@@ -95,11 +113,7 @@ pub fn exclusion_lines(all: &[Exclusion]) -> Vec<String> {
         let advice: Vec<_> =
             programs.into_iter().map(|it| format!("; convert with `{it}`")).collect();
         let first = escaped(&kinds[0].example);
-        format!(
-            "{count} {}{kinds_text} (the first: {first}){}",
-            words(why, count),
-            advice.concat()
-        )
+        format!("{count} {}{kinds_text} (the first: {first}){}", words(why, count), advice.concat())
     });
     lines.collect()
 }

@@ -4,6 +4,7 @@
 //! missing values) or a text. Numbers are therefore never sorted as texts, which would put 10 before 9.
 
 use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
 
 /// Limit above which an f64 cannot represent every whole number, so a label may have been rounded.
 const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
@@ -92,9 +93,27 @@ pub fn sort_names(names: &mut [String]) {
     }
 }
 
+/// Name without what is easily overlooked: blanks and quotes around it, runs of blanks in it, and the Unicode form. Names with the
+/// same result are probably one class.
+pub fn alike(name: &str) -> String {
+    let is_around = |it: char| it.is_whitespace() || it.is_control() || "\"'\u{feff}\u{200b}".contains(it);
+    let words: Vec<&str> = name.trim_matches(is_around).split_whitespace().collect();
+    words.join(" ").nfc().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_look_the_same_are_alike() {
+        for (one, two) in [("cat", " cat"), ("cat", "cat\u{a0}"), ("caf\u{e9}", "cafe\u{301}"), ("dog", " \"dog\"")] {
+            assert_eq!(alike(one), alike(two), "{one:?} {two:?}");
+        }
+        for (one, two) in [("cat", "Cat"), ("cat", "cats"), ("0", "00"), ("a b", "ab")] {
+            assert_ne!(alike(one), alike(two), "{one:?} {two:?}");
+        }
+    }
 
     #[test]
     fn whole_numbers_are_numbers_however_they_are_written() {

@@ -8,11 +8,12 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{DataError, Result};
 
+pub use class_table::{ClassNames, ClassTable};
 #[cfg(feature = "coco")]
 pub use coco::Category;
 #[doc(hidden)]
-pub use combine::{Chosen, FilterSettings, InTurn, PartSettings, Repeated, Selection, Weighted};
-pub use combine::{Concat, Mixture, Repeat, Subset};
+pub use combine::{Chosen, FilterSettings, InTurn, Numbered, PartSettings, Repeated, Selection, Weighted};
+pub use combine::{Classed, Concat, Mixture, Repeat, Subset};
 pub use detect::detect;
 pub use exclusion::{Exclusion, ExclusionReason};
 #[doc(hidden)]
@@ -22,12 +23,13 @@ pub use memory::Memory;
 pub use settings::{Configured, HEAD_BYTES};
 
 pub(crate) use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
-pub(crate) use combine::JOINED;
+pub(crate) use combine::{CLASS_TO_INDEX, JOINED};
 pub(crate) use own::OWN;
 pub(crate) use page::{Expected, HostPage, Page, Sealed, check_size};
 pub(crate) use settings::SourceSettings;
 
 mod abilities;
+mod class_table;
 mod combine;
 pub mod custom;
 mod detect;

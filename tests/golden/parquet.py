@@ -47,12 +47,25 @@ def labels():
     })
 
 
+def bools():
+    """Labels of type bool."""
+    rows = range(ROWS)
+    values = [row % 3 == 0 or row > 12 for row in rows]
+    return pa.table({
+        "image": pa.array([picture(row) for row in rows], pa.binary()),
+        "is_cat": pa.array(values, pa.bool_()),
+        "is_null": pa.array([None if row % 7 == 3 else values[row] for row in rows], pa.bool_()),
+    })
+
+
 def write(name, table, **settings):
     pq.write_table(table, OUT / f"{name}.parquet", **settings)
 
 
 def main():
     OUT.mkdir(exist_ok=True)
+    write("bools", bools(), row_group_size=9)
+    write("bools-v2", bools(), data_page_version="2.0")
     # Row groups of nine rows. Pages are looked at after each two rows, a dictionary grows to a few pictures only.
     small = dict(row_group_size=9, write_batch_size=2, data_page_size=1000, dictionary_pagesize_limit=1500)
     small["write_statistics"] = False

@@ -200,6 +200,24 @@ fn integers_of_any_type_are_labels() {
 }
 
 #[test]
+fn booleans_are_labels() {
+    for name in ["bools", "bools-v2"] {
+        for (column, null) in [("is_cat", false), ("is_null", true)] {
+            let source = Parquet::open(&[file(name)], &settings("image", column)).unwrap();
+            let label = |row: u64| match row % 7 == 3 && null {
+                true => -1,
+                false => i64::from(row % 3 == 0 || row > 12),
+            };
+            assert_eq!(
+                labels(&source),
+                (0..ROWS).map(label).collect::<Vec<_>>(),
+                "{name} {column}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_row_without_image_bytes_is_read_from_the_named_file() {
     let (root, path) = folder(&fs::read(file("paths")).unwrap());
     let source = open(&path).unwrap();
@@ -268,12 +286,23 @@ fn a_missing_or_unsuitable_column_is_an_error_that_lists_the_columns() {
     let [texts, snappy, several] = ["texts", "snappy", "several"].map(file);
     let [in_texts, in_snappy, in_several] =
         [&texts, &snappy, &several].map(|path| path.to_str().unwrap());
-    let values = [in_texts, "\"image\"", "pixels", "kind"];
+    let values = [in_texts, "\"image\"", "pixels"];
     refused(&texts, &ParquetSettings::default(), "source.image", &values);
-    let values = [in_snappy, "\"class\"", "\"\"", "image.bytes", "image.path", "label"];
+    let values = [in_snappy, "\"class\"", "\"\"", "image.path", "label"];
     refused(&snappy, &settings("image", "class"), "source.label", &values);
-    let values = [in_snappy, "\"label\"", "bytes"];
+    let values = [in_snappy, "\"label\"", "image.bytes"];
     refused(&snappy, &settings("label", ""), "source.image", &values);
+    // What would be refused is not suggested: texts as images, bytes as labels, lists.
+    let problem = |path: &PathBuf, image: &str, label: &str| {
+        let settings = settings(image, label);
+        let problem = config_error(Parquet::open(std::slice::from_ref(path), &settings)).problem;
+        problem.rsplit_once(": ").unwrap().1.to_string()
+    };
+    assert_eq!(problem(&texts, "none", ""), "pixels");
+    assert_eq!(problem(&texts, "pixels", "none"), "kind");
+    assert_eq!(problem(&snappy, "none", "label"), "image.bytes");
+    assert_eq!(problem(&snappy, "image", "none"), "image.path, label");
+    assert!(!problem(&several, "none", "label").contains("list"));
     let values = [in_several, "\"image.list.element\""];
     refused(&several, &settings("image.list.element", "label"), "source.image", &values);
     let error = config_error(Parquet::open(&[texts], &settings("pixels", "pixels")));

@@ -4,13 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::words::has_words;
 use crate::common::{config_error, position, refused_at};
 
 use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
-use feedwater::source::custom::{Hints, HostPage};
+use feedwater::source::custom::{Hints, HostPage, Notes};
 use feedwater::source::settings::{RecordIoLabel, RecordIoSettings, SourceSettings};
-use feedwater::source::{RecordIo, Source};
+use feedwater::source::{ExclusionReason, RecordIo, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -154,6 +155,24 @@ fn the_key_in_a_pipeline_file_is_recordio() {
     assert_eq!(pipeline.source, SourceSettings::new::<RecordIo>(paths, settings));
     let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
     assert_eq!(again.source, pipeline.source);
+}
+
+/// InsightFace's files begin with a record of two numbers, and end with one for each identity.
+#[test]
+fn records_without_an_image_are_counted() {
+    let range =
+        |first: f32, end: f32| record(2, 0.0, &[first.to_le_bytes(), end.to_le_bytes()].concat());
+    let file =
+        [range(3.0, 4.0), record(0, 0.0, b"one"), record(0, 1.0, b"two"), range(1.0, 2.0)].concat();
+    let (_root, source) = open(&file).unwrap();
+    assert_eq!((source.len(), source.label(1)), (2, 1));
+    assert_eq!(read(&source, 0).unwrap(), b"one");
+    let [empty] = &source.excluded()[..] else { panic!("{:?}", source.excluded()) };
+    assert_eq!((empty.why, empty.count), (ExclusionReason::EmptyRecord, 2));
+    assert!(has_words(&empty.example, &["a.rec", "0"]), "{empty:?}");
+    // Only such records.
+    let error = config_error(open(&range(1.0, 2.0)));
+    assert!(has_words(&error.problem, &["1", ExclusionReason::EmptyRecord.words()]), "{error}");
 }
 
 #[test]

@@ -159,9 +159,41 @@ fn without_folders_the_files_themselves_are_samples_without_a_label() {
 fn files_of_a_folder_come_first_and_then_its_sub_folders() {
     let root = tree(&["a/b/3.jpg", "a/z.jpg", "a/b/1/2.jpg", "a/c.jpg", "a/b-/4.jpg"]);
     let source = Directory::open(root.path()).unwrap();
-    let paths = ["a/c.jpg", "a/z.jpg", "a/b/3.jpg", "a/b/1/2.jpg", "a/b-/4.jpg"];
+    // `-` precedes `/`.
+    let paths = ["a/c.jpg", "a/z.jpg", "a/b/3.jpg", "a/b-/4.jpg", "a/b/1/2.jpg"];
     expect(&source, &root, &paths.map(|path| (0, path)));
-    assert_eq!(read(&source, 3), b"a/b/1/2.jpg");
+    assert_eq!(read(&source, 4), b"a/b/1/2.jpg");
+}
+
+/// torchvision's `make_dataset`: for each class in order, `sorted(os.walk(folder))`, whose elements begin with the whole path of a
+/// folder as a text, and then the sorted names of its files.
+#[test]
+fn nested_folders_are_in_the_order_of_image_folder() {
+    let names = ["a", "a-b", "a.b", "a b", "b", "A", "a0", "~", "é", "1"];
+    let mut files = Vec::new();
+    for class in ["c", "c-d"] {
+        for (number, first) in names.into_iter().enumerate() {
+            files.push(format!("{class}/{first}/2.jpg"));
+            files.push(format!("{class}/{first}/10.jpg"));
+            for second in &names[number % 3..] {
+                files.push(format!("{class}/{first}/{second}/x.jpg"));
+                files.push(format!("{class}/{first}/{second}/{first}/y.jpg"));
+            }
+        }
+        files.push(format!("{class}/0.jpg"));
+    }
+    let root = tree(&files.iter().map(String::as_str).collect::<Vec<_>>());
+    let source = Directory::open(root.path()).unwrap();
+    files.sort_by_key(|path| {
+        let (class, _) = path.split_once('/').unwrap();
+        let (folder, name) = path.rsplit_once('/').unwrap();
+        (class.to_string(), folder.to_string(), name.to_string())
+    });
+    let paths: Vec<_> = samples(&source, root.path()).into_iter().map(|it| it.1).collect();
+    assert_eq!(paths, files);
+    let nested = tree(&["c/a/x.jpg", "c/a/b/x.jpg", "c/a-b/x.jpg"]);
+    let source = Directory::open(nested.path()).unwrap();
+    expect(&source, &nested, &["c/a/x.jpg", "c/a-b/x.jpg", "c/a/b/x.jpg"].map(|it| (0, it)));
 }
 
 #[test]

@@ -7,6 +7,8 @@ use memchr::{memchr, memchr2};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
+use super::loose::Loose;
+
 /// Longest text or number in bytes, more than the run lengths of the largest mask.
 const MOST_TOKEN_BYTES: usize = 4 << 20;
 /// Most numbers in an outline.
@@ -67,10 +69,11 @@ impl Tokens {
     }
 }
 
-/// Box: its first four numbers, and their total count.
+/// Box: its first four numbers, their total count, and the first that is no number.
 pub struct Corners {
     pub numbers: [f64; 4],
     pub count: usize,
+    pub wrong: Option<Loose>,
 }
 
 /// List of at most [`MOST_NUMBERS`] numbers.
@@ -97,11 +100,14 @@ impl<'de> Visitor<'de> for CornersVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Corners, A::Error> {
-        let mut corners = Corners { numbers: [0.0; 4], count: 0 };
+        let mut corners = Corners { numbers: [0.0; 4], count: 0, wrong: None };
         while corners.count < 4
-            && let Some(number) = seq.next_element()?
+            && let Some(value) = seq.next_element::<Loose>()?
         {
-            corners.numbers[corners.count] = number;
+            match value.float() {
+                Some(number) => corners.numbers[corners.count] = number,
+                None => _ = corners.wrong.get_or_insert(value),
+            }
             corners.count += 1;
         }
         while corners.count >= 4 && seq.next_element::<IgnoredAny>()?.is_some() {

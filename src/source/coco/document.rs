@@ -6,16 +6,17 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::value::SeqAccessDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::bounds::{Corners, List, MOST_NUMBERS, Tokens, too_many};
+use super::bounds::{Corners, Tokens};
+use super::loose::{Ids, Loose};
+use super::outline::Outline;
 use super::pool::Pool;
 use super::{Category, Coco, CocoSettings, Image};
-use crate::annotation::{Object, RunLengths, Segmentation};
-use crate::error::{Error, Result};
+use crate::annotation::Object;
+use crate::error::{Error, Redacted, Result};
 use crate::geometry::{BoundingBox, Size};
 use crate::source::label::MOST_NAME_BYTES;
 use crate::source::{ExclusionReason, Exclusions, file};
@@ -40,7 +41,10 @@ fn wrong(json: &Path, problem: impl fmt::Display) -> Error {
     Error::config("source.coco", format!("{}: {problem}", json.display()))
 }
 
-/// Sequential reader of a file.
+/// Byte-order mark, with which some tools mark the file as UTF-8.
+pub(super) const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Sequential reader of a file, without its byte-order mark.
 struct Cursor {
     file: File,
     at: u64,
@@ -49,8 +53,13 @@ struct Cursor {
 
 impl Read for Cursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.file.read_at(buffer, self.at)?;
+        let mut len = self.file.read_at(buffer, self.at)?;
+        let is_marked = self.at == 0 && buffer[..len].starts_with(MARK);
         self.at += len as u64;
+        if is_marked {
+            buffer.copy_within(MARK.len()..len, 0);
+            len -= MARK.len();
+        }
         self.tokens.pass(&buffer[..len])?;
         Ok(len)
     }
@@ -66,54 +75,46 @@ struct Document {
     annotations: Vec<(i64, u64)>,
     pool: Pool,
     excluded: Exclusions,
+    image_ids: Ids,
+    category_ids: Ids,
+    annotation_ids: Ids,
 }
 
 #[derive(Deserialize)]
 struct ImageEntry {
-    id: i64,
-    file_name: String,
     #[serde(default)]
-    width: u32,
+    id: Loose,
+    file_name: Option<String>,
+    /// LVIS has it in place of `file_name`.
+    coco_url: Option<String>,
     #[serde(default)]
-    height: u32,
+    width: Loose,
+    #[serde(default)]
+    height: Loose,
 }
 
 #[derive(Deserialize)]
 struct CategoryEntry {
-    id: i64,
+    #[serde(default)]
+    id: Loose,
     name: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct AnnotationEntry {
-    id: Option<i64>,
-    image_id: Option<i64>,
-    category_id: Option<i64>,
+    #[serde(default)]
+    id: Loose,
+    #[serde(default)]
+    image_id: Loose,
+    #[serde(default)]
+    category_id: Loose,
     bbox: Option<Corners>,
     area: Option<f64>,
     #[serde(default)]
-    iscrowd: Flag,
+    iscrowd: Loose,
     #[serde(default)]
     segmentation: Outline,
 }
-
-/// Value of `segmentation`.
-#[derive(Default)]
-enum Outline {
-    #[default]
-    None,
-    Polygons(Vec<Vec<f64>>),
-    Runs(Size, Counts),
-}
-
-enum Counts {
-    Lengths(Vec<u64>),
-    Compressed(String),
-}
-
-/// 0 or 1, or false or true.
-#[derive(Default, PartialEq)]
-struct Flag(bool);
 
 impl<'de> Visitor<'de> for &mut Document {
     type Value = ();
@@ -139,9 +140,24 @@ impl<'de> Visitor<'de> for &mut Document {
 
 impl Document {
     fn image(&mut self, entry: ImageEntry) -> Result<(), String> {
-        let ImageEntry { id, file_name, width, height } = entry;
-        bounded(&format!("image {id} has a file_name"), &file_name, file::MOST_PATH_BYTES)?;
-        self.names += &file_name;
+        let ImageEntry { id, file_name, coco_url, width, height } = entry;
+        let number = self.images.len();
+        let id = self.image_ids.number(id);
+        let id =
+            id.map_err(|problem| format!("the id of image number {number} (from 0) {problem}"))?;
+        let id = id.ok_or_else(|| format!("image number {number} (from 0) has no id"))?;
+        let shown = self.image_ids.written(id);
+        let last = |url: String| url.rsplit('/').next().map(String::from);
+        let name = file_name.or_else(|| coco_url.and_then(last)).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| format!("image {shown} has no file_name"))?;
+        bounded(&format!("image {shown} has a file_name"), &name, file::MOST_PATH_BYTES)?;
+        let side = |key: &str, side: Loose| {
+            side.side().map_err(|is| {
+                format!("the {key} of image {shown} {is}, must be a whole number of pixels, or null if it is not known")
+            })
+        };
+        let (width, height) = (side("width", width)?, side("height", height)?);
+        self.names += &name;
         let name_end = self.names.len() as u64;
         self.images.push(Image { id, size: Size::new(width, height), name_end, end: 0 });
         Ok(())
@@ -149,35 +165,57 @@ impl Document {
 
     fn category(&mut self, entry: CategoryEntry) -> Result<(), String> {
         let CategoryEntry { id, name } = entry;
-        let name = name.unwrap_or_else(|| id.to_string());
-        bounded(&format!("category {id} has a name"), &name, MOST_NAME_BYTES)?;
+        let number = self.categories.len();
+        let id = self.category_ids.number(id);
+        let id =
+            id.map_err(|problem| format!("the id of category number {number} (from 0) {problem}"))?;
+        let id = id.ok_or_else(|| format!("category number {number} (from 0) has no id"))?;
+        let shown = self.category_ids.written(id);
+        let name = name.unwrap_or_else(|| self.category_ids.plain(id));
+        bounded(&format!("category {shown} has a name"), &name, MOST_NAME_BYTES)?;
         self.categories.push(Category { id, name });
         Ok(())
     }
 
     fn annotation(&mut self, entry: AnnotationEntry) -> Result<(), String> {
         let number = self.annotations.len();
-        let id = entry.id.ok_or(format!("annotation number {number} (from 0) has no id"))?;
+        let id = self.annotation_ids.number(entry.id);
+        let id = id.map_err(|problem| {
+            format!("the id of annotation number {number} (from 0) {problem}")
+        })?;
+        let id = id.ok_or_else(|| format!("annotation number {number} (from 0) has no id"))?;
+        let shown = self.annotation_ids.written(id);
         let lacks = |key: &str| {
             format!(
-                "annotation {id} has no {key}; only object detection is supported, as in instances_*.json"
+                "annotation {shown} has no {key}; only object detection is supported, as in instances_*.json"
             )
         };
-        let image = entry.image_id.ok_or_else(|| lacks("image_id"))?;
-        let category = entry.category_id.ok_or_else(|| lacks("category_id"))?;
+        let wrong = |key: &'static str| {
+            let shown = shown.clone();
+            move |is: String| format!("the {key} of annotation {shown} {is}")
+        };
+        let image = self.image_ids.number(entry.image_id).map_err(wrong("image_id"))?;
+        let image = image.ok_or_else(|| lacks("image_id"))?;
+        let category = self.category_ids.number(entry.category_id).map_err(wrong("category_id"))?;
+        let category = category.ok_or_else(|| lacks("category_id"))?;
         let bbox = entry.bbox.ok_or_else(|| lacks("bbox"))?;
-        let Corners { numbers: bbox @ [x, y, width, height], count: 4 } = bbox else {
-            return Err(format!("annotation {id} has a bbox of {} numbers, must be 4", bbox.count));
+        if let Some(value) = &bbox.wrong {
+            return Err(format!("annotation {shown} has a bbox with a number that {}", value.is()));
+        }
+        let Corners { numbers: bbox @ [x, y, width, height], count: 4, .. } = bbox else {
+            let count = bbox.count;
+            return Err(format!("annotation {shown} has a bbox of {count} numbers, must be 4"));
         };
         if width < 0.0 || height < 0.0 {
             return Err(format!(
-                "annotation {id} has a bbox of negative size: {bbox:?} must be x, y, width, height"
+                "annotation {shown} has a bbox of negative size: {bbox:?} must be x, y, width, height"
             ));
         }
         let segmentation =
-            entry.segmentation.checked().map_err(|it| format!("annotation {id}: {it}"))?;
+            entry.segmentation.checked().map_err(|it| format!("annotation {shown}: {it}"))?;
         let area = entry.area.unwrap_or(width * height);
-        let crowd = entry.iscrowd.0;
+        let crowd =
+            entry.iscrowd.flag().map_err(|is| wrong("iscrowd")(format!("{is}, must be 0 or 1")))?;
         let bounding = BoundingBox::new(x, y, width, height);
         let object = Object { id, category, bbox: bounding, area, crowd, segmentation };
         self.annotations.push((image, self.pool.push(&object, bbox)));
@@ -191,24 +229,47 @@ impl Document {
         settings: &CocoSettings,
         storage: &Storage,
     ) -> Result<Coco, String> {
-        self.categories.sort_by_key(|category| category.id);
-        let ids = self.categories.iter().map(|category| category.id);
-        unique("categories", ids.collect())?;
-        unique("images", self.images.iter().map(|image| image.id).collect())?;
-        unique("annotations", self.annotations.iter().map(|it| self.pool.head(it.1).id).collect())?;
+        let labels = self.number_categories()?;
+        let ids = self.images.iter().map(|image| image.id);
+        if let Some((id, _)) = repeated(ids.collect()) {
+            return Err(format!("two images have the id {}", self.image_ids.written(id)));
+        }
+        let ids = self.annotations.iter().map(|it| self.pool.head(it.1).id);
+        let warning = repeated(ids.collect()).map(|(id, count)| {
+            let (json, id) = (Redacted::path(json), self.annotation_ids.written(id));
+            format!(
+                "{json}: {count} annotations have the id of another one, the first is {id}; all are used. Give each an id of its own \
+                 where results are matched by it"
+            )
+        });
 
         let mut places: Vec<(i64, u32)> =
             self.images.iter().map(|image| image.id).zip(0..).collect();
         places.sort_unstable();
+        let listed = |image: i64| places.binary_search_by_key(&image, |place| place.0).ok();
+        let named = |&(image, start): &(i64, u64)| {
+            let id = self.annotation_ids.written(self.pool.head(start).id);
+            (id, self.image_ids.written(image))
+        };
+        let orphans = self.annotations.iter().filter(|it| listed(it.0).is_none());
+        for (count, orphan) in (1..).zip(orphans) {
+            let (id, image) = named(orphan);
+            if count == self.annotations.len() && !self.images.is_empty() {
+                return Err(format!(
+                    "none of the {count} annotations is of an image of the file: annotation {id} is of image {image}"
+                ));
+            }
+            let example = format!("annotation {id} of image {image}");
+            self.excluded.add(ExclusionReason::OrphanAnnotation, "", 1, &example);
+        }
+        self.annotations.retain(|it| listed(it.0).is_some());
         // Replace the ID of the image by its position.
         for (image, start) in &mut self.annotations {
             let head = self.pool.head(*start);
-            let id = head.id;
-            let Ok(at) = places.binary_search_by_key(image, |place| place.0) else {
-                return Err(format!("annotation {id} is of image {image}, which does not exist"));
-            };
-            if Coco::label(&self.categories, head.category).is_none() {
-                let category = head.category;
+            let Some(at) = listed(*image) else { continue };
+            if Coco::label(&labels, head.category).is_none() {
+                let id = self.annotation_ids.written(head.id);
+                let category = self.category_ids.written(head.category);
                 return Err(format!(
                     "annotation {id} has category {category}, which does not exist"
                 ));
@@ -219,6 +280,8 @@ impl Document {
                 && size.pixels() > 0
                 && runs != size
             {
+                let id = self.annotation_ids.written(head.id);
+                let image = self.image_ids.written(*image);
                 return Err(format!(
                     "annotation {id} has a mask of {runs}, and image {image} is {size}"
                 ));
@@ -234,6 +297,9 @@ impl Document {
                 end += 1;
             }
             image.end = end;
+            if self.image_ids.are_texts() {
+                image.id = place as i64;
+            }
         }
         if settings.skip_empty {
             self.skip_empty();
@@ -248,6 +314,8 @@ impl Document {
             coordinates: settings.coordinates,
             classes: self.categories.iter().map(|category| category.name.clone()).collect(),
             categories: self.categories,
+            labels,
+            warning,
             images: self.images,
             names: self.names,
             starts: self.annotations.into_iter().map(|annotation| annotation.1).collect(),
@@ -255,6 +323,25 @@ impl Document {
             largest_bytes: 0,
             excluded: self.excluded.into_list(),
         })
+    }
+
+    /// Orders the categories by ID, and returns the label of each ID, in the order of IDs. An ID that is a text becomes a position.
+    fn number_categories(&mut self) -> Result<Vec<(i64, usize)>, String> {
+        match self.category_ids.are_texts() {
+            true => self.categories.sort_by_cached_key(|it| self.category_ids.plain(it.id)),
+            false => self.categories.sort_by_key(|category| category.id),
+        }
+        let ids = self.categories.iter().map(|category| category.id);
+        let mut labels: Vec<(i64, usize)> = ids.zip(0..).collect();
+        labels.sort_unstable();
+        if let Some(pair) = labels.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let id = self.category_ids.written(pair[0].0);
+            return Err(format!("two categories have the id {id}"));
+        }
+        if self.category_ids.are_texts() {
+            (0..).zip(&mut self.categories).for_each(|(place, it)| it.id = place);
+        }
+        Ok(labels)
     }
 
     /// Removes images without annotations, and their names.
@@ -283,140 +370,11 @@ fn bounded(what: &str, text: &str, most: usize) -> Result<(), String> {
     }
 }
 
-/// Rejects duplicate IDs.
-fn unique(what: &str, mut ids: Vec<i64>) -> Result<(), String> {
+/// First ID that occurs more than once, and the number of further occurrences of all.
+fn repeated(mut ids: Vec<i64>) -> Option<(i64, usize)> {
     ids.sort_unstable();
-    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!("two {what} have the id {}", pair[0])),
-        None => Ok(()),
-    }
-}
-
-impl Outline {
-    fn checked(self) -> Result<Option<Segmentation>, String> {
-        match self {
-            Outline::None => Ok(None),
-            Outline::Runs(size, Counts::Lengths(lengths)) => {
-                RunLengths::new(size, lengths).map(|runs| Some(Segmentation::Runs(runs)))
-            }
-            Outline::Runs(size, Counts::Compressed(text)) => {
-                let runs = RunLengths::from_compressed(size, text.as_bytes())?;
-                Ok(Some(Segmentation::Runs(runs)))
-            }
-            Outline::Polygons(polygons) => {
-                let mut kept = Vec::new();
-                for numbers in polygons {
-                    let (points, odd) = numbers.as_chunks();
-                    if !odd.is_empty() {
-                        let len = numbers.len();
-                        return Err(format!(
-                            "a polygon of {len} numbers, must be pairs of x and y"
-                        ));
-                    }
-                    if points.len() >= 3 {
-                        kept.push(points.to_vec());
-                    }
-                }
-                Ok((!kept.is_empty()).then_some(Segmentation::Polygons(kept)))
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Outline {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(OutlineVisitor)
-    }
-}
-
-struct OutlineVisitor;
-
-impl<'de> Visitor<'de> for OutlineVisitor {
-    type Value = Outline;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of polygons, or size and counts")
-    }
-
-    fn visit_unit<E>(self) -> Result<Outline, E> {
-        Ok(Outline::None)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Outline, A::Error> {
-        let (mut polygons, mut numbers) = (Vec::new(), 0);
-        while let Some(List(polygon)) = seq.next_element::<List<f64>>()? {
-            // A polygon without points takes memory too.
-            numbers += polygon.len() + 1;
-            if numbers > MOST_NUMBERS {
-                return Err(A::Error::custom(too_many()));
-            }
-            polygons.push(polygon);
-        }
-        Ok(Outline::Polygons(polygons))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outline, A::Error> {
-        let (mut size, mut counts) = (None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "size" => size = Some(map.next_value::<[u32; 2]>()?),
-                "counts" => counts = Some(map.next_value()?),
-                _ => _ = map.next_value::<IgnoredAny>()?,
-            }
-        }
-        let [height, width] = size.ok_or_else(|| A::Error::missing_field("size"))?;
-        let counts = counts.ok_or_else(|| A::Error::missing_field("counts"))?;
-        Ok(Outline::Runs(Size::new(width, height), counts))
-    }
-}
-
-impl<'de> Deserialize<'de> for Counts {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(CountsVisitor)
-    }
-}
-
-struct CountsVisitor;
-
-impl<'de> Visitor<'de> for CountsVisitor {
-    type Value = Counts;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("run lengths, or the string of pycocotools")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Counts, E> {
-        Ok(Counts::Compressed(text.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Counts, A::Error> {
-        let List(lengths) = List::deserialize(SeqAccessDeserializer::new(seq))?;
-        Ok(Counts::Lengths(lengths))
-    }
-}
-
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(FlagVisitor)
-    }
-}
-
-struct FlagVisitor;
-
-impl Visitor<'_> for FlagVisitor {
-    type Value = Flag;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0 or 1")
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Flag, E> {
-        Ok(Flag(flag))
-    }
-
-    fn visit_u64<E>(self, flag: u64) -> Result<Flag, E> {
-        Ok(Flag(flag != 0))
-    }
+    let mut again = ids.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+    again.next().map(|id| (id, 1 + again.count()))
 }
 
 /// Calls a function with each element of a list as it is parsed.

@@ -17,6 +17,8 @@ use crate::storage::{self, Storage};
 
 mod bounds;
 mod document;
+mod loose;
+mod outline;
 mod pool;
 
 use pool::Pool;
@@ -33,10 +35,15 @@ use pool::Pool;
 /// * Numbers are stored exactly. Numbers with at most two decimals, as in COCO, take about two bytes.
 /// * Coordinates refer to the stored pixels unless `coordinates` says otherwise. An image whose size differs from its `width` and
 ///   `height` is a sample error.
-/// * Errors, with the ID: duplicate IDs of images, categories or annotations; an annotation of a missing image or category; a box
-///   without four numbers or with a negative side; a polygon with an odd number of coordinates; run lengths for another size or
-///   beyond it. Invalid JSON (such as `NaN`) is an error with line and column. A polygon with fewer than three points is dropped;
-///   pixels not covered by run lengths are background.
+/// * IDs are whole numbers, also as floats or texts, or all are texts. Then categories are ordered by their texts, and the ID is a
+///   position: of an image in `images`, of a category in this order.
+/// * As in pycocotools: `width` and `height` may be floats, and 0, -1 or null if they are not known; `iscrowd` may be null; an
+///   image without `file_name` (LVIS) has the last part of its `coco_url`; annotations of images that are not listed are skipped
+///   and counted, unless all are; annotations with the same ID are all used, with a warning ([`Notes::warnings`]).
+/// * Errors, with the ID: duplicate IDs of images or categories; an annotation of a missing category; a box without four numbers or
+///   with a negative side; a polygon with an odd number of coordinates; run lengths for another size or beyond it. Invalid JSON
+///   (such as `NaN`) is an error with line and column. A polygon with fewer than three points is dropped; pixels not covered by run
+///   lengths are background.
 /// * The file is parsed as a stream; only the results are in memory. A text of more than 4 MiB, a `file_name` of more than 8 KiB,
 ///   a name of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
 #[derive(Debug)]
@@ -46,7 +53,10 @@ pub struct Coco {
     folder: PathBuf,
     coordinates: Frame,
     categories: Vec<Category>,
+    /// Label of each category ID in the file, ordered by ID.
+    labels: Vec<(i64, usize)>,
     classes: Vec<String>,
+    warning: Option<String>,
     images: Vec<Image>,
     /// All file names, concatenated.
     names: String,
@@ -77,7 +87,7 @@ pub struct CocoSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Category {
-    /// ID in the file; any number.
+    /// ID in the file; its position in the order of IDs if they are texts.
     pub id: i64,
     /// Name, or the ID if it has none.
     pub name: String,
@@ -142,7 +152,7 @@ impl Coco {
         &self.categories
     }
 
-    /// ID of a sample's image in the file. `index` is below [`Source::len`].
+    /// ID of a sample's image in the file; its position in `images` if IDs are texts. `index` is below [`Source::len`].
     pub fn image_id(&self, index: u64) -> i64 {
         self.images[index as usize].id
     }
@@ -163,8 +173,8 @@ impl Coco {
     }
 
     /// Label of a category.
-    fn label(categories: &[Category], id: i64) -> Option<usize> {
-        categories.binary_search_by_key(&id, |category| category.id).ok()
+    fn label(labels: &[(i64, usize)], id: i64) -> Option<usize> {
+        labels.binary_search_by_key(&id, |label| label.0).ok().map(|place| labels[place].1)
     }
 }
 
@@ -205,7 +215,8 @@ impl Configured for Coco {
     }
 
     fn recognises(name: &str, head: &[u8]) -> bool {
-        name.ends_with(".json") && head.trim_ascii_start().starts_with(b"{")
+        let text = head.strip_prefix(document::MARK).unwrap_or(head);
+        name.ends_with(".json") && text.trim_ascii_start().starts_with(b"{")
     }
 
     fn open_with(paths: &[PathBuf], settings: &CocoSettings, storage: &Storage) -> Result<Self> {
@@ -277,7 +288,7 @@ impl Annotations for Coco {
         let starts = &self.starts[start as usize..end as usize];
         let object = |&at: &u64| {
             let object = self.pool.object(at);
-            let label = Self::label(&self.categories, object.category);
+            let label = Self::label(&self.labels, object.category);
             let label = label.expect("missing categories were rejected");
             Object { category: label as i64, ..object }
         };
@@ -308,7 +319,8 @@ impl Hints for Coco {
         let images = self.images.capacity() * size_of::<Image>() + self.names.capacity();
         let annotations = self.starts.capacity() * size_of::<u64>() + self.pool.bytes();
         let categories = names.map(|name| name.capacity() + size_of::<String>()).sum::<usize>();
-        (images + annotations + categories) as u64
+        let labels = self.labels.capacity() * size_of::<(i64, usize)>();
+        (images + annotations + categories + labels) as u64
     }
 }
 
@@ -325,5 +337,9 @@ impl Files for Coco {
 impl Notes for Coco {
     fn excluded(&self) -> Vec<Exclusion> {
         self.excluded.clone()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warning.iter().cloned().collect()
     }
 }

@@ -15,12 +15,14 @@ use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Error, Result};
 use crate::storage::Storage;
 
+pub use classed::Numbered;
 pub use mixture::Weighted;
 pub use select::{Chosen, Repeated};
 pub use settings::{FilterSettings, PartSettings, Selection};
 
-pub(crate) use settings::JOINED;
+pub(crate) use settings::{CLASS_TO_INDEX, JOINED};
 
+mod classed;
 mod mixture;
 mod select;
 mod settings;
@@ -54,6 +56,14 @@ pub type Subset = Combined<Chosen>;
 
 /// Part repeated several times.
 pub type Repeat = Combined<Repeated>;
+
+/// Source whose labels are the numbers of a [`ClassTable`](super::ClassTable).
+///
+/// * A class has the number that its name has in the table. So training and validation sets, sets of any kind, and saved models
+///   agree, whatever classes each of them has.
+/// * Samples and objects of classes that the table does not have are left out and counted ([`Notes::excluded`]), with a warning.
+/// * The table only names the labels of a source without class names. A label beyond the table is an error.
+pub type Classed = Combined<Numbered>;
 
 /// Rule that maps an index to a sample of a part.
 pub trait Arrangement: Send + Sync + 'static {
@@ -99,6 +109,16 @@ pub struct Combined<A> {
     parts: Vec<Part>,
     classes: Vec<String>,
     arrangement: A,
+    own: OwnNotes,
+}
+
+/// What a combination itself leaves out.
+#[derive(Default)]
+struct OwnNotes {
+    excluded: Vec<Exclusion>,
+    warnings: Vec<String>,
+    /// Whether it leaves out objects without a class.
+    classed_objects: bool,
 }
 
 struct Part {
@@ -207,7 +227,7 @@ impl<A: Arrangement> Combined<A> {
             originals_before = before.saturating_add(source.originals());
             Part { source, labels, originals_before: before }
         });
-        Ok(Self { parts: parts.collect(), classes, arrangement })
+        Ok(Self { parts: parts.collect(), classes, arrangement, own: OwnNotes::default() })
     }
 
     fn part(&self, index: u64) -> (&Part, u64) {
@@ -280,6 +300,9 @@ impl<A: Arrangement> Annotations for Combined<A> {
         for object in &mut objects {
             object.category = part.in_whole(object.category);
         }
+        if self.own.classed_objects {
+            objects.retain(|object| object.category >= 0);
+        }
         objects
     }
 
@@ -346,6 +369,10 @@ impl<A: Arrangement> Hints for Combined<A> {
         self.parts.iter().find_map(|part| part.source.slow_shuffled())
     }
 
+    fn knows_labels(&self) -> bool {
+        self.parts.iter().all(|part| part.source.knows_labels())
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         self.parts.iter().flat_map(|part| part.source.files()).collect()
     }
@@ -382,11 +409,13 @@ impl<A: Arrangement> Notes for Combined<A> {
     fn excluded(&self) -> Vec<Exclusion> {
         let mut all = Exclusions::default();
         self.parts.iter().for_each(|part| all.join(&part.source.excluded()));
+        all.join(&self.own.excluded);
         all.into_list()
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.parts.iter().flat_map(|part| part.source.warnings()).collect()
+        let parts = self.parts.iter().flat_map(|part| part.source.warnings());
+        parts.chain(self.own.warnings.iter().cloned()).collect()
     }
 }
 

@@ -105,14 +105,7 @@ impl Subset {
         source: Arc<dyn Source>,
         indices: impl Iterator<Item = u64>,
     ) -> Result<Self> {
-        let indices = if source.len() <= u64::from(u32::MAX) {
-            let mut indices: Vec<u32> = indices.map(|index| index as u32).collect();
-            indices.shrink_to_fit();
-            Indices::Short(indices)
-        } else {
-            Indices::Long(indices.collect())
-        };
-        let chosen = Chosen(indices);
+        let chosen = Chosen::listed(source.len(), indices);
         if chosen.samples() == 0 {
             let problem = format!("selects none of {} samples", source.len());
             return Err(Error::config(key, problem));
@@ -139,6 +132,18 @@ impl Repeat {
             return Err(Error::config("source.repeat", problem));
         }
         Combined::join("source.repeat", vec![source], Repeated { len, times })
+    }
+}
+
+impl Chosen {
+    /// These indices, in order, of a part with `len` samples.
+    pub(super) fn listed(len: u64, indices: impl Iterator<Item = u64>) -> Self {
+        if len > u64::from(u32::MAX) {
+            return Self(Indices::Long(indices.collect()));
+        }
+        let mut indices: Vec<u32> = indices.map(|index| index as u32).collect();
+        indices.shrink_to_fit();
+        Self(Indices::Short(indices))
     }
 }
 

@@ -1,22 +1,29 @@
 //! Settings of combined sources in a pipeline file.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{Concat, Mixture, Repeat, Subset};
+use super::{Classed, Concat, Mixture, Repeat, Subset};
 use crate::error::{Error, Result};
 use crate::source::records::matches;
 use crate::source::settings::{Any, Given, value};
-use crate::source::{Source, SourceSettings};
-use crate::storage::Storage;
+use crate::source::{ClassNames, ClassTable, Source, SourceSettings};
+use crate::storage::{self, Storage};
 
 /// Selection of samples: keys that may stand next to any source key, applied in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
+    /// Names of the classes in the order of their numbers, or the path of a file of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassNames>,
+    /// Number of each class. Next to `directory` it is a setting of the directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_to_index: Option<BTreeMap<String, i64>>,
     /// Conditions that a sample must meet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<FilterSettings>,
@@ -60,14 +67,40 @@ pub struct PartSettings {
 
 impl Selection {
     /// All keys.
-    pub const KEYS: [&str; 5] = ["filter", "subset", "skip", "take", "repeat"];
+    pub const KEYS: [&str; 7] =
+        ["classes", CLASS_TO_INDEX, "filter", "subset", "skip", "take", "repeat"];
+
+    /// Resolves relative paths of a pipeline file in the folder `base`.
+    pub fn relative_to(&mut self, base: &Path) {
+        if let Some(ClassNames::File(path)) = &mut self.classes {
+            *path = storage::join(base, path);
+        }
+    }
+
+    /// The table of classes, if one is set.
+    fn table(&self, storage: &Storage) -> Result<Option<ClassTable>> {
+        match (&self.classes, &self.class_to_index) {
+            (Some(_), Some(_)) => {
+                let problem = "and source.class_to_index are both set; remove one of them";
+                Err(Error::config("source.classes", problem))
+            }
+            (Some(ClassNames::List(names)), None) => ClassTable::new(names).map(Some),
+            (Some(ClassNames::File(path)), None) => ClassTable::read(path, storage).map(Some),
+            (None, Some(indices)) => ClassTable::of_indices(indices).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
 
     /// Applies the selection to a source.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if no sample is left, or a class or an index does not exist.
-    pub fn of(&self, mut source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
+    /// [`Error::Config`] if no sample is left, or a class or an index does not exist; [`Error::Io`] if the file of the classes cannot
+    /// be read.
+    pub fn of(&self, mut source: Arc<dyn Source>, storage: &Storage) -> Result<Arc<dyn Source>> {
+        if let Some(table) = self.table(storage)? {
+            source = Arc::new(Classed::new(source, &table)?);
+        }
         if let Some(filter) = &self.filter {
             source = Arc::new(filter.of(source)?);
         }
@@ -145,6 +178,9 @@ impl SourceSettings {
     }
 }
 
+/// Key of the number of each class. A directory has it too, and then walks only the folders of these classes.
+pub(crate) const CLASS_TO_INDEX: &str = "class_to_index";
+
 /// Keys of combined sources.
 pub(crate) const JOINED: [&str; 2] = ["mixture", "concat"];
 
@@ -173,7 +209,7 @@ impl Any for Selected {
     }
 
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
-        self.selection.of(self.source.open_with(storage)?)
+        self.selection.of(self.source.open_with(storage)?, storage)
     }
 
     fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {

@@ -7,14 +7,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, beginning};
+use crate::error::{Error, Result};
+use crate::source::class_table::{ClassTable, listed};
 
 /// torchvision's `IMG_EXTENSIONS`.
 const EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
-/// Largest label in `class_to_index`: every label below it takes memory for a name.
-const MOST_INDEX: i64 = (1 << 20) - 1;
-/// Number of classes listed in a message.
-const NAMED: usize = 10;
 /// Usual names of dataset splits, whose classes are one level below.
 const PARTS: [&str; 9] =
     ["train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"];
@@ -47,18 +44,7 @@ impl DirectorySettings {
         if self.extensions.iter().all(|it| it.trim_start_matches('.').is_empty()) {
             return Err(Error::config("source.extensions", "is empty; write \"*\" for any file"));
         }
-        let Some(indices) = &self.class_to_index else { return Ok(()) };
-        if indices.is_empty() {
-            let problem = "is empty; list at least one class, or omit it";
-            return Err(Error::config("source.class_to_index", problem));
-        }
-        match indices.iter().find(|(_, index)| !(0..=MOST_INDEX).contains(*index)) {
-            None => Ok(()),
-            Some((name, index)) => {
-                let problem = format!("must be from 0 to {MOST_INDEX}, is {index}");
-                Err(Error::config(format!("source.class_to_index.{name}"), problem))
-            }
-        }
+        self.class_to_index.as_ref().map_or(Ok(()), |it| ClassTable::of_indices(it).map(drop))
     }
 
     /// Whether the name has the extension of an image.
@@ -131,16 +117,10 @@ impl Classes {
             );
             return Err(Error::config("source.directory", problem));
         }
-        let Some(indices) = &settings.class_to_index else {
-            return Ok(all.into_iter().map(String::from).collect());
-        };
-        let last = indices.values().max().copied().unwrap_or(0);
-        let mut names = vec![String::new(); last as usize + 1];
-        for (name, &index) in indices {
-            let before = &mut names[index as usize];
-            *before = if before.is_empty() { name.clone() } else { format!("{before}|{name}") };
+        match &settings.class_to_index {
+            None => Ok(all.into_iter().map(String::from).collect()),
+            Some(indices) => Ok(ClassTable::of_indices(indices)?.names().to_vec()),
         }
-        Ok(names)
     }
 
     /// Warning if the classes seem to be one level below.
@@ -167,15 +147,5 @@ impl Classes {
 impl Class {
     fn images(&self) -> u64 {
         self.direct + self.below
-    }
-}
-
-/// Lists the first few, and the number of further ones.
-fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
-    let more = all.len().saturating_sub(NAMED);
-    let named: Vec<_> = all.take(NAMED).map(|it| beginning(&it, 100).to_string()).collect();
-    match more {
-        0 => named.join(", "),
-        _ => format!("{} and {more} more", named.join(", ")),
     }
 }

@@ -29,6 +29,8 @@ pub struct Leaf {
     pub form: Form,
     /// Whether its integers are unsigned.
     pub unsigned: bool,
+    /// Whether its bytes are declared as text.
+    pub text: bool,
     /// Definition level of a non-null value.
     pub defined: u32,
     /// Whether a row may have several values.
@@ -38,6 +40,7 @@ pub struct Leaf {
 /// Physical type, limited to those of images and labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
+    Bool,
     Int32,
     Int64,
     Float,
@@ -112,10 +115,11 @@ impl Footer {
         find(path).or_else(|| find(&format!("{path}.bytes")))
     }
 
-    /// All columns, for messages.
-    pub fn paths(&self) -> String {
-        let paths = self.leaves.iter().take(32).map(|leaf| leaf.path.as_str());
-        paths.collect::<Vec<_>>().join(", ")
+    /// Columns that a setting can name, for messages.
+    pub fn paths(&self, fits: impl Fn(&Leaf) -> bool) -> String {
+        let fitting = self.leaves.iter().filter(|leaf| fits(leaf) && !leaf.repeated);
+        let paths: Vec<_> = fitting.take(32).map(|leaf| leaf.path.as_str()).collect();
+        if paths.is_empty() { "the file has none that fits".into() } else { paths.join(", ") }
     }
 
     /// Names of the classes of a column, if they have Hugging Face's `ClassLabel`.
@@ -187,7 +191,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
     for number in 0..len {
         let bad = Malformed { at: thrift.at(), cut: false };
         let (mut form, mut repetition, mut name, mut children) = (Form::Other, 0, &b""[..], 0);
-        let mut unsigned = false;
+        let (mut unsigned, mut text) = (false, false);
         if element != Kind::Struct {
             return Err(bad);
         }
@@ -198,8 +202,16 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
                 (4, Kind::Binary) => name = thrift.binary()?,
                 (5, Kind::Integer) => children = thrift.integer()?,
                 // `UINT_8` to `UINT_64` of the legacy converted types, without which writers may set only the logical type.
-                (6, Kind::Integer) => unsigned |= matches!(thrift.integer()?, 11..=14),
-                (10, Kind::Struct) => unsigned |= is_unsigned(thrift)?,
+                (6, Kind::Integer) => {
+                    let converted = thrift.integer()?;
+                    unsigned |= matches!(converted, 11..=14);
+                    text |= converted == 0;
+                }
+                (10, Kind::Struct) => {
+                    let logical = logical_type(thrift)?;
+                    unsigned |= logical.0;
+                    text |= logical.1;
+                }
                 _ => return Ok(false),
             }
             Ok(true)
@@ -224,7 +236,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
         let defined = group.defined + u32::from(repetition != 0);
         let repeated = group.repeated || repetition == 2;
         if children == 0 {
-            leaves.push(Leaf { path, form, unsigned, defined, repeated });
+            leaves.push(Leaf { path, form, unsigned, text, defined, repeated });
         } else if open.len() == DEPTH {
             return Err(bad);
         } else {
@@ -237,6 +249,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
 impl Form {
     fn of(number: i64) -> Self {
         match number {
+            0 => Self::Bool,
             1 => Self::Int32,
             2 => Self::Int64,
             4 => Self::Float,
@@ -247,10 +260,11 @@ impl Form {
     }
 }
 
-/// Whether a logical type is an unsigned integer.
-fn is_unsigned(thrift: &mut Thrift) -> Result<bool, Malformed> {
-    let mut unsigned = false;
+/// Whether a logical type is an unsigned integer, and whether it is text.
+fn logical_type(thrift: &mut Thrift) -> Result<(bool, bool), Malformed> {
+    let (mut unsigned, mut text) = (false, false);
     thrift.fields(|thrift, id, kind| {
+        text |= (id, kind) == (1, Kind::Struct);
         if (id, kind) != (10, Kind::Struct) {
             return Ok(false);
         }
@@ -260,7 +274,7 @@ fn is_unsigned(thrift: &mut Thrift) -> Result<bool, Malformed> {
         })?;
         Ok(true)
     })?;
-    Ok(unsigned)
+    Ok((unsigned, text))
 }
 
 /// Parses the value of the key `huggingface`.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::cache::Cache;
 use super::column::admit;
-use super::encoding::delta;
+use super::encoding::{delta, hybrid};
 use super::footer::{Chunk, Form, Leaf};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
 use super::{FileError, Shard};
@@ -141,7 +141,7 @@ impl Labels {
                 let float = f64::from_bits(bits as u64);
                 label::of_float(float).map_err(|why| (float.to_string(), why))
             }
-            Form::Int64 | Form::Bytes | Form::Other => Ok(bits),
+            Form::Bool | Form::Int64 | Form::Bytes | Form::Other => Ok(bits),
         };
         let label = label.map_err(|(label, why)| {
             let problem = format!(
@@ -209,6 +209,17 @@ fn bits(
         (0, Form::Int64 | Form::Double) => {
             let values = bytes.as_chunks().0.iter();
             values.take(count).map(|bytes| i64::from_le_bytes(*bytes)).collect()
+        }
+        (0, Form::Bool) => {
+            let bits =
+                bytes.iter().flat_map(|byte| (0..8).map(move |bit| i64::from(byte >> bit & 1)));
+            bits.take(count).collect()
+        }
+        // The runs follow their length.
+        (3, Form::Bool) => {
+            let wrong = || head.damaged("it has the wrong number of values");
+            let runs = bytes.get(4..).and_then(|runs| hybrid(runs, 1, count)).ok_or_else(wrong)?;
+            runs.into_iter().map(i64::from).collect()
         }
         (5, Form::Int32 | Form::Int64) => {
             let values = delta(bytes, count);

@@ -39,7 +39,7 @@ const MOST_PATH_BYTES: u64 = 4096;
 /// * The image is the value of a binary column, which the settings name: the column itself or its field `bytes`, as in Hugging
 ///   Face's `image: struct<bytes, path>`. If it is null, the image is read from the file named by the field `path`, relative to
 ///   the Parquet file; a row with neither is a sample error.
-/// * The label is a whole number (an integer below 2^63, a float, or a text) or a name. Class names come from Hugging Face's
+/// * The label is a whole number (an integer below 2^63, a float, a boolean, or a text) or a name. Class names come from Hugging Face's
 ///   `ClassLabel` in the file's metadata; with text names, the classes are the distinct names in byte order. A null label is -1.
 ///   An invalid label, or both numbers and names in one column, is an error with the row.
 /// * On first use only metadata, page headers and labels are read. The positions of the images in a page are recorded on its

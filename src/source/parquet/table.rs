@@ -34,20 +34,12 @@ impl Table {
     ) -> Result<Self> {
         let shard = Shard::open(storage, path)?;
         let footer = Footer::read(&shard).map_err(|wrong| wrong.into_error(path))?;
-        let image = wanted(path, &footer, "image", &settings.image, "")?;
+        let image = wanted(path, &footer, &IMAGE, &settings.image)?;
         let bytes = &footer.leaves[image];
-        if bytes.form != Form::Bytes {
-            return Err(unfit(path, "image", bytes, "is no column of bytes"));
-        }
         let label = match settings.label.as_str() {
             "" => None,
-            name => Some(wanted(path, &footer, "label", name, " or none (\"\")")?),
+            name => Some(wanted(path, &footer, &LABEL, name)?),
         };
-        if let Some(leaf) = label.map(|label| &footer.leaves[label])
-            && leaf.form == Form::Other
-        {
-            return Err(unfit(path, "label", leaf, "is neither a column of numbers nor of texts"));
-        }
         let parent = bytes.path.strip_suffix(".bytes");
         let beside = parent.and_then(|parent| {
             let path = format!("{parent}.path");
@@ -202,25 +194,45 @@ fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
     }
 }
 
-/// Returns the leaf that a setting names.
-fn wanted(path: &Path, footer: &Footer, setting: &str, name: &str, more: &str) -> Result<usize> {
-    let Some(leaf) = footer.leaf(name) else {
-        let problem = format!(
-            "{} has no column {name:?}; choose another one{more}: {}",
-            path.display(),
-            footer.paths()
-        );
-        return Err(Error::config(format!("source.{setting}"), problem));
-    };
-    match &footer.leaves[leaf] {
-        repeated if repeated.repeated => {
-            Err(unfit(path, setting, repeated, "has several values in a row"))
-        }
-        _ => Ok(leaf),
-    }
+/// Setting that names a column.
+struct Wanted {
+    key: &'static str,
+    /// Whether the column has values of a type that the setting can have.
+    is_fit: fn(&Leaf) -> bool,
+    unfit: &'static str,
+    /// Whether to suggest the column.
+    is_likely: fn(&Leaf) -> bool,
+    /// What else the setting can be.
+    more: &'static str,
 }
 
-fn unfit(path: &Path, setting: &str, leaf: &Leaf, what: &str) -> Error {
-    let problem = format!("{:?} in {} {what}; choose another column", leaf.path, path.display());
-    Error::config(format!("source.{setting}"), problem)
+const IMAGE: Wanted = Wanted {
+    key: "image",
+    is_fit: |leaf| leaf.form == Form::Bytes,
+    unfit: "is no column of bytes",
+    is_likely: |leaf| leaf.form == Form::Bytes && !leaf.text,
+    more: "",
+};
+
+const LABEL: Wanted = Wanted {
+    key: "label",
+    is_fit: |leaf| leaf.form != Form::Other,
+    unfit: "is neither a column of numbers nor of texts",
+    is_likely: |leaf| leaf.form != Form::Other && (leaf.form != Form::Bytes || leaf.text),
+    more: " or none (\"\")",
+};
+
+/// Returns the leaf that a setting names.
+fn wanted(path: &Path, footer: &Footer, wanted: &Wanted, name: &str) -> Result<usize> {
+    let problem = match footer.leaf(name).map(|leaf| (leaf, &footer.leaves[leaf])) {
+        Some((place, leaf)) if !leaf.repeated && (wanted.is_fit)(leaf) => return Ok(place),
+        Some((_, leaf)) => {
+            let what = if leaf.repeated { "has several values in a row" } else { wanted.unfit };
+            format!("{:?} in {} {what}", leaf.path, path.display())
+        }
+        None => format!("{} has no column {name:?}", path.display()),
+    };
+    let others = footer.paths(wanted.is_likely);
+    let problem = format!("{problem}; choose another column{}: {others}", wanted.more);
+    Err(Error::config(format!("source.{}", wanted.key), problem))
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::records::{Entry, FileError, Format, Records, Window};
-use super::{Exclusions, label};
+use super::{ExclusionReason, Exclusions, label};
 use crate::storage::File;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
@@ -23,6 +23,8 @@ const IN_PARTS: u32 = 1;
 ///   in the last part). Samples are ordered by path, then file name, then position in the file. An `.idx` file is neither needed
 ///   nor read: both tools write records in index order.
 /// * A label is an integer stored as a float. For records with a list of labels, the settings must select one.
+/// * Records without an image are skipped and counted ([`Source::excluded`](super::Notes::excluded)): InsightFace's files have
+///   one at the start and one for each identity.
 /// * The headers are read on first use. The resulting table is stored next to each file (a hidden file that ends in
 ///   `.feedwater1`) or in the cache directory. Each image is then one read, even if its record has several parts. RecordIO has no
 ///   checksums, so earlier damage is detected only by the image format.
@@ -76,7 +78,7 @@ impl Format for RecordIoSettings {
         &self,
         window: &mut Window,
         table: &mut Vec<Entry>,
-        _: &mut Exclusions,
+        excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         window.read_ahead(4096);
         let mut at = 0;
@@ -84,6 +86,12 @@ impl Format for RecordIoSettings {
             let record = Record::read(window, at)?;
             // The padding of the last record may be missing.
             at = record.bytes.end.next_multiple_of(4);
+            if before_image(&record.head, record.len) == Some(record.len) {
+                // InsightFace's files have such records: the first one, and one for each identity.
+                let example = format!("byte {}", record.bytes.start);
+                excluded.add(ExclusionReason::EmptyRecord, "", 1, &example);
+                continue;
+            }
             table.push(self.entry(&record)?);
         }
         Ok(())

@@ -1,0 +1,185 @@
+//! Table of classes: which number each class has, in every set.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::label::{MOST_NAME_BYTES, alike};
+use crate::error::{Error, Result, beginning};
+use crate::storage::{self, Storage};
+
+/// Largest label in `class_to_index`: every label below it takes memory for a name.
+const MOST_INDEX: i64 = (1 << 20) - 1;
+/// Largest file of names, in bytes.
+const MOST_FILE_BYTES: u64 = 64 << 20;
+/// Number of classes listed in a message.
+const NAMED: usize = 10;
+
+/// Names of classes with their numbers. Apply it to a set with [`Classed`](super::Classed), so that a class has the same number in
+/// every set.
+///
+/// Names must be equal byte for byte.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassTable {
+    names: Vec<String>,
+    numbers: HashMap<String, i64>,
+}
+
+/// Value of `classes` next to a source: names in the order of their numbers, or the path of a file that lists them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "must be a list of names, or the path of a file of names")]
+pub enum ClassNames {
+    /// Names in the order of their numbers. An empty name is a number without a class.
+    List(Vec<String>),
+    /// File of names: one on each line, or JSON.
+    File(PathBuf),
+}
+
+impl ClassTable {
+    /// Table of names in the order of their numbers, such as [`Loader::classes`](crate::Loader::classes). An empty name is a number
+    /// without a class.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if there is no name, one is too long, or two are equal.
+    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let mut numbers = HashMap::new();
+        for (number, name) in (0..).zip(&names).filter(|(_, name)| !name.is_empty()) {
+            let at = || format!("{KEY}[{number}]");
+            if name.len() > MOST_NAME_BYTES {
+                let problem = format!("has {} bytes, at most {MOST_NAME_BYTES}", name.len());
+                return Err(Error::config(at(), problem));
+            }
+            if let Some(before) = numbers.insert(name.clone(), number) {
+                let problem = format!("is {name:?}, which is class {before} already");
+                return Err(Error::config(at(), problem));
+            }
+        }
+        if numbers.is_empty() {
+            return Err(Error::config(KEY, "is empty; list the names of the classes"));
+        }
+        Ok(Self { names, numbers })
+    }
+
+    /// Table of the number of each class. Several classes may share a number; their names are joined by `|`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if there is no class, or a number is not from 0 to 1048575.
+    pub fn of_indices(indices: &BTreeMap<String, i64>) -> Result<Self> {
+        if indices.is_empty() {
+            let problem = "is empty; list at least one class, or omit it";
+            return Err(Error::config("source.class_to_index", problem));
+        }
+        if let Some((name, index)) = indices.iter().find(|it| !(0..=MOST_INDEX).contains(it.1)) {
+            let problem = format!("must be from 0 to {MOST_INDEX}, is {index}");
+            return Err(Error::config(format!("source.class_to_index.{name}"), problem));
+        }
+        let last = indices.values().max().copied().unwrap_or(0);
+        let mut names = vec![String::new(); last as usize + 1];
+        for (name, &index) in indices {
+            let before = &mut names[index as usize];
+            *before = if before.is_empty() { name.clone() } else { format!("{before}|{name}") };
+        }
+        let numbers = indices.iter().map(|(name, &index)| (name.clone(), index)).collect();
+        Ok(Self { names, numbers })
+    }
+
+    /// Reads a file of names. A `.json` is a list of names, an object of the number of each name (torchvision's `class_to_idx`), or an
+    /// object of the name of each number (Hugging Face's `id2label`). Any other file has one name on each line.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it cannot be read, [`Error::Config`] if it is invalid.
+    pub fn read(path: &Path, storage: &Storage) -> Result<Self> {
+        let io = |error: std::io::Error| Error::io(path, &error);
+        let wrong = |problem: String| Error::config(KEY, format!("{}: {problem}", path.display()));
+        let bytes = if storage::is_url(path) {
+            storage.fetch(path, None, MOST_FILE_BYTES).and_then(|it| it.wait()).map_err(io)?
+        } else {
+            let file = storage.open(path).map_err(io)?;
+            let len = file.stamp().map_err(io)?.len;
+            if len > MOST_FILE_BYTES {
+                return Err(wrong(format!("has {len} bytes, at most {MOST_FILE_BYTES}")));
+            }
+            let mut bytes = vec![0; len as usize];
+            let len = file.read_at(&mut bytes, 0).map_err(io)?;
+            bytes.truncate(len);
+            bytes.into()
+        };
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| wrong(format!("is not UTF-8 at byte {}", error.valid_up_to())))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let read = match path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json")) {
+            true => Self::of_json(text),
+            false => Self::new(text.trim_end().lines()),
+        };
+        read.map_err(|error| match error {
+            Error::Config(error) => wrong(format!("{} {}", error.key, error.problem)),
+            error => error,
+        })
+    }
+
+    fn of_json(text: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Names(Vec<String>),
+            Numbers(BTreeMap<String, i64>),
+            ByNumber(BTreeMap<String, String>),
+        }
+        match serde_json::from_str(text) {
+            Ok(Written::Names(names)) => Self::new(names),
+            Ok(Written::Numbers(indices)) => Self::of_indices(&indices),
+            Ok(Written::ByNumber(names)) => {
+                let mut indices = BTreeMap::new();
+                for (number, name) in names {
+                    let index = number.parse().map_err(|_| {
+                        Error::config(KEY, format!("has the name {name:?} under {number:?}, which is no number"))
+                    })?;
+                    if let Some(other) = indices.insert(name.clone(), index) {
+                        let problem = format!("has {name:?} twice, as {other} and {index}");
+                        return Err(Error::config(KEY, problem));
+                    }
+                }
+                Self::of_indices(&indices)
+            }
+            Err(error) => {
+                let problem = format!("is no list of names, and no object of names and numbers: {error}");
+                Err(Error::config(KEY, problem))
+            }
+        }
+    }
+
+    /// Names in the order of their numbers; empty for a number without a class.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Number of a class.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Name in the table that differs from this one only by blanks, quotes, case or Unicode form.
+    pub(super) fn alike(&self, name: &str) -> Option<&str> {
+        let wanted = alike(name).to_lowercase();
+        let mut names = self.numbers.keys().map(String::as_str);
+        names.find(|it| alike(it).to_lowercase() == wanted)
+    }
+}
+
+/// Key of the table.
+const KEY: &str = "source.classes";
+
+/// Lists the first few, and the number of further ones.
+pub fn listed(all: impl ExactSizeIterator<Item = String>) -> String {
+    let more = all.len().saturating_sub(NAMED);
+    let named: Vec<_> = all.take(NAMED).map(|it| beginning(&it, 100).to_string()).collect();
+    match more {
+        0 => named.join(", "),
+        _ => format!("{} and {more} more", named.join(", ")),
+    }
+}

@@ -1,0 +1,201 @@
+//! Values as tools write them: whole numbers as floats or texts, null or -1 for none.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::source::label::MOST_NAME_BYTES;
+
+/// Value of any type. Floats that are whole numbers are integers.
+#[derive(Default)]
+pub enum Loose {
+    #[default]
+    Null,
+    Bool(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
+    /// List or object.
+    Nested,
+}
+
+/// Largest float that is a whole number without doubt.
+const MOST_WHOLE: f64 = (1u64 << 53) as f64;
+
+impl Loose {
+    /// The value as a number.
+    pub fn float(&self) -> Option<f64> {
+        match self {
+            Loose::Integer(number) => Some(*number as f64),
+            Loose::Float(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The value as a number of pixels; 0, null and -1 are 0: unknown.
+    ///
+    /// # Errors
+    ///
+    /// The value, as a predicate.
+    pub fn side(&self) -> Result<u32, String> {
+        match self {
+            Loose::Null | Loose::Integer(-1 | 0) => Ok(0),
+            Loose::Integer(side) => u32::try_from(*side).map_err(|_| self.is()),
+            _ => Err(self.is()),
+        }
+    }
+
+    /// The value as a flag; null is false.
+    ///
+    /// # Errors
+    ///
+    /// The value, as a predicate.
+    pub fn flag(&self) -> Result<bool, String> {
+        match self {
+            Loose::Null => Ok(false),
+            Loose::Bool(flag) => Ok(*flag),
+            Loose::Integer(number) => Ok(*number != 0),
+            _ => Err(self.is()),
+        }
+    }
+
+    /// The value as a predicate, for messages.
+    pub fn is(&self) -> String {
+        match self {
+            Loose::Null => "is null".into(),
+            Loose::Bool(flag) => format!("is {flag}"),
+            Loose::Integer(number) => format!("is {number}"),
+            Loose::Float(number) => format!("is {number}"),
+            Loose::Text(text) => format!("is {text:?}"),
+            Loose::Nested => "is a list or an object".into(),
+        }
+    }
+}
+
+/// IDs of one kind: all are whole numbers, or all are texts, which get numbers in the order in which they occur.
+#[derive(Default)]
+pub struct Ids {
+    texts: Vec<String>,
+    numbers: HashMap<String, i64>,
+    /// First ID that is a number.
+    number: Option<i64>,
+}
+
+impl Ids {
+    /// Number of an ID; `None` if it is null.
+    ///
+    /// # Errors
+    ///
+    /// Why it is no ID, as a predicate.
+    pub fn number(&mut self, id: Loose) -> Result<Option<i64>, String> {
+        let number = match id {
+            Loose::Null => return Ok(None),
+            Loose::Integer(number) => number,
+            Loose::Text(text) => match text.parse::<i64>() {
+                Ok(number) if number.to_string() == text => number,
+                _ => return self.text(text).map(Some),
+            },
+            other => return Err(format!("{}, must be a whole number or a text", other.is())),
+        };
+        if let Some(text) = self.texts.first() {
+            let problem = format!("is the number {number}, and another is the text {text:?}");
+            return Err(format!("{problem}; make all numbers, or all texts"));
+        }
+        self.number.get_or_insert(number);
+        Ok(Some(number))
+    }
+
+    fn text(&mut self, text: String) -> Result<i64, String> {
+        if text.len() > MOST_NAME_BYTES {
+            return Err(format!(
+                "is a text of {} bytes; the maximum is {MOST_NAME_BYTES}",
+                text.len()
+            ));
+        }
+        if let Some(number) = self.number {
+            let problem = format!("is the text {text:?}, and another is the number {number}");
+            return Err(format!("{problem}; make all numbers, or all texts"));
+        }
+        if let Some(&number) = self.numbers.get(&text) {
+            return Ok(number);
+        }
+        let number = self.texts.len() as i64;
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
+        Ok(number)
+    }
+
+    /// Whether the IDs are texts.
+    pub fn are_texts(&self) -> bool {
+        !self.texts.is_empty()
+    }
+
+    /// The ID as text.
+    pub fn plain(&self, number: i64) -> String {
+        let text = usize::try_from(number).ok().and_then(|number| self.texts.get(number));
+        text.cloned().unwrap_or_else(|| number.to_string())
+    }
+
+    /// The ID as written, for messages: a text is quoted.
+    pub fn written(&self, number: i64) -> String {
+        match self.are_texts() {
+            true => format!("{:?}", self.plain(number)),
+            false => number.to_string(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(LooseVisitor)
+    }
+}
+
+struct LooseVisitor;
+
+impl<'de> Visitor<'de> for LooseVisitor {
+    type Value = Loose;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Loose, E> {
+        Ok(Loose::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Loose, E> {
+        Ok(Loose::Bool(flag))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Loose, E> {
+        Ok(Loose::Integer(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Loose, E> {
+        Ok(i64::try_from(number).map_or(Loose::Float(number as f64), Loose::Integer))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Loose, E> {
+        Ok(match number.fract() == 0.0 && number.abs() <= MOST_WHOLE {
+            true => Loose::Integer(number as i64),
+            false => Loose::Float(number),
+        })
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Loose, E> {
+        Ok(Loose::Text(text.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Loose, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Loose::Nested)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Loose::Nested)
+    }
+}
