@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex, overload
 
 from . import ops
 from ._settings import BatchOperator, Operator
@@ -22,6 +22,10 @@ class Recipe(list[Operator]):
       :class:`feedwater.Loader` take precedence.
     * ``rest``: functions that run in Python on each image of a batch, after the chain (:func:`feedwater.from_torchvision`).
     * ``batch_operators``: operators on pairs of samples, unless the loader has its own.
+
+    Sums with other operators, slices, copies and multiples are recipes with the same settings: ``fw.train_recipe(224) +
+    [ops.RandomErasing()]`` still shuffles. Two recipes can be added if their settings do not contradict each other. ``list(recipe)`` has the
+    operators alone.
     """
 
     def __init__(
@@ -36,6 +40,106 @@ class Recipe(list[Operator]):
         self.sections = dict(sections or {})
         self.rest = list(rest)
         self.batch_operators = list(batch_operators)
+
+    def __repr__(self) -> str:
+        rest = f", rest={self.rest!r}" if self.rest else ""
+        blends = f", batch_operators={self.batch_operators!r}" if self.batch_operators else ""
+        return f"Recipe({list(self)!r}, {self.sections!r}{rest}{blends})"
+
+    def copy(self) -> Recipe:
+        return self[:]
+
+    __copy__ = copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # That of a list appends the operators one by one, to a recipe without settings.
+        return _made, (list(self), self.sections, self.rest, self.batch_operators)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Operator: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> Recipe: ...
+
+    def __getitem__(self, index: SupportsIndex | slice, /) -> Operator | Recipe:
+        operators = super().__getitem__(index)
+        return self._with(operators) if isinstance(operators, list) else operators
+
+    def __add__(self, other: Iterable[Operator], /) -> Recipe:  # type: ignore[override]
+        if not isinstance(other, (list, tuple)):
+            return NotImplemented
+        self._check_nothing_follows(other)
+        joined = self._with([*self, *other])
+        if isinstance(other, Recipe):
+            joined.sections = _joined(self.sections, other.sections)
+            joined.rest = [*self.rest, *other.rest]
+            joined.batch_operators = [*self.batch_operators, *other.batch_operators]
+        return joined
+
+    def __radd__(self, other: Iterable[Operator], /) -> Recipe:
+        if not isinstance(other, (list, tuple)):
+            return NotImplemented
+        return self._with([*other, *self])
+
+    def __iadd__(self, other: Iterable[Operator], /) -> Recipe:  # type: ignore[misc]
+        joined = self + list(other) if not isinstance(other, Recipe) else self + other
+        self[:] = joined
+        self.sections, self.rest, self.batch_operators = joined.sections, joined.rest, joined.batch_operators
+        return self
+
+    def __mul__(self, times: SupportsIndex, /) -> Recipe:
+        operators = super().__mul__(times)
+        if len(operators) > len(self):
+            self._check_nothing_follows(self)
+        return self._with(operators)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: SupportsIndex, /) -> Recipe:
+        self[:] = self * times
+        return self
+
+    def append(self, operator: Operator, /) -> None:
+        self._check_nothing_follows([operator])
+        super().append(operator)
+
+    def extend(self, operators: Iterable[Operator], /) -> None:
+        self += operators
+
+    def _with(self, operators: Iterable[Operator]) -> Recipe:
+        """These operators with the settings of this recipe. Later changes of one do not change the other."""
+        sections = {name: dict(section) for name, section in self.sections.items()}
+        return Recipe(operators, sections, rest=self.rest, batch_operators=self.batch_operators)
+
+    def _check_nothing_follows(self, operators: Collection[Operator]) -> None:
+        """Transforms that stay Python run after the whole chain."""
+        if self.rest and len(operators):
+            raise ValueError(
+                f"the recipe has transforms that stay Python ({len(self.rest)}), after which no operator can run; add it before them in the "
+                "transforms that are converted, or put it in front: [operator] + recipe"
+            )
+
+
+def _made(
+    operators: Iterable[Operator],
+    sections: Mapping[str, Mapping[str, Any]],
+    rest: Sequence[Callable[[Any], Any]],
+    batch_operators: Sequence[BatchOperator],
+) -> Recipe:
+    return Recipe(operators, sections, rest=rest, batch_operators=batch_operators)
+
+
+def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The settings of two recipes."""
+    joined = {name: dict(section) for name, section in first.items()}
+    for name, section in second.items():
+        for key, value in section.items():
+            known = joined.setdefault(name, {}).setdefault(key, value)
+            if known != value:
+                raise ValueError(
+                    f"one recipe has {key} = {known!r} and the other {value!r}; add the operators alone, list(recipe), and give {key} to the loader"
+                )
+    return dict(joined)
 
 
 def train_recipe(

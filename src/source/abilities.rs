@@ -104,6 +104,12 @@ pub trait Identity {
         None
     }
 
+    /// Path of the file that is a sample, also if it is not Unicode. `None`, the default, if samples are no files of their own.
+    fn path(&self, index: u64) -> Option<PathBuf> {
+        let _ = index;
+        None
+    }
+
     /// Version tag that changes whenever the bytes of a sample change, obtained without reading them: length and modification
     /// time of its file, or the tag of its object. `None`, the default, if only the bytes can tell. `feedwater pack` checks it
     /// before it resumes.

@@ -47,6 +47,10 @@ impl<T: Files> Heads for T {
 }
 
 impl<T: Files> Identity for T {
+    fn path(&self, index: u64) -> Option<PathBuf> {
+        Some(Files::path(self, index))
+    }
+
     fn version(&self, index: u64) -> Option<String> {
         self.stamp(index).map(|it| it.to_string()).or_else(|| version(&self.path(index)))
     }

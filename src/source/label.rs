@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-/// Limit above which an f64 cannot represent every whole number, so a label may have been rounded.
+/// Limit from which on an f64 does not represent every whole number, so a label may have been rounded to it.
 const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 const MOST_OF_AN_F32: f32 = (1u32 << 24) as f32;
@@ -34,7 +34,9 @@ pub enum LabelSort {
 /// Why the number is not a valid label, as a predicate of the label.
 pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
     let text = text.trim();
-    if let Ok(number) = text.parse() {
+    // A float with only zeros behind the point is read as an integer, because an f64 could round it.
+    let whole = text.split_once('.').filter(|(_, zeros)| zeros.bytes().all(|it| it == b'0'));
+    if let Ok(number) = whole.map_or(text, |(whole, _)| whole).parse() {
         return Some(Ok(number));
     }
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -52,7 +54,7 @@ pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
 pub fn of_float(label: f64) -> Result<i64, &'static str> {
     match label {
         _ if label.is_nan() => Err("is not a number"),
-        _ if label.abs() > MOST_OF_A_FLOAT => Err("is out of range for a label"),
+        _ if label.abs() >= MOST_OF_A_FLOAT => Err("is out of range for a label"),
         _ if label.fract() != 0.0 => Err("has a fraction; labels are whole numbers"),
         _ => Ok(label as i64),
     }
@@ -65,7 +67,7 @@ pub fn of_float(label: f64) -> Result<i64, &'static str> {
 /// Why it is not a valid label, as a predicate of it.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn of_f32(label: f32) -> Result<i64, &'static str> {
-    match label.abs() > MOST_OF_AN_F32 {
+    match label.abs() >= MOST_OF_AN_F32 {
         true => Err("is out of range for a label"),
         false => of_float(label.into()),
     }
@@ -127,13 +129,22 @@ mod tests {
             ("+5", 5),
             ("9223372036854775807", i64::MAX),
             ("9007199254740992.0", 1 << 53),
+            ("9007199254740993.0", (1 << 53) + 1),
+            ("-9223372036854775808.000", i64::MIN),
         ] {
             assert_eq!(number(text), Some(Ok(expected)), "{text}");
         }
         for text in ["", "cat", "nan", "inf", "n01440764", "3d", "1.2.3", "-", ".", "0x10", "1,0"] {
             assert_eq!(number(text), None, "{text}");
         }
-        for text in ["1.5", ".5", "9223372036854775808", "1e300", "9007199254740994.0"] {
+        for text in [
+            "1.5",
+            ".5",
+            "9223372036854775808",
+            "1e300",
+            "9007199254740993e0",
+            "9007199254740992e0",
+        ] {
             assert!(matches!(number(text), Some(Err(_))), "{text}");
         }
     }

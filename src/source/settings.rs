@@ -117,7 +117,8 @@ impl SourceSettings {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more, a path that is not Unicode.
+    /// [`Error::Config`] if TOML cannot represent a value: an integer of 2^63 or more. A path that is not Unicode is written as a
+    /// `file://` URL.
     pub fn to_table(&self) -> Result<Table> {
         self.0.table()
     }
@@ -171,7 +172,8 @@ impl<S: Configured> Any for Of<S> {
     }
 
     fn table(&self) -> Result<Table> {
-        let place = match self.paths() {
+        let paths: Vec<PathBuf> = self.paths().iter().map(|it| storage::written_path(it)).collect();
+        let place = match &paths[..] {
             [path] => value(self.key(), path)?,
             paths => value(self.key(), &paths)?,
         };

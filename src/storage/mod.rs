@@ -23,7 +23,10 @@ use std::path::{Path, PathBuf};
 pub(crate) use arrival::{Arrival, telling};
 pub(crate) use cache_dir::directory as cache_directory;
 pub(crate) use cancel::cancellable;
+pub(crate) use file_url::written as written_path;
 pub use handle::Storage;
+#[doc(hidden)]
+pub use opening::is_opening;
 pub(crate) use opening::{OpeningOf, opening};
 #[doc(hidden)]
 pub use pool::raise_open_files_limit;
@@ -38,6 +41,7 @@ mod arrival;
 mod cache;
 mod cache_dir;
 mod cancel;
+mod file_url;
 mod handle;
 mod local;
 mod mapped;
@@ -174,10 +178,14 @@ pub fn exists(path: &Path) -> bool {
     !is_url(path) && path.exists()
 }
 
-/// `path` if it is a URL or absolute, else `path` below `base`.
+/// The local path that a `file://` URL names, `path` if it is another URL or absolute, else `path` below `base`.
 #[doc(hidden)]
 pub fn join(base: &Path, path: &Path) -> PathBuf {
-    if is_url(path) { path.into() } else { base.join(path) }
+    match file_url::path(path) {
+        Some(local) => local,
+        None if is_url(path) => path.into(),
+        None => base.join(path),
+    }
 }
 
 /// Whether a path is a URL: a scheme (a letter, then letters, digits, `+`, `-` and `.`) and `://`.

@@ -50,6 +50,12 @@ pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
+/// Whether this thread works for the opening of a source or the start of a loader, so what it reads goes into no batch.
+#[doc(hidden)]
+pub fn is_opening() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
 impl OpeningOf {
     /// Opening of this thread.
     pub fn current() -> Self {

@@ -1,7 +1,8 @@
 //! `hue`: turns the hue of each pixel.
 
 use bytemuck::{Pod, Zeroable};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::op::kind::ColourFormula;
 use crate::op::settings::{check_pair, drawn, one_or_each};
@@ -96,14 +97,22 @@ pub(in crate::op) fn draw(draw: &mut Draw<'_>, shift: f64) {
 }
 
 /// Parameters of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
     /// Added to the hue byte, modulo 256.
     pub shift: u32,
     /// Always 0.
-    #[serde(skip)]
     pub padding: u32,
+}
+
+/// As the setting has it: `shift` in circles.
+impl Serialize for Params {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut params = serializer.serialize_struct("Params", 1)?;
+        params.serialize_field("shift", &self.circles())?;
+        params.end()
+    }
 }
 
 impl Params {
@@ -111,6 +120,14 @@ impl Params {
     /// in torchvision.
     pub fn new(hue: f64) -> Self {
         Self { shift: u32::from((hue * 255.0) as i32 as u8), padding: 0 }
+    }
+
+    /// A turn with these parameters, as a part of a full circle.
+    fn circles(&self) -> f64 {
+        let circles = f64::from(self.shift as u8 as i8) / 255.0;
+        // The product with 255 may be the float below the whole number.
+        let larger = if circles < 0.0 { circles.next_down() } else { circles.next_up() };
+        if Self::new(circles) == *self { circles } else { larger }
     }
 }
 
@@ -143,4 +160,19 @@ fn level(product: i32) -> u8 {
     // At this size f32 has no fraction bits: the addition rounds.
     const ROUNDS: f32 = 12_582_912.0;
     (product as f32 * (1.0 / 21675.0) + ROUNDS).to_bits() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is recorded of a sample makes the same turn again.
+    #[test]
+    fn a_recorded_turn_is_the_turn() {
+        for shift in (-127..=127).map(|it: i8| u32::from(it as u8)) {
+            let params = Params { shift, padding: 0 };
+            assert_eq!(Params::new(params.circles()), params, "{shift}");
+            assert!(params.circles().abs() < 0.5);
+        }
+    }
 }

@@ -80,6 +80,16 @@ pub trait Arrangement: Send + Sync + 'static {
         None
     }
 
+    /// Checks the label that a sample has when it is read, as its part numbers classes. Default: any will do.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError`] if the sample would not be in this arrangement with that label.
+    fn check_label(&self, label: i64) -> Result<(), DataError> {
+        let _ = label;
+        Ok(())
+    }
+
     /// [`Hints::file_ends`] of the whole, computed from those of the parts. Empty, the default, if the samples of a file are not
     /// consecutive.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
@@ -253,7 +263,8 @@ impl<A: Arrangement> Source for Combined<A> {
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let (part, index) = self.part(index);
-        part.source.read(index, page, limit)
+        part.source.read(index, page, limit)?;
+        self.arrangement.check_label(part.source.label(index))
     }
 
     fn describe(&self) -> String {

@@ -4,11 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Arrangement, Combined, Repeat, Subset};
-use crate::error::{Error, Result};
+use crate::error::{DataError, Error, Reason, Result};
 use crate::source::Source;
 
 /// Arrangement of [`Subset`]: a range of the part, or a list of its indices in any order.
-pub struct Chosen(Indices);
+pub struct Chosen {
+    indices: Indices,
+    /// Labels by which the samples were chosen, if that is why.
+    labels: Option<Vec<i64>>,
+}
 
 enum Indices {
     Range(Range<u64>),
@@ -38,7 +42,7 @@ impl Subset {
         if indices.is_empty() {
             return Err(Error::config("source.subset", "is empty; list at least one index"));
         }
-        Self::listed("source.subset", source, indices.iter().copied())
+        Self::listed("source.subset", source, indices.iter().copied(), None)
     }
 
     /// Selects a range of samples, in order.
@@ -53,7 +57,7 @@ impl Subset {
             let problem = format!("is samples {start} to {end}, but the source has {len}");
             return Err(Error::config("source.subset", problem));
         }
-        Self::join("source.subset", vec![source], Chosen(Indices::Range(range)))
+        Self::join("source.subset", vec![source], Chosen::of(Indices::Range(range)))
     }
 
     /// Selects the first `samples` samples, or all if there are fewer.
@@ -96,16 +100,18 @@ impl Subset {
         let all = source.clone();
         let chosen = (0..source.len())
             .filter(|&index| wanted(index, all.label(index), &all.location(index)));
-        Self::listed("source.filter", source, chosen)
+        Self::listed("source.filter", source, chosen, None)
     }
 
-    /// Selects samples by index, each below the length; `key` names the setting in the error for an empty list.
+    /// Selects samples by index, each below the length; `key` names the setting in the error for an empty list. With `labels` a sample
+    /// whose label is another one when it is read is an error of that sample.
     pub(super) fn listed(
         key: &str,
         source: Arc<dyn Source>,
         indices: impl Iterator<Item = u64>,
+        labels: Option<Vec<i64>>,
     ) -> Result<Self> {
-        let chosen = Chosen::listed(source.len(), indices);
+        let chosen = Chosen { labels, ..Chosen::listed(source.len(), indices) };
         if chosen.samples() == 0 {
             let problem = format!("selects none of {} samples", source.len());
             return Err(Error::config(key, problem));
@@ -139,17 +145,34 @@ impl Chosen {
     /// These indices, in order, of a part with `len` samples.
     pub(super) fn listed(len: u64, indices: impl Iterator<Item = u64>) -> Self {
         if len > u64::from(u32::MAX) {
-            return Self(Indices::Long(indices.collect()));
+            return Self::of(Indices::Long(indices.collect()));
         }
         let mut indices: Vec<u32> = indices.map(|index| index as u32).collect();
         indices.shrink_to_fit();
-        Self(Indices::Short(indices))
+        Self::of(Indices::Short(indices))
+    }
+
+    fn of(indices: Indices) -> Self {
+        Self { indices, labels: None }
     }
 }
 
 impl Arrangement for Chosen {
+    fn check_label(&self, label: i64) -> Result<(), DataError> {
+        match &self.labels {
+            Some(labels) if !labels.contains(&label) => {
+                let problem = format!(
+                    "the label is {label} now, but when the source was opened it was one that source.filter selects; labels of a \
+                     filtered source must stay"
+                );
+                Err(DataError::new(Reason::Label, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn samples(&self) -> u64 {
-        match &self.0 {
+        match &self.indices {
             Indices::Range(range) => range.end - range.start,
             Indices::Short(list) => list.len() as u64,
             Indices::Long(list) => list.len() as u64,
@@ -157,7 +180,7 @@ impl Arrangement for Chosen {
     }
 
     fn at(&self, index: u64) -> (usize, u64) {
-        let index = match &self.0 {
+        let index = match &self.indices {
             Indices::Range(range) => range.start + index,
             Indices::Short(list) => list[index as usize].into(),
             Indices::Long(list) => list[index as usize],
@@ -166,7 +189,7 @@ impl Arrangement for Chosen {
     }
 
     fn index_of(&self, _: usize, index: u64) -> Option<u64> {
-        let place = match &self.0 {
+        let place = match &self.indices {
             Indices::Range(range) => return range.contains(&index).then(|| index - range.start),
             Indices::Short(list) => list.iter().position(|&it| u64::from(it) == index),
             Indices::Long(list) => list.iter().position(|&it| it == index),
@@ -175,7 +198,7 @@ impl Arrangement for Chosen {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let bytes = match &self.0 {
+        let bytes = match &self.indices {
             Indices::Range(_) => 0,
             Indices::Short(list) => list.capacity() * size_of::<u32>(),
             Indices::Long(list) => list.capacity() * size_of::<u64>(),
@@ -184,7 +207,7 @@ impl Arrangement for Chosen {
     }
 
     fn describe(&self, parts: &[String]) -> String {
-        let what = match &self.0 {
+        let what = match &self.indices {
             Indices::Range(Range { start, end }) => format!("samples {start} to {end}"),
             _ => format!("{} samples", self.samples()),
         };

@@ -154,7 +154,13 @@ impl FilterSettings {
             is_in(&self.labels, label) && is_in(&of_classes, label) && is_located(index)
         };
         let chosen = (0..source.len()).filter(is_wanted);
-        Subset::listed("source.filter", source.clone(), chosen)
+        let labels = match (&self.labels, &of_classes) {
+            (Some(labels), Some(classes)) => {
+                Some(labels.iter().copied().filter(|label| classes.contains(label)).collect())
+            }
+            (labels, classes) => labels.clone().or_else(|| classes.clone()),
+        };
+        Subset::listed("source.filter", source.clone(), chosen, labels)
     }
 }
 
