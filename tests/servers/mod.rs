@@ -58,6 +58,8 @@ struct State {
     gathers: Option<Gathers>,
     whole_files_only: bool,
     names_in_a_page: Option<usize>,
+    /// Prefix of the paths whose requests are counted while they are in flight.
+    counted: String,
 }
 
 /// Requests that are answered only when enough of them wait.
@@ -170,9 +172,13 @@ impl Server {
         self.lock().log.iter().filter(|it| it.path.starts_with(prefix)).cloned().collect()
     }
 
-    /// Removes the requests for paths with this prefix from the log.
+    /// Removes the requests for paths with this prefix from the log, and counts only such requests in flight from now on: those
+    /// that another test has cancelled may still arrive.
     pub fn forget(&self, prefix: &str) {
-        self.lock().log.retain(|it| !it.path.starts_with(prefix));
+        let mut state = self.lock();
+        state.log.retain(|it| !it.path.starts_with(prefix));
+        state.counted = prefix.into();
+        drop(state);
         self.state.most_in_flight.store(0, Ordering::SeqCst);
     }
 
@@ -201,9 +207,10 @@ fn tls(certificate: &str) -> rustls::ServerConfig {
 fn serve(stream: impl Read + Write, shared: &Shared) {
     let mut reader = BufReader::new(stream);
     while let Some((request, if_match, query)) = next_request(&mut reader) {
-        let now = shared.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
-        shared.most_in_flight.fetch_max(now, Ordering::SeqCst);
         let mut state = shared.state.lock().unwrap();
+        let counted = usize::from(request.path.starts_with(&state.counted));
+        let now = shared.in_flight.fetch_add(counted, Ordering::SeqCst) + counted;
+        shared.most_in_flight.fetch_max(now, Ordering::SeqCst);
         state.log.push(request.clone());
         let fault = state.faults.get_mut(&request.path).and_then(VecDeque::pop_front);
         let latency = state.latency;
@@ -219,7 +226,7 @@ fn serve(stream: impl Read + Write, shared: &Shared) {
         }
         thread::sleep(latency);
         // Before the answer: the client may send its next request right after it.
-        shared.in_flight.fetch_sub(1, Ordering::SeqCst);
+        shared.in_flight.fetch_sub(counted, Ordering::SeqCst);
         if !send(reader.get_mut(), &request, answer, fault) {
             return;
         }

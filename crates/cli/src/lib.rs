@@ -8,7 +8,6 @@
 //!   escape control characters and direction marks. Text that takes several lines escapes the line feeds of its data itself.
 //! * A command whose standard output is closed early exits quietly.
 
-use std::borrow::Cow;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -210,10 +209,10 @@ pub fn main() -> ExitCode {
 /// here). Returns the exit code, or ends the process after a signal.
 pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
     PROGRAM.get_or_init(|| program);
-    let arguments = iter::once("feedwater".into()).chain(arguments);
-    let command = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = iter::once("feedwater".into()).chain(arguments).collect();
+    let command = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli.command,
-        Err(error) => return not_parsed(&error),
+        Err(error) => return not_parsed(error, &arguments),
     };
     interrupt::listen();
     // If the system refuses, descriptors are closed and reopened more often.
@@ -251,15 +250,12 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
 }
 
 /// Prints the help that was asked for, or what is wrong with the arguments. Returns the exit code.
-fn not_parsed(error: &clap::Error) -> u8 {
-    let text = error.render().to_string();
-    // Shells put file names into arguments.
-    let printed = match escaped_lines(&text) {
-        Cow::Borrowed(_) => error.print(),
-        Cow::Owned(shown) => write!(io::stderr(), "{shown}"),
-    };
+fn not_parsed(error: clap::Error, arguments: &[OsString]) -> u8 {
+    // Shells put file names into arguments. The same arguments, escaped, have the same error.
+    let shown = arguments.iter().map(|it| escaped(&it.to_string_lossy()).into_owned());
+    let error = Cli::try_parse_from(shown).err().unwrap_or(error);
     // Help whose reader has left is no failure.
-    drop(printed);
+    let _ = error.print();
     error.exit_code() as u8
 }
 

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use feedwater::explain::{Cause, Options, Report, explain};
 use feedwater::measure::Profile;
+use feedwater::profile::{Moment, STAGES};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -85,7 +86,7 @@ fn the_figures_of_a_report_agree() {
             assert!((gained - knob.gain).abs() < 1e-9, "{name}: {} of {}", knob.gain, gained);
         }
     }
-    assert!(waiting > 10, "{waiting}");
+    assert!(waiting > 5, "{waiting}");
 }
 
 #[test]
@@ -94,7 +95,11 @@ fn the_figures_of_a_page_are_those_of_its_report() {
         eprintln!("skipped: there is no node");
         return;
     }
-    for (name, profile) in profiles().into_iter().step_by(5) {
+    for (name, mut profile) in profiles().into_iter().step_by(5) {
+        // A tenth of a worker is busy.
+        let moment =
+            |seconds: f64| Moment { seconds, busy: [0.01 * seconds; STAGES], ..Moment::default() };
+        profile.timeline = [0.0, 1.0, 2.0].map(moment).to_vec();
         let report = report(&profile);
         let page = page(&report);
         let texts = &page["texts"];
@@ -143,10 +148,7 @@ fn the_figures_of_a_page_are_those_of_its_report() {
         }
         // The axis is named "of N workers".
         let axis: f64 = page["axis"][0].as_str().unwrap().parse().unwrap();
-        assert!(
-            profile.timeline.len() < 2 || axis >= f64::from(profile.setup.workers),
-            "{name}: {axis}"
-        );
+        assert_eq!(axis, f64::from(profile.setup.workers), "{name}");
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use feedwater_tools::synth;
@@ -27,7 +27,7 @@ fn feedwater(dir: &Path, threads: u64, args: &str) -> Output {
             shell
         }
     };
-    let stack = if threads == 0 { 1 << 46 } else { GIBIBYTE };
+    let stack = if threads == 0 { 1 << 48 } else { GIBIBYTE };
     command.env("RUST_MIN_STACK", stack.to_string()).env("FEEDWATER_CACHE", dir.join("cache"));
     command.args(args.split(' ')).current_dir(dir).output().unwrap()
 }
@@ -41,7 +41,9 @@ fn is_done(args: &str, threads: u64, output: &Output) -> bool {
         _ => {
             let [line] = lines[..] else { panic!("{args} with {threads}: {stderr}") };
             assert_eq!(output.status.code(), Some(1), "{args} with {threads}: {stderr}");
-            let named = line.starts_with("feedwater: ") && line.contains("thread");
+            // The limit of address space is one of memory too.
+            let what = ["thread", "memory"].iter().any(|it| line.contains(it));
+            let named = line.starts_with("feedwater: ") && what;
             assert!(named, "{args} with {threads}: {stderr}");
         }
     }
@@ -49,9 +51,11 @@ fn is_done(args: &str, threads: u64, output: &Output) -> bool {
 }
 
 fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    // Hidden files have the time and the process.
+    let is_hidden = |it: &PathBuf| it.file_name().unwrap().to_string_lossy().starts_with('.');
     let entries = fs::read_dir(dir).unwrap().map(|it| it.unwrap().path());
     let named = entries
-        .filter(|it| it.is_file())
+        .filter(|it| !is_hidden(it))
         .map(|it| (it.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&it).unwrap()));
     named.collect()
 }
