@@ -84,7 +84,9 @@ fn decode(
                     let word = u16::from_le_bytes([row[2 * x], row[2 * x + 1]]);
                     let [red, green] = if six_green { [11, 63] } else { [10, 31] };
                     // Pillow truncates.
-                    let scaled = |value: u16, most: u16| (u32::from(value & most) * 255 / u32::from(most)) as u8;
+                    let scaled = |value: u16, most: u16| {
+                        (u32::from(value & most) * 255 / u32::from(most)) as u8
+                    };
                     [scaled(word >> red, 31), scaled(word >> 5, green), scaled(word, 31)]
                 }
                 BmpCoding::Bytes { bytes, rgb } => rgb.map(|at| row[bytes * x + at]),

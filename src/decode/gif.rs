@@ -4,7 +4,9 @@
 use weezl::{BitOrder, LzwStatus, decode::Decoder};
 
 use super::rows::{RowGroups, grown, most_rows};
-use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed};
+use super::{
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Roi;
 use crate::header::{Format, GifLayout, Header, gif_layout};

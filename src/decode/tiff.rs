@@ -4,7 +4,9 @@ use flate2::{Decompress, FlushDecompress};
 use weezl::{BitOrder, decode::Decoder};
 
 use super::rows::{RowGroups, grown, most_rows};
-use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed};
+use super::{
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{Format, Header, TiffColors, TiffLayout, TiffPacking, tiff_layout};
 use crate::tensor::CHANNELS;
@@ -197,7 +199,8 @@ fn add_up(layout: &TiffLayout, row: &mut [u8]) {
     }
     let words = row.as_chunks_mut::<2>().0;
     for at in samples..words.len() {
-        let sum = word(layout.little, words[at]).wrapping_add(word(layout.little, words[at - samples]));
+        let sum =
+            word(layout.little, words[at]).wrapping_add(word(layout.little, words[at - samples]));
         words[at] = if layout.little { sum.to_le_bytes() } else { sum.to_be_bytes() };
     }
 }

@@ -8,6 +8,9 @@ use crate::geometry::Size;
 const MAX_SIDE: u32 = i32::MAX as u32;
 /// Bytes of a directory's entry.
 const ENTRY_BYTES: usize = 12;
+/// Most pixels of a tile, as a multiple of those of the image; tiles of fewer pixels than the limit may have any size.
+const MOST_TILE_RATIO: u64 = 4;
+const LEAST_TILE_LIMIT: u64 = 1 << 20;
 /// Most samples of a pixel, as in Pillow.
 const MOST_SAMPLES: u32 = 6;
 
@@ -98,13 +101,15 @@ impl TiffLayout {
 
     /// Stored bytes of a chunk.
     pub fn chunk<'a>(&self, file: &'a [u8], index: usize) -> Result<&'a [u8], DataError> {
-        let missing = || corrupt(format!("strip or tile {index} has no offset or length"));
-        let start = self.offsets.get(file, index).ok_or_else(missing)? as usize;
+        let number = |values: &Values| match values.get(file, index) {
+            Some(number) => Ok(number as usize),
+            None if index < values.count as usize => Err(truncated("the list of strips or tiles")),
+            None => Err(corrupt(format!("strip or tile {index} has no offset or length"))),
+        };
+        let start = number(&self.offsets)?;
         let len = match self.lengths {
             // Rows that are stored as they are need no length, and Pillow does not read it.
-            Some(lengths) if self.packing != TiffPacking::None => {
-                lengths.get(file, index).ok_or_else(missing)? as usize
-            }
+            Some(lengths) if self.packing != TiffPacking::None => number(&lengths)?,
             _ => self.row_bytes().saturating_mul(self.chunk_rows(index / self.across())),
         };
         let end = start.checked_add(len).filter(|end| *end <= file.len());
@@ -188,8 +193,12 @@ impl Directory<'_> {
     /// Whether all values of a tag are this one. Without the tag they are.
     fn all(&self, tag: u32, wanted: u32) -> Result<bool, DataError> {
         let Some(values) = self.values(tag)? else { return Ok(true) };
-        Ok((0..values.count.min(MOST_SAMPLES) as usize)
-            .all(|index| values.get(self.file, index) == Some(wanted)))
+        let mut all = true;
+        for index in 0..values.count.min(MOST_SAMPLES) as usize {
+            let value = values.get(self.file, index);
+            all &= value.ok_or_else(|| truncated(&format!("the values of tag {tag}")))? == wanted;
+        }
+        Ok(all)
     }
 }
 
@@ -217,7 +226,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     let bits = directory.value(258)?.unwrap_or(1);
     let samples = directory.value(277)?.unwrap_or(1);
     let extra = directory.values(338)?;
-    let first_extra = extra.and_then(|it| it.get(bytes, 0));
+    let first_extra = directory.value(338)?;
     let photometric = directory.value(262)?.unwrap_or(0);
     let compression = directory.value(259)?.unwrap_or(1);
     let (colors, needed) = match photometric {
@@ -290,10 +299,19 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     if chunk.pixels() == 0 || chunk.width > MAX_SIDE || chunk.height > MAX_SIDE {
         return Err(corrupt(format!("strips or tiles of {chunk}")));
     }
+    if chunk.pixels() > size.pixels().saturating_mul(MOST_TILE_RATIO).max(LEAST_TILE_LIMIT) {
+        return Err(unsupported(format!("tiles of {chunk} for an image of {size}")));
+    }
     let offsets = directory.values(offsets)?.ok_or_else(|| corrupt("a TIFF without offsets"))?;
     let palette = directory.values(320)?;
-    if colors == TiffColors::Indices && palette.is_none() {
-        return Err(corrupt("a TIFF of indices without colors"));
+    if colors == TiffColors::Indices {
+        let last = (3 << bits) - 1;
+        match palette {
+            Some(palette) if palette.count as usize > last => {
+                palette.get(bytes, last).ok_or_else(|| truncated("its colors"))?;
+            }
+            _ => return Err(corrupt("a TIFF of indices without their colors")),
+        }
     }
     Ok(TiffLayout {
         size,

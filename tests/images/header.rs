@@ -319,11 +319,30 @@ fn a_frame_larger_than_its_canvas_is_corrupt() {
     assert_eq!(reason(&file), Reason::Corrupt);
 }
 
+/// A tile of a terapixel in a small image is refused before memory is allocated for it.
+#[test]
+fn tiles_far_larger_than_their_image_are_refused() {
+    let mut tiles = golden("tiff-tiles-16.tif");
+    assert!(Header::parse(&tiles).is_ok());
+    for tag in [322u16, 323] {
+        let entry = [&tag.to_be_bytes()[..], &[0, 3, 0, 0, 0, 1]].concat();
+        let at = tiles.windows(8).position(|it| it == entry).unwrap();
+        // A number of four bytes instead of one of two.
+        tiles[at + 3] = 4;
+        tiles[at + 8..at + 12].copy_from_slice(&(1u32 << 20).to_be_bytes());
+    }
+    let error = Header::parse(&tiles).unwrap_err();
+    assert_eq!(error.reason, Reason::Unsupported);
+    assert!(error.problem.contains("tiles of 1048576x1048576"), "{error}");
+}
+
 proptest! {
     #[test]
-    fn random_bytes_never_panic(magic in 0usize..5, bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let magics: [&[u8]; 5] =
-            [b"", &[0xFF, 0xD8, 0xFF], b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8X", b"P6 "];
+    fn random_bytes_never_panic(magic in 0usize..9, bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let magics: [&[u8]; 9] = [
+            b"", &[0xFF, 0xD8, 0xFF], b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8X", b"P6 ",
+            b"BM\0\0\0\0\0\0\0\0\0\0\0\0\x28\0\0\0", b"GIF89a", b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08",
+        ];
         let _ = Header::parse(&[magics[magic], &bytes].concat());
     }
 
