@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -94,6 +95,33 @@ class Source:
         if again:
             raise ValueError(f"{again[0]} was selected before; concatenate the source with fw.concat, then select")
         return Source({**table, **keys})
+
+    def with_classes(self, classes: Sequence[str] | Mapping[str, int] | str | os.PathLike[str]) -> Source:
+        """The source with the class numbers of a table, so that training and validation sets agree whatever classes each of them has.
+
+        * ``classes``: the names in the order of their numbers, such as :attr:`Loader.classes` of the training set or ``ClassLabel.names``
+          of Hugging Face; the number of each name, such as ``class_to_idx`` of ``ImageFolder``; or the path of a file with one name on
+          each line, or with JSON. ``Loader(..., classes_of=...)`` does the same.
+
+        Samples and objects of other classes are left out and counted, with a warning. A source without class names gets those of the
+        table; a label beyond it is an error. A selection applies after it, with the numbers of the table.
+        """
+        table = self.settings()
+        if "classes" in table or ("class_to_index" in table and "directory" not in table):
+            raise ValueError("the source has a table of classes already")
+        if isinstance(classes, Mapping):
+            indices = {str(name): int(index) for name, index in classes.items()}
+            if "directory" not in table:
+                return Source({**table, "class_to_index": indices})
+            # For a directory that key selects folders, which are not counted as samples.
+            names = [""] * (max(indices.values(), default=-1) + 1)
+            for name, index in indices.items():
+                if index < 0 or names[index]:
+                    raise ValueError(f"class {name!r} has the number {index}; it must be from 0, and no other class may have it")
+                names[index] = name
+            return Source({**table, "classes": names})
+        path = isinstance(classes, (str, os.PathLike))
+        return Source({**table, "classes": os.fspath(classes) if path else [str(name) for name in classes]})
 
     def __repr__(self) -> str:
         return f"<feedwater.Source {written(self)[0]}>"

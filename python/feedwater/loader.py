@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _feedwater, _toml
 from ._settings import BatchOperator, Given, Operator, Samples, Source, written
 from .batch import Batch, Meaning
-from .errors import StoppedError
+from .errors import ConfigError, StoppedError
 from .report import Report
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Loader:
       of the whole epoch, so loaders of consecutive parts, on any machines, give together what one loader gives. Parts should begin where
       one of its batches begins.
     * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
+    * ``classes_of``: gives the classes the numbers that they have elsewhere, which a validation set needs that lacks a class: another
+      loader, its :meth:`state_dict`, or names in the order of their numbers. See :meth:`feedwater.Source.with_classes`.
     * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
 
     Threads may share a loader, and an iterator of it: each batch goes to one of them. :meth:`set_epoch`, :meth:`load_state_dict` and
@@ -99,6 +101,7 @@ class Loader:
         batch_operators: Sequence[BatchOperator] = (),
         classes: int | None = None,
         smoothing: float | None = None,
+        classes_of: Loader | Mapping[str, Any] | Sequence[str] | None = None,
         loader: Mapping[str, Any] | None = None,
         decode: Mapping[str, Any] | None = None,
         output: Mapping[str, Any] | None = None,
@@ -130,7 +133,7 @@ class Loader:
         recipe: Mapping[str, Mapping[str, Any]] = getattr(chain, "sections", {})
         sections = {name: {**recipe.get(name, {}), **(section or {})} for name, section in sections.items()}
         lines = [] if device is None else [f"device = {_toml.value(device)}"]
-        table, own = _source(source)
+        table, own = _source(source, _names_of(classes_of))
         lines.append(f"source = {table}")
         lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
         lines.append(f"chain = {_toml.value(list(chain))}")
@@ -279,7 +282,10 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """The position, from which :meth:`load_state_dict` continues with exactly the samples that are left, with any batch size and
         number of shards. Batches that a loop was given count as consumed. It is the same on all ranks."""
-        return {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
+        state: dict[str, Any] = {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
+        classes = self.classes
+        # A model needs the names with its weights. `classes_of` reads them.
+        return {**state, "classes": classes} if classes else state
 
     def _state_after(self, epoch: int, batches: int) -> dict[str, Any]:
         """The position in an epoch, from 0, after this number of batches of each shard."""
@@ -295,6 +301,7 @@ class Loader:
         version = state.get("version")
         if version != _STATE_VERSION:
             raise ValueError(f"the state has version {version!r}; this version of feedwater reads {_STATE_VERSION}")
+        _check_classes(state.get("classes"), self.classes)
         with self._lock:
             self._rebuild(0, state["state"])
 
@@ -455,10 +462,45 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _source(source: Source | str | os.PathLike[str]) -> tuple[str, dict[str, Given]]:
-    """The table of a source as TOML, and the sequences that it names."""
-    if isinstance(source, Source):
-        return written(source)
+def _source(source: Source | str | os.PathLike[str], classes: list[str] | None) -> tuple[str, dict[str, Given]]:
+    """The table of a source as TOML with these class names, and the sequences that it names."""
     if isinstance(source, (str, os.PathLike)):
-        return _toml.table(json.loads(_feedwater.detected(source))), {}
-    raise TypeError(f"source is a {type(source).__name__}; it is a path, a URL or a source such as fw.directory(path)")
+        source = Source(json.loads(_feedwater.detected(source)))
+    if not isinstance(source, Source):
+        raise TypeError(f"source is a {type(source).__name__}; it is a path, a URL or a source such as fw.directory(path)")
+    return written(source if classes is None else source.with_classes(classes))
+
+
+def _names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | None:
+    """The class names of another loader, of a state, or of a list."""
+    if classes_of is None:
+        return None
+    if isinstance(classes_of, str):
+        raise TypeError("classes_of is a text; it is a loader, its state_dict() or a list of names. For a file: source.with_classes(path)")
+    if isinstance(classes_of, Mapping):
+        names = classes_of.get("classes", ())
+    elif isinstance(classes_of, Sequence):
+        names = classes_of
+    else:
+        # Wrappers of a loader have its names.
+        names = getattr(classes_of, "classes", None)
+        if names is None:
+            raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is a loader, its state_dict() or a list of names")
+    names = [str(name) for name in names]
+    if not names:
+        raise ValueError("classes_of has no class names: its labels are the numbers in its data, which need no table")
+    return names
+
+
+def _check_classes(saved: Sequence[str] | None, classes: Sequence[str]) -> None:
+    """Raises an error if the state was saved with other class names."""
+    if saved is None or not classes or list(saved) == list(classes):
+        return
+    differing = [number for number, (was, now) in enumerate(zip(saved, classes)) if was != now]
+    number = differing[0] if differing else min(len(saved), len(classes))
+    was, now = (repr(names[number]) if number < len(names) else "none" for names in (saved, classes))
+    raise ConfigError(
+        f"state.classes: class {number} was {was} and is {now} now, so labels would change their meaning; give the loader the names of "
+        "the state by classes_of=state",
+        key="state.classes",
+    )

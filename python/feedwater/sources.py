@@ -78,10 +78,15 @@ def coco(
     * Numbers are stored exactly. Numbers with at most two decimals, as in COCO, take about two bytes.
     * Coordinates refer to the stored pixels unless ``coordinates`` says otherwise. An image whose size differs from its ``width`` and
       ``height`` is a sample error.
-    * Errors, with the ID: duplicate IDs of images, categories or annotations; an annotation of a missing image or category; a box
-      without four numbers or with a negative side; a polygon with an odd number of coordinates; run lengths for another size or
-      beyond it. Invalid JSON (such as ``NaN``) is an error with line and column. A polygon with fewer than three points is dropped;
-      pixels not covered by run lengths are background.
+    * IDs are whole numbers, also as floats or texts, or all are texts. Then categories are ordered by their texts, and the ID is a
+      position: of an image in ``images``, of a category in this order.
+    * As in pycocotools: ``width`` and ``height`` may be floats, and 0, -1 or null if they are not known; ``iscrowd`` may be null; an
+      image without ``file_name`` (LVIS) has the last part of its ``coco_url``; annotations of images that are not listed are skipped
+      and counted, unless all are; annotations with the same ID are all used, with a warning (``Notes::warnings``).
+    * Errors, with the ID: duplicate IDs of images or categories; an annotation of a missing category; a box without four numbers or
+      with a negative side; a polygon with an odd number of coordinates; run lengths for another size or beyond it. Invalid JSON
+      (such as ``NaN``) is an error with line and column. A polygon with fewer than three points is dropped; pixels not covered by run
+      lengths are background.
     * The file is parsed as a stream; only the results are in memory. A text of more than 4 MiB, a ``file_name`` of more than 8 KiB,
       a name of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
 
@@ -105,8 +110,9 @@ def directory(
 
     * Every folder directly in the directory is a class. Classes are numbered in the byte order of their names, or by
       ``class_to_index``. Without folders, the images in the directory itself are the samples, with label -1.
-    * The samples of a class are the images in its folder, followed by those of its sub-folders, each level in byte order of
-      names. Links are followed, except a link to a folder above itself.
+    * The samples of a class are the images in its folder and in all folders below it: the folders in the byte order of their whole
+      paths (``a``, ``a-b``, ``a/b``), and the files of each in the byte order of their names. Links are followed, except a link to a folder
+      above itself.
     * An image is a regular file whose name ends in one of ``extensions``; its format is detected from its content. Other files,
       pipes and the like, and files next to the class folders are skipped and counted (``Notes::excluded``).
     * A class without images is an error unless ``allow_empty`` is set: it would shift the labels of later classes.
@@ -150,7 +156,7 @@ def file_list(
 
     In tables and JSON lines, ``image`` names the column (or key) of the path; the default is the first existing of ``path``, ``image``,
     ``file``, ``filename``, ``file_name``, ``filepath``, ``image_path``. ``label`` names that of the label; the default is ``label``, and
-    without it samples have label -1.
+    without it samples have label -1, with a warning if there are other columns.
 
     * Labels are whole numbers or names. With names, the classes are the names in byte order, and a label is the position of its
       name. Whole numbers may be written as ``3``, ``3.0`` (as pandas writes columns with missing values) or ``"3"``. A number with a
@@ -247,7 +253,7 @@ def parquet(
     * The image is the value of a binary column, which the settings name: the column itself or its field ``bytes``, as in Hugging
       Face's ``image: struct<bytes, path>``. If it is null, the image is read from the file named by the field ``path``, relative to
       the Parquet file; a row with neither is a sample error.
-    * The label is a whole number (an integer below 2^63, a float, or a text) or a name. Class names come from Hugging Face's
+    * The label is a whole number (an integer below 2^63, a float, a boolean, or a text) or a name. Class names come from Hugging Face's
       ``ClassLabel`` in the file's metadata; with text names, the classes are the distinct names in byte order. A null label is -1.
       An invalid label, or both numbers and names in one column, is an error with the row.
     * On first use only metadata, page headers and labels are read. The positions of the images in a page are recorded on its
@@ -281,6 +287,8 @@ def recordio(
       in the last part). Samples are ordered by path, then file name, then position in the file. An ``.idx`` file is neither needed
       nor read: both tools write records in index order.
     * A label is an integer stored as a float. For records with a list of labels, the settings must select one.
+    * Records without an image are skipped and counted (``Source::excluded``): InsightFace's files have
+      one at the start and one for each identity.
     * The headers are read on first use. The resulting table is stored next to each file (a hidden file that ends in
       ``.feedwater1``) or in the cache directory. Each image is then one read, even if its record has several parts. RecordIO has no
       checksums, so earlier damage is detected only by the image format.
@@ -306,6 +314,8 @@ def tfrecord(
       whole number. The settings name both features; others are ignored.
     * The files are scanned on first use, and every checksum is verified. The resulting table is stored next to each file (a
       hidden file that ends in ``.feedwater1``) or in the cache directory. Each image is then one read, which is verified again.
+    * The names of the classes (``Source::classes``) are those that ``feedwater pack`` stored, in the feature
+      ``__feedwater_classes__`` of the first record. Other files have none.
     * A record that does not match its checksum is a sample error (label -1). A file with damaged lengths, that is truncated, or
       that contains anything but Examples with these features, is an error with the byte offset.
     * Compressed files (gzip and zlib, as TensorFlow writes them, or zstd) are decompressed while they are read. This is fast in
@@ -334,6 +344,8 @@ def webdataset(
       dot, in lower case, is the extension; the settings name those of image and label. Hard links are read as their targets,
       which must precede them (GNU tar creates such links). Keys without an image, files without a dot or without a key, and
       symbolic links are skipped and counted (``Source::excluded``). Files named ``__NAME__`` are ignored.
+    * The names of the classes (``Source::classes``) are those that ``feedwater pack`` stored, in the member
+      ``__feedwater_classes__``. Other archives have none.
     * The headers are read on first use, and their checksums verified. The resulting table is stored next to each archive (a
       hidden file that ends in ``.feedwater1``) or in the cache directory. Each image is then one read. Tar has no checksums of
       contents, so earlier damage is detected only by the image format.

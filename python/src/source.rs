@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use feedwater::Source;
 use feedwater::error::{DataError, Error, Reason, Result};
 use feedwater::source::NO_LABEL;
-use feedwater::source::custom::Page;
+use feedwater::source::custom::{Hints, Page};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyTuple;
@@ -28,6 +28,8 @@ pub struct Sequence {
     /// Labels as they become known.
     labels: Vec<AtomicI64>,
     classes: Vec<String>,
+    /// Whether labels were given, so that no item is asked for one.
+    knows_labels: bool,
     /// Fields of samples that were read and are in no batch yet; `None` if batches do not ask for them.
     fields: Option<Mutex<HashMap<u64, Py<PyAny>>>>,
     /// Whether some item that was read has fields.
@@ -56,6 +58,7 @@ impl Sequence {
         if len == 0 {
             return Err(refused("items", "is empty; a source needs at least one sample".into()));
         }
+        let knows_labels = labels.is_some();
         let labels = match labels {
             Some(labels) if labels.len() != len => {
                 let problem = format!("has {} labels for {len} items", labels.len());
@@ -69,6 +72,7 @@ impl Sequence {
             items: items.clone_ref(py),
             labels,
             classes: classes.clone(),
+            knows_labels,
             fields: keeps_fields.then(Mutex::default),
             has_fields: AtomicBool::new(false),
         })
@@ -185,6 +189,16 @@ impl Source for Sequence {
 
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Hints for Sequence {
+    fn knows_labels(&self) -> bool {
+        self.knows_labels
     }
 }
 

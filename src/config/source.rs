@@ -8,8 +8,8 @@ use super::node::{read, read_with, unknown};
 use super::wrong_type;
 use crate::error::{Error, Result};
 use crate::source::{
-    self, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN, PartSettings, Selection,
-    SourceSettings,
+    self, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN, PartSettings,
+    Selection, SourceSettings,
 };
 use crate::storage;
 

@@ -13,7 +13,7 @@ use crate::plan::{
     Count, DeviceChoice, DeviceFacts, DevicePick, Environment, Last, OnError, Plan, Route,
     Settings, ShardFrom,
 };
-use crate::source::{Source, Subset};
+use crate::source::{ClassTable, Classed, Source, Subset};
 use crate::tensor::{DType, Layout};
 
 use super::{Loader, LoaderState};
@@ -63,6 +63,18 @@ impl LoaderBuilder {
     /// The source, for measuring it while no loader reads.
     pub fn source(&self) -> Arc<dyn Source> {
         self.source.clone()
+    }
+
+    /// Gives the classes the numbers that they have in another loader, such as that of the training set
+    /// ([`Classed`](crate::source::Classed)).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`](crate::Error::Config) if that loader has no names of classes, or if this source has names and none of them.
+    pub fn classes_of(mut self, other: &Loader) -> Result<Self> {
+        let table = ClassTable::new(other.classes())?;
+        self.source = Arc::new(Classed::new(self.source, &table)?);
+        Ok(self)
     }
 
     /// Uses at most the first `samples` samples of the source and caches their files from the first epoch on. Separates

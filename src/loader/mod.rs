@@ -179,7 +179,7 @@ impl Loader {
         let used = positions.end - positions.start;
         order = order.within(positions);
         if let Some(state) = &builder.resumed {
-            state.check(samples, order.files())?;
+            state.check(samples, order.files(), builder.source.classes())?;
             order = order.begin_at(state.epoch, state.position);
         }
         let loader = &plan.settings.loader;
@@ -312,6 +312,12 @@ impl Loader {
         &*self.source
     }
 
+    /// Names of the classes in the order of their numbers; empty if the source has none. [`LoaderBuilder::classes_of`] gives another
+    /// loader the same numbers, and [`ClassTable::new`](crate::source::ClassTable::new) makes a table of saved names.
+    pub fn classes(&self) -> &[String] {
+        self.source.classes()
+    }
+
     /// Batches in an epoch of this shard.
     pub fn batches_per_epoch(&self) -> u64 {
         self.order.whole().batches()
@@ -369,6 +375,7 @@ impl Loader {
             shuffle_window: settings.shuffle_window,
             repeats: (settings.repeats > 1).then_some(settings.repeats),
             files: self.order.files(),
+            classes: state::classes_checksum(self.source.classes()),
         }
     }
 

@@ -32,11 +32,14 @@ pub struct LoaderState {
     /// eight bytes, little-endian.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u32>,
+    /// CRC-32C of the names of the classes in the order of their numbers, each followed by a zero byte; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u32>,
 }
 
 impl LoaderState {
-    /// Checks that this can be a state of a source with `samples` samples whose files have this checksum.
-    pub(super) fn check(&self, samples: u64, files: Option<u32>) -> Result<()> {
+    /// Checks that this can be a state of a source with `samples` samples and these classes, whose files have this checksum.
+    pub(super) fn check(&self, samples: u64, files: Option<u32>, classes: &[String]) -> Result<()> {
         if self.samples != samples {
             let problem = format!(
                 "belongs to a source with {} samples, but this one has {samples}; resume with the same source",
@@ -56,6 +59,16 @@ impl LoaderState {
             };
             return Err(Error::config("state.files", problem));
         }
+        // States of earlier versions have no checksum.
+        if let (Some(was), Some(is)) = (self.classes, classes_checksum(classes))
+            && was != is
+        {
+            let problem = format!(
+                "was saved with other classes, so labels would change their meaning (checksum {was:08x}, now {is:08x}); \
+                 set source.classes to the names of that time"
+            );
+            return Err(Error::config("state.classes", problem));
+        }
         if self.position > samples {
             let problem =
                 format!("is {}, but the source has only {samples} samples", self.position);
@@ -63,4 +76,12 @@ impl LoaderState {
         }
         Ok(())
     }
+}
+
+/// Checksum of the names of classes; `None` if there are none.
+pub(super) fn classes_checksum(classes: &[String]) -> Option<u32> {
+    let extend = |crc, name: &String| {
+        crc32c::crc32c_append(crc32c::crc32c_append(crc, name.as_bytes()), &[0])
+    };
+    (!classes.is_empty()).then(|| classes.iter().fold(0, extend))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Exclusion, Expected, HostPage, Sample, Source, own_label};
+use super::{Exclusion, Expected, HostPage, Sample, Source, class_table, own_label};
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Result};
 use crate::storage::Storage;
@@ -263,8 +263,13 @@ impl dyn Source + '_ {
         self.notes().map_or(Vec::new(), |it| it.excluded())
     }
 
-    /// [`Notes::warnings`]; empty without that ability.
+    /// [`Notes::warnings`], and likely mistakes in the names of the [classes](Source::classes).
     pub fn warnings(&self) -> Vec<String> {
-        self.notes().map_or(Vec::new(), |it| it.warnings())
+        let mut warnings = self.notes().map_or(Vec::new(), |it| it.warnings());
+        let of_classes = class_table::warnings(self.classes());
+        // A combination repeats the warnings of its parts.
+        let new: Vec<String> = of_classes.into_iter().filter(|it| !warnings.contains(it)).collect();
+        warnings.extend(new);
+        warnings
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::label::{MOST_NAME_BYTES, alike};
+use super::label::{self, MOST_NAME_BYTES, alike, has_odd_ends};
 use crate::error::{Error, Result, beginning};
 use crate::storage::{self, Storage};
 
@@ -137,7 +137,10 @@ impl ClassTable {
                 let mut indices = BTreeMap::new();
                 for (number, name) in names {
                     let index = number.parse().map_err(|_| {
-                        Error::config(KEY, format!("has the name {name:?} under {number:?}, which is no number"))
+                        Error::config(
+                            KEY,
+                            format!("has the name {name:?} under {number:?}, which is no number"),
+                        )
                     })?;
                     if let Some(other) = indices.insert(name.clone(), index) {
                         let problem = format!("has {name:?} twice, as {other} and {index}");
@@ -147,7 +150,8 @@ impl ClassTable {
                 Self::of_indices(&indices)
             }
             Err(error) => {
-                let problem = format!("is no list of names, and no object of names and numbers: {error}");
+                let problem =
+                    format!("is no list of names, and no object of names and numbers: {error}");
                 Err(Error::config(KEY, problem))
             }
         }
@@ -169,6 +173,50 @@ impl ClassTable {
         let mut names = self.numbers.keys().map(String::as_str);
         names.find(|it| alike(it).to_lowercase() == wanted)
     }
+}
+
+/// Likely mistakes in the names of classes, in the order of their numbers.
+pub fn warnings(names: &[String]) -> Vec<String> {
+    let table = |classes: &[usize]| {
+        let one = |&class: &usize| format!("{class} = {:?}", names[class]);
+        listed(classes.iter().map(one))
+    };
+    let mut warnings = Vec::new();
+    if let Some(odd) = odd_names(names) {
+        warnings.push(format!(
+            "some names of classes differ only by blanks, quotes or their Unicode form, or begin or end with these: {}; each is a \
+             class of its own. Correct the names in the data",
+            table(&odd)
+        ));
+    }
+    let numbers: Option<Vec<i64>> =
+        names.iter().map(|name| label::number(name).and_then(Result::ok)).collect();
+    if numbers.is_some_and(|numbers| !numbers.is_sorted()) {
+        warnings.push(format!(
+            "the names of the classes are numbers, but the classes have other numbers, in another order: {}; a list with these labels \
+             has the numbers themselves. Set source.class_to_index or source.classes where sets must agree",
+            table(&(0..names.len()).collect::<Vec<_>>())
+        ));
+    }
+    warnings
+}
+
+/// Classes whose names look the same, or begin or end with blanks or quotes.
+fn odd_names(names: &[String]) -> Option<Vec<usize>> {
+    let is_plain =
+        |name: &String| name.bytes().all(|it| it.is_ascii_graphic() && it != b'"' && it != b'\'');
+    if names.iter().all(is_plain) {
+        return None;
+    }
+    let mut same: HashMap<String, Vec<usize>> = HashMap::new();
+    for (class, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        same.entry(alike(name)).or_default().push(class);
+    }
+    // One name in another Unicode form is no mistake.
+    let is_odd = |classes: &[usize]| classes.len() > 1 || has_odd_ends(&names[classes[0]]);
+    let mut odd: Vec<usize> = same.into_values().filter(|it| is_odd(it)).flatten().collect();
+    odd.sort_unstable();
+    (!odd.is_empty()).then_some(odd)
 }
 
 /// Key of the table.

@@ -98,9 +98,17 @@ pub fn sort_names(names: &mut [String]) {
 /// Name without what is easily overlooked: blanks and quotes around it, runs of blanks in it, and the Unicode form. Names with the
 /// same result are probably one class.
 pub fn alike(name: &str) -> String {
-    let is_around = |it: char| it.is_whitespace() || it.is_control() || "\"'\u{feff}\u{200b}".contains(it);
     let words: Vec<&str> = name.trim_matches(is_around).split_whitespace().collect();
     words.join(" ").nfc().collect()
+}
+
+/// Whether blanks or quotes are around the name.
+pub fn has_odd_ends(name: &str) -> bool {
+    name.starts_with(is_around) || name.ends_with(is_around)
+}
+
+fn is_around(it: char) -> bool {
+    it.is_whitespace() || it.is_control() || "\"'\u{feff}\u{200b}".contains(it)
 }
 
 #[cfg(test)]
@@ -109,7 +117,12 @@ mod tests {
 
     #[test]
     fn names_that_look_the_same_are_alike() {
-        for (one, two) in [("cat", " cat"), ("cat", "cat\u{a0}"), ("caf\u{e9}", "cafe\u{301}"), ("dog", " \"dog\"")] {
+        for (one, two) in [
+            ("cat", " cat"),
+            ("cat", "cat\u{a0}"),
+            ("caf\u{e9}", "cafe\u{301}"),
+            ("dog", " \"dog\""),
+        ] {
             assert_eq!(alike(one), alike(two), "{one:?} {two:?}");
         }
         for (one, two) in [("cat", "Cat"), ("cat", "cats"), ("0", "00"), ("a b", "ab")] {

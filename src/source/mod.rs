@@ -8,11 +8,15 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{DataError, Result};
 
-pub use class_table::{ClassNames, ClassTable};
+#[doc(hidden)]
+pub use class_table::ClassNames;
+pub use class_table::ClassTable;
 #[cfg(feature = "coco")]
 pub use coco::Category;
 #[doc(hidden)]
-pub use combine::{Chosen, FilterSettings, InTurn, Numbered, PartSettings, Repeated, Selection, Weighted};
+pub use combine::{
+    Chosen, FilterSettings, InTurn, Numbered, PartSettings, Repeated, Selection, Weighted,
+};
 pub use combine::{Classed, Concat, Mixture, Repeat, Subset};
 pub use detect::detect;
 pub use exclusion::{Exclusion, ExclusionReason};

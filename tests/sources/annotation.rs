@@ -38,7 +38,7 @@ fn numbers<const N: usize>(value: &Value) -> [f64; N] {
     numbers.try_into().unwrap()
 }
 
-fn object(bbox: BoundingBox, segmentation: Option<Segmentation>) -> Object {
+pub fn object(bbox: BoundingBox, segmentation: Option<Segmentation>) -> Object {
     Object { id: 1, category: 0, bbox, area: 1.0, crowd: false, segmentation }
 }
 
@@ -78,37 +78,12 @@ fn masks_of_an_unmoved_image_equal_pycocotools() {
 }
 
 /// Returns the view after a chain of operators on an image of this size.
-fn view(size: Size, operators: &[Arc<dyn Operator>]) -> View {
+pub fn view(size: Size, operators: &[Arc<dyn Operator>]) -> View {
     let mut trace = Trace::new(size);
     let operators = operators.iter().map(|operator| &**operator);
     let output = Actions::default().draw(operators, KEY, size, &mut trace);
     assert_eq!(trace.view.size, output);
     trace.view
-}
-
-/// Models take boxes as f32 and reject those without an extent.
-#[test]
-fn a_box_without_extent_as_f32_is_dropped() {
-    let size = Size::new(640, 480);
-    let crop = view(size, &[Arc::new(Crop { x: 0, y: 0, width: 512, height: 480 })]);
-    let place = |left: f64| {
-        let objects = vec![object(BoundingBox::new(left, 100.0, 100.0, 50.0), None)];
-        Objects::place(objects, Frame::Stored, (size, Orientation::UPRIGHT), crop)
-    };
-    assert!(place(511.99999).is_empty(), "its edges are equal as f32");
-    let [seen] = &place(511.9999)[..] else { panic!("a box that can be told apart is kept") };
-    let [left, _, right, _] = seen.bbox.xyxy();
-    assert!(left < right);
-    // Nothing that is kept has an empty box, in pixels or as a share of the image.
-    for step in 0..4000 {
-        let left = 512.0 - f64::from(step) * 1e-7;
-        for it in place(left).iter() {
-            for [left, top, right, bottom] in [it.bbox.xyxy(), it.bbox.normalised(crop.size).xyxy()]
-            {
-                assert!(left < right && top < bottom, "{it:?}");
-            }
-        }
-    }
 }
 
 #[test]

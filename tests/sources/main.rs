@@ -2,7 +2,9 @@
 
 mod annotation;
 mod beton;
+mod classes;
 mod coco;
+mod coco_forms;
 mod combine;
 #[path = "../common/mod.rs"]
 mod common;
@@ -12,6 +14,7 @@ mod npy;
 mod parquet;
 mod raw;
 mod recordio;
+mod slivers;
 mod source;
 mod tfrecord;
 mod webdataset;

@@ -138,11 +138,11 @@ fn a_label_is_an_integer_selected_by_the_settings() {
     assert_eq!(read(&source, 0).unwrap(), golden("records/0.jpg"));
     for label in [0.5, f32::NAN, f32::INFINITY, 16_777_218.0, -1e30] {
         let values = [&*label.to_string(), "source.label", "\"none\""];
-        refused(&record(0, label, b""), 0, &values);
-        assert_eq!(with(&record(0, label, b""), RecordIoLabel::None).unwrap().1.label(0), -1);
+        refused(&record(0, label, b"image"), 0, &values);
+        assert_eq!(with(&record(0, label, b"image"), RecordIoLabel::None).unwrap().1.label(0), -1);
     }
     for label in [16_777_216.0, -16_777_216.0, -0.0] {
-        assert_eq!(open(&record(0, label, b"")).unwrap().1.label(0), label as i64);
+        assert_eq!(open(&record(0, label, b"image")).unwrap().1.label(0), label as i64);
     }
 }
 

@@ -77,7 +77,8 @@ fn leave_out(
         label.filter(|&label| numbers[label] < 0)
     };
     let mut excluded = Exclusions::default();
-    let (mut samples, mut objects): (BTreeMap<usize, u64>, BTreeMap<usize, u64>) = Default::default();
+    let (mut samples, mut objects): (BTreeMap<usize, u64>, BTreeMap<usize, u64>) =
+        Default::default();
     let (mut kept, mut known) = (Vec::new(), false);
     for index in 0..source.len() {
         let mut example = None;
@@ -113,8 +114,8 @@ fn leave_out(
         Some(other) => format!("{:?} ({counted}; the table has {other:?})", names[class]),
         None => format!("{:?} ({counted})", names[class]),
     };
-    let of_samples = samples.iter().map(|(&class, count)| name(class, format!("{count} samples")));
-    let of_objects = objects.iter().map(|(&class, count)| name(class, format!("{count} objects")));
+    let of_samples = samples.iter().map(|(&class, count)| name(class, counted(*count, "sample")));
+    let of_objects = objects.iter().map(|(&class, count)| name(class, counted(*count, "object")));
     let missing: Vec<String> = of_samples.chain(of_objects).collect();
     let missing = listed(missing.into_iter());
     let listed_table = listed(table.names().iter().cloned().collect::<Vec<_>>().into_iter());
@@ -133,6 +134,10 @@ fn leave_out(
     own.excluded = excluded.into_list();
     own.classed_objects = !objects.is_empty();
     Ok((!samples.is_empty()).then(|| Chosen::listed(source.len(), kept.into_iter())))
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Arrangement for Numbered {

@@ -51,6 +51,22 @@ pub(super) const PATHS: [&str; 7] =
 /// Default name of the column of labels.
 const LABEL: &str = "label";
 
+/// Other usual names of it, for a warning.
+const USUAL: [&str; 12] = [
+    "label",
+    "labels",
+    "class",
+    "classes",
+    "class_name",
+    "classname",
+    "category",
+    "target",
+    "class_id",
+    "label_id",
+    "category_id",
+    "y",
+];
+
 impl FileListSettings {
     /// Returns the first setting that does not apply to text.
     pub(super) fn of_a_table(&self) -> Option<&'static str> {
@@ -88,6 +104,21 @@ impl FileListSettings {
     /// Accepted names of the column of paths.
     pub(super) fn images(&self) -> Vec<&str> {
         self.image.as_ref().map_or(PATHS.to_vec(), |name| vec![name])
+    }
+
+    /// Warning if no column is named as that of labels by default, though there are others than that of the path.
+    pub(super) fn unlabelled<'a>(&self, columns: impl Iterator<Item = &'a str>) -> Option<String> {
+        let columns: Vec<&str> = columns.collect();
+        if self.label.is_some() || columns.len() < 2 {
+            return None;
+        }
+        let usual = |name: &&&str| USUAL.contains(&name.to_lowercase().as_str());
+        let example = columns.iter().find(usual).map_or("…", |name| *name);
+        Some(format!(
+            "no column is named {LABEL:?}, so no sample has a label (all are -1); the columns are {}: write label = {example:?} \
+             under [source], or label = \"\" if there are no labels",
+            columns.join(", ")
+        ))
     }
 
     /// Name of the column of labels, and whether it is required.

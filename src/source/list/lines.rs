@@ -44,6 +44,9 @@ pub fn read(
                 None => Written::None,
                 Some((name, must)) => {
                     let value = object.get(name);
+                    if labelled.is_none() && value.is_none() {
+                        samples.unlabelled = settings.unlabelled(object.keys().map(String::as_str));
+                    }
                     let labelled = *labelled.get_or_insert(must || value.is_some());
                     written(name, value, labelled)
                         .map_err(|problem| LineError::new(line, problem))?

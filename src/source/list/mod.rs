@@ -7,7 +7,9 @@ use memchr::memmem;
 
 use super::file::{self, Files};
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
-use super::{Configured, Heads, Hints, Identity, Page, RemoteReads, Sealed, Source, settings};
+use super::{
+    Configured, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source, settings,
+};
 use crate::error::{DataError, Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
@@ -38,7 +40,7 @@ mod text;
 ///
 /// In tables and JSON lines, `image` names the column (or key) of the path; the default is the first existing of `path`, `image`,
 /// `file`, `filename`, `file_name`, `filepath`, `image_path`. `label` names that of the label; the default is `label`, and
-/// without it samples have label -1.
+/// without it samples have label -1, with a warning if there are other columns.
 ///
 /// * Labels are whole numbers or names. With names, the classes are the names in byte order, and a label is the position of its
 ///   name. Whole numbers may be written as `3`, `3.0` (as pandas writes columns with missing values) or `"3"`. A number with a
@@ -59,6 +61,7 @@ pub struct FileList {
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: u64,
+    warning: Option<String>,
     /// Whether any of the files is behind a URL.
     remote: bool,
 }
@@ -114,7 +117,8 @@ impl FileList {
             return Err(Error::config("source.list", problem));
         }
         let base = list.parent().map(Path::to_path_buf).unwrap_or_default();
-        let Samples { mut paths, mut ends, mut labels, classes, .. } = samples;
+        let Samples { mut paths, mut ends, mut labels, classes, unlabelled, .. } = samples;
+        let warning = unlabelled.map(|problem| format!("{}: {problem}", Redacted::path(list)));
         paths.shrink_to_fit();
         ends.shrink_to_fit();
         labels.shrink_to_fit();
@@ -128,6 +132,7 @@ impl FileList {
             labels,
             classes,
             largest_bytes: 0,
+            warning,
             remote: false,
         };
         // Most lists contain no URL, which this search finds quickly.
@@ -246,6 +251,16 @@ impl Source for FileList {
     fn identity(&self) -> Option<&dyn Identity> {
         Some(self)
     }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl Notes for FileList {
+    fn warnings(&self) -> Vec<String> {
+        self.warning.iter().cloned().collect()
+    }
 }
 
 impl Hints for FileList {
@@ -312,6 +327,8 @@ struct Samples {
     labels: Vec<i64>,
     classes: Vec<String>,
     known: HashMap<String, i64>,
+    /// Why no sample has a label, though there are columns or keys for one.
+    unlabelled: Option<String>,
     /// Line and text of the first integer label, and of the first text label.
     integer: Option<(u64, String)>,
     text: Option<(u64, String)>,

@@ -36,6 +36,9 @@ pub fn read(
         return Ok(());
     }
     let columns = Columns::find(&row, settings)?;
+    if columns.label.is_none() {
+        samples.unlabelled = settings.unlabelled(row.iter().map(str::trim));
+    }
     while next(&mut row)? {
         let line = row.position().map_or(0, |position| position.line());
         // Every row has as many fields as the header.

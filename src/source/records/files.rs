@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::braces::braces;
+use crate::decode::ROWS_ENDING;
 use crate::error::{Error, Result};
 use crate::storage::{self, Storage};
 
@@ -11,7 +12,7 @@ use crate::storage::{self, Storage};
 ///
 /// A path is a file, a directory (its visible files whose names match `ending`, optionally followed by `.gz` or `.zst`), or a
 /// pattern in its last part, in which `*` is any text and `?` any byte. Files of directories and patterns are in byte order of
-/// their names. A path that does not exist and contains braces is expanded first.
+/// their names; row indexes of JPEGs are left out. A path that does not exist and contains braces is expanded first.
 pub fn expand(
     storage: &Storage,
     key: &str,
@@ -71,7 +72,9 @@ fn list(
     files: &mut Vec<PathBuf>,
 ) -> Result<()> {
     let entries = storage.list(folder).map_err(|error| Error::io(folder, &error))?;
-    let wanted = entries.iter().filter(|it| !it.folder && wanted(it.name.as_bytes()));
+    // Row indexes lie beside shards.
+    let is_shard = |name: &[u8]| wanted(name) && !name.ends_with(ROWS_ENDING.as_bytes());
+    let wanted = entries.iter().filter(|it| !it.folder && is_shard(it.name.as_bytes()));
     files.extend(wanted.map(|entry| folder.join(&entry.name)));
     Ok(())
 }

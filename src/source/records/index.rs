@@ -5,7 +5,7 @@
 //! the format and its settings. The table is valid for one length and modification time of the file. It is written under a
 //! temporary name and renamed, so readers never see a partial table and concurrent writers do not conflict. A checksum detects
 //! damage; a damaged table is rebuilt. If it can be stored nowhere, the file is scanned each time, which is no error. Entries
-//! have the same layout as in memory, so they are read without conversion; they are followed by the skipped items as JSON.
+//! have the same layout as in memory, so they are read without conversion; they are followed by the skipped items and the names of classes as JSON.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,27 +13,38 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{DAMAGED, Entry, Exclusion};
+use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES};
 use crate::error::Redacted;
 use crate::file::AtomicFile;
 use crate::storage::{self, Stamp, Storage};
 
-/// The last digit is the version of the format and of the data read from files: 3 is the first with labels from FFCV's floats and
-/// with the sizes of its JPEGs. Machines of the other byte order have their own tables.
+/// The last digit is the version of the format and of the data read from files: 4 is the first with names of classes
+/// and without records that have no image. Machines of the other byte order have their own tables.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index3" } else { b"feedwater index#" };
-/// Size of the header: magic, checksum of what follows, hash, stamp, length of the skipped items.
+    if cfg!(target_endian = "little") { b"feedwater index4" } else { b"feedwater index#" };
+/// Size of the header: magic, checksum of what follows, hash, stamp, length of the facts beside the samples.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 8;
-/// Largest size of the skipped items, in bytes: about ten reasons with about twenty kinds each.
-const MOST_EXCLUDED_BYTES: usize = 1 << 18;
+/// Largest size of the facts beside the samples, in bytes: of skipped items about ten reasons with about twenty kinds each, and as
+/// many names of classes as a file may have.
+const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
 const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Entries read at a time, few enough to stay in the processor's cache until they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
-/// Samples and skipped items of a file.
-pub type Contents = (Box<[Entry]>, Vec<Exclusion>);
+/// Samples of a file, and facts beside them.
+pub type Contents = (Box<[Entry]>, Facts);
+
+/// What a table has beside the samples.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Skipped items.
+    pub excluded: Vec<Exclusion>,
+    /// Names of the classes in the order of their numbers, if the file has them.
+    pub classes: Vec<String>,
+}
 
 /// Possible locations of a file's table.
 pub struct Index {
@@ -71,17 +82,17 @@ impl Index {
     }
 
     /// Stores the table, if possible.
-    pub fn write(&self, stamp: Stamp, (entries, excluded): &Contents) {
-        let Ok(excluded) = serde_json::to_vec(excluded) else { return };
-        let facts = self.facts(stamp, excluded.len());
+    pub fn write(&self, stamp: Stamp, (entries, beside): &Contents) {
+        let Ok(beside) = serde_json::to_vec(beside) else { return };
+        let facts = self.facts(stamp, beside.len());
         // Use the first writable location.
-        let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &excluded).is_ok());
+        let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &beside).is_ok());
     }
 
-    /// Header fields that identify the file and the length of the skipped items.
-    fn facts(&self, stamp: Stamp, excluded_bytes: usize) -> Vec<u8> {
-        let excluded_bytes = (excluded_bytes as u64).to_le_bytes();
-        [&self.hash[..], &stamp.to_bytes(), &excluded_bytes].concat()
+    /// Header fields that identify the file and the length of the facts beside the samples.
+    fn facts(&self, stamp: Stamp, beside_bytes: usize) -> Vec<u8> {
+        let beside_bytes = (beside_bytes as u64).to_le_bytes();
+        [&self.hash[..], &stamp.to_bytes(), &beside_bytes].concat()
     }
 
     fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Contents> {
@@ -92,14 +103,14 @@ impl Index {
         file.read_exact(&mut head).ok()?;
         let (magic, rest) = head.split_at(16);
         let (crc, facts) = rest.split_at(4);
-        let excluded_bytes = u64::from_le_bytes(*facts.last_chunk()?) as usize;
+        let beside_bytes = u64::from_le_bytes(*facts.last_chunk()?) as usize;
         if magic != MAGIC
-            || facts != self.facts(stamp, excluded_bytes)
-            || excluded_bytes > MOST_EXCLUDED_BYTES
+            || facts != self.facts(stamp, beside_bytes)
+            || beside_bytes > MOST_FACTS_BYTES
         {
             return None;
         }
-        let bytes = (bytes as usize).checked_sub(HEAD_BYTES + excluded_bytes)?;
+        let bytes = (bytes as usize).checked_sub(HEAD_BYTES + beside_bytes)?;
         // A sample takes at least one byte of its file. A longer file is no table, and no memory is allocated for it.
         if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > len {
             return None;
@@ -113,11 +124,11 @@ impl Index {
                 return None;
             }
         }
-        let mut excluded = vec![0; excluded_bytes];
-        file.read_exact(&mut excluded).ok()?;
-        sum = crc32c::crc32c_append(sum, &excluded);
-        let excluded = serde_json::from_slice(&excluded).ok()?;
-        (sum.to_le_bytes() == crc).then_some((table, excluded))
+        let mut beside = vec![0; beside_bytes];
+        file.read_exact(&mut beside).ok()?;
+        sum = crc32c::crc32c_append(sum, &beside);
+        let facts = serde_json::from_slice(&beside).ok()?;
+        (sum.to_le_bytes() == crc).then_some((table, facts))
     }
 }
 
@@ -126,15 +137,15 @@ fn lies_within(entry: &Entry, file_len: u64) -> bool {
     entry.offset.checked_add(len).is_some_and(|end| end <= file_len)
 }
 
-fn write_to(place: &Path, facts: &[u8], entries: &[Entry], excluded: &[u8]) -> io::Result<()> {
+fn write_to(place: &Path, facts: &[u8], entries: &[Entry], beside: &[u8]) -> io::Result<()> {
     let entries = bytemuck::must_cast_slice(entries);
     let sum = crc32c::crc32c_append(crc32c::crc32c(facts), entries);
-    let sum = crc32c::crc32c_append(sum, excluded);
+    let sum = crc32c::crc32c_append(sum, beside);
     fs::create_dir_all(place.parent().unwrap_or(Path::new("")))?;
     let mut file = AtomicFile::create(place)?;
     file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
     file.write_all(entries)?;
-    file.write_all(excluded)?;
+    file.write_all(beside)?;
     file.commit_unsynced()
 }
 

@@ -31,15 +31,19 @@ use crate::source::largest::largest;
 use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use crate::storage::{Fetch, File, Stamp, Storage, opening};
 
+pub use classes::CLASSES_NAME;
 pub use files::matches;
 pub use window::Window;
 
+pub(super) use classes::MOST_CLASSES_BYTES;
 pub(super) use each::of_each;
 pub(super) use files::expand;
 
+use classes::OfFiles;
 use table::{Table, table_of};
 
 mod braces;
+mod classes;
 mod each;
 mod files;
 mod forward;
@@ -94,6 +98,13 @@ pub trait Format:
         excluded: &mut Exclusions,
     ) -> Result<(), FileError>;
 
+    /// Reads the names of the classes, in the order of their numbers, that `feedwater pack` stores in a file
+    /// ([`CLASSES_NAME`]). The default, none,
+    /// is for formats that it does not write.
+    fn classes(&self, _window: &mut Window) -> Result<Vec<String>, FileError> {
+        Ok(Vec::new())
+    }
+
     /// Whether [`fill`](Self::fill) is one read for a sample with this note, so that it can be prefetched.
     fn is_plain(_note: u32) -> bool {
         true
@@ -140,6 +151,7 @@ pub struct Records<F> {
     /// Whether any of the files is behind a URL.
     remote: bool,
     excluded: Vec<Exclusion>,
+    classes: Vec<String>,
     format: F,
 }
 
@@ -212,12 +224,14 @@ impl<F: Format> Records<F> {
         let mut shards = Vec::with_capacity(files.len());
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
         let mut excluded = Exclusions::default();
+        let mut classes = OfFiles::default();
         let unpacker = Unpacker::new(storage.clone(), Limits::default());
         let table = |number, path: &PathBuf| table_of(storage, path, number, format, &unpacker);
         let made = opening(|| of_each(&files, table))?;
         for (path, table) in files.iter().zip(made) {
-            let Table { file, packing, stamp, entries, excluded: of_file, largest } = table;
-            excluded.join_file(path, &of_file);
+            let Table { file, packing, stamp, entries, facts, largest } = table;
+            excluded.join_file(path, &facts.excluded);
+            classes.add(path, facts.classes, F::KEY)?;
             end += entries.len() as u64;
             largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
@@ -234,7 +248,8 @@ impl<F: Format> Records<F> {
             return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &excluded)));
         }
         let (storage, format) = (storage.clone(), format.clone());
-        Ok(Self { storage, shards, largest_bytes, unpacker, remote, excluded, format })
+        let classes = classes.into_names();
+        Ok(Self { storage, shards, largest_bytes, unpacker, remote, excluded, classes, format })
     }
 
     /// Reads a sample as [`Source::read`] does, and inserts `prefix` before it: for formats that do not store with every sample
@@ -366,6 +381,10 @@ impl<F: Format> Source for Records<F> {
         }
     }
 
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
     fn remote(&self) -> Option<&dyn RemoteReads> {
         self.remote.then_some(self)
     }
@@ -416,6 +435,8 @@ impl<F: Format> Hints for Records<F> {
         let within: usize = self.shards.iter().map(of).sum();
         let shards = self.shards.capacity() * size_of::<Shard>();
         let files: u64 = self.shards.iter().map(|shard| shard.file.memory_bytes()).sum();
+        let classes = self.classes.iter().map(|name| name.capacity() + size_of::<String>());
+        let within = within + classes.sum::<usize>();
         let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
         (within + shards) as u64 + files + unpacker
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::index;
-use super::{DAMAGED, Entry, Exclusion, Exclusions, Format, Window};
+use super::index::Facts;
+use super::{DAMAGED, Entry, Exclusions, Format, Window};
 use crate::error::{Error, Result};
 use crate::storage::unpacked::{Packing, Unpacker};
 use crate::storage::{File, Stamp, Storage};
@@ -16,7 +17,8 @@ pub struct Table {
     pub packing: Option<Packing>,
     pub stamp: Stamp,
     pub entries: Box<[Entry]>,
-    pub excluded: Vec<Exclusion>,
+    /// Skipped items, and names of classes.
+    pub facts: Facts,
     /// Size of the largest intact sample, in bytes.
     pub largest: u64,
 }
@@ -26,14 +28,14 @@ impl Table {
         file: File,
         packing: Option<Packing>,
         stamp: Stamp,
-        (entries, excluded): index::Contents,
+        (entries, facts): index::Contents,
     ) -> Self {
         let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
         let bytes = whole.map(|entry| {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest = bytes.max().unwrap_or(0);
-        Self { file, packing, stamp, entries, excluded, largest }
+        Self { file, packing, stamp, entries, facts, largest }
     }
 }
 
@@ -69,10 +71,11 @@ pub fn table_of<F: Format>(
     let packing = packing::<F>(&file).map_err(io)?;
     let (file, len) = opened(file, packing);
     let (mut entries, mut excluded) = (Vec::new(), Exclusions::default());
+    let classes = format.classes(&mut Window::new(&file, len));
     let mut window = Window::new(&file, len);
     let walked = format.walk(&mut window, &mut entries, &mut excluded);
-    let walked = walked.and_then(|()| window.drain());
-    walked.map_err(|wrong| {
+    let walked = walked.and_then(|()| window.drain()).and(classes);
+    let classes = walked.map_err(|wrong| {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
         Error::config(place, wrong.problem)
     })?;
@@ -80,7 +83,8 @@ pub fn table_of<F: Format>(
         let problem = "was changed while it was indexed; wait until it is written";
         return Err(io(io::Error::other(problem)));
     }
-    let contents = (entries.into_boxed_slice(), excluded.into_list());
+    let facts = Facts { excluded: excluded.into_list(), classes };
+    let contents = (entries.into_boxed_slice(), facts);
     index(packing).write(stamp, &contents);
     Ok(Table::new::<F>(file, packing, stamp, contents))
 }

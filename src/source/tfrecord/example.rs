@@ -11,9 +11,9 @@
 use std::ops::Range;
 
 use super::TfRecordSettings;
-use crate::source::label;
+use crate::source::label::{self, MOST_NAME_BYTES};
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{FileError, Window};
+use crate::source::records::{FileError, MOST_CLASSES_BYTES, Window};
 
 const FLOAT_BYTES: u64 = 4;
 
@@ -59,6 +59,37 @@ pub fn find(
         None => return missing(window, label_name, "label", " or none (\"\")"),
     };
     Ok((encoded, class))
+}
+
+/// Returns the texts in the bytes list of a feature; none if the record does not have it.
+pub fn texts(
+    window: &mut Window,
+    record: Range<u64>,
+    wanted: &str,
+) -> Result<Vec<String>, FileError> {
+    let mut values = None;
+    each_feature(window, record, |window, name, feature| {
+        if equal(window, &name, wanted)? {
+            values = Some(feature);
+        }
+        Ok(())
+    })?;
+    let (mut texts, mut bytes) = (Vec::new(), 0);
+    let Some(values) = values else { return Ok(texts) };
+    each_value(window, values, 1, |window, value| {
+        let Value::Bytes(text) = value else { return Ok(()) };
+        let len = text.end - text.start;
+        bytes += len as usize + size_of::<String>();
+        if len as usize > MOST_NAME_BYTES || bytes > MOST_CLASSES_BYTES {
+            let problem = format!(
+                "the names of classes are longer than {MOST_CLASSES_BYTES} bytes, or one is than {MOST_NAME_BYTES}"
+            );
+            return Err(FileError::new(text.start, problem));
+        }
+        texts.push(String::from_utf8_lossy(window.at(text.start, len)?).into_owned());
+        Ok(())
+    })?;
+    Ok(texts)
 }
 
 /// Calls `found` with name and value of every feature.

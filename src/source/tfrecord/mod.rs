@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Exclusions;
-use super::records::{Entry, FileError, Format, Records, Window};
+use super::records::{CLASSES_NAME, Entry, FileError, Format, Records, Window};
 
 mod example;
 
@@ -15,6 +15,8 @@ mod example;
 ///   whole number. The settings name both features; others are ignored.
 /// * The files are scanned on first use, and every checksum is verified. The resulting table is stored next to each file (a
 ///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read, which is verified again.
+/// * The names of the classes ([`Source::classes`](super::Source::classes)) are those that `feedwater pack` stored, in the feature
+///   `__feedwater_classes__` of the first record. Other files have none.
 /// * A record that does not match its checksum is a sample error (label -1). A file with damaged lengths, that is truncated, or
 ///   that contains anything but Examples with these features, is an error with the byte offset.
 /// * Compressed files (gzip and zlib, as TensorFlow writes them, or zstd) are decompressed while they are read. This is fast in
@@ -50,6 +52,25 @@ impl Format for TfRecordSettings {
     /// The length of a record may look like the start of compressed data, but then its checksum matches.
     fn unpacks(first: &[u8]) -> bool {
         first.first_chunk().is_none_or(|head| checked_len(head).is_none())
+    }
+
+    /// The names are in the first record.
+    fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
+        let Ok(Some(len)) = window.at(0, 12).map(|head| head.first_chunk().and_then(checked_len))
+        else {
+            // An error is that of the walk.
+            return Ok(Vec::new());
+        };
+        let Some(end) = 12u64.checked_add(len).filter(|&end| window.file_len() - 4 >= end) else {
+            return Ok(Vec::new());
+        };
+        // A damaged record may contain anything.
+        let whole = window.crc32c(12..end)?;
+        let expected = window.at(end, 4)?.first_chunk().map(|it| u32::from_le_bytes(*it));
+        match expected == Some(masked(whole)) {
+            true => example::texts(window, 12..end, CLASSES_NAME),
+            false => Ok(Vec::new()),
+        }
     }
 
     fn walk(

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::records::{Entry, FileError, Format, Records, Window};
+use super::records::{CLASSES_NAME, Entry, FileError, Format, MOST_CLASSES_BYTES, Records, Window};
 use super::{ExclusionReason, Exclusions, exclusion, label};
 
 use tar::Kind;
@@ -21,6 +21,8 @@ mod tar;
 ///   dot, in lower case, is the extension; the settings name those of image and label. Hard links are read as their targets,
 ///   which must precede them (GNU tar creates such links). Keys without an image, files without a dot or without a key, and
 ///   symbolic links are skipped and counted ([`Source::excluded`](super::Notes::excluded)). Files named `__NAME__` are ignored.
+/// * The names of the classes ([`Source::classes`](super::Source::classes)) are those that `feedwater pack` stored, in the member
+///   `__feedwater_classes__`. Other archives have none.
 /// * The headers are read on first use, and their checksums verified. The resulting table is stored next to each archive (a
 ///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read. Tar has no checksums of
 ///   contents, so earlier damage is detected only by the image format.
@@ -71,6 +73,33 @@ impl Format for WebDatasetSettings {
     /// A member's name may look like zlib data, with which archives are not compressed.
     fn unpacks(first: &[u8]) -> bool {
         !first.starts_with(b"x")
+    }
+
+    /// The names are in the first member.
+    fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
+        let first = tar::Members::default().next(window);
+        let Ok(Some(tar::Member { name, kind: Kind::File(data), .. })) = first else {
+            // An error is that of the walk.
+            return Ok(Vec::new());
+        };
+        if name != CLASSES_NAME.as_bytes() {
+            return Ok(Vec::new());
+        }
+        let len = data.end - data.start;
+        let wrong = |problem: String| FileError::new(data.start, problem);
+        if len > MOST_CLASSES_BYTES as u64 {
+            return Err(wrong(format!(
+                "{len} bytes of names of classes, at most {MOST_CLASSES_BYTES}"
+            )));
+        }
+        let (mut text, mut at) = (Vec::new(), data.start);
+        while at < data.end {
+            let part = (data.end - at).min(Window::BYTES);
+            text.extend_from_slice(window.at(at, part)?);
+            at += part;
+        }
+        serde_json::from_slice(&text)
+            .map_err(|error| wrong(format!("the names of classes cannot be read: {error}")))
     }
 
     fn walk(

@@ -72,7 +72,9 @@ pub fn write_shard(
     pieces: impl IntoIterator<Item = Result<Piece>>,
 ) -> Result<Written> {
     let ShardRange { number, begin, end, samples } = *shard;
-    let mut writer = Writer::new(directory, settings, samples, number);
+    // The coordinator wrote the manifest before it named a shard.
+    let classes = Manifest::read(directory)?.map_or(Vec::new(), |manifest| manifest.classes);
+    let mut writer = Writer::new(directory, settings, (samples, &classes[..]), number);
     let mut next = begin;
     for piece in pieces {
         let piece = piece?;

@@ -1,6 +1,7 @@
 //! Packs a source into a few large files, which disks and object stores read fastest, optionally with smaller images.
 //!
 //! * Samples and labels are in source order. Images are copied byte for byte or made smaller.
+//! * Each shard has the names of the classes, which the sources `webdataset` and `tfrecord` read back and other readers skip.
 //! * A shard ends with the sample that reaches the requested size. This depends only on the source and the settings, so the same
 //!   source gives the same files for any number of threads.
 //! * A shard has a hidden name until it is on disk, so readers of the directory see only whole shards. A hidden manifest then
@@ -145,12 +146,13 @@ pub fn pack(
         return Ok(manifest);
     }
     let samples = source.len();
-    let mut writer = Writer::new(directory, settings, samples, manifest.shards.len() as u64);
+    let facts = (samples, source.classes());
+    let mut writer = Writer::new(directory, settings, facts, manifest.shards.len() as u64);
     encode::in_order(source, settings, manifest.end()..samples, |index, sample| {
         writer.append(index, &sample)?;
         progress(index + 1);
         if settings.is_full(writer.bytes()) || index + 1 == samples {
-            let next = Writer::new(directory, settings, samples, writer.number() + 1);
+            let next = Writer::new(directory, settings, facts, writer.number() + 1);
             let written = std::mem::replace(&mut writer, next).finish(index + 1)?;
             manifest.list(directory, written)?;
         }

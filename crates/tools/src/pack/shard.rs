@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use feedwater::error::{Error, Result};
 use feedwater::file::AtomicFile;
+use feedwater::source::records::CLASSES_NAME;
 
 /// Format of shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,19 +83,36 @@ pub(super) struct ShardWriter {
     out: Counted<AtomicFile>,
     samples: u64,
     crc: u32,
+    /// Names of the classes, until they are written with the first sample.
+    classes: Option<Vec<String>>,
+    /// Bytes that they took.
+    classes_bytes: u64,
 }
 
 impl ShardWriter {
-    pub fn create(directory: &Path, format: ShardFormat, file_name: &str) -> Result<Self> {
+    pub fn create(
+        directory: &Path,
+        format: ShardFormat,
+        file_name: &str,
+        classes: &[String],
+    ) -> Result<Self> {
         let path = directory.join(file_name);
         let file = AtomicFile::create(&path).map_err(|error| Error::io(&path, &error))?;
         let out = Counted { out: file, bytes: 0 };
-        Ok(Self { format, path, out, samples: 0, crc: 0 })
+        let classes = (!classes.is_empty()).then(|| classes.to_vec());
+        Ok(Self { format, path, out, samples: 0, crc: 0, classes, classes_bytes: 0 })
     }
 
     pub fn append(&mut self, item: &Item) -> Result<()> {
-        let written = write_item(self.format, &mut self.out, item);
+        let before = self.out.bytes;
+        let written = match self.classes.take() {
+            Some(classes) => write_first_item(self.format, &mut self.out, item, &classes),
+            None => write_item(self.format, &mut self.out, item),
+        };
         written.map_err(|error| Error::io(&self.path, &error))?;
+        if self.samples == 0 {
+            self.classes_bytes = self.out.bytes - before - item_bytes(self.format, item);
+        }
         self.samples += 1;
         self.crc = content_crc(self.crc, item.label, item.bytes);
         Ok(())
@@ -105,9 +123,9 @@ impl ShardWriter {
         &self.path
     }
 
-    /// Bytes written so far.
+    /// Bytes of samples written so far. The names of the classes do not count, so that shards end where they do without names.
     pub fn bytes(&self) -> u64 {
-        self.out.bytes
+        self.out.bytes - self.classes_bytes
     }
 
     /// Finishes the file, syncs it to disk, and renames it.
@@ -142,29 +160,49 @@ pub(super) fn item_bytes(format: ShardFormat, item: &Item) -> u64 {
 fn write_item(format: ShardFormat, out: &mut impl Write, item: &Item) -> io::Result<()> {
     match format {
         ShardFormat::WebDataset => tar_members(out, item),
-        ShardFormat::TfRecord => tf_record(out, item),
+        ShardFormat::TfRecord => tf_record(out, &example(item, &[])),
+    }
+}
+
+/// Writes the first sample of a shard, and the names of the classes where readers of the format skip them.
+fn write_first_item(
+    format: ShardFormat,
+    out: &mut impl Write,
+    item: &Item,
+    classes: &[String],
+) -> io::Result<()> {
+    match format {
+        ShardFormat::WebDataset => {
+            // A name without a dot, which no reader takes for a sample.
+            tar_member(out, CLASSES_NAME, &serde_json::to_vec(classes)?)?;
+            tar_members(out, item)
+        }
+        ShardFormat::TfRecord => tf_record(out, &example(item, classes)),
     }
 }
 
 fn tar_members(out: &mut impl Write, item: &Item) -> io::Result<()> {
     let label = item.label.to_string();
     for (extension, bytes) in [(item.extension, item.bytes), ("cls", label.as_bytes())] {
-        let mut header = tar::Header::new_ustar();
-        header.set_path(format!("{}.{extension}", item.key))?;
-        header.set_size(bytes.len() as u64);
-        header.set_mode(0o644);
-        header.set_cksum();
-        out.write_all(header.as_bytes())?;
-        out.write_all(bytes)?;
-        let padding = bytes.len().next_multiple_of(512) - bytes.len();
-        out.write_all(&[0; 512][..padding])?;
+        tar_member(out, &format!("{}.{extension}", item.key), bytes)?;
     }
     Ok(())
 }
 
+fn tar_member(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut header = tar::Header::new_ustar();
+    header.set_path(name)?;
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o644);
+    header.set_cksum();
+    out.write_all(header.as_bytes())?;
+    out.write_all(bytes)?;
+    let padding = bytes.len().next_multiple_of(512) - bytes.len();
+    out.write_all(&[0; 512][..padding])
+}
+
 /// Writes a record with the framing of `tf.io.TFRecordWriter`: length, its masked checksum, data, their masked checksum.
-fn tf_record(out: &mut impl Write, item: &Item) -> io::Result<()> {
-    let data = example(item);
+fn tf_record(out: &mut impl Write, data: &[u8]) -> io::Result<()> {
     let len = (data.len() as u64).to_le_bytes();
     let masked = |bytes: &[u8]| {
         let crc = crc32c::crc32c(bytes);
@@ -172,12 +210,13 @@ fn tf_record(out: &mut impl Write, item: &Item) -> io::Result<()> {
     };
     out.write_all(&len)?;
     out.write_all(&masked(&len))?;
-    out.write_all(&data)?;
-    out.write_all(&masked(&data))
+    out.write_all(data)?;
+    out.write_all(&masked(data))
 }
 
-/// Encodes a `tf.train.Example` (tensorflow/core/example/example.proto) with the features sorted by name.
-fn example(item: &Item) -> Vec<u8> {
+/// Encodes a `tf.train.Example` (tensorflow/core/example/example.proto) with the features sorted by name, and with the names of
+/// classes if there are any.
+fn example(item: &Item, classes: &[String]) -> Vec<u8> {
     let bytes_list = |value: &[u8]| field(1, &field(1, value));
     let label = field(3, &field(1, &varint(item.label as u64)));
     let features = [
@@ -186,8 +225,12 @@ fn example(item: &Item) -> Vec<u8> {
         ("image/filename", bytes_list(item.location.as_bytes())),
         ("image/format", bytes_list(item.extension.as_bytes())),
     ];
-    let entries = features
-        .map(|(name, feature)| field(1, &[field(1, name.as_bytes()), field(2, &feature)].concat()));
+    let names: Vec<Vec<u8>> = classes.iter().map(|name| field(1, name.as_bytes())).collect();
+    let names = (!names.is_empty()).then(|| (CLASSES_NAME, field(1, &names.concat())));
+    let entries = names.into_iter().chain(features);
+    let entries: Vec<Vec<u8>> = entries
+        .map(|(name, feature)| field(1, &[field(1, name.as_bytes()), field(2, &feature)].concat()))
+        .collect();
     field(1, &entries.concat())
 }
 

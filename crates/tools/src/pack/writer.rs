@@ -20,6 +20,8 @@ pub(super) struct Writer<'a> {
     settings: &'a Settings,
     /// Samples of the source.
     samples: u64,
+    /// Names of its classes.
+    classes: &'a [String],
     number: u64,
     shard: Option<ShardWriter>,
     origins: Vec<Origin>,
@@ -45,11 +47,17 @@ pub struct Written {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(directory: &'a Path, settings: &'a Settings, samples: u64, number: u64) -> Self {
+    pub fn new(
+        directory: &'a Path,
+        settings: &'a Settings,
+        (samples, classes): (u64, &'a [String]),
+        number: u64,
+    ) -> Self {
         Self {
             directory,
             settings,
             samples,
+            classes,
             number,
             shard: None,
             origins: Vec::new(),
@@ -77,7 +85,8 @@ impl<'a> Writer<'a> {
                     None => {
                         let format = self.settings.format;
                         let name = format.file_name(&self.settings.name, self.number);
-                        self.shard.insert(ShardWriter::create(self.directory, format, &name)?)
+                        let (directory, classes) = (self.directory, self.classes);
+                        self.shard.insert(ShardWriter::create(directory, format, &name, classes)?)
                     }
                 };
                 shard.append(&sample.item(image, &key(index, self.samples)))?;
