@@ -337,34 +337,6 @@ def test_pairs_are_mixed_only_if_no_sample_is_dropped(folder):
     assert error.value.key == "loader.on_error"
 
 
-def test_a_running_wait_is_interrupted_within_half_a_second(folder):
-    program = """
-        import os, signal, threading, time
-        import feedwater as fw
-
-        class Busy:
-            def __len__(self):
-                return 1000
-
-            def __getitem__(self, index):
-                end = time.monotonic() + 0.2
-                while time.monotonic() < end:
-                    pass
-                return b"P6 1 1 255\\n..."
-
-        loader = fw.Loader(fw.samples(Busy()), [fw.ops.Crop(width=1, height=1)], batch=500, workers=4, framework="batch")
-        sent = []
-        threading.Timer(1, lambda: (sent.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT))).start()
-        try:
-            next(iter(loader))
-        except KeyboardInterrupt:
-            print(time.monotonic() - sent[0])
-        os._exit(0)
-    """
-    out = subprocess.run([sys.executable, "-uc", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
-    assert float(out.stdout) < 0.5, (out.stdout, out.stderr)
-
-
 def test_what_was_drawn_is_known_by_name(folder):
     chain = [fw.ops.RandomCrop(width=6, height=5), fw.ops.Flip(horizontal=0.5), fw.ops.Hue(shift=0.25)]
     source = fw.directory(folder).select(subset=range(19, -1, -1))
