@@ -333,9 +333,9 @@ impl fmt::Display for Error {
             Error::Sample(error) => {
                 write!(
                     f,
-                    "{error}; to continue without unusable samples, set loader.on_error to skip or "
+                    "{error}; to continue without unusable samples, set loader.on_error to skip, "
                 )?;
-                f.write_str("substitute; feedwater probe lists them all")
+                f.write_str("substitute or drop; feedwater probe lists them all")
             }
             Error::Io { path, problem, .. } => {
                 let path = Redacted::path(path).to_string();

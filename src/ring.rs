@@ -12,6 +12,8 @@
 //!   before one of them is dropped. It continues to wait, because another thread may drop one.
 //! * A producer can tell whether a slot is ready. If none is, the consumer waits, or would wait for its next slot.
 //! * Slots may be withheld, more or fewer at any time: that many stay free, as if the ring had fewer slots.
+//! * A consumer may add slots. They are freed again when they are returned and the ring has more than twice the slots that it began
+//!   with.
 //! * When both sides and all slots are dropped, the memory of every slot has been freed.
 //!
 //! The ring is independent of CUDA: the work around filling and using a slot is in four hooks of the slot. It is a mutex
@@ -45,13 +47,17 @@ pub trait Slot: Send {
 
 /// How often a waiting consumer checks whether all slots are in use. Withholding slots does not wake it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The same for a consumer with little patience.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// Creates a ring with these slots.
 pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
+            begun_with: slots.len(),
             slots: slots.len(),
             in_use: 0,
+            returned: true,
             free: slots.into(),
             ready: VecDeque::new(),
             withheld: 0,
@@ -75,9 +81,12 @@ struct Shared<S> {
 }
 
 struct State<S> {
-    /// Number of all slots, and of those that are in use or were leaked while in use.
+    /// Number of slots at the start, of all slots now, and of those that are in use or were leaked while in use.
+    begun_with: usize,
     slots: usize,
     in_use: usize,
+    /// Whether a slot was returned after use since the last one was added.
+    returned: bool,
     free: VecDeque<S>,
     ready: VecDeque<S>,
     /// Number of free slots that are withheld.
@@ -105,8 +114,11 @@ impl<S> Shared<S> {
     fn release(&self, slot: S, was_in_use: bool) {
         let mut state = self.lock();
         state.in_use -= usize::from(was_in_use);
-        if state.closed {
-            // The ring is closed, so free the memory now, without holding the lock.
+        state.returned |= was_in_use;
+        let is_spare = state.slots > 2 * state.begun_with;
+        if state.closed || is_spare {
+            state.slots -= usize::from(is_spare);
+            // Free the memory now, without holding the lock.
             drop(state);
             drop(slot);
         } else {
@@ -304,7 +316,8 @@ impl<S: Slot> Consumer<S> {
                 state = self.shared.lock();
                 continue;
             }
-            let time = time.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN);
+            let look_again = LOOK_AGAIN.min(patience.max(SHORTEST_LOOK));
+            let time = time.unwrap_or(look_again).min(look_again);
             let waited = self.shared.published.wait_timeout(state, time);
             state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         };
@@ -324,6 +337,40 @@ impl<S: Slot> Consumer<S> {
     /// Wakes every producer and frees all slots that are not in use.
     pub fn close(&self) {
         self.shared.close();
+    }
+
+    /// Adds a free slot.
+    pub fn add(&self, slot: S) {
+        let mut state = self.shared.lock();
+        state.returned = false;
+        // A closed ring has freed its slots.
+        if !state.closed {
+            state.slots += 1;
+            state.free.push_back(slot);
+        }
+        drop(state);
+        self.shared.freed.notify_one();
+    }
+
+    /// Stops withholding one of the free slots; false if there is none.
+    pub fn lend_withheld(&self) -> bool {
+        let mut state = self.shared.lock();
+        let lent = state.withheld > 0 && !state.free.is_empty();
+        state.withheld = state.withheld.min(state.free.len()) - usize::from(lent);
+        drop(state);
+        self.shared.freed.notify_one();
+        lent
+    }
+
+    /// Number of slots that were added and not freed again.
+    pub fn added(&self) -> usize {
+        let state = self.shared.lock();
+        state.slots.saturating_sub(state.begun_with)
+    }
+
+    /// Whether a slot was returned after use since the last one was added; true before that.
+    pub fn any_returned(&self) -> bool {
+        self.shared.lock().returned
     }
 
     /// Number of ready slots.
@@ -353,6 +400,16 @@ pub struct Using<S: Slot> {
 }
 
 impl<S: Slot> Using<S> {
+    /// A slot of no ring, which is freed when it is dropped.
+    pub fn of_no_ring(slot: S) -> Self {
+        let (_, consumer) = ring(Vec::new());
+        consumer.shared.lock().in_use = 1;
+        let shared = consumer.shared.clone();
+        // Its drop closes the ring, which then keeps no slot.
+        drop(consumer);
+        Self { slot: Some(slot), shared }
+    }
+
     /// Leaks the slot without touching the ring: for a child process after `fork`, where the ring's lock may be held
     /// forever.
     pub fn abandon(&mut self) {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use feedwater::error::{Error, Result};
-use feedwater::ring::{Producer, Slot, ring};
+use feedwater::ring::{Producer, Slot, Using, ring};
 
 /// Counts its instances, and checks that each is in one state only.
 struct Counted {
@@ -303,4 +303,57 @@ fn a_consumer_waiting_for_a_slot_being_filled_is_not_reported() {
         assert!(next.unwrap().is_ok());
         drop(held);
     });
+}
+
+/// An added slot circulates like the others. Slots beyond twice the first number are freed when they come back.
+#[test]
+fn slots_are_added_and_freed_again() {
+    let live = Arc::new(AtomicUsize::new(0));
+    let (producer, consumer) = ring(slots(&live, 2));
+    let mut held = Vec::new();
+    for value in 0..8 {
+        if value >= 2 {
+            assert!(value == 2 || !consumer.any_returned());
+            consumer.add(slots(&live, 1).remove(0));
+        }
+        assert!(fill(&producer, value));
+        held.push(consumer.next().unwrap().unwrap());
+        assert_eq!(held[value].value, value);
+    }
+    assert_eq!((live.load(Ordering::SeqCst), consumer.added()), (8, 6));
+    drop(held);
+    assert_eq!((live.load(Ordering::SeqCst), consumer.added()), (4, 2));
+    assert!(consumer.any_returned());
+    for value in 0..9 {
+        assert!(fill(&producer, value));
+        assert_eq!(consumer.next().unwrap().unwrap().value, value);
+    }
+    consumer.close();
+    consumer.add(slots(&live, 1).remove(0));
+    drop((producer, consumer));
+    assert_eq!(live.load(Ordering::SeqCst), 0);
+}
+
+/// A slot that was withheld is lent before one is added.
+#[test]
+fn withheld_slots_are_lent() {
+    let live = Arc::new(AtomicUsize::new(0));
+    let (producer, consumer) = ring(slots(&live, 3));
+    producer.withhold(1);
+    let mut held = Vec::new();
+    for value in 0..3 {
+        assert_eq!(value == 2, value == 2 && consumer.lend_withheld());
+        assert!(fill(&producer, value));
+        held.push(consumer.next().unwrap().unwrap());
+    }
+    assert!(!consumer.lend_withheld() && consumer.added() == 0);
+}
+
+#[test]
+fn a_slot_of_no_ring_is_freed_when_it_is_dropped() {
+    let live = Arc::new(AtomicUsize::new(0));
+    let mut slot = slots(&live, 1).remove(0);
+    slot.state = State::Using;
+    drop(Using::of_no_ring(slot));
+    assert_eq!(live.load(Ordering::SeqCst), 0);
 }

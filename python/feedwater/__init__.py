@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors, integrations, ops, sources
 from ._feedwater import VERSION as __version__
+from ._datasets import dataset
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
 from .batch import Batch
@@ -49,6 +50,7 @@ __all__ = [
     "beton",
     "coco",
     "concat",
+    "dataset",
     "directory",
     "errors",
     "eval_recipe",

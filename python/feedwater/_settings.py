@@ -19,6 +19,9 @@ class Items(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
+#: Label of a sample that has none.
+NO_LABEL = -1
+
 #: A sequence: items, labels in place of those of the items, names of the classes.
 Given = tuple[Items, list[int] | None, list[str]]
 
@@ -133,7 +136,7 @@ class Samples(Source):
     def __init__(self, items: Items, labels: Sequence[int] | None, classes: Sequence[str]) -> None:
         super().__init__({})
         self.items = items
-        self.labels = None if labels is None else [int(label) for label in labels]
+        self.labels = None if labels is None else [_label(label, place) for place, label in enumerate(labels)]
         self.classes = list(classes)
 
     def settings(self) -> dict[str, Any]:
@@ -156,16 +159,34 @@ def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Seque
 
     It can be selected from, joined and mixed as any other source, also several times.
 
-    An item is the bytes of an image file, or the path of one, or a tuple of that and a label (``None`` for none), or a tuple of that, a
+    An item is the bytes of an image file, or the path of one, or a tuple of that and a label (a whole number, ``None`` for none), or a tuple of that, a
     label and fields: any object, which :attr:`Batch.fields` gives back. Worker threads ask for items, several at once. While
     ``__getitem__`` runs they hold the interpreter's lock; a free-threaded build of Python has none, so calls run in parallel. Files are
-    read outside of the interpreter. An exception makes the sample unreadable, which ``on_error`` of the loader judges.
+    read outside of the interpreter. An exception makes the sample unreadable, and ``on_error`` of the loader applies; with ``"stop"`` it is the
+    ``__cause__`` of the error.
 
     * ``labels``: one for each item, in place of those of the items. With them no item is asked for before it is read. Without them
       ``select`` with labels or classes asks for every item when the source is opened; one that raises an exception has no label there.
+      An item may have another label each time it is read, and the batch has the label of that read. After ``select`` with labels or
+      classes it is an error of the sample if the new label is not among the selected ones.
     * ``classes``: names in the order of the labels. Sources to join either all have such names, or none has.
     """
     return Samples(items, labels, classes)
+
+
+def _label(label: Any, place: int) -> int:
+    """A label as an integer: a whole number of any type, or ``None`` for none."""
+    if label is None:
+        return NO_LABEL
+    number = 0
+    try:
+        number = int(label)
+        is_whole = not isinstance(label, (str, bytes)) and number == label
+    except (TypeError, ValueError, OverflowError):
+        is_whole = False
+    if not is_whole or not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"labels[{place}] is {label!r}; labels are whole numbers, or None for none")
+    return number
 
 
 def concat(*sources: Source) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def value(item: Any) -> str:
         return str(item)
     if isinstance(item, float):
         return number(item)
-    if isinstance(item, (str, os.PathLike)):
+    if isinstance(item, (str, bytes, os.PathLike)):
         return text(os.fspath(item))
     if isinstance(item, Mapping):
         return table(item)
@@ -50,6 +51,11 @@ def text(item: str | bytes) -> str:
     """A text as TOML writes it."""
     if isinstance(item, bytes):
         item = os.fsdecode(item)
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        # A path whose bytes are not Unicode, as `os.fsdecode` gives it. TOML is Unicode, so it is written as a URL.
+        item = "file://" + urllib.parse.quote(os.fsencode(os.path.abspath(item)))
     out = ['"']
     for sign in item:
         if sign in '"\\':

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _feedwater, _sheet
+from ._checks import require_ml_dtypes
 from .objects import Objects
 
 if TYPE_CHECKING:
@@ -92,8 +93,15 @@ class Batch:
 
     @property
     def indices(self) -> list[int]:
-        """Place of each sample in the source."""
+        """Place of each sample in the loader's source, as :meth:`feedwater.Loader.location` takes it. After ``select``, ``concat`` or
+        ``mixture`` that is the place in what they made; see :attr:`source_indices`."""
         return self._inner.indices
+
+    @property
+    def source_indices(self) -> list[int]:
+        """Place of each sample in the source that it is from, before ``select``, ``concat`` and ``mixture``: of a data set, a folder or
+        :func:`feedwater.samples`."""
+        return self._inner.source_indices
 
     @property
     def classes(self) -> int:
@@ -120,7 +128,9 @@ class Batch:
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """What happened to each sample, with the keys of ``feedwater dump``."""
+        """What happened to each sample, with keys of ``feedwater dump``. ``operators`` is what each operator of the chain drew, by name and in
+        the units of its settings: a list of ``{"op", "actions"}``, whose actions have ``kind``, ``formula``, ``params`` and ``size``. ``location``
+        is the path or another name, ``source_index`` the place as in :attr:`source_indices`."""
         return self._inner.samples()
 
     @property
@@ -288,6 +298,7 @@ class Batch:
             return array
         kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}.get(self.dtype)
         if kind is None:
+            require_ml_dtypes()
             import ml_dtypes
 
             kind = ml_dtypes.bfloat16
@@ -339,6 +350,7 @@ def _on_host(array: Any) -> Any:
     array = array.detach().cpu()
     if array.dtype != torch.bfloat16:
         return array.numpy()
+    require_ml_dtypes()
     import ml_dtypes
 
     return array.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)

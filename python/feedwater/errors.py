@@ -13,6 +13,7 @@ __all__ = [
     "ForkedError",
     "HostMemoryError",
     "InternalError",
+    "MissingPackageError",
     "SampleError",
     "StoppedError",
     "UnavailableError",
@@ -71,6 +72,10 @@ class UnavailableError(Error, RuntimeError):
     what: str
 
 
+class MissingPackageError(UnavailableError, ImportError):
+    """A package of Python that an argument needs is not installed."""
+
+
 class BudgetError(Error, MemoryError):
     """A limit of memory is too small."""
 
@@ -106,7 +111,7 @@ class CompileError(Error, RuntimeError):
 
 
 class StoppedError(Error, RuntimeError):
-    """The loader was closed."""
+    """The loader was closed, or another loop over it has ended this one."""
 
 
 class InternalError(Error, RuntimeError):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import logging
 import os
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
-from ._settings import BatchOperator, Given, Operator, Samples, Source, written
+from ._batches import Batches, applied, caller, process_group
+from ._checks import check_framework, dtype_name
+from ._classes import check_classes, names_of
+from ._datasets import Dataset, as_source
+from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
 from .errors import ConfigError, StoppedError
 from .report import Report
@@ -29,6 +36,10 @@ Framework = Literal["torch", "numpy", "jax", "tensorflow", "batch"]
 _STATE_VERSION = 1
 #: Seconds between looks for warnings while a batch is awaited.
 _WARN_EVERY = 1.0
+#: Seconds after which samples that failed are logged, if the epoch is longer.
+_TELL_FAILURES_AFTER = 60.0
+#: Outcomes of samples that failed.
+_FAILED = ("skipped", "substituted", "dropped")
 
 _log = logging.getLogger("feedwater")
 
@@ -45,21 +56,24 @@ class Loader:
                 ...
 
     Each ``for`` loop is one epoch. An iteration gives a pair of images and labels; with ``classes`` the second is the soft targets.
-    Memory goes back to the loader when the images are gone: ``clone`` what must live longer than the next few batches.
+    Memory goes back to the loader when the images are gone: ``clone`` what must live longer than the next few batches. A program that holds
+    all of ``prefetch + 1`` batches gets more memory, within ``limits={"host_memory": …}``, and a warning.
 
     * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised, :func:`feedwater.samples`, or a
-      combination of them.
+      combination of them; or a data set of torchvision (``ImageFolder``) or Hugging Face, as :func:`feedwater.dataset` takes it.
     * ``chain``: operators of :mod:`feedwater.ops` in order, or a recipe.
     * ``batch``: samples of a batch.
     * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``
       for :class:`feedwater.Batch` instead of pairs.
     * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local rank) or ``"cuda:N"``.
-    * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``. ``layout``: ``"nchw"`` (default) or ``"nhwc"``.
+    * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``, or that of a framework, such as ``torch.bfloat16``. ``layout``: ``"nchw"`` (default) or ``"nhwc"``.
     * ``shuffle``, ``seed``: a recipe for training shuffles; otherwise the order is that of the source. The seed is 0 by default.
     * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
     * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch. Recipes for evaluation have
       ``"partial"``.
-    * ``on_error``: ``"stop"`` (default), ``"skip"`` or ``"substitute"``: images that cannot be used.
+    * ``on_error``: images that cannot be used. ``"stop"`` (default) raises an error; ``"skip"`` puts another sample in the place, which the
+      epoch then has twice; ``"substitute"`` puts zeros with the label -100 (``loader={"ignore_label": …}``), which losses of PyTorch ignore;
+      ``"drop"`` makes the batch shorter, for exact evaluation. A warning has their number, and :attr:`stats` counts them.
     * ``rank``, ``world``: the shard. Default: those of the process group of ``torch.distributed``, also if it is initialized after the
       loader was built; without one, those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
     * ``epoch``, ``epochs``: the first epoch, from 0, and their number; without it there is no end.
@@ -79,20 +93,20 @@ class Loader:
 
     def __init__(
         self,
-        source: Source | str | os.PathLike[str],
+        source: Source | str | bytes | os.PathLike[str] | Dataset,
         chain: Sequence[Operator] = (),
         *,
         batch: int = 64,
         framework: Framework = "torch",
         device: str | None = None,
-        dtype: Literal["f32", "f16", "bf16", "u8"] | None = None,
+        dtype: Any = None,
         layout: Literal["nchw", "nhwc"] | None = None,
         shuffle: bool | None = None,
         seed: int | None = None,
         workers: int | Literal["auto"] | None = None,
         prefetch: int | Literal["auto"] | None = None,
         last: Literal["drop", "pad", "partial"] | None = None,
-        on_error: Literal["stop", "skip", "substitute"] | None = None,
+        on_error: Literal["stop", "skip", "substitute", "drop"] | None = None,
         rank: int | None = None,
         world: int | None = None,
         epoch: int = 0,
@@ -124,7 +138,7 @@ class Loader:
         sections = {
             "loader": {**(loader or {}), **_given(arguments)},
             "decode": decode,
-            "output": {**(output or {}), **_given({"dtype": dtype, "layout": layout})},
+            "output": {**(output or {}), **_given({"dtype": dtype_name(dtype), "layout": layout})},
             "targets": {**(targets or {}), **_given({"classes": classes, "smoothing": smoothing})},
             "cache": cache,
             "limits": limits,
@@ -133,7 +147,9 @@ class Loader:
         recipe: Mapping[str, Mapping[str, Any]] = getattr(chain, "sections", {})
         sections = {name: {**recipe.get(name, {}), **(section or {})} for name, section in sections.items()}
         lines = [] if device is None else [f"device = {_toml.value(device)}"]
-        table, own = _source(source, _names_of(classes_of))
+        source = as_source(source)
+        names = names_of(classes_of)
+        table, own = written(source if names is None else source.with_classes(names))
         lines.append(f"source = {table}")
         lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
         lines.append(f"chain = {_toml.value(list(chain))}")
@@ -176,12 +192,17 @@ class Loader:
         epochs: int | None = None,
         positions: tuple[int, int] | None = None,
     ) -> None:
-        if framework not in ("torch", "numpy", "jax", "tensorflow", "batch"):
-            raise ValueError(f'framework is {framework!r}; it is "torch", "numpy", "jax", "tensorflow" or "batch"')
+        check_framework(framework)
         self._pipeline = pipeline
         self._framework: Framework = framework
         self._rest = rest
         self._warned: dict[str, object] = {}
+        #: When a sample failed first, by the monotonic clock; 0 for never.
+        self._failed_since = 0.0
+        #: The iterator whose epoch runs.
+        self._current: weakref.ref[Batches] | None = None
+        #: Outcomes of samples that failed in former inner loaders, and in the runs before this one.
+        self._failed: dict[str, int] = {}
         # For beginning an epoch, and for replacing or closing the inner loader. A signal handler may close a loader meanwhile.
         self._lock = threading.RLock()
         self._closed = False
@@ -189,7 +210,9 @@ class Loader:
         self._next = epoch
         self._end = None if epochs is None else epoch + epochs
         self._positions = positions
+        self._has_whole_length = False
         self._inner = self._built(epoch, None)
+        check_framework(framework, self._inner.shape[1])
         self._meaning = Meaning(self._inner.classes, self._inner.normalization)
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
@@ -199,12 +222,12 @@ class Loader:
             epochs=None if self._end is None else max(self._end - first, 0),
             state=state,
             positions=self._positions,
-            shard=None if self._pipeline.has_shard else _process_group(),
+            shard=None if self._pipeline.has_shard else process_group(),
         )
 
     def _follow_group(self) -> None:
         """Frameworks such as Lightning initialize the process group after the loader was built."""
-        group = None if self._closed or self._pipeline.has_shard else _process_group()
+        group = None if self._closed or self._pipeline.has_shard else process_group()
         if group is None:
             return
         with self._lock:
@@ -212,7 +235,13 @@ class Loader:
                 self._rebuild(0, json.loads(self._inner.state()))
 
     def __len__(self) -> int:
-        """Batches of an epoch, on this shard."""
+        """Batches of the loop that runs or begins next, on this shard. After :meth:`load_state_dict` that is what is left of the epoch."""
+        self._follow_group()
+        return self._inner.batches_per_epoch if self._has_whole_length else self._inner.batches_of_this_epoch
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches of a whole epoch, on this shard."""
         self._follow_group()
         return self._inner.batches_per_epoch
 
@@ -225,40 +254,64 @@ class Loader:
         if self._framework == "batch":
             raise ValueError('the loader was built with framework="batch", which has no pairs; use batch.pair("torch")')
         images, targets = batch.pair(self._framework)
-        return _applied(self._rest, images) if self._rest else images, targets
+        return applied(self._rest, images) if self._rest else images, targets
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the next epoch. If the loop is left early, the next loop is the epoch after it."""
-        return _Batches(self)
+        return Batches(self, caller())
 
-    def _epoch(self) -> tuple[_feedwater.Loader, _feedwater.Epoch]:
-        """Begins the next epoch."""
+    def peek(self) -> Any:
+        """What the next step of a loop gives, to look at images or shapes. The position stays, and a loop that runs goes on, so the next step
+        gives the same samples. It is a copy, in host memory. Raises :class:`feedwater.errors.StoppedError` after the last epoch."""
         with self._lock:
             if self._closed:
                 raise StoppedError("the loader is closed")
             self._follow_group()
+            inner = self._inner
+        while not (known := inner.peek_within(_WARN_EVERY))[0]:
+            self._warn(inner)
+        if known[1] is None:
+            raise StoppedError("there is no next batch: the last epoch has ended")
+        batch = Batch(known[1], self._meaning, inner.fields(known[1], stay=True))
+        return batch if self._framework == "batch" else self.pair(batch)
+
+    def _epoch(self, batches: Batches) -> tuple[_feedwater.Loader, _feedwater.Epoch]:
+        """Begins the next epoch, which ends the running one."""
+        with self._lock:
+            if self._closed:
+                raise StoppedError("the loader is closed")
+            self._follow_group()
+            self._warn(self._inner, epoch_ends=True)
+            former = None if self._current is None else self._current()
+            if former is not None:
+                former.ended_by = batches
+            self._current = weakref.ref(batches)
             epoch = self._inner.epoch()
             self._next = epoch.number + 1
             return self._inner, epoch
 
     def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch) -> Batch | None:
         """The next batch, or ``None`` at the end."""
-        while True:
-            try:
-                batch = epoch.next_within(_WARN_EVERY)
-            except TimeoutError:
-                self._warn(inner)
-                continue
-            if batch is None:
-                return None
-            return Batch(batch, self._meaning, inner.fields(batch))
+        while not (known := epoch.next_within(_WARN_EVERY))[0]:
+            self._warn(inner)
+        batch = known[1]
+        if batch is None:
+            return None
+        if batch.failed:
+            self._failed_since = self._failed_since or time.monotonic()
+        if self._failed_since and time.monotonic() - self._failed_since > _TELL_FAILURES_AFTER:
+            self._warn(inner, epoch_ends=True)
+        return Batch(batch, self._meaning, inner.fields(batch))
 
-    def _warn(self, inner: _feedwater.Loader) -> None:
-        """Logs the warnings that are new."""
+    def _warn(self, inner: _feedwater.Loader, epoch_ends: bool = False) -> None:
+        """Logs the warnings that are new. That samples failed is logged once, with their number at the end of an epoch."""
         mine = object()
-        for warning in inner.warnings():
+        warnings = {warning: warning for warning in inner.notices()}
+        if epoch_ends and (failures := inner.failures()) is not None:
+            warnings["failures"] = failures
+        for key, warning in warnings.items():
             # One call, so that of several threads one logs it.
-            if self._warned.setdefault(warning, mine) is mine:
+            if self._warned.setdefault(key, mine) is mine:
                 _log.warning("%s", warning)
 
     def set_epoch(self, epoch: int) -> None:
@@ -279,13 +332,41 @@ class Loader:
         """``None``: Lightning asks for it beside ``sampler``."""
         return None
 
+    @property
+    def batch_size(self) -> int:
+        """Samples of a full batch on this shard: the argument ``batch``."""
+        (size, *_), _ = self._inner.shape
+        return size
+
+    @property
+    def dataset(self) -> range:
+        """The indices of the samples, for code that asks for ``len(loader.dataset)``."""
+        return range(self.samples)
+
+    def __getitem__(self, index: object) -> NoReturn:
+        raise TypeError(
+            "a feedwater.Loader has batches in the order of its epochs, and no items by index: loop over it; what wants a data set takes "
+            "DataLoader(fw.integrations.torch_dataset(loader), batch_size=None), and loader.peek() is the next batch"
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """The position, from which :meth:`load_state_dict` continues with exactly the samples that are left, with any batch size and
-        number of shards. Batches that a loop was given count as consumed. It is the same on all ranks."""
+        number of shards. Batches that a loop was given count as consumed. It is the same on all ranks, but for ``"failed"``: the samples of
+        this rank that were skipped, substituted or dropped so far. Without such samples it is absent. ``"classes"`` are the class names, if
+        the source has any."""
         state: dict[str, Any] = {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
-        classes = self.classes
         # A model needs the names with its weights. `classes_of` reads them.
-        return {**state, "classes": classes} if classes else state
+        if classes := self.classes:
+            state["classes"] = classes
+        if failed := self._failures():
+            state["failed"] = failed
+        return state
+
+    def _failures(self) -> dict[str, int]:
+        """Samples that failed, by outcome, with those before the state that was loaded."""
+        outcomes = self.stats["outcomes"]
+        counts = {outcome: self._failed.get(outcome, 0) + outcomes.get(outcome, 0) for outcome in _FAILED}
+        return {outcome: count for outcome, count in counts.items() if count}
 
     def _state_after(self, epoch: int, batches: int) -> dict[str, Any]:
         """The position in an epoch, from 0, after this number of batches of each shard."""
@@ -298,19 +379,33 @@ class Loader:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends."""
+        if not isinstance(state, Mapping):
+            raise ConfigError(f"the state is {state!r}; it is what state_dict() returned", key="state")
         version = state.get("version")
         if version != _STATE_VERSION:
-            raise ValueError(f"the state has version {version!r}; this version of feedwater reads {_STATE_VERSION}")
-        _check_classes(state.get("classes"), self.classes)
+            raise ConfigError(f"the state has version {version!r}; this version of feedwater reads {_STATE_VERSION}", key="version")
+        check_classes(state.get("classes"), self.classes)
+        position = state.get("state")
+        if not isinstance(position, Mapping):
+            raise ConfigError(f"the state has {position!r} as state; it is what state_dict() returned", key="state")
+        failed = state.get("failed", {})
+        if not isinstance(failed, Mapping) or not all(isinstance(count, int) for count in failed.values()):
+            raise ConfigError(f"the state has {failed!r} as failed; it is what state_dict() returned", key="failed")
+        # Lightning compares the number of a batch in the whole epoch with the length.
+        self._has_whole_length = sys._getframe(1).f_globals.get("__name__", "").startswith(("lightning.", "pytorch_lightning."))
         with self._lock:
-            self._rebuild(0, state["state"])
+            self._rebuild(0, position)
+            self._failed = {outcome: failed.get(outcome, 0) for outcome in _FAILED}
 
     def _rebuild(self, epoch: int, state: Mapping[str, Any] | None) -> None:
         """Replaces the inner loader. The caller holds the lock."""
         if self._closed:
             raise StoppedError("the loader is closed")
+        self._inner.check_caller()
         # Both loaders at once could need more memory than there is.
         before = self._inner.state()
+        self._warn(self._inner, epoch_ends=True)
+        self._failed = self._failures()
         self._inner.close()
         try:
             self._inner = self._built(epoch, None if state is None else json.dumps(state))
@@ -362,7 +457,8 @@ class Loader:
     @property
     def warnings(self) -> list[str]:
         """What deserves attention. Also logged as warnings of the logger ``feedwater``."""
-        return self._inner.warnings()
+        failures = self._inner.failures()
+        return [*self._inner.notices(), *([] if failures is None else [failures])]
 
     def report(self) -> Report:
         """What limits the loop so far, and what to change. Needs two batches."""
@@ -382,8 +478,10 @@ class Loader:
         self._shut(wait=True)
 
     def _shut(self, wait: bool) -> None:
-        with self._lock:
-            self._closed = True
+        with self._lock, contextlib.suppress(StoppedError):
+            if not self._closed:
+                self._closed = True
+                self._warn(self._inner, epoch_ends=True)
         self._inner.close(wait)
 
     def __enter__(self) -> Loader:
@@ -405,102 +503,5 @@ class Loader:
         return "<feedwater.Loader, closed>" if self._closed else f"<feedwater.Loader of {self.samples} samples>"
 
 
-class _Batches(Iterator[Batch]):
-    """The batches of an epoch, which begins when the first one is asked for. Threads may share it."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._begun = False
-        # While the epoch runs.
-        self._running: tuple[_feedwater.Loader, _feedwater.Epoch] | None = None
-
-    def __next__(self) -> Batch:
-        if not self._begun:
-            self._begin()
-        running = self._running
-        if running is None:
-            raise StopIteration
-        try:
-            batch = self._loader._awaited(*running)
-        except BaseException:
-            self._running = None
-            raise
-        if batch is None:
-            self._running = None
-            self._loader._warn(running[0])
-            raise StopIteration
-        return batch
-
-    def _begin(self) -> None:
-        with self._loader._lock:
-            if not self._begun:
-                self._running = self._loader._epoch()
-                self._begun = True
-
-
-def _process_group() -> tuple[int, int] | None:
-    """Rank and world of the process group of PyTorch, if there is one."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed.get_rank(), distributed.get_world_size()
-
-
-def _applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
-    """The images after transforms that stay Python, which end with tensors."""
-    import torch
-
-    changed = []
-    for image in images:
-        for step in rest:
-            image = step(image)
-        changed.append(image)
-    return torch.stack(changed).to(images.device)
-
-
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
-
-
-def _source(source: Source | str | os.PathLike[str], classes: list[str] | None) -> tuple[str, dict[str, Given]]:
-    """The table of a source as TOML with these class names, and the sequences that it names."""
-    if isinstance(source, (str, os.PathLike)):
-        source = Source(json.loads(_feedwater.detected(source)))
-    if not isinstance(source, Source):
-        raise TypeError(f"source is a {type(source).__name__}; it is a path, a URL or a source such as fw.directory(path)")
-    return written(source if classes is None else source.with_classes(classes))
-
-
-def _names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | None:
-    """The class names of another loader, of a state, or of a list."""
-    if classes_of is None:
-        return None
-    if isinstance(classes_of, str):
-        raise TypeError("classes_of is a text; it is a loader, its state_dict() or a list of names. For a file: source.with_classes(path)")
-    if isinstance(classes_of, Mapping):
-        names = classes_of.get("classes", ())
-    elif isinstance(classes_of, Sequence):
-        names = classes_of
-    else:
-        # Wrappers of a loader have its names.
-        names = getattr(classes_of, "classes", None)
-        if names is None:
-            raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is a loader, its state_dict() or a list of names")
-    names = [str(name) for name in names]
-    if not names:
-        raise ValueError("classes_of has no class names: its labels are the numbers in its data, which need no table")
-    return names
-
-
-def _check_classes(saved: Sequence[str] | None, classes: Sequence[str]) -> None:
-    """Raises an error if the state was saved with other class names."""
-    if saved is None or not classes or list(saved) == list(classes):
-        return
-    differing = [number for number, (was, now) in enumerate(zip(saved, classes)) if was != now]
-    number = differing[0] if differing else min(len(saved), len(classes))
-    was, now = (repr(names[number]) if number < len(names) else "none" for names in (saved, classes))
-    raise ConfigError(
-        f"state.classes: class {number} was {was} and is {now} now, so labels would change their meaning; give the loader the names of "
-        "the state by classes_of=state",
-        key="state.classes",
-    )

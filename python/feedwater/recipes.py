@@ -81,7 +81,7 @@ class Recipe(list[Operator]):
             return NotImplemented
         return self._with([*other, *self])
 
-    def __iadd__(self, other: Iterable[Operator], /) -> Recipe:  # type: ignore[misc]
+    def __iadd__(self, other: Iterable[Operator], /) -> Recipe:  # type: ignore[override]
         joined = self + list(other) if not isinstance(other, Recipe) else self + other
         self[:] = joined
         self.sections, self.rest, self.batch_operators = joined.sections, joined.rest, joined.batch_operators

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack;
-use feedwater::{SampleRecord, Source, TensorShape};
+use feedwater::{Plan, SampleRecord, Source, TensorShape};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -13,6 +13,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 use crate::capsule::{self, Tensor};
 use crate::error::raised;
 use crate::objects::Objects;
+use crate::text::{json, location};
 
 /// A batch. Once its tensor is given away, the tensor owns the memory.
 #[pyclass(frozen)]
@@ -26,6 +27,7 @@ pub struct Batch {
     labels: Vec<i64>,
     samples: Vec<SampleRecord>,
     source: Arc<dyn Source>,
+    plan: Arc<Plan>,
     /// Index and message of each sample that failed.
     errors: Vec<(u64, String)>,
     classes: usize,
@@ -47,6 +49,7 @@ impl Batch {
             labels: batch.labels().to_vec(),
             samples: batch.samples().to_vec(),
             source: batch.source(),
+            plan: batch.plan(),
             errors: batch.errors().iter().map(|it| (it.index, it.to_string())).collect(),
             classes: batch.classes(),
             targets: Mutex::new(None),
@@ -62,6 +65,16 @@ impl Batch {
     /// Whether a sample of the source failed.
     pub fn has_failed(&self, index: u64) -> bool {
         self.failed().any(|failed| failed == index)
+    }
+
+    /// What the operators drew for a sample, as JSON.
+    fn drawn(&self, sample: &SampleRecord) -> PyResult<String> {
+        let boxes = match self.plan.reads_boxes() {
+            true => sample.upright_boxes(&*self.source),
+            false => Vec::new(),
+        };
+        let SampleRecord { index, repeat, size, .. } = *sample;
+        json(&self.plan.drawn(self.epoch, index, repeat, size, boxes))
     }
 
     /// Uses the batch, unless its tensor was given away. An error becomes Python's after the lock is free.
@@ -132,6 +145,19 @@ impl Batch {
         self.samples.iter().map(|sample| sample.index).collect()
     }
 
+    /// Places of the samples in the sources that no other source combines or selects from.
+    #[getter]
+    fn source_indices(&self, py: Python<'_>) -> Vec<u64> {
+        let place = |sample: &SampleRecord| self.source.part(sample.index).1;
+        py.detach(|| self.samples.iter().map(place).collect())
+    }
+
+    /// Whether each sample only fills the batch.
+    #[getter]
+    fn padding(&self) -> Vec<bool> {
+        self.samples.iter().map(|sample| sample.padding).collect()
+    }
+
     #[getter]
     fn labels(&self) -> Vec<i64> {
         self.labels.clone()
@@ -154,8 +180,17 @@ impl Batch {
 
     /// What happened to each sample.
     fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let entries: PyResult<Vec<_>> =
-            self.samples.iter().map(|sample| sample_entry(py, sample)).collect();
+        let drawn = py.detach(|| self.samples.iter().map(|sample| self.drawn(sample)).collect());
+        let (read, drawn): (_, Vec<PyResult<String>>) =
+            (py.import("json")?.getattr("loads")?, drawn);
+        let entry = |(sample, drawn): (&SampleRecord, PyResult<String>)| {
+            let entry = sample_entry(py, sample)?;
+            entry.set_item("source_index", self.source.part(sample.index).1)?;
+            entry.set_item("location", location(&*self.source, sample.index))?;
+            entry.set_item("operators", read.call1((drawn?,))?)?;
+            PyResult::Ok(entry)
+        };
+        let entries: PyResult<Vec<_>> = self.samples.iter().zip(drawn).map(entry).collect();
         PyList::new(py, entries?)
     }
 
@@ -173,6 +208,12 @@ impl Batch {
         let host =
             |batch: &feedwater::Batch| batch.host().map(|bytes| bytes.as_ptr().addr() as u64);
         self.with(py, |batch| Ok(batch.device_ptr().or_else(|| host(batch)).unwrap_or_default()))
+    }
+
+    /// Number of samples that failed.
+    #[getter(failed)]
+    fn failed_count(&self) -> usize {
+        self.errors.len()
     }
 
     /// Index and message of each sample that failed.

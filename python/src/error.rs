@@ -14,6 +14,19 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     })
 }
 
+/// The Python exception for the error of an item of a sequence, which no command can list.
+pub fn raised_of_item(py: Python<'_>, error: &Error) -> PyErr {
+    let raised = raised(py, error);
+    if let Error::Sample(sample) = error {
+        let text = format!(
+            "{sample}; to go on without such samples, set on_error to \"skip\", \"substitute\" or \"drop\""
+        );
+        // Without it the text of the error stays.
+        let _ = raised.value(py).setattr("args", (text,));
+    }
+    raised
+}
+
 fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let fields = PyDict::new(py);
     let class = match error {
@@ -28,7 +41,7 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             "SampleError"
         }
         Error::Io { path, .. } => {
-            fields.set_item("filename", path.display().to_string())?;
+            fields.set_item("filename", path.as_os_str())?;
             "FileError"
         }
         Error::Unavailable { what, .. } => {

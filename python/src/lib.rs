@@ -12,6 +12,7 @@ mod objects;
 mod pack;
 mod pipeline;
 mod source;
+mod text;
 
 use std::ffi::OsString;
 

@@ -1,6 +1,7 @@
 //! A loader and its epochs.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
@@ -9,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use feedwater::footprint::Memory;
 use feedwater::loader::SharedEpoch;
-use pyo3::exceptions::{PyIndexError, PyTimeoutError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 
 use crate::background::{self, LOOK};
 use crate::batch::Batch;
-use crate::error::raised;
+use crate::error::{raised, raised_of_item};
 use crate::source::Sequence;
+use crate::text::{json, location};
 
 /// Longest wait, a day.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -55,6 +57,12 @@ impl Loader {
         Self { slot, sequences }
     }
 
+    /// The loader, for a call that waits for its threads.
+    fn open_to_wait(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
+        check_thread(&self.sequences)?;
+        self.open(py)
+    }
+
     fn open(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
         let loader = locked(&self.slot).as_ref().map(|running| running.loader.clone());
         loader.ok_or_else(|| raised(py, &feedwater::Error::Stopped))
@@ -89,11 +97,17 @@ pub fn finish(py: Python<'_>) -> PyResult<()> {
 impl Loader {
     /// Begins the next epoch.
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
-        let loader = self.open(py)?;
+        let loader = self.open_to_wait(py)?;
+        if loader.is_in_an_epoch() {
+            // What was read for the rest of it is in no batch.
+            self.sequences.iter().for_each(|it| it.forget_all());
+        }
+        let owner = Arc::downgrade(&loader);
         let epoch = py.detach(move || loader.shared_epoch());
         let number = epoch.number();
         let shared = Arc::new(Mutex::new(Some(epoch)));
-        let begun = Epoch { number, shared };
+        let sequences = self.sequences.clone();
+        let begun = Epoch { number, shared, loader: owner, sequences };
         let mut slot = locked(&self.slot);
         if let Some(running) = &mut *slot {
             running.epochs.retain(|epoch| epoch.strong_count() > 0);
@@ -105,7 +119,13 @@ impl Loader {
         Err(raised(py, &feedwater::Error::Stopped))
     }
 
-    /// Batches in an epoch of this shard.
+    /// Batches in the epoch that runs or begins next, on this shard.
+    #[getter]
+    fn batches_of_this_epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.open(py)?.batches_of_this_epoch())
+    }
+
+    /// Batches in a whole epoch of this shard.
     #[getter]
     fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.open(py)?.batches_per_epoch())
@@ -144,6 +164,11 @@ impl Loader {
         Ok(self.open(py)?.source().classes().to_vec())
     }
 
+    /// Raises an error if `__getitem__` of a sequence of this loader calls, so this call must not wait for its threads.
+    fn check_caller(&self) -> PyResult<()> {
+        check_thread(&self.sequences)
+    }
+
     /// Whether the source has annotated objects.
     #[getter]
     fn has_objects(&self, py: Python<'_>) -> PyResult<bool> {
@@ -151,11 +176,11 @@ impl Loader {
     }
 
     /// Path of a sample, or another name for it.
-    fn location(&self, py: Python<'_>, index: u64) -> PyResult<String> {
+    fn location(&self, py: Python<'_>, index: u64) -> PyResult<OsString> {
         let loader = self.open(py)?;
         let source = loader.source();
         match index < source.len() {
-            true => Ok(source.location(index)),
+            true => Ok(location(source, index)),
             false => Err(PyIndexError::new_err(format!(
                 "sample {index} does not exist; the source has {}",
                 source.len()
@@ -163,24 +188,27 @@ impl Loader {
         }
     }
 
-    /// Fields of the samples of a batch, once: `None` for a sample that has none. `None` if no part of the source is a sequence.
-    fn fields(&self, py: Python<'_>, batch: &Batch) -> PyResult<Option<Vec<Py<PyAny>>>> {
+    /// Fields of the samples of a batch, once unless they are to stay: `None` for a sample that has none. `None` if no part of the source
+    /// is a sequence.
+    #[pyo3(signature = (batch, stay=false))]
+    fn fields(
+        &self,
+        py: Python<'_>,
+        batch: &Batch,
+        stay: bool,
+    ) -> PyResult<Option<Vec<Py<PyAny>>>> {
         if self.sequences.is_empty() {
             return Ok(None);
         }
         let loader = self.open(py)?;
-        let sequence_of = |index: u64| {
-            let (part, place) = loader.source().part(index);
-            let is_it = |it: &Arc<Sequence>| ptr::addr_eq(Arc::as_ptr(it), part);
-            self.sequences.iter().position(is_it).map(|number| (number, place))
-        };
+        let sequence_of = |index| sequence_of(&self.sequences, loader.source(), index);
         let mut found: HashMap<(usize, u64), Py<PyAny>> = HashMap::new();
         let mut of = |index: u64| {
             let Some((number, place)) = sequence_of(index) else { return Ok(py.None()) };
             if let Some(fields) = found.get(&(number, place)) {
                 return Ok(fields.clone_ref(py));
             }
-            let fields = match self.sequences[number].fields(py, place) {
+            let fields = match self.sequences[number].fields(py, place, stay) {
                 // The item could not be read, which is an error of its sample.
                 Err(_) if batch.has_failed(index) => py.None(),
                 fields => fields?,
@@ -189,6 +217,9 @@ impl Loader {
             Ok(fields)
         };
         let fields = batch.indices().into_iter().map(&mut of).collect::<PyResult<_>>()?;
+        if stay {
+            return Ok(Some(fields));
+        }
         // Samples that others replaced are in no batch.
         for (number, place) in batch.failed().filter_map(sequence_of) {
             self.sequences[number].forget(place);
@@ -238,16 +269,35 @@ impl Loader {
         Ok(self.open(py)?.plan().to_string())
     }
 
-    /// Warnings for people.
-    fn warnings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+    /// Warnings for people, but for those of samples that failed.
+    fn notices(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let loader = self.open(py)?;
-        Ok(py.detach(|| loader.warnings()))
+        Ok(py.detach(|| loader.notices()))
+    }
+
+    /// The warning that samples failed, with their number so far.
+    fn failures(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let loader = self.open(py)?;
+        Ok(py.detach(|| loader.failures()))
+    }
+
+    /// Waits for the next batch at most this number of seconds. Returns whether it is known now, and a copy of it, or none after the last
+    /// epoch. The position stays.
+    fn peek_within(&self, py: Python<'_>, seconds: f64) -> PyResult<(bool, Option<Batch>)> {
+        let loader = self.open_to_wait(py)?;
+        let owner = Arc::downgrade(&loader);
+        let next = waited(py, seconds, &self.sequences, &owner, || loader.peek_within(LOOK));
+        // This may be the last owner by now, which ends threads that need the interpreter.
+        py.detach(move || drop(loader));
+        next
     }
 
     /// Ends the loader and its threads. Batches stay valid. Threads that read a sequence end after the items that they asked for;
     /// `wait` says whether this call waits for them.
     #[pyo3(signature = (wait=true))]
     fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
+        self.sequences.iter().for_each(|it| it.forget_all());
+        let wait = wait && check_thread(&self.sequences).is_ok();
         match closed(&self.slot) {
             None => Ok(()),
             Some(end) if wait => background::run(py, end),
@@ -261,7 +311,26 @@ impl Drop for Loader {
     fn drop(&mut self) {
         let Some(running) = locked(&self.slot).take() else { return };
         running.loader.stopper().stop();
-        Python::attach(|py| py.detach(|| drop(running)));
+        Python::attach(|py| dropped(py, &self.sequences, running));
+    }
+}
+
+/// Drops what may be the last owner of a loader, which waits for its threads: on another thread if this one is one of them.
+fn dropped(py: Python<'_>, sequences: &[Arc<Sequence>], owner: impl Send + 'static) {
+    match check_thread(sequences) {
+        Ok(()) => py.detach(|| drop(owner)),
+        // Without a thread the owner is dropped at once, and an error about that has nowhere to go.
+        Err(_) => drop(background::leave(py, move || drop(owner))),
+    }
+}
+
+/// Checks that this thread is not asking for an item, which the threads of its loader wait for.
+fn check_thread(sequences: &[Arc<Sequence>]) -> PyResult<()> {
+    match sequences.iter().any(|it| it.is_asked_here()) {
+        true => Err(PyRuntimeError::new_err(
+            "__getitem__ of fw.samples uses the loader that asks for the item, which would wait for itself; use another loader there",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -270,6 +339,9 @@ impl Drop for Loader {
 pub struct Epoch {
     number: u32,
     shared: Arc<Shared>,
+    /// For errors.
+    loader: Weak<feedwater::Loader>,
+    sequences: Vec<Arc<Sequence>>,
 }
 
 #[pymethods]
@@ -280,48 +352,104 @@ impl Epoch {
         self.number
     }
 
-    /// The next batch, or none at the end. Waits at most this number of seconds, then raises `TimeoutError`. Signals, as of
-    /// Ctrl-C, are handled while it waits.
-    fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Batch>> {
-        let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
-        loop {
-            let next = py.detach(|| {
-                let next = match locked(&self.shared).as_mut() {
-                    Some(epoch) => epoch.next_within(LOOK),
-                    None => Poll::Ready(Some(Err(feedwater::Error::Stopped))),
-                };
-                if next.is_pending() {
-                    // Another thread that waits, to take a batch or to begin an epoch, has a turn and looks for signals.
-                    thread::sleep(TURN);
-                }
-                next
-            });
-            match next {
-                Poll::Ready(None) => return Ok(None),
-                Poll::Ready(Some(Ok(batch))) => return Ok(Some(Batch::new(batch))),
-                Poll::Ready(Some(Err(error))) => return Err(raised(py, &error)),
-                Poll::Pending => py.check_signals()?,
+    /// Batches that are left. After the end there are some if another epoch has ended this one.
+    #[getter]
+    fn remaining(&self, py: Python<'_>) -> u64 {
+        py.detach(|| locked(&self.shared).as_ref().map_or(0, SharedEpoch::remaining))
+    }
+
+    /// Waits for the next batch at most this number of seconds. Returns whether it is known now, and the batch, or none at the end. Signals,
+    /// as of Ctrl-C, are handled while it waits.
+    fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<(bool, Option<Batch>)> {
+        check_thread(&self.sequences)?;
+        waited(py, seconds, &self.sequences, &self.loader, || match locked(&self.shared).as_mut() {
+            Some(epoch) => epoch.next_within(LOOK),
+            None => Poll::Ready(Some(Err(feedwater::Error::Stopped))),
+        })
+    }
+}
+
+/// Waits for a batch, and looks for signals meanwhile.
+fn waited(
+    py: Python<'_>,
+    seconds: f64,
+    sequences: &[Arc<Sequence>],
+    loader: &Weak<feedwater::Loader>,
+    next: impl Fn() -> Poll<Option<feedwater::Result<feedwater::Batch>>> + Sync,
+) -> PyResult<(bool, Option<Batch>)> {
+    let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
+    loop {
+        let next = py.detach(|| {
+            let next = next();
+            if next.is_pending() {
+                // Another thread that waits, to take a batch or to begin an epoch, has a turn and looks for signals.
+                thread::sleep(TURN);
             }
-            if Instant::now() >= deadline {
-                return Err(PyTimeoutError::new_err("no batch is ready"));
+            next
+        });
+        match next {
+            Poll::Ready(None) => return Ok((true, None)),
+            Poll::Ready(Some(Ok(batch))) => return Ok((true, Some(Batch::new(batch)))),
+            Poll::Ready(Some(Err(error))) => {
+                return Err(with_cause(py, &error, sequences, loader));
             }
+            Poll::Pending => py.check_signals()?,
         }
+        if Instant::now() >= deadline {
+            return Ok((false, None));
+        }
+    }
+}
+
+/// The exception for an error. Its cause is the exception of the sequence's item, if that is what failed.
+fn with_cause(
+    py: Python<'_>,
+    error: &feedwater::Error,
+    sequences: &[Arc<Sequence>],
+    loader: &Weak<feedwater::Loader>,
+) -> PyErr {
+    let (feedwater::Error::Sample(sample), Some(loader)) = (error, loader.upgrade()) else {
+        return raised(py, error);
+    };
+    let found = sequence_of(sequences, loader.source(), sample.index);
+    // This may be the last owner by now.
+    py.detach(move || drop(loader));
+    let Some((number, place)) = found else { return raised(py, error) };
+    let raised = raised_of_item(py, error);
+    if let Some(cause) = sequences[number].exception(place) {
+        raised.set_cause(py, Some(cause));
+    }
+    raised
+}
+
+/// The sequence that a sample is of, by its number, and the sample's place in it.
+fn sequence_of(
+    sequences: &[Arc<Sequence>],
+    source: &dyn feedwater::Source,
+    index: u64,
+) -> Option<(usize, u64)> {
+    let (part, place) = source.part(index);
+    let is_it = |it: &Arc<Sequence>| ptr::addr_eq(Arc::as_ptr(it), part);
+    sequences.iter().position(is_it).map(|number| (number, place))
+}
+
+/// Takes an epoch from all who share it when it is dropped.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop(locked(&self.0).take());
     }
 }
 
 /// The last owner of a loader ends its threads, as above.
 impl Drop for Epoch {
     fn drop(&mut self) {
-        Python::attach(|py| py.detach(|| drop(locked(&self.shared).take())));
+        let ended = Ended(self.shared.clone());
+        Python::attach(|py| dropped(py, &self.sequences, ended));
     }
 }
 
 fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A value as JSON.
-pub fn json(value: &impl serde::Serialize) -> PyResult<String> {
-    serde_json::to_string(value)
-        .map_err(|problem| pyo3::exceptions::PyRuntimeError::new_err(problem.to_string()))
 }

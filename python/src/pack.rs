@@ -12,8 +12,8 @@ use pyo3::types::PyBytes;
 use serde::Deserialize;
 
 use crate::error::raised;
-use crate::loader::json;
 use crate::pipeline::Pipeline;
+use crate::text::json;
 
 /// Settings of a pack; limits are those of the pipeline.
 #[derive(Deserialize)]

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use feedwater::plan::{Settings, ShardFrom};
 use feedwater::storage::Storage;
-use feedwater::{Error, LoaderBuilder, LoaderState, Source};
+use feedwater::{Error, LoaderBuilder, LoaderState, OnError, Source};
 use pyo3::prelude::*;
 
 use crate::background;
 use crate::error::raised;
-use crate::loader::{Loader, json};
+use crate::loader::Loader;
 use crate::source::{Own, Sequence};
+use crate::text::json;
 
 /// The source at a path, as JSON of its table in a pipeline file.
 #[pyfunction]
@@ -53,14 +54,18 @@ impl Pipeline {
 
     fn open(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Opened> {
         let sequences = self.sequences(py, keep_fields)?;
-        let source = py.detach(|| given(&self.pipeline, &sequences)?.open());
+        let (pipeline, named) = (self.pipeline.clone(), sequences.clone());
+        // Selecting by labels asks for items, whose exceptions are not those of signal handlers on another thread.
+        let source = background::run(py, move || given(&pipeline, &named)?.open())?;
         let source = source.map_err(|error| self.raised(py, error))?;
         Ok(Opened { source, sequences })
     }
 
     fn sequences(&self, py: Python<'_>, keep_fields: bool) -> PyResult<Vec<Arc<Sequence>>> {
         let sequences = self.own.iter();
-        let sequences = sequences.map(|(name, it)| Sequence::new(py, name, it, keep_fields));
+        let ends = self.pipeline.settings.loader.on_error == OnError::Stop;
+        let sequences =
+            sequences.map(|(name, it)| Sequence::new(py, name, it, (keep_fields, ends)));
         sequences.map(|sequence| sequence.map(Arc::new)).collect()
     }
 
@@ -166,6 +171,8 @@ impl Pipeline {
             };
             let positions = positions.map(|(begin, end)| begin..end);
             let builder = builder.start_epoch(epoch).epochs(epochs).positions(positions);
+            // A program's arrays keep their memory until Python lets go of them.
+            let builder = builder.add_batches(true);
             match state {
                 Some(state) => builder.resume(state),
                 None => builder,

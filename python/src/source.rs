@@ -1,16 +1,19 @@
 //! A source that is a sequence in Python.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use feedwater::Source;
 use feedwater::error::{DataError, Error, Reason, Result};
+use feedwater::footprint::{self, Available};
 use feedwater::source::NO_LABEL;
 use feedwater::source::custom::{Hints, Page};
+use feedwater::storage::is_opening;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyTuple;
@@ -19,21 +22,44 @@ use crate::error::raised;
 
 /// A label that was not asked for yet.
 const UNKNOWN: i64 = i64::MIN;
+/// Limit from which on a float does not represent every whole number, so a label may have been rounded to it.
+const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
+
+/// Numbers the sequences of this process.
+static SEQUENCES: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// What this thread has read last: number of the sequence, index and label.
+    static LAST_READ: Cell<(u64, u64, i64)> = const { Cell::new((0, 0, NO_LABEL)) };
+    /// Numbers of the sequences whose items this thread is asking for.
+    static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A sequence whose items are encoded bytes or paths, or tuples of them, a label and fields.
 pub struct Sequence {
+    /// Number in this process.
+    number: u64,
     /// Name in the pipeline.
     name: String,
     items: Py<PyAny>,
-    /// Labels as they become known.
+    /// Labels in place of those of the items, or the last known ones of those.
     labels: Vec<AtomicI64>,
+    labels_are_given: bool,
     classes: Vec<String>,
-    /// Whether labels were given, so that no item is asked for one.
-    knows_labels: bool,
     /// Fields of samples that were read and are in no batch yet; `None` if batches do not ask for them.
     fields: Option<Mutex<HashMap<u64, Py<PyAny>>>>,
     /// Whether some item that was read has fields.
     has_fields: AtomicBool,
+    /// Exceptions of items, if the first one ends the loader.
+    exceptions: Option<Mutex<HashMap<u64, PyErr>>>,
+}
+
+/// What an item is.
+struct Item {
+    encoded: Encoded,
+    label: i64,
+    /// `None` of Python if it has none.
+    fields: Py<PyAny>,
 }
 
 /// Items, labels if they are not those of the items, and names of the classes.
@@ -49,8 +75,14 @@ enum Encoded {
 }
 
 impl Sequence {
-    /// `keeps_fields`: whether batches ask for [`fields`](Self::fields).
-    pub fn new(py: Python<'_>, name: &str, given: &Given, keeps_fields: bool) -> PyResult<Self> {
+    /// `keeps_fields`: whether batches ask for [`fields`](Self::fields). `keeps_exceptions`: whether errors ask for
+    /// [`exception`](Self::exception).
+    pub fn new(
+        py: Python<'_>,
+        name: &str,
+        given: &Given,
+        (keeps_fields, keeps_exceptions): (bool, bool),
+    ) -> PyResult<Self> {
         let (items, labels, classes) = given;
         let len = items.bind(py).len()?;
         let refused =
@@ -58,7 +90,8 @@ impl Sequence {
         if len == 0 {
             return Err(refused("items", "is empty; a source needs at least one sample".into()));
         }
-        let knows_labels = labels.is_some();
+        check_memory(len, name).map_err(|error| raised(py, &error))?;
+        let labels_are_given = labels.is_some();
         let labels = match labels {
             Some(labels) if labels.len() != len => {
                 let problem = format!("has {} labels for {len} items", labels.len());
@@ -68,14 +101,27 @@ impl Sequence {
             None => (0..len).map(|_| AtomicI64::new(UNKNOWN)).collect(),
         };
         Ok(Self {
+            number: SEQUENCES.fetch_add(1, Ordering::Relaxed),
             name: name.into(),
             items: items.clone_ref(py),
             labels,
+            labels_are_given,
             classes: classes.clone(),
-            knows_labels,
             fields: keeps_fields.then(Mutex::default),
             has_fields: AtomicBool::new(false),
+            exceptions: keeps_exceptions.then(Mutex::default),
         })
+    }
+
+    /// Whether this thread is asking for an item, so it must not wait for a loader of the sequence.
+    pub fn is_asked_here(&self) -> bool {
+        ASKED.with_borrow(|asked| asked.contains(&self.number))
+    }
+
+    /// The exception that an item raised when it was read last, once.
+    pub fn exception(&self, index: u64) -> Option<PyErr> {
+        let mut kept = self.exceptions.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.remove(&index)
     }
 
     /// Name in the pipeline.
@@ -83,16 +129,26 @@ impl Sequence {
         &self.name
     }
 
-    /// The fields of an item that was read, once; `None` of Python if it has none. If they were given before, or the sample came from
-    /// a cache, the item is asked for again.
-    pub fn fields(&self, py: Python<'_>, index: u64) -> PyResult<Py<PyAny>> {
+    /// The fields of an item that was read, once unless they are to stay; `None` of Python if it has none. If they were given before,
+    /// or the sample came from a cache, the item is asked for again.
+    pub fn fields(&self, py: Python<'_>, index: u64, stay: bool) -> PyResult<Py<PyAny>> {
         if !self.has_fields.load(Ordering::Relaxed) {
             return Ok(py.None());
         }
-        match self.kept().and_then(|mut kept| kept.remove(&index)) {
+        let kept = self.kept().and_then(|mut kept| match stay {
+            true => kept.get(&index).map(|fields| fields.clone_ref(py)),
+            false => kept.remove(&index),
+        });
+        match kept {
             Some(fields) => Ok(fields),
-            None => Ok(self.item(py, index)?.1),
+            None => Ok(self.item(py, index)?.fields),
         }
+    }
+
+    /// Drops the fields of all items, which are then asked for again.
+    pub fn forget_all(&self) {
+        // Dropped without the lock, as that may run code of Python.
+        let _fields = self.kept().map(|mut kept| std::mem::take(&mut *kept));
     }
 
     /// Drops the fields of an item whose sample failed.
@@ -101,22 +157,27 @@ impl Sequence {
         let _fields = self.kept().and_then(|mut kept| kept.remove(&index));
     }
 
-    /// Asks the sequence, which is the only thing that needs the interpreter. An item without fields has `None` of Python.
-    fn item(&self, py: Python<'_>, index: u64) -> PyResult<(Encoded, Py<PyAny>)> {
-        let item = self.items.bind(py).get_item(index)?;
+    /// Asks the sequence, which is the only thing that needs the interpreter.
+    fn item(&self, py: Python<'_>, index: u64) -> PyResult<Item> {
+        ASKED.with_borrow_mut(|asked| asked.push(self.number));
+        let item = self.items.bind(py).get_item(index);
+        ASKED.with_borrow_mut(Vec::pop);
+        let item = item?;
         let (item, label, fields) = match item.cast::<PyTuple>() {
             Ok(tuple) if matches!(tuple.len(), 2 | 3) => {
-                let label: Option<i64> = tuple.get_item(1)?.extract()?;
+                // With labels of their own, those of the items need not be any.
+                let label = match self.labels_are_given {
+                    true => self.labels[index as usize].load(Ordering::Relaxed),
+                    false => label_of(&tuple.get_item(1)?)?,
+                };
                 let fields = match tuple.len() {
                     2 => py.None(),
                     _ => tuple.get_item(2)?.unbind(),
                 };
-                (tuple.get_item(0)?, label.unwrap_or(NO_LABEL), fields)
+                (tuple.get_item(0)?, label, fields)
             }
             _ => (item, NO_LABEL, py.None()),
         };
-        let known = &self.labels[index as usize];
-        let _ = known.compare_exchange(UNKNOWN, label, Ordering::Relaxed, Ordering::Relaxed);
         let encoded = match item.extract() {
             Ok(bytes) => Encoded::Bytes(bytes),
             Err(_) => item.extract().map(Encoded::File).map_err(|_| {
@@ -126,16 +187,20 @@ impl Sequence {
                 ))
             })?,
         };
-        Ok((encoded, fields))
+        Ok(Item { encoded, label, fields })
     }
 
-    /// Asks for an item that goes into a batch.
+    /// Asks for an item that goes into a batch. Its label is the one that counts, also if it was another one before.
     fn taken(&self, py: Python<'_>, index: u64) -> PyResult<Encoded> {
-        let (encoded, fields) = self.item(py, index)?;
+        let Item { encoded, label, fields } = self.item(py, index)?;
+        if !self.labels_are_given {
+            self.labels[index as usize].store(label, Ordering::Relaxed);
+            LAST_READ.set((self.number, index, label));
+        }
         if !fields.is_none(py) {
             self.has_fields.store(true, Ordering::Relaxed);
         }
-        if self.has_fields.load(Ordering::Relaxed) {
+        if self.has_fields.load(Ordering::Relaxed) && !is_opening() {
             // The former ones are dropped without the lock, as that may run code of Python.
             let _former = self.kept().and_then(|mut kept| kept.insert(index, fields));
         }
@@ -153,14 +218,25 @@ impl Source for Sequence {
         self.labels.len() as u64
     }
 
+    /// The label of the item that this thread has read last, if that is the sample: another thread may read the same item for another
+    /// epoch, in which it may have another label. Else the last known label.
     fn label(&self, index: u64) -> i64 {
-        let label = &self.labels[index as usize];
-        if label.load(Ordering::Relaxed) == UNKNOWN {
-            // An error is that of the sample, when it is read.
-            let _ = Python::attach(|py| self.item(py, index));
+        let known = &self.labels[index as usize];
+        if !self.labels_are_given
+            && let (number, read, label) = LAST_READ.get()
+            && (number, read) == (self.number, index)
+        {
+            return label;
         }
-        match label.load(Ordering::Relaxed) {
-            UNKNOWN => NO_LABEL,
+        match known.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                // An error is that of the sample, when it is read.
+                let item = Python::attach(|py| self.item(py, index).ok().map(|item| item.label));
+                let Some(label) = item else { return NO_LABEL };
+                let former =
+                    known.compare_exchange(UNKNOWN, label, Ordering::Relaxed, Ordering::Relaxed);
+                former.map_or_else(|newer| newer, |_| label)
+            }
             label => label,
         }
     }
@@ -172,8 +248,12 @@ impl Source for Sequence {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let taken = Python::attach(|py| {
             self.taken(py, index).map_err(|error| {
-                let problem = error.value(py).repr().map(|it| it.to_string());
-                let problem = problem.unwrap_or_else(|_| "an exception".into());
+                let problem = message(py, &error);
+                if let (Some(exceptions), false) = (&self.exceptions, is_opening()) {
+                    let mut kept = exceptions.lock().unwrap_or_else(PoisonError::into_inner);
+                    let former = kept.insert(index, error);
+                    drop((kept, former));
+                }
                 DataError::new(Reason::Unreadable, problem)
             })
         });
@@ -198,7 +278,52 @@ impl Source for Sequence {
 
 impl Hints for Sequence {
     fn knows_labels(&self) -> bool {
-        self.knows_labels
+        self.labels_are_given
+    }
+}
+
+/// Checks that there is memory for the label of each item.
+fn check_memory(len: usize, name: &str) -> Result<()> {
+    let needed = (len as u64).saturating_mul(size_of::<AtomicI64>() as u64);
+    match Available::of_process() {
+        Some(Available { bytes: available, limit }) if needed > available => {
+            let problem = format!(
+                "{name}.items has {len} items, whose labels need {} of memory; {} are available ({limit})",
+                footprint::bytes(needed),
+                footprint::bytes(available)
+            );
+            Err(Error::Memory { needed, available: Some(available), problem })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A label: a whole number of any type, or `None` for none.
+fn label_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if value.is_none() {
+        return Ok(NO_LABEL);
+    }
+    if let Ok(label) = value.extract() {
+        return Ok(label);
+    }
+    let problem = match value.extract::<f64>() {
+        Ok(label) if label.fract() == 0.0 && label.abs() < MOST_OF_A_FLOAT => {
+            return Ok(label as i64);
+        }
+        Ok(label) if label.fract() == 0.0 => "is out of range",
+        _ => "is no whole number",
+    };
+    let text = format!("the label {} {problem}; labels are whole numbers", value.repr()?);
+    Err(pyo3::exceptions::PyValueError::new_err(text))
+}
+
+/// Type and text of an exception.
+fn message(py: Python<'_>, error: &PyErr) -> String {
+    let name = error.get_type(py).name().map(|name| name.to_string());
+    let name = name.unwrap_or_else(|_| "an exception".into());
+    match error.value(py).str().map(|text| text.to_string()) {
+        Ok(text) if !text.is_empty() => format!("{name}: {text}"),
+        _ => name,
     }
 }
 

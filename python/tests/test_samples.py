@@ -1,9 +1,11 @@
 """Sources that are sequences in Python."""
 
+import gc
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 
 import feedwater as fw
 import numpy
@@ -64,7 +66,7 @@ def test_items_are_asked_for_by_worker_threads():
         failed += batch.errors
     assert items.threads - {threading.get_ident()}
     assert all(label == index % 5 for index, label in seen.items())
-    assert [index for index, _ in failed] == [3] and "LookupError('no image 3')" in failed[0][1]
+    assert [index for index, _ in failed] == [3] and "LookupError: no image 3" in failed[0][1]
     with pytest.raises(fw.errors.SampleError, match=r"samples\[3\].*no image 3"):
         for _ in fw.Loader(fw.samples(items), SAME, batch=1, framework="batch"):
             pass
@@ -115,6 +117,149 @@ def test_wrong_items_are_named():
     loader = fw.Loader(fw.samples([5.0, encoded(1)]), SAME, batch=2, framework="numpy")
     with pytest.raises(fw.errors.SampleError, match="float"):
         next(iter(loader))
+
+
+class Relabelled(Set):
+    """Images whose label is another one each time they are read. The first pixel says how often that was."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.reads = [0] * count
+
+    def __getitem__(self, index):
+        self.reads[index] += 1
+        pixels = pixels_of(index)
+        pixels[0, 0, 0] = self.reads[index]
+        return b"P6 12 8 255\n" + pixels.tobytes(), self.reads[index]
+
+
+@pytest.mark.parametrize("classes", [None, 100])
+def test_the_label_is_that_of_the_item_that_was_read(classes):
+    loader = fw.Loader(fw.samples(Relabelled(8)), SAME, batch=4, workers=3, dtype="u8", layout="nhwc", framework="batch", classes=classes)
+    former = 0
+    for _ in range(4):
+        for batch in loader:
+            assert batch.labels == batch.numpy()[:, 0, 0, 0].tolist() == [sample["label"] for sample in batch.samples]
+            if classes:
+                assert batch.targets().argmax(1).tolist() == batch.labels
+        assert min(batch.labels) > former
+        former = max(batch.labels)
+
+
+def test_labels_of_their_own_stay():
+    loader = fw.Loader(fw.samples(Relabelled(4), [5, None, 6.0, numpy.int64(7)]), SAME, batch=4, framework="batch")
+    for _ in range(3):
+        assert next(iter(loader)).labels == [5, -1, 6, 7]
+
+
+def test_a_filter_by_label_needs_labels_that_stay():
+    source = fw.samples(Relabelled(4)).select(labels=[1])
+    loader = fw.Loader(source, SAME, batch=4, framework="batch")
+    with pytest.raises(fw.errors.SampleError, match=r"label is \d+ now.*source.filter") as error:
+        next(iter(loader))
+    assert error.value.reason == "label"
+    # A new label among the selected ones is none of the filter's business.
+    loader = fw.Loader(fw.samples(Relabelled(4)).select(labels=range(1, 90)), SAME, batch=4, framework="batch")
+    assert next(iter(loader)).labels < next(iter(loader)).labels
+
+
+def test_whole_numbers_of_any_type_are_labels():
+    given = [3.0, numpy.float32(4), numpy.int16(5), True, None, numpy.array(6)]
+    loader = fw.Loader(fw.samples([(encoded(0), label) for label in given]), SAME, batch=6, framework="batch")
+    assert next(iter(loader)).labels == [3, 4, 5, 1, -1, 6]
+    for label in (1.5, "cat", float("nan"), 2.0**53, 1 << 70):
+        with pytest.raises(fw.errors.SampleError, match="labels are whole numbers") as error:
+            next(iter(fw.Loader(fw.samples([(encoded(0), label)]), SAME, batch=1, framework="batch")))
+        assert repr(label) in str(error.value)
+        with pytest.raises(ValueError, match=r"labels\[0\]"):
+            fw.samples([encoded(0)], [label if label != 2.0**53 else 2.0**70])
+
+
+def test_an_exception_of_an_item_is_the_cause_of_the_error():
+    loader = fw.Loader(fw.samples(Set(8)), SAME, batch=4, framework="numpy")
+    with pytest.raises(fw.errors.SampleError) as error:
+        next(iter(loader))
+    message, cause = str(error.value), error.value.__cause__
+    assert "samples[3]: unreadable" in message and "LookupError: no image 3" in message
+    assert "probe" not in message and "on_error" in message
+    assert isinstance(cause, LookupError) and cause.__traceback__.tb_frame.f_code.co_name == "__getitem__"
+    # In a combination, where the sample has another index.
+    source = fw.concat(fw.samples([encoded(0)]), fw.samples(Set(8)))
+    with pytest.raises(fw.errors.SampleError, match="sample 4") as error:
+        next(iter(fw.Loader(source, SAME, batch=8, framework="numpy")))
+    assert isinstance(error.value.__cause__, LookupError)
+
+
+def test_fields_of_loops_left_early_go():
+    class Field:
+        alive = weakref.WeakSet()
+
+        def __init__(self):
+            self.alive.add(self)
+
+    class Fields(Set):
+        def __getitem__(self, index):
+            return encoded(index), index, Field()
+
+    loader = fw.Loader(fw.samples(Fields(2000)), SAME, batch=4, shuffle=True, workers=1, framework="batch")
+    counts = []
+    for _ in range(32):
+        for batch in loader:
+            assert None not in batch.fields
+            break
+        del batch
+        gc.collect()
+        counts.append(len(Field.alive))
+    # What the ring has, and an item of each worker.
+    assert max(counts) <= 5 * 4, counts
+    loader.close()
+    gc.collect()
+    assert len(Field.alive) == 0
+
+
+def test_a_length_beyond_the_memory_is_an_error():
+    class Endless(Set):
+        def __len__(self):
+            return 1 << 62
+
+    with pytest.raises(fw.errors.HostMemoryError, match=str(1 << 62)):
+        fw.Loader(fw.samples(Endless(1)), SAME, framework="batch")
+
+
+@pytest.mark.parametrize("use", ["next(iter(loader))", "loader.peek()", "loader.close()", "len(loader)", "loader.set_epoch(5)", "holder.clear()"])
+def test_an_item_that_uses_its_loader_ends_in_time(use):
+    program = f"""
+        import feedwater as fw
+
+        class Recursive:
+            def __len__(self):
+                return 8
+
+            def __getitem__(self, index):
+                if holder and index == 2:
+                    loader = holder[0]
+                    try:
+                        {use}
+                    finally:
+                        del loader
+                return b"P6 1 1 255\\n..."
+
+        holder = []
+        made = fw.Loader(fw.samples(Recursive()), [fw.ops.Crop(width=1, height=1)], batch=1, workers=1, framework="batch", prefetch=1)
+        holder.append(made)
+        batches = iter(made)
+        del made
+        try:
+            for batch in batches:
+                pass
+            print("ended")
+        except fw.Error as error:
+            print(type(error).__name__, error)
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0 and "panic" not in out.stderr and len(out.stdout.splitlines()) == 1, (out.stdout, out.stderr)
+    if use in ("next(iter(loader))", "loader.peek()", "loader.set_epoch(5)"):
+        assert "__getitem__ of fw.samples uses the loader" in out.stdout
 
 
 def test_a_program_ends_while_items_are_asked_for():
@@ -178,7 +323,7 @@ def test_an_interrupt_ends_a_wait_for_slow_items_at_once(moment):
                 for _ in loader:
                     pass
         except KeyboardInterrupt:
-            print("interrupted", go.is_set(), flush=True)
+            os.write(1, f"interrupted {{go.is_set()}}\\n".encode())
             go.set()
     """
     out, errors, code = interrupted(program)

@@ -203,6 +203,27 @@ pub fn copy(
     driver("cuMemcpyDtoDAsync", copied)
 }
 
+/// Enqueues a copy of piece `from` of a buffer over its piece `to`. Pieces have `bytes` bytes each and are numbered from 0.
+pub fn copy_within(
+    stream: &Stream,
+    buffer: &DeviceBuffer,
+    [from, to]: [usize; 2],
+    bytes: usize,
+) -> Result<()> {
+    let end = (from.max(to) + 1) * bytes;
+    if end > buffer.len() {
+        return Err(out_of_bounds(&(end - bytes..end), buffer.len()));
+    }
+    if bytes == 0 || from == to {
+        return Ok(());
+    }
+    let _entered = stream.device().enter()?;
+    let at = |piece: usize| buffer.address() + (piece * bytes) as u64;
+    // SAFETY: both pieces are within the buffer, and different pieces do not overlap.
+    let copied = unsafe { result::memcpy_dtod_async(at(to), at(from), bytes, stream.handle()) };
+    driver("cuMemcpyDtoDAsync", copied)
+}
+
 fn out_of_bounds(range: &Range<usize>, len: usize) -> Error {
     let problem = format!("bytes {} to {} of a buffer of {len} bytes", range.start, range.end);
     Error::Internal { problem }

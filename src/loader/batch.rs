@@ -6,6 +6,7 @@ use crate::annotation::Objects;
 use crate::error::{Result, SampleError};
 use crate::geometry::BoundingBox;
 use crate::gpu::{self, DeviceBuffer, Event, Stream};
+use crate::plan::Plan;
 use crate::ring::Using;
 use crate::source::Source;
 use crate::tensor::TensorShape;
@@ -26,6 +27,7 @@ pub struct Batch {
     /// Classes of the soft targets, 0 without.
     classes: usize,
     source: Arc<dyn Source>,
+    plan: Arc<Plan>,
     /// Process id of the process that built the loader.
     process: u32,
 }
@@ -38,9 +40,9 @@ pub(super) enum BatchMemory {
 
 impl Batch {
     pub(super) fn new(slot: BatchMemory, full: TensorShape, loader: &Loader) -> Self {
-        let (source, process) = (loader.source.clone(), loader.process);
+        let (source, plan, process) = (loader.source.clone(), loader.plan.clone(), loader.process);
         let classes = loader.plan.stage.as_ref().map_or(0, |stage| stage.classes as usize);
-        let mut this = Self { slot, shape: full, classes, source, process };
+        let mut this = Self { slot, shape: full, classes, source, plan, process };
         this.shape.batch = this.info().records.len();
         this
     }
@@ -55,7 +57,7 @@ impl Batch {
         self.shape.batch
     }
 
-    /// Whether the batch has no samples; always false.
+    /// Whether the batch has no samples. No loop is given such a batch.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -157,6 +159,11 @@ impl Batch {
         self.source.clone()
     }
 
+    /// The loader's plan, with which [`Plan::drawn`] tells what operators drew for a sample.
+    pub fn plan(&self) -> Arc<Plan> {
+        self.plan.clone()
+    }
+
     /// Boxes of all annotated objects of the sample at `place`, in its upright image.
     ///
     /// # Panics
@@ -164,9 +171,7 @@ impl Batch {
     /// If `place` is not below [`len`](Self::len).
     #[doc(hidden)]
     pub fn upright_boxes(&self, place: usize) -> Vec<BoundingBox> {
-        let SampleRecord { index, size, orientation, .. } = self.samples()[place];
-        let frame = self.source.canvas(index).frame;
-        Objects::upright_boxes(&self.source.objects(index), frame, (size, orientation)).collect()
+        self.samples()[place].upright_boxes(&*self.source)
     }
 
     /// Error of each sample that failed while this batch was made.

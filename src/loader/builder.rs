@@ -33,6 +33,7 @@ pub struct LoaderBuilder {
     pub(super) watching: Watching,
     pub(super) nvtx: bool,
     pub(super) watch_device: Option<Duration>,
+    pub(super) add_batches: bool,
     pub(super) chain: Chain,
     pub(super) settings: Settings,
     pub(super) locate: Option<Locate>,
@@ -54,6 +55,7 @@ impl LoaderBuilder {
             watching: Watching::default(),
             nvtx: false,
             watch_device: None,
+            add_batches: false,
             settings: Settings::default(),
             locate: None,
             runtime: Runtime::default(),
@@ -95,6 +97,15 @@ impl LoaderBuilder {
     /// Sets the time that opening the source took, for reports.
     pub fn opened_in(mut self, took: Duration) -> Self {
         self.opened_in = took;
+        self
+    }
+
+    /// Whether to allocate memory for more batches while the consumer holds all of them, instead of waiting until it drops one: for
+    /// bindings to languages whose programs let go of memory late. It stays within `limits.host_memory`, or `limits.device_memory` for
+    /// batches on a device, and within the available memory; beyond that [`Error::Memory`] ends the loader. Such memory is not in the
+    /// footprint, and counted by [`Stats::batches_added`](super::Stats::batches_added). Default false.
+    pub fn add_batches(mut self, add: bool) -> Self {
+        self.add_batches = add;
         self
     }
 
@@ -205,6 +216,12 @@ impl LoaderBuilder {
     /// What to do if a sample fails.
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.settings.loader.on_error = policy;
+        self
+    }
+
+    /// Label of samples that zeros replace, with [`OnError::Substitute`]. Default -100.
+    pub fn ignore_label(mut self, label: i64) -> Self {
+        self.settings.loader.ignore_label = label;
         self
     }
 

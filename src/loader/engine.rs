@@ -20,7 +20,7 @@ use super::cache::Caches;
 use super::controls::Controls;
 use super::device::{
     self, Clocks, Decoders, DeviceMemory, DeviceSlot, Gatherer, Launcher, ObjectPool, PageWorker,
-    Router, Taken,
+    Router, SpareSlots, Taken,
 };
 use super::feed::Feed;
 use super::host::{HostSlot, Worker};
@@ -35,6 +35,8 @@ use super::tuning::Apply;
 
 /// How long the consumer may wait while it holds every batch, before a warning.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The same before a slot is added: another thread may be about to return one.
+const PATIENCE_TO_ADD: Duration = Duration::from_millis(200);
 
 /// What the threads of a loader share.
 pub(super) struct Parts {
@@ -63,6 +65,7 @@ pub(super) struct OnDevice {
     router: Arc<Router>,
     decoders: Arc<Decoders>,
     clocks: Arc<Clocks>,
+    spare: SpareSlots,
 }
 
 /// One ring of batches with the threads that fill it.
@@ -79,10 +82,7 @@ pub(super) struct Running<S: BatchSlot> {
 impl Engine {
     /// Allocates host memory and starts the workers.
     pub fn on_host(parts: &Parts) -> Result<Self> {
-        let (batch, sample_bytes) = (parts.plan.shape.batch, parts.plan.shape.sample_bytes());
-        let target_bytes = parts.plan.stage.as_ref().map_or(0, BatchStage::row_bytes);
-        let slot = |_| HostSlot::new(batch, sample_bytes, target_bytes);
-        let slots = (0..parts.plan.slots()).map(slot);
+        let slots = (0..parts.plan.slots()).map(|_| host_slot(&parts.plan));
         let slots = slots.collect::<Result<_>>()?;
         let mut running = Running::new(parts, slots);
         for number in 0..parts.plan.workers.most {
@@ -120,6 +120,7 @@ impl Engine {
             router,
             decoders,
             groups,
+            spare,
         } = Taken::new(&parts.plan, device, consumer, &clocks)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
@@ -168,25 +169,48 @@ impl Engine {
             drop(uploads);
             launched
         })?;
-        Ok(Engine::Device(running, OnDevice { memory, router, decoders, clocks }))
+        Ok(Engine::Device(running, OnDevice { memory, router, decoders, clocks, spare }))
     }
 
     /// Waits for the next batch, until `deadline` at most. Calls `held` with the number of batches in use if all slots have been
-    /// in use for [`PATIENCE`].
+    /// in use for some time: seconds, or less if slots may be added.
     pub fn next_until(
         &self,
         deadline: Option<Instant>,
+        adds_slots: bool,
         held: impl FnOnce(usize),
     ) -> Poll<Option<Result<BatchMemory>>> {
         match self {
             Engine::Host(running) => {
-                let next = running.consumer.next_until(deadline, PATIENCE, held);
+                let patience = running.patience(adds_slots);
+                let next = running.consumer.next_until(deadline, patience, held);
                 next.map(|next| next.map(|slot| slot.map(BatchMemory::Host)))
             }
             Engine::Device(running, ..) => {
-                let next = running.consumer.next_until(deadline, PATIENCE, held);
+                let patience = running.patience(adds_slots);
+                let next = running.consumer.next_until(deadline, patience, held);
                 next.map(|next| next.map(|slot| slot.map(BatchMemory::Device)))
             }
+        }
+    }
+
+    /// Adds a slot to the ring, whose slots are all in use. Returns its number among those that were added, 0 if a slot that tuning had
+    /// withheld serves.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] and [`Error::Budget`] if a limit or the available memory is too small.
+    pub fn add_slot(&self, plan: &Plan) -> Result<usize> {
+        match self {
+            Engine::Host(running) => running.add(plan, || host_slot(plan)),
+            Engine::Device(running, on_device) => running.add(plan, || on_device.spare.slot(plan)),
+        }
+    }
+
+    /// Ends the loader with an error.
+    pub fn fail(&self, error: Error) {
+        match self {
+            Engine::Host(running) => running.feed.fail(error),
+            Engine::Device(running, ..) => running.feed.fail(error),
         }
     }
 
@@ -283,8 +307,29 @@ impl<S: BatchSlot + 'static> Running<S> {
         let (order, prefetcher) = (parts.order.clone(), parts.prefetcher.clone());
         let epochs = (parts.start_epoch, parts.epochs);
         let (pairs, meters) = (Pairs::new(&parts.plan), parts.meters.clone());
+        let pairs = (pairs, parts.plan.settings.loader.ignore_label);
         let feed = Feed::new(order, epochs, producer, pairs, prefetcher, meters);
         Self { feed: Arc::new(feed), consumer, controls, large, slots: all, threads: Vec::new() }
+    }
+
+    /// How long the consumer may wait while all slots are in use. A consumer for which one slot was added and that returned none since
+    /// holds on to all.
+    fn patience(&self, adds_slots: bool) -> Duration {
+        match (adds_slots, self.consumer.any_returned()) {
+            (false, _) => PATIENCE,
+            (true, true) => PATIENCE_TO_ADD,
+            (true, false) => Duration::ZERO,
+        }
+    }
+
+    fn add(&self, plan: &Plan, slot: impl FnOnce() -> Result<S>) -> Result<usize> {
+        if self.consumer.lend_withheld() {
+            return Ok(0);
+        }
+        let added = self.consumer.added() + 1;
+        plan.check_slot(added)?;
+        self.consumer.add(slot()?);
+        Ok(added)
     }
 
     fn apply(&self) -> Apply {
@@ -347,6 +392,11 @@ impl<S: BatchSlot> Drop for Running<S> {
             let _ = thread.join();
         }
     }
+}
+
+fn host_slot(plan: &Plan) -> Result<HostSlot> {
+    let target_bytes = plan.stage.as_ref().map_or(0, BatchStage::row_bytes);
+    HostSlot::new(plan.shape.batch, plan.shape.sample_bytes(), target_bytes)
 }
 
 /// Closes the pool when it is dropped, even by a panic, so that no thread waits for the launcher's uploads.

@@ -56,6 +56,12 @@ impl Loader {
         Some(self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
+    /// Ends all epochs with an error.
+    pub(super) fn end(&self, error: &Error) {
+        self.engine.stop();
+        self.lock().ended = Some(error.clone());
+    }
+
     /// Iterates over the batches of the next and all following epochs and owns the loader: for a consumer on another
     /// thread. [`Batch::epoch`] returns the epoch of a batch. Ends after the builder's number of epochs, and after an
     /// error.
@@ -132,6 +138,11 @@ impl SharedEpoch {
     /// Number of the epoch, from 0.
     pub fn number(&self) -> u32 {
         self.cursor.epoch
+    }
+
+    /// Batches that the epoch still has. More than 0 after the end if another epoch was begun meanwhile, which ended this one.
+    pub fn remaining(&self) -> u64 {
+        self.cursor.remaining
     }
 
     /// The loader.
@@ -264,15 +275,27 @@ impl Cursor {
             loader.meters.consumer_asks(self.epoch, now);
             (now, loader.engine.ready() > 0)
         });
-        let shape = loader.plan.shape;
+        let mut peeked = loader.peeked();
         let batch = loop {
-            match loader.engine.next_until(deadline, |batches| loader.tell_held(batches)) {
+            match loader.next_batch(&mut peeked, deadline) {
                 // Prefetched batches of an earlier epoch that was left early.
-                Poll::Ready(Some(Ok(slot))) if slot.info().epoch < self.epoch => {
+                Poll::Ready(Some(Ok(batch))) if batch.epoch() < self.epoch => {
                     loader.meters.batch_dropped();
-                    drop(slot);
+                    drop(batch);
                 }
-                Poll::Ready(Some(Ok(slot))) => break Ok(Batch::new(slot, shape, loader)),
+                // All of its samples failed and were dropped.
+                Poll::Ready(Some(Ok(batch))) if batch.is_empty() => {
+                    loader.meters.batch_dropped();
+                    loader.counters.hand_out(batch.info());
+                    drop(batch);
+                    self.remaining -= 1;
+                    loader.lock().at.1 += 1;
+                    if self.remaining == 0 {
+                        self.asking = None;
+                        return Poll::Ready(None);
+                    }
+                }
+                Poll::Ready(Some(Ok(batch))) => break Ok(batch),
                 Poll::Ready(Some(Err(error))) => break Err(error),
                 Poll::Ready(None) => {
                     break Err(Error::Internal { problem: "the loader has ended".into() });
@@ -280,6 +303,7 @@ impl Cursor {
                 Poll::Pending => return Poll::Pending,
             }
         };
+        drop(peeked);
         self.asking = None;
         Poll::Ready(match batch {
             Ok(batch) => {
@@ -297,8 +321,7 @@ impl Cursor {
                 Some(Ok(batch))
             }
             Err(error) => {
-                loader.engine.stop();
-                loader.lock().ended = Some(error.clone());
+                loader.end(&error);
                 self.remaining = 0;
                 Some(Err(error))
             }

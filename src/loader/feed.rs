@@ -26,7 +26,7 @@ use crate::source::NO_LABEL;
 use super::order::{EpochOrder, Order};
 use super::pair::{PairJob, Pairs};
 use super::prefetcher::Prefetcher;
-use super::record::SampleRecord;
+use super::record::{Outcome, SampleRecord};
 use super::slot::BatchSlot;
 
 /// One cell to fill.
@@ -83,6 +83,8 @@ pub(super) struct Feed<S: BatchSlot> {
     stopped: AtomicBool,
     /// Draws the work of the batch stage, if there is one.
     pairs: Option<Pairs>,
+    /// Label of samples that zeros replace.
+    ignore_label: i64,
     /// Receives the position of each cell that is handed out.
     prefetcher: Option<Arc<Prefetcher>>,
     meters: Arc<Meters>,
@@ -117,7 +119,7 @@ impl<S: BatchSlot> Feed<S> {
         order: Order,
         (start_epoch, epochs): (u32, Option<u32>),
         producer: Producer<S>,
-        pairs: Option<Pairs>,
+        (pairs, ignore_label): (Option<Pairs>, i64),
         prefetcher: Option<Arc<Prefetcher>>,
         meters: Arc<Meters>,
     ) -> Self {
@@ -137,6 +139,7 @@ impl<S: BatchSlot> Feed<S> {
             wanted_epoch: AtomicU32::new(start_epoch),
             stopped: AtomicBool::new(false),
             pairs,
+            ignore_label,
             prefetcher,
             meters,
         }
@@ -230,7 +233,10 @@ impl<S: BatchSlot> Feed<S> {
         info.errors.extend(done.errors);
         match done.result {
             Ok(record) => {
-                info.labels[done.place] = record.label.unwrap_or(NO_LABEL);
+                info.labels[done.place] = match record.outcome {
+                    Outcome::Substituted => self.ignore_label,
+                    _ => record.label.unwrap_or(NO_LABEL),
+                };
                 info.records[done.place] = record;
             }
             Err(error) => {

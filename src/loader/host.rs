@@ -18,7 +18,6 @@ use super::large::LargeImages;
 use super::pair::PairJob;
 use super::pipeline::SamplePipeline;
 use super::policy::produce;
-use super::record::Outcome;
 use super::slot::{BatchInfo, BatchSlot, no_slot};
 
 /// A batch's memory on the host: the tensor and the soft targets. Each is split into one part per sample while it is
@@ -54,6 +53,14 @@ impl HostSlot {
         let pixels = Split::new(samples, sample_bytes)?;
         let targets = Split::new(samples, target_bytes)?;
         Ok(Self { pixels, targets, info: BatchInfo::with_room(samples, target_bytes > 0)? })
+    }
+
+    /// A copy of a batch, with its tensor and its soft targets as bytes.
+    pub fn copy_of(info: &BatchInfo, tensor: &[u8], targets: &[u8]) -> Result<Self> {
+        let [mut pixels, mut kept] = [Split::new(1, tensor.len())?, Split::new(1, targets.len())?];
+        pixels.whole.copy_from_slice(tensor);
+        kept.whole.copy_from_slice(targets);
+        Ok(Self { pixels, targets: kept, info: info.clone() })
     }
 
     /// The whole tensor; empty while it is being filled.
@@ -118,6 +125,12 @@ impl Split {
         }
     }
 
+    /// Copies a part of the joined whole over another one.
+    fn copy(&mut self, from: usize, to: usize) {
+        let start = from * self.part_bytes;
+        self.whole.copy_within(start..start + self.part_bytes, to * self.part_bytes);
+    }
+
     fn join(&mut self) -> Result<()> {
         for part in &mut self.parts {
             let part = part.take().ok_or_else(|| Error::Internal {
@@ -143,7 +156,12 @@ impl Slot for HostSlot {
 
     fn end_fill(&mut self) -> Result<()> {
         self.pixels.join()?;
-        self.targets.join()
+        self.targets.join()?;
+        for (to, from) in self.info.drop_failed() {
+            self.pixels.copy(from, to);
+            self.targets.copy(from, to);
+        }
+        Ok(())
     }
 
     fn begin_use(&mut self) -> Result<()> {
@@ -241,7 +259,7 @@ impl Worker {
         let result = produce(&plan, &*source, wanted, &mut errors, |key| {
             Ok(self.pipeline.finish(key, pixels)?)
         });
-        if result.as_ref().is_ok_and(|record| record.outcome == Outcome::Substituted) {
+        if result.as_ref().is_ok_and(|record| !record.outcome.has_image()) {
             job.cell.pixels.fill(0);
         }
         let result = result.map(|record| job.placed(record));

@@ -114,7 +114,7 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     out.counter("feedwater_padding_total", help, stats.padding as f64);
     let help = "Samples that no batch held, because they did not fill the last one of an epoch.";
     out.counter("feedwater_left_over_total", help, stats.left_over as f64);
-    let help = "Samples by outcome: the route that decoded them, substituted, skipped.";
+    let help = "Samples by outcome: the route that decoded them, substituted, dropped, skipped.";
     out.counters("feedwater_outcomes_total", help, "outcome", &counts(&stats.outcomes));
     let help = "Samples that failed, by reason.";
     out.counters("feedwater_errors_total", help, "reason", &counts(&stats.errors));

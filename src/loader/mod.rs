@@ -1,7 +1,7 @@
 //! The loader: its threads, its rings and the public API.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::{Error, Result, escaped};
 use crate::footprint::Footprint;
@@ -23,6 +23,7 @@ mod endpoint;
 mod engine;
 mod epoch;
 mod feed;
+mod held;
 mod host;
 mod large;
 mod look;
@@ -73,6 +74,7 @@ pub use resolve::open_device;
 use cache::Caches;
 use controls::Controls;
 use engine::{Engine, Parts};
+use held::Held;
 use metrics::Served;
 use prefetcher::Prefetcher;
 use resolve::Resolved;
@@ -99,7 +101,9 @@ use watch::Watch;
 ///   loop that was left early it is the position where the loop ended, until the next loop begins.
 /// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held ([`Plan::slots`]). While the user
 ///   holds all of them, `next` waits. This is not an error, because another thread may drop one. After three seconds a
-///   line on standard error and in [`warnings`](Self::warnings) reports the number of held batches.
+///   line on standard error and in [`warnings`](Self::warnings) reports the number of held batches. With
+///   [`add_batches`](LoaderBuilder::add_batches) memory for more batches is allocated instead, within the limits.
+/// * [`peek_within`](Self::peek_within) returns a copy of the next batch and leaves the position.
 /// * Leaking a batch removes one slot from the ring; the loader continues with the others.
 /// * A panic of the consumer drops its batch, and the loader ends as if it were dropped.
 /// * A panic in an operator ends the loader with an error that reports the panic.
@@ -139,8 +143,10 @@ pub struct Loader {
     served: Served,
     engine: Arc<Engine>,
     state: Mutex<State>,
-    /// The warning that every batch is held, after it was given.
-    held: OnceLock<String>,
+    /// What happens while the consumer holds every batch.
+    held: Held,
+    /// A batch that was looked at before the consumer took it.
+    peeked: Mutex<Option<Batch>>,
     /// Held by a consumer that shares the loader while it takes a batch or begins an epoch.
     turn: Mutex<()>,
 }
@@ -287,7 +293,8 @@ impl Loader {
             served: Served::default(),
             engine: Arc::new(engine),
             state: Mutex::new(state),
-            held: OnceLock::new(),
+            held: Held::new(builder.add_batches),
+            peeked: Mutex::new(None),
             turn: Mutex::new(()),
         })
     }
@@ -323,6 +330,19 @@ impl Loader {
         self.order.whole().batches()
     }
 
+    /// Batches of the epoch that runs, or of the next one if none does: fewer than [`batches_per_epoch`](Self::batches_per_epoch) in an
+    /// epoch that was resumed in its middle. 0 after the last epoch.
+    pub fn batches_of_this_epoch(&self) -> u64 {
+        let state = self.lock();
+        let (epoch, taken) = state.at;
+        let batches = self.order.extent(epoch).batches();
+        let epoch = if taken > 0 && taken >= batches { epoch.saturating_add(1) } else { epoch };
+        match state.end_epoch {
+            Some(end) if epoch >= end => 0,
+            _ => self.order.extent(epoch).batches(),
+        }
+    }
+
     /// Slots for samples in an epoch of this shard: samples plus padding of the last batch.
     pub fn places_per_epoch(&self) -> u64 {
         self.order.whole().places()
@@ -330,17 +350,25 @@ impl Loader {
 
     /// Warnings for people, each with a remedy: problems with the libraries in use or requested, likely mistakes in the
     /// source ([`Notes::warnings`](crate::source::Notes::warnings)), a source that is slow in the requested order, a
-    /// consumer that waits while it holds all batches, and errors of the disk cache for files behind URLs.
+    /// consumer that waits while it holds all batches, a shard that only a launcher's variables name, errors of the disk cache for files
+    /// behind URLs, and the number of samples that failed.
     pub fn warnings(&self) -> Vec<String> {
+        self.notices().into_iter().chain(self.failures()).collect()
+    }
+
+    /// [`warnings`](Self::warnings) without [`failures`](Self::failures), so each of them is the same text on every call.
+    #[doc(hidden)]
+    pub fn notices(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
         let anywhere = loader.shuffle && loader.shuffle_window.is_none();
         let slow = anywhere.then(|| self.source.slow_shuffled());
         let mut warnings = self.source.warnings();
         warnings.extend(self.warnings.iter().cloned());
-        warnings.extend(self.held.get().cloned());
+        warnings.extend(self.held.warning());
         if self.check_process().is_err() {
             return warnings;
         }
+        warnings.extend(self.plan.shard_of_launcher());
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
         warnings.extend(self.plan.repeated_pairs());
@@ -350,6 +378,12 @@ impl Loader {
         warnings.extend(self.storages.iter().flat_map(Storage::warnings));
         // They name classes and files.
         warnings.iter().map(|it| escaped(it).into_owned()).collect()
+    }
+
+    /// The warning that samples failed, with their number so far; `None` if none did. Also the last of [`warnings`](Self::warnings).
+    pub fn failures(&self) -> Option<String> {
+        self.check_process().ok()?;
+        self.counters.failures(self.plan.settings.loader.on_error)
     }
 
     /// The position of this loader, from which [`LoaderBuilder::resume`] continues. It is a few numbers for a data
@@ -379,6 +413,12 @@ impl Loader {
         }
     }
 
+    /// Whether an epoch was begun and not all of its batches were taken.
+    pub fn is_in_an_epoch(&self) -> bool {
+        let (epoch, taken) = self.lock().at;
+        (1..self.order.extent(epoch).batches()).contains(&taken)
+    }
+
     /// A handle that ends this loader from another thread.
     pub fn stopper(&self) -> Stopper {
         self.engine.stopper()
@@ -387,19 +427,12 @@ impl Loader {
     /// Counts since the loader was built.
     pub fn stats(&self) -> Stats {
         match self.check_process() {
-            Ok(()) => Stats { excluded: self.source.excluded(), ..self.observed().stats() },
+            Ok(()) => Stats {
+                excluded: self.source.excluded(),
+                batches_added: self.held.added(),
+                ..self.observed().stats()
+            },
             Err(_) => Stats::default(),
-        }
-    }
-
-    /// Warns that the consumer waits while it holds all batches.
-    fn tell_held(&self, batches: usize) {
-        let text = format!(
-            "next() waits while {batches} batches are held, which is the maximum; drop one, or set loader.prefetch to \
-             at least {batches}"
-        );
-        if self.held.set(text.clone()).is_ok() {
-            eprintln!("feedwater: {text}");
         }
     }
 

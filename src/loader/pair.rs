@@ -9,7 +9,7 @@ use crate::plan::{BatchStage, Plan};
 use crate::random::SampleKey;
 
 use super::order::Extent;
-use super::record::{Outcome, Pair, PairOutcome, SampleRecord};
+use super::record::{Pair, PairOutcome, SampleRecord};
 use super::slot::{BatchInfo, BatchSlot};
 
 /// Work of the batch stage on a pair whose samples are finished.
@@ -87,5 +87,5 @@ impl Pairs {
 
 /// Whether a sample may be mixed with another one.
 fn is_mixable(record: &SampleRecord) -> bool {
-    !record.padding && record.outcome != Outcome::Substituted
+    !record.padding && record.outcome.has_image()
 }

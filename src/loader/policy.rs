@@ -1,7 +1,7 @@
 //! The policy for samples that fail.
 
 use crate::error::{DataError, Error, Reason, Result, SampleError};
-use crate::plan::{BatchStage, OnError, Plan};
+use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{Source, own_label};
 
@@ -32,8 +32,8 @@ impl From<Error> for ProduceError {
     }
 }
 
-/// Makes a sample, or what the policy puts in its slot. `attempt` makes the sample of a key; after
-/// [`Outcome::Substituted`] the caller writes zeros.
+/// Makes a sample, or what the policy puts in its slot. `attempt` makes the sample of a key; after an outcome without an image the
+/// caller writes zeros.
 pub(super) fn produce(
     plan: &Plan,
     source: &dyn Source,
@@ -44,8 +44,7 @@ pub(super) fn produce(
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
         let key = SampleKey { index, ..wanted };
-        let checked = plan.stage.as_ref().map_or(Ok(()), |it| check_label(it, source, index));
-        let reason = match checked.map_err(ProduceError::Sample).and_then(|()| attempt(key)) {
+        let reason = match attempt(key) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });
@@ -57,11 +56,16 @@ pub(super) fn produce(
         let error = SampleError::new(key.index, location, reason);
         match plan.settings.loader.on_error {
             OnError::Stop => return Err(Error::Sample(error)),
-            OnError::Substitute => {
+            policy @ (OnError::Substitute | OnError::Drop) => {
                 errors.push(error);
+                let outcome = match policy {
+                    OnError::Drop => Outcome::Dropped,
+                    _ => Outcome::Substituted,
+                };
                 return Ok(SampleRecord {
                     label: own_label(source, wanted.index),
                     index: wanted.index,
+                    outcome,
                     ..SampleRecord::SUBSTITUTED
                 });
             }
@@ -79,8 +83,10 @@ pub(super) fn produce(
     })
 }
 
-/// Checks that a sample's label is a class. It is known before the sample is read.
-fn check_label(stage: &BatchStage, source: &dyn Source, index: u64) -> Result<(), DataError> {
+/// Checks that the label of a sample is a class, if there are soft targets. Called after the sample was read, because only then a source
+/// whose labels change knows the one that belongs to the bytes.
+pub(super) fn check_label(plan: &Plan, source: &dyn Source, index: u64) -> Result<(), DataError> {
+    let Some(stage) = &plan.stage else { return Ok(()) };
     let label = source.label(index);
     if stage.class(label).is_some() {
         return Ok(());

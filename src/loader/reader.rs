@@ -16,6 +16,7 @@ use crate::source::{HostPage, Page, Source};
 use crate::transform::FullDecoder;
 
 use super::cache::{Caches, Kept};
+use super::policy::check_label;
 
 /// A page whose bytes can be read back.
 pub(super) trait Filled: Page {
@@ -121,6 +122,7 @@ impl Reader {
         (self.tolerated, self.jpeg_by) = (None, None);
         if let Some(Kept { size, orientation, tolerated, bytes }) = kept {
             self.tolerated = tolerated;
+            check_label(&self.plan, &*self.source, key.index)?;
             return Ok((decoded(size, orientation), Found::Kept(bytes)));
         }
 
@@ -152,6 +154,7 @@ impl Reader {
                 drop(read);
             }
         }
+        check_label(&self.plan, &*self.source, key.index)?;
         let took = self.meter.add(Stage::Read, begin, page.bytes().len() as u64);
         if let Some(clock) = &mut self.clock {
             self.meter.clocked(&[(Stage::Read, took)], clock);

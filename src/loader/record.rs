@@ -3,7 +3,7 @@
 use crate::annotation::Objects;
 use crate::decode::JpegBy;
 use crate::error::Tolerated;
-use crate::geometry::{Orientation, Roi, Size, View};
+use crate::geometry::{BoundingBox, Orientation, Roi, Size, View};
 use crate::op::{Blend, Blends, Trace};
 use crate::plan::Route;
 use crate::source::Source;
@@ -66,9 +66,16 @@ impl SampleRecord {
         padding: false,
     };
 
+    /// Boxes of all annotated objects of the sample of `source`, the loader's, in its upright image.
+    #[doc(hidden)]
+    pub fn upright_boxes(&self, source: &dyn Source) -> Vec<BoundingBox> {
+        let (objects, frame) = (source.objects(self.index), source.canvas(self.index).frame);
+        Objects::upright_boxes(&objects, frame, (self.size, self.orientation)).collect()
+    }
+
     /// Annotated objects of `source`, the loader's, that are visible in the tensor: see [`Batch::objects`](super::Batch::objects).
     pub fn objects(&self, source: &dyn Source) -> Objects {
-        if self.outcome == Outcome::Substituted {
+        if !self.outcome.has_image() {
             return Objects::default();
         }
         let (objects, frame) = (source.objects(self.index), source.canvas(self.index).frame);
@@ -84,12 +91,19 @@ pub enum Outcome {
     Decoded(Route),
     /// The sample failed and was replaced with zeros.
     Substituted,
+    /// The sample failed and was left out of its batch. Only counts have it.
+    Dropped,
 }
 
 impl Outcome {
     /// All outcomes.
     pub fn all() -> impl Iterator<Item = Self> {
-        Route::ALL.into_iter().map(Outcome::Decoded).chain([Outcome::Substituted])
+        Route::ALL.into_iter().map(Outcome::Decoded).chain([Outcome::Substituted, Outcome::Dropped])
+    }
+
+    /// Whether there are pixels of an image.
+    pub(super) const fn has_image(self) -> bool {
+        matches!(self, Outcome::Decoded(_))
     }
 
     /// The name in reports.
@@ -97,6 +111,7 @@ impl Outcome {
         match self {
             Outcome::Decoded(route) => route.name(),
             Outcome::Substituted => "substituted",
+            Outcome::Dropped => "dropped",
         }
     }
 }

@@ -7,10 +7,10 @@ use crate::footprint;
 use crate::plan::{PAIR_BYTES, RECORD_BYTES};
 use crate::ring::Slot;
 
-use super::record::{Pair, SampleRecord};
+use super::record::{Outcome, Pair, SampleRecord};
 
 /// Data of a slot besides its tensor; the memory is reused.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct BatchInfo {
     pub epoch: u32,
     pub number: u64,
@@ -21,6 +21,8 @@ pub(super) struct BatchInfo {
     /// Number of finished samples of each pair.
     pub finished: Vec<u8>,
     pub errors: Vec<SampleError>,
+    /// Number of samples that failed and are left out.
+    pub dropped: u64,
 }
 
 /// The error for a slot whose memory cannot be allocated.
@@ -67,6 +69,28 @@ impl BatchInfo {
         self.finished.clear();
         self.finished.resize(pairs, 0);
         self.errors.clear();
+        self.dropped = 0;
+    }
+
+    /// Leaves out the samples that failed with the policy `drop`. Returns the moves that the tensor needs, in order: new and former
+    /// place of a sample.
+    pub fn drop_failed(&mut self) -> Vec<(usize, usize)> {
+        let is_kept = |record: &SampleRecord| record.outcome != Outcome::Dropped;
+        if self.records.iter().all(is_kept) {
+            return Vec::new();
+        }
+        let kept = (0..self.records.len()).filter(|&place| is_kept(&self.records[place]));
+        let kept: Vec<usize> = kept.collect();
+        self.dropped += (self.records.len() - kept.len()) as u64;
+        for (to, &from) in kept.iter().enumerate() {
+            self.records[to] = self.records[from];
+            self.labels[to] = self.labels[from];
+        }
+        self.records.truncate(kept.len());
+        self.labels.truncate(kept.len());
+        // Without batch operators none is mixed.
+        self.pairs.truncate(kept.len().div_ceil(2));
+        kept.into_iter().enumerate().filter(|(to, from)| to != from).collect()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Counts of a loader's work.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::Serialize;
 
-use crate::error::Reason;
+use crate::error::{Reason, SampleError};
 use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits};
+use crate::plan::OnError;
 use crate::source::Exclusion;
 use crate::storage::StorageStats;
 
@@ -29,11 +30,15 @@ pub struct Stats {
     /// Samples of this shard that no batch held, because they did not fill the last batch of an epoch
     /// (`loader.last = "drop"`). Counted when that batch is handed out.
     pub left_over: u64,
+    /// Batches for which memory beyond the plan was allocated, because the consumer held all others
+    /// ([`LoaderBuilder::add_batches`](super::LoaderBuilder::add_batches)).
+    pub batches_added: u64,
     /// Seconds since the loader was built.
     pub seconds: f64,
     /// Busy seconds of all threads together, by stage.
     pub stages: StageSeconds,
-    /// Samples by outcome: the route that decoded them, `substituted`, and `skipped` (replaced by another sample).
+    /// Samples by outcome: the route that decoded them, `substituted` (by zeros), `dropped` (in no batch), and `skipped` (replaced by
+    /// another sample).
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples whose operators all ran on the CPU although the plan has some on the device, by reason.
     pub cpu_fallback: BTreeMap<&'static str, u64>,
@@ -190,6 +195,7 @@ const SKIPPED: &str = "skipped";
 pub(super) struct Counters {
     meters: Arc<Meters>,
     handed_out: Mutex<Stats>,
+    first_failed: OnceLock<SampleError>,
 }
 
 impl Counters {
@@ -200,7 +206,7 @@ impl Counters {
             errors: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
             ..Stats::default()
         };
-        Self { meters, handed_out: Mutex::new(stats) }
+        Self { meters, handed_out: Mutex::new(stats), first_failed: OnceLock::new() }
     }
 
     /// Counts a batch that is handed out, of an epoch of this size.
@@ -244,8 +250,32 @@ impl Counters {
         for error in &info.errors {
             of(&mut stats.errors, &mut epoch.errors, error.reason.name(), 1);
         }
-        let skipped = info.errors.len() as u64 - substituted;
+        let dropped = info.dropped;
+        of(&mut stats.outcomes, &mut epoch.outcomes, Outcome::Dropped.name(), dropped);
+        let skipped = info.errors.len() as u64 - substituted - dropped;
         of(&mut stats.outcomes, &mut epoch.outcomes, SKIPPED, skipped);
+        if let Some(error) = info.errors.first() {
+            self.first_failed.get_or_init(|| error.clone());
+        }
+    }
+
+    /// What to say of the samples that failed, if any did.
+    pub fn failures(&self, policy: OnError) -> Option<String> {
+        let first = self.first_failed.get()?;
+        let replaced = match policy {
+            OnError::Stop => return None,
+            OnError::Skip => "replaced by other samples, which are then in the epoch twice",
+            OnError::Substitute => "replaced by zeros with the label loader.ignore_label",
+            OnError::Drop => "left out of their batches",
+        };
+        let stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let failed: u64 = stats.errors.values().sum();
+        drop(stats);
+        let (samples, were) = if failed == 1 { ("sample", "was") } else { ("samples", "were") };
+        Some(format!(
+            "{failed} {samples} could not be used and {were} {replaced} (loader.on_error); stats.errors counts them by reason; the \
+             first is sample {first}"
+        ))
     }
 
     pub fn stats(&self) -> Stats {

@@ -6,7 +6,10 @@ use crate::error::{Error, Result};
 use crate::footprint::{self, Available, Footprint, Memory};
 
 use super::Plan;
-use super::memory::SOURCE;
+use super::memory::{RECORD_BYTES, SOURCE};
+
+/// Bytes of available memory that batches beyond the plan do not use.
+const KEPT_FREE: u64 = 128 << 20;
 
 impl Plan {
     /// Host memory, in bytes, that building and running the loader takes: all rows of host and page-locked memory,
@@ -38,6 +41,50 @@ impl Plan {
         );
         let problem = problem.trim_end().to_string();
         Err(Error::Memory { needed, available: Some(*available), problem })
+    }
+
+    /// Checks that a slot for one more batch may be allocated while all others are held: slot number `added` beyond the plan, from 1.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if it would exceed `limits.host_memory`, or `limits.device_memory` for batches on a device, or if less host
+    /// memory is available and `limits.overcommit` is not set.
+    pub(crate) fn check_slot(&self, added: usize) -> Result<()> {
+        let records = (self.shape.batch as u64).saturating_mul(RECORD_BYTES);
+        let each = (self.shape.bytes() as u64)
+            .saturating_add(self.target_bytes() as u64)
+            .saturating_add(records);
+        let held = self.slots() + added - 1;
+        let refused = |available: u64, limit: &str| {
+            let problem = format!(
+                "all {held} batches are held, and one more of {} does not fit: {} are left ({limit}); clone what must live longer \
+                 than the next batches and let go of the rest, or use smaller batches",
+                footprint::bytes(each),
+                footprint::bytes(available),
+            );
+            Error::Memory { needed: each, available: Some(available), problem }
+        };
+        let limits = &self.settings.limits;
+        let total = |memory| self.footprint.total_bytes(memory);
+        let (planned, limit, name) = match self.uses_gpu() {
+            true => (total(Memory::Device), limits.device_memory, "limits.device_memory"),
+            false => {
+                let planned = total(Memory::Host).saturating_add(total(Memory::Pinned));
+                (planned, limits.host_memory, "limits.host_memory")
+            }
+        };
+        let used = planned.saturating_add(each.saturating_mul(added as u64 - 1));
+        if let Some(limit) = limit
+            && used.saturating_add(each) > limit
+        {
+            return Err(refused(limit.saturating_sub(used), name));
+        }
+        match Available::of_process() {
+            Some(Available { bytes, limit }) if !self.uses_gpu() && !limits.overcommit => {
+                let left = bytes.saturating_sub(KEPT_FREE);
+                if each <= left { Ok(()) } else { Err(refused(left, &limit)) }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes the line that compares the plan with the available memory.

@@ -76,6 +76,9 @@ pub struct LoaderSettings {
     pub world: Option<u64>,
     /// Handling of unusable samples. Default `stop`.
     pub on_error: OnError,
+    /// Label in [`Batch::labels`](crate::loader::Batch::labels) of a sample that zeros replace, with `on_error = "substitute"`. Default
+    /// -100, which PyTorch's losses ignore.
+    pub ignore_label: i64,
 }
 
 impl Default for LoaderSettings {
@@ -94,6 +97,7 @@ impl Default for LoaderSettings {
             rank: None,
             world: None,
             on_error: OnError::Stop,
+            ignore_label: -100,
         }
     }
 }
@@ -124,8 +128,11 @@ pub enum OnError {
     /// Another sample replaces it, chosen by (seed, epoch, index). Batches stay full, and no other sample changes its
     /// position.
     Skip,
-    /// Zeros replace it, and the sample is marked.
+    /// Zeros replace it, its label is `ignore_label`, and the sample is marked.
     Substitute,
+    /// It is left out, so its batch is shorter. A batch without any sample is not handed out. Not with batch operators, which
+    /// need whole pairs.
+    Drop,
 }
 
 /// `[decode]`.

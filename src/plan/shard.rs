@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-use super::{LoaderSettings, ShardFrom};
+use super::{LoaderSettings, Plan, ShardFrom};
 
 /// Shard of the set that a loader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -186,6 +186,23 @@ impl Shard {
                 }
             }
         }
+    }
+}
+
+impl Plan {
+    /// Warning that only a launcher's variables make this process read a part of the set.
+    pub(crate) fn shard_of_launcher(&self) -> Option<String> {
+        let (loader, shard) = (&self.settings.loader, &self.shard);
+        let chosen =
+            loader.shard != ShardFrom::Environment || loader.rank.or(loader.world).is_some();
+        let launcher = LAUNCHERS.iter().find(|it| it.name == shard.from)?;
+        (!chosen && shard.world > 1).then(|| {
+            format!(
+                "this process reads one of {} parts of the set, because {} says that it is rank {} of {} ({}); to read the whole set, set \
+                 shard = \"none\" in the section loader; if a part is wanted, set shard = \"{}\", or rank and world",
+                shard.world, launcher.rank, shard.rank, shard.world, launcher.name, launcher.name
+            )
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::op::batch::TargetCoding;
 use crate::op::{BatchOperator, Blends, Chain};
 
-use super::{Facts, Plan, Settings, TargetSettings};
+use super::{Facts, OnError, Plan, Settings, TargetSettings};
 
 /// Soft targets, and the operators that mix the samples of a batch.
 #[derive(Clone, Debug)]
@@ -37,6 +37,13 @@ impl BatchStage {
                 );
                 return Err(Error::config(key, problem));
             }
+        }
+        if let (Some(operator), OnError::Drop) = (operators.first(), settings.loader.on_error) {
+            let problem = format!(
+                "is drop, but {} mixes pairs of samples, and a dropped one would leave half a pair; set skip or substitute",
+                operator.name()
+            );
+            return Err(Error::config("loader.on_error", problem));
         }
         let TargetSettings { classes, smoothing } = settings.targets;
         let Some(classes) = classes else {

@@ -31,11 +31,19 @@ fn the_partner_of_a_substituted_sample_stays_unmixed() {
     }
     assert!(made[5].pixels.iter().all(|&byte| byte == 0));
     let one_hot = |place: usize| made[place].target.iter().position(|&it| it > 0.5);
-    assert_eq!([4, 5, 8].map(one_hot), [Some(4), Some(5), Some(8)]);
-    // There is no class for the label 61.
-    assert!(made[9].target.iter().all(|&it| it == 0.0));
+    assert_eq!([4, 8].map(one_hot), [Some(4), Some(8)]);
+    // Zeros are no image of a class, and there is none for the label 61.
+    assert!([5, 9].iter().all(|&place| made[place].target.iter().all(|&it| it == 0.0)));
     let errors = loader.stats().errors;
     assert_eq!((errors["label"], errors.values().sum::<u64>()), (1, 2));
+}
+
+/// Half a pair would be left.
+#[test]
+fn samples_are_not_dropped_before_they_are_mixed() {
+    let Err(Error::Config(error)) = damaged(OnError::Drop).build() else { panic!("it was built") };
+    assert_eq!(error.key, "loader.on_error");
+    assert!(error.problem.contains("mixup"), "{error}");
 }
 
 #[test]

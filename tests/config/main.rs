@@ -242,7 +242,12 @@ fn count(numbers: Range<usize>) -> impl Strategy<Value = Count> {
 
 fn settings() -> impl Strategy<Value = Settings> {
     let last = prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)];
-    let on_error = prop_oneof![Just(OnError::Stop), Just(OnError::Skip), Just(OnError::Substitute)];
+    let on_error = prop_oneof![
+        Just(OnError::Stop),
+        Just(OnError::Skip),
+        Just(OnError::Substitute),
+        Just(OnError::Drop),
+    ];
     let placement = prop_oneof![Just(Placement::Cpu), Just(Placement::Gpu), Just(Placement::Auto)];
     let device = prop_oneof![
         Just(DeviceChoice::Auto),

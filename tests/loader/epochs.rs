@@ -5,9 +5,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use feedwater::error::Error;
-use feedwater::loader::Batch;
+use feedwater::footprint::Memory;
+use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::plan::OnError;
 
+use super::common::{evaluation, memory, training};
 use super::policy::damaged_builder;
 use super::{builder, order};
 
@@ -111,4 +113,73 @@ fn an_error_is_the_last_item_of_an_owning_iterator() {
     let all: Vec<_> = loader.into_batches().collect();
     assert!(matches!(all.last(), Some(Err(Error::Sample(_)))));
     assert_eq!(all.iter().filter(|batch| batch.is_err()).count(), 1);
+}
+
+/// A look at the next batch is a copy, and leaves the position and all counts.
+#[test]
+fn a_look_at_the_next_batch_leaves_the_position() {
+    let build = || {
+        let builder =
+            Loader::builder(memory(12), training()).device(DeviceChoice::Cpu).shuffle(true);
+        builder.batch(4).epochs(Some(2)).classes(Some(12)).build().unwrap()
+    };
+    let look = |loader: &Loader| loop {
+        match loader.peek_within(Duration::from_secs(1)) {
+            Poll::Ready(batch) => break batch.map(Result::unwrap),
+            Poll::Pending => {}
+        }
+    };
+    let contents = |batch: &Batch| {
+        let targets = batch.soft_targets().unwrap().to_vec();
+        (batch.epoch(), batch.number(), batch.samples().to_vec(), batch.to_host().unwrap(), targets)
+    };
+    let (mut plain, mut looked) = (build(), build());
+    for _ in 0..2 {
+        let mut epoch = looked.epoch();
+        for expected in &mut plain {
+            let state = epoch.state();
+            let ahead = [look(&epoch).unwrap(), look(&epoch).unwrap()];
+            assert_eq!(epoch.state(), state);
+            let batch = epoch.next().unwrap().unwrap();
+            let expected = contents(&expected.unwrap());
+            for batch in [&batch, &ahead[0], &ahead[1]] {
+                assert_eq!(contents(batch), expected);
+            }
+            assert_ne!(batch.host().unwrap().as_ptr(), ahead[0].host().unwrap().as_ptr());
+        }
+        assert!(epoch.next().is_none());
+    }
+    assert!(look(&looked).is_none());
+    assert_eq!((looked.stats().batches, looked.stats().images), (6, 24));
+}
+
+/// Memory for batches is added while the consumer holds all of them, up to the limit, and freed when it drops them.
+#[test]
+fn batches_are_added_within_the_limit() {
+    let builder = || {
+        let builder = Loader::builder(memory(40), evaluation()).device(DeviceChoice::Cpu);
+        builder.batch(2).prefetch(2).epochs(Some(2)).add_batches(true)
+    };
+    let plan = builder().plan().unwrap();
+    let planned = plan.footprint.total_bytes(Memory::Host);
+    let each = plan.shape.bytes() as u64 + 2 * 648;
+    let mut loader = builder().build().unwrap();
+    for _ in 0..2 {
+        let held: Vec<_> = loader.epoch().map(Result::unwrap).collect();
+        assert_eq!(held.len(), 20);
+        let indices = held.iter().flat_map(Batch::indices);
+        assert!(indices.eq(0..40));
+    }
+    let (added, warnings) = (loader.stats().batches_added, loader.warnings());
+    assert!((17..=34).contains(&added), "{added}");
+    assert!(warnings.len() == 1 && warnings[0].contains("loader.prefetch"), "{warnings:?}");
+    let mut limited = builder().host_memory(Some(planned + 2 * each)).build().unwrap();
+    let mut held = Vec::new();
+    let error = limited.epoch().find_map(|batch| batch.map(|batch| held.push(batch)).err());
+    let Some(Error::Memory { needed, problem, .. }) = error else { panic!("{error:?}") };
+    assert_eq!((held.len(), needed), (5, each));
+    assert!(
+        problem.contains("limits.host_memory") && problem.contains("all 5 batches"),
+        "{problem}"
+    );
 }

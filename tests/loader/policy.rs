@@ -151,3 +151,70 @@ fn limits_are_checked_on_the_header() {
         assert!(error.problem.contains(value), "{error}");
     }
 }
+
+/// Batches are shorter where a sample fails, with the same samples in them; one without any is not handed out.
+#[test]
+fn drop_leaves_failed_samples_out() {
+    let mut all = jpegs(20);
+    for bad in [4, 5, 6, 7, 9, 19] {
+        all[bad].0.truncate(200);
+    }
+    let plain = {
+        let builder = Loader::builder(memory(20), evaluation()).device(DeviceChoice::Cpu).batch(4);
+        samples(&mut builder.build().unwrap())
+    };
+    for (workers, classes) in [(1, None), (3, Some(20))] {
+        let builder = Loader::builder(Memory::new(all.clone()).unwrap(), evaluation());
+        let builder = builder.device(DeviceChoice::Cpu).batch(4).workers(workers);
+        let builder = builder.on_error(OnError::Drop).classes(classes).epochs(Some(1));
+        let mut loader = builder.build().unwrap();
+        assert_eq!(loader.failures(), None);
+        let (mut lens, mut seen) = (Vec::new(), Vec::new());
+        for batch in &mut loader {
+            let batch = batch.unwrap();
+            assert_eq!(batch.shape().batch, batch.len());
+            let bytes = batch.shape().sample_bytes();
+            let tensor = batch.host().unwrap();
+            assert_eq!(tensor.len(), batch.len() * bytes);
+            for (place, pixels) in tensor.chunks_exact(bytes).enumerate() {
+                let index = batch.samples()[place].index;
+                assert_eq!(pixels, plain[&index], "sample {index}");
+                assert_eq!(batch.labels()[place], index as i64);
+                if let Some(targets) = batch.soft_targets() {
+                    assert_eq!(targets[place * 20 + index as usize], 1.0);
+                }
+                seen.push(index);
+            }
+            lens.push((batch.number(), batch.len()));
+        }
+        assert_eq!(lens, [(0, 4), (2, 3), (3, 4), (4, 3)]);
+        assert_eq!(seen, [0, 1, 2, 3, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18]);
+        let stats = loader.stats();
+        assert_eq!((stats.images, stats.batches, stats.outcomes["dropped"]), (14, 5, 6));
+        assert_eq!((stats.outcomes["skipped"], stats.errors["truncated"]), (0, 6));
+        let told = loader.failures().unwrap();
+        assert!(told.starts_with("6 samples") && told.contains("memory[4]"), "{told}");
+        assert_eq!(loader.warnings().last(), Some(&told));
+    }
+}
+
+#[test]
+fn zeros_have_the_label_that_losses_ignore() {
+    for (label, expected) in [(None, -100), (Some(3), 3)] {
+        let mut builder = damaged_builder(OnError::Substitute).classes(Some(20));
+        if let Some(label) = label {
+            builder = builder.ignore_label(label);
+        }
+        for batch in &mut builder.epochs(Some(1)).build().unwrap() {
+            let batch = batch.unwrap();
+            for (place, record) in batch.samples().iter().enumerate() {
+                let failed = matches!(record.index, 6 | 13);
+                assert_eq!(record.label, Some(record.index as i64));
+                let label = if failed { expected } else { record.index as i64 };
+                assert_eq!(batch.labels()[place], label);
+                let target = &batch.soft_targets().unwrap()[place * 20..][..20];
+                assert_eq!(target.iter().sum::<f32>() == 0.0, label < 0, "{target:?}");
+            }
+        }
+    }
+}

@@ -9,6 +9,7 @@ mod architectures;
 mod batch_operators;
 mod devices;
 mod hardware;
+mod held;
 mod launches;
 mod programs;
 mod routes;
@@ -275,12 +276,18 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
         (OnError::Skip, true),
         (OnError::Substitute, false),
         (OnError::Substitute, true),
+        (OnError::Drop, false),
+        (OnError::Drop, true),
     ] {
         machine.lenient(lenient);
         let loader =
             same(|| builder(damaged(), evaluation()).on_error(policy), &format!("{policy:?}"));
         let stats = loader.stats();
-        let key = if policy == OnError::Skip { "skipped" } else { "substituted" };
+        let key = match policy {
+            OnError::Skip => "skipped",
+            OnError::Substitute => "substituted",
+            _ => "dropped",
+        };
         assert!(stats.outcomes[key] >= 4, "{stats:?}");
     }
     let mut loader = builder(damaged(), evaluation())

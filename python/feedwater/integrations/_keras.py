@@ -29,13 +29,13 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
 
     @property
     def num_batches(self) -> int:
-        return len(self._loader)
+        return self._loader.batches_per_epoch
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return self._loader.batches_per_epoch
 
     def on_epoch_begin(self) -> None:
-        if 0 < self._given <= _LOOKS and self._given < len(self._loader):
+        if 0 < self._given <= _LOOKS and self._given < self._loader.batches_per_epoch:
             self._again = self._looked + self._again
         else:
             self._again = []
@@ -52,7 +52,7 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
         batch = next(self._batches, None)
         if batch is None:
             raise RuntimeError(
-                f"the loader's epoch ended before batch {self._given} of {len(self._loader)}; Keras needs whole epochs, so restore states "
+                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}; Keras needs whole epochs, so restore states "
                 "of the end of an epoch only"
             )
         # Keras lets batches go when Python collects garbage. The loader has memory for a few only, so it gets copies.

@@ -32,8 +32,8 @@ class Batches(IterableDataset):  # type: ignore[misc]
             if self.padding_label is not None:
                 if batch.classes > 0:
                     raise ValueError("soft targets cannot say that a sample is padding; leave out padding_label or classes")
-                for place, sample in enumerate(batch.samples):
-                    if sample["padding"]:
+                for place, is_padding in enumerate(batch._inner.padding):
+                    if is_padding:
                         targets[place] = self.padding_label
             yield (images, targets) if self.keys is None else {self.keys[0]: images, self.keys[1]: targets}
 
@@ -51,4 +51,4 @@ class BatchDataset(Batches):
     """Batches of a loader. Its length is their number."""
 
     def __len__(self) -> int:
-        return len(self.loader)
+        return self.loader.batches_per_epoch

@@ -34,7 +34,7 @@ class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
     _is_accelerate_prepared = True
 
     def __len__(self) -> int:
-        return len(self.dataset.loader)
+        return int(self.dataset.loader.batches_per_epoch)
 
     def after(self, batches: int) -> _LoaderShard:
         """The rest of an epoch, which begins after this number of batches."""

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 import ray
 
 from .. import _feedwater, _toml
-from .._settings import Given, Source
+from .._datasets import as_source
+from .._settings import Given, Source, written
 from ..errors import Error
-from ..loader import _source
 from ._resources import PROCESS_BYTES, require
 
 #: Samples that are encoded to predict the memory of tasks.
@@ -112,7 +112,7 @@ def pack(
         "threads": threads,
         "row_index": row_index,
     }
-    table, own = _source(source)
+    table, own = written(as_source(source))
     lines = [f"source = {table}"]
     sections = {"decode": decode, "limits": limits, "storage": storage}
     lines += [f"{key} = {_toml.table(section)}" for key, section in sections.items() if section]

@@ -74,6 +74,9 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         if epochs < 1:
             raise ValueError(f"epochs is {epochs}; it must be at least 1")
         settings["loader"] = {**(settings.get("loader") or {}), "shard": "none"}
+        chosen = {**getattr(chain, "sections", {}).get("loader", {}), **settings["loader"], **settings}
+        if chosen.get("on_error") == "drop":
+            raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
         settings.setdefault("workers", threads)
         # Checks the settings and the state, and knows the order. This machine need not have a GPU.
         with Loader(source, chain, batch=batch, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
@@ -169,11 +172,9 @@ def _opened(job: _Job) -> _feedwater.Pipeline:
 
 
 def _next(epoch: _feedwater.Epoch) -> _feedwater.Batch | None:
-    while True:
-        try:
-            return epoch.next_within(60)
-        except TimeoutError:
-            continue
+    while not (known := epoch.next_within(60))[0]:
+        pass
+    return known[1]
 
 
 def read(

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::gpu::{Stopwatch, Stream};
 use crate::loader::pipeline::SamplePipeline;
 use crate::loader::policy::produce;
-use crate::loader::record::{Outcome, SampleRecord};
+use crate::loader::record::SampleRecord;
 use crate::measure::Stage;
 use crate::plan::Route;
 use crate::ring::Producer;
@@ -130,11 +130,11 @@ impl Gatherer {
             Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });
         work.payload = match &result {
-            Ok(record) if record.outcome != Outcome::Substituted => Payload::Finished(upload),
+            Ok(record) if record.outcome.has_image() => Payload::Finished(upload),
             other => {
-                let substituted = other.is_ok();
+                let replaced = other.is_ok();
                 self.parts.uploads.put_back(upload);
-                if substituted { Payload::Zeros } else { Payload::Nothing }
+                if replaced { Payload::Zeros } else { Payload::Nothing }
             }
         };
         work.result = result.map(|record| work.job.placed(record));

@@ -46,7 +46,7 @@ pub(super) use parts::Parts;
 pub(super) use router::Router;
 pub use routes::offered;
 pub(super) use routes::offered_routes;
-pub(super) use start::{DeviceMemory, Taken};
+pub(super) use start::{DeviceMemory, SpareSlots, Taken};
 pub(super) use worker::PageWorker;
 
 use router::Submitted;
@@ -116,7 +116,15 @@ impl Slot for DeviceSlot {
     fn begin_fill(&mut self) -> Result<()> {
         self.tensor.begin_fill()
     }
+    /// The samples are in the producer's stream, and so are the moves over those that were dropped.
     fn end_fill(&mut self) -> Result<()> {
+        for (to, from) in self.info.drop_failed() {
+            let (stream, targets) = (self.tensor.producer(), self.targets.as_deref());
+            gpu::copy_within(stream, self.tensor.buffer(), [from, to], self.sample_bytes)?;
+            if let Some(targets) = targets {
+                gpu::copy_within(stream, targets, [from, to], self.target_bytes)?;
+            }
+        }
         self.tensor.end_fill()
     }
     /// Times the wait of the consumer's stream, between an event before it and one after it.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::footprint::Memory as Sort;
+use crate::footprint::{Footprint, Memory as Sort};
 use crate::gpu::{
-    Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload,
+    Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stopwatch, Stream, TensorSlot,
+    Upload,
 };
 use crate::loader::balance::RouteQueue;
 use crate::op::batch::{PairParams, mix_kernel_text};
@@ -34,6 +35,33 @@ pub(in crate::loader) struct Taken {
     pub decoders: Arc<Decoders>,
     /// Of each route that batches.
     pub groups: GroupDecoders,
+    pub spare: SpareSlots,
+}
+
+/// Makes slots that are added to a ring whose slots are all in use.
+pub(in crate::loader) struct SpareSlots {
+    device: Arc<Device>,
+    producer: Arc<Stream>,
+    consumer: Arc<Stream>,
+    waits: Arc<Stopwatch>,
+}
+
+impl SpareSlots {
+    /// A slot with memory of its own.
+    pub fn slot(&self, plan: &Plan) -> Result<DeviceSlot> {
+        let mut footprint = Footprint::default();
+        let note = "a batch beyond the plan";
+        footprint.add(Sort::Device, rows::OUTPUT_SLOTS, plan.shape.bytes() as u64, 1, note);
+        let targets = plan.stage.as_ref().map(|_| plan.target_bytes());
+        if let Some(bytes) = targets {
+            footprint.add(Sort::Device, rows::TARGETS, bytes as u64, 1, note);
+        }
+        let pool = DevicePool::take(&self.device, &footprint)?;
+        let buffer = pool.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
+        let targets = targets.map(|bytes| pool.buffer(rows::TARGETS, bytes)).transpose()?;
+        let tensor = TensorSlot::new(buffer, self.producer.clone(), self.consumer.clone())?;
+        DeviceSlot::new(tensor, targets, plan.shape, self.waits.clone())
+    }
 }
 
 /// The memory pools, for their statistics.
@@ -71,6 +99,12 @@ impl Taken {
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
         kernels.iter().try_for_each(|kernels| kernels.warm_up(&stream))?;
         let waits = clocks.waits(plan.slots())?;
+        let spare = SpareSlots {
+            device: device.clone(),
+            producer: stream.clone(),
+            consumer: consumer.clone(),
+            waits: waits.clone(),
+        };
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
             let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;
@@ -117,6 +151,7 @@ impl Taken {
             router,
             decoders,
             groups,
+            spare,
         })
     }
 }

@@ -123,7 +123,7 @@ impl PageWorker {
             return Ok(());
         }
         match &result {
-            Ok(record) if record.outcome == Outcome::Substituted => payload = Payload::Zeros,
+            Ok(record) if !record.outcome.has_image() => payload = Payload::Zeros,
             Ok(_) => {}
             Err(_) => payload = Payload::Nothing,
         }

@@ -224,3 +224,33 @@ fn the_quality_of_windows_is_printed() {
         assert!(has_words(row(&shown, "order "), &values), "{shown}{words}");
     }
 }
+
+/// A program that inherits a launcher's variables by mistake reads a part of the set. It says so, unless the settings name the shard.
+#[test]
+fn a_shard_that_only_the_environment_names_is_a_warning() {
+    let torchrun = [("RANK", "1".to_string()), ("WORLD_SIZE", "2".to_string())];
+    let slurm = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_ID", "0")];
+    let slurm = slurm.map(|(name, value)| (name, value.to_string()));
+    let warnings = |more: &str, variables: &[(&str, String)]| {
+        let dir = workplace(more);
+        let mut run = command(dir.path(), &["run", "drop.toml", "--epochs", "1"], variables);
+        let output = run.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = text(&output.stderr);
+        let lines =
+            lines.lines().filter(|line| line.starts_with("warning") && line.contains("part"));
+        lines.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (launcher, variables) in [("torchrun", &torchrun[..]), ("slurm", &slurm)] {
+        let [warning] = &warnings("", variables)[..] else { panic!("{launcher}") };
+        for expected in ["rank 1 of 2", "shard = \"none\"", &format!("shard = \"{launcher}\"")] {
+            assert!(warning.contains(expected), "{warning}");
+        }
+        for decided in
+            ["shard = \"none\"", &format!("shard = \"{launcher}\""), "rank = 0\nworld = 2"]
+        {
+            assert!(warnings(decided, variables).is_empty(), "{launcher}: {decided}");
+        }
+    }
+    assert!(warnings("", &[]).is_empty());
+}

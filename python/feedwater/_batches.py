@@ -1,0 +1,91 @@
+"""Iterators of a loader: the batches of one epoch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _feedwater
+from .batch import Batch
+from .errors import StoppedError
+
+if TYPE_CHECKING:
+    from .loader import Loader
+
+
+class Batches(Iterator[Batch]):
+    """The batches of an epoch, which begins when the first one is asked for. Threads may share it."""
+
+    def __init__(self, loader: Loader, place: str) -> None:
+        self._loader = loader
+        #: File and line of the ``iter``.
+        self.place = place
+        #: The iterator that ended this one.
+        self.ended_by: Batches | None = None
+        self._begun = False
+        # While the epoch runs.
+        self._running: tuple[_feedwater.Loader, _feedwater.Epoch] | None = None
+
+    def __next__(self) -> Batch:
+        if not self._begun:
+            self._begin()
+        running = self._running
+        if running is None:
+            raise StopIteration
+        try:
+            batch = self._loader._awaited(*running)
+        except BaseException:
+            self._running = None
+            raise
+        if batch is None:
+            self._running = None
+            self._loader._warn(running[0], epoch_ends=True)
+            self._check_end(running[1])
+            raise StopIteration
+        return batch
+
+    def _begin(self) -> None:
+        with self._loader._lock:
+            if not self._begun:
+                self._running = self._loader._epoch(self)
+                self._begun = True
+
+    def _check_end(self, epoch: _feedwater.Epoch) -> None:
+        """Raises an error if another loop ended this one, which would else look like the end of the epoch."""
+        left = epoch.remaining
+        if not left:
+            return
+        by = "another loop over the same loader" if self.ended_by is None else f"the loop that begins at {self.ended_by.place}"
+        raise StoppedError(
+            f"the loop that begins at {self.place} was ended by {by}, {left} batches before the end of epoch {epoch.number}: a loader runs "
+            "one loop at a time; loader.peek() looks at the next batch without a loop, and a second loader runs a second loop"
+        )
+
+
+def caller() -> str:
+    """File and line of the code that called this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def process_group() -> tuple[int, int] | None:
+    """Rank and world of the process group of PyTorch, if there is one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
+    """The images after transforms that stay Python, which end with tensors."""
+    import torch
+
+    changed = []
+    for image in images:
+        for step in rest:
+            image = step(image)
+        changed.append(image)
+    return torch.stack(changed).to(images.device)

@@ -1,0 +1,117 @@
+"""Data sets of other libraries as sources: torchvision's folders and Hugging Face's tables."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from . import _feedwater
+from ._settings import Samples, Source, samples
+
+__all__ = ["dataset"]
+
+
+class Dataset(Protocol):
+    """A data set that :func:`dataset` takes."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def dataset(source: Dataset, *, image: str | None = None, label: str | None = None) -> Source:
+    """A data set of another library as a source, of which only encoded images and labels are taken: decoding and transforms are those of
+    the loader. :class:`feedwater.Loader` takes such a data set as it is, too.
+
+    * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and a
+      ``torch.utils.data.Subset`` of one. ``target_transform`` applies once to each label. A ``transform`` is an error, because it would not
+      run: the argument ``chain`` takes its place, as ``fw.from_torchvision(transform)``.
+    * ``datasets.Dataset`` of Hugging Face. ``image`` and ``label`` name its columns; by default the only column of images, and the only one of
+      class labels. Their names are those of the classes.
+    """
+    inner = getattr(source, "dataset", None)
+    indices = getattr(source, "indices", None)
+    if inner is not None and indices is not None:
+        return dataset(inner, image=image, label=label).select(subset=[int(index) for index in indices])
+    if hasattr(source, "features") and hasattr(source, "cast_column"):
+        return _table(source, image, label)
+    pairs = getattr(source, "samples", None)
+    if isinstance(pairs, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs[:1]):
+        return _folder(source, pairs)
+    raise TypeError(
+        f"source is a {type(source).__name__}; it is a path, a URL, a source such as fw.directory(path), fw.samples(items) for any sequence of "
+        "encoded images or paths, an ImageFolder of torchvision or a Dataset of Hugging Face"
+    )
+
+
+def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
+    transform = getattr(source, "transform", None)
+    if transform is not None:
+        raise ValueError(
+            f"the {type(source).__name__} has a transform, which would not run; build it without, and pass the chain "
+            "fw.from_torchvision(transform) to the loader"
+        )
+    target = getattr(source, "target_transform", None)
+    labels = [label if target is None else target(label) for _, label in pairs]
+    classes = [] if target is not None else list(getattr(source, "classes", []))
+    return samples([os.fspath(path) for path, _ in pairs], labels, classes=classes)
+
+
+class _Rows:
+    """Encoded images and labels of a table."""
+
+    def __init__(self, rows: Any, image: str, label: str | None) -> None:
+        self._rows = rows
+        self._image = image
+        self._label = label
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        row = self._rows[index]
+        image = row[self._image]
+        if image is None:
+            raise ValueError(f"row {index} has no {self._image}")
+        # The bytes where the table has them, else the path of a file.
+        encoded = image["path"] if image["bytes"] is None else image["bytes"]
+        return encoded, None if self._label is None else row[self._label]
+
+
+def _table(rows: Any, image: str | None, label: str | None) -> Samples:
+    kinds = {name: type(feature).__name__ for name, feature in rows.features.items()}
+    (image,) = _columns(kinds, image, "image", "Image")
+    label = next(iter(_columns(kinds, label, "label", "ClassLabel")), None)
+    if kinds[image] != "Image":
+        raise ValueError(f"the column {image!r} has the type {kinds[image]}; it must have images (datasets.Image)")
+    columns = [image] if label is None else [image, label]
+    classes: Sequence[str] = [] if label is None else getattr(rows.features[label], "names", None) or []
+    # With `decode=False` an item is a dictionary of bytes and path.
+    feature = type(rows.features[image])(decode=False)
+    plain = rows.with_format(None).select_columns(columns).cast_column(image, feature)
+    return samples(_Rows(plain, image, label), classes=classes)
+
+
+def _columns(kinds: dict[str, str], name: str | None, argument: str, kind: str) -> list[str]:
+    """The column that an argument names, else the only one of this type. Labels may be absent."""
+    if name is not None:
+        if name not in kinds:
+            raise ValueError(f"{argument} is {name!r}; the data set has the columns {', '.join(kinds)}")
+        return [name]
+    found = [column for column, it in kinds.items() if it == kind]
+    if len(found) > 1 or (not found and argument == "image"):
+        raise ValueError(
+            f"the data set has {len(found)} columns of the type {kind} among {', '.join(kinds)}; name one: fw.dataset(source, {argument}=...)"
+        )
+    return found
+
+
+def as_source(source: Source | str | bytes | os.PathLike[str] | Dataset) -> Source:
+    """The source that an argument of a loader is."""
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, (str, bytes, os.PathLike)):
+        return Source(json.loads(_feedwater.detected(os.fsdecode(source))))
+    return dataset(source)

@@ -1,0 +1,98 @@
+"""Data sets of other libraries as sources."""
+
+import types
+
+import feedwater as fw
+import numpy
+import pytest
+from conftest import pixels_of
+
+SAME = [fw.ops.Crop(width=12, height=8)]
+AS_THEY_ARE = {"chain": SAME, "dtype": "u8", "layout": "nhwc", "framework": "numpy", "batch": 20}
+
+
+class Folder:
+    """What `ImageFolder` of torchvision has."""
+
+    def __init__(self, folder, transform=None, target_transform=None):
+        paths = sorted(folder.glob("*/*.ppm"))
+        self.classes = ["cat", "dog"]
+        self.samples = [(str(path), self.classes.index(path.parent.name)) for path in paths]
+        self.transform, self.target_transform = transform, target_transform
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        raise AssertionError("decoded in Python")
+
+
+def batch_of(source):
+    loader = fw.Loader(source, **AS_THEY_ARE)
+    images, labels = next(iter(loader))
+    return images, labels.tolist(), loader.classes
+
+
+def test_a_folder_of_torchvision(folder):
+    images, labels, classes = batch_of(Folder(folder))
+    numpy.testing.assert_array_equal(images, [pixels_of(index) for index in range(20)])
+    assert labels == [0] * 10 + [1] * 10 and classes == ["cat", "dog"]
+    images, labels, classes = batch_of(Folder(folder, target_transform=lambda label: 7 - label))
+    assert labels == [7] * 10 + [6] * 10 and classes == []
+    with pytest.raises(ValueError, match="from_torchvision"):
+        fw.Loader(Folder(folder, transform=numpy.asarray), **AS_THEY_ARE)
+
+
+def test_a_part_of_a_folder(folder):
+    part = types.SimpleNamespace(dataset=Folder(folder), indices=[15, 2] * 10)
+    images, labels, _ = batch_of(part)
+    numpy.testing.assert_array_equal(images[:2], [pixels_of(15), pixels_of(2)])
+    assert labels == [1, 0] * 10
+
+
+def test_folders_and_parts_of_the_libraries_themselves(folder):
+    datasets = pytest.importorskip("torchvision.datasets")
+    data = pytest.importorskip("torch.utils.data")
+    whole = datasets.ImageFolder(folder)
+    images, labels, classes = batch_of(whole)
+    numpy.testing.assert_array_equal(images, [numpy.asarray(image) for image, _ in whole])
+    assert labels == whole.targets and classes == whole.classes
+    first, _ = data.random_split(whole, [20, 0])
+    images, labels, _ = batch_of(first)
+    numpy.testing.assert_array_equal(images, [numpy.asarray(image) for image, _ in first])
+    assert labels == [label for _, label in first]
+
+
+def test_a_table_of_hugging_face(folder):
+    datasets = pytest.importorskip("datasets")
+    paths = sorted(folder.glob("*/*.ppm"))
+    features = datasets.Features(
+        {
+            "photo": datasets.Image(),
+            "kind": datasets.ClassLabel(names=["cat", "dog"]),
+            "count": datasets.Value("int64"),
+        }
+    )
+    rows = {
+        # Bytes in the table, and paths of files.
+        "photo": [{"bytes": path.read_bytes(), "path": None} if index % 2 else str(path) for index, path in enumerate(paths)],
+        "kind": [int(path.parent.name == "dog") for path in paths],
+        "count": list(range(20)),
+    }
+    table = datasets.Dataset.from_dict(rows, features=features)
+    for source in (table, table.with_format("numpy"), fw.dataset(table, image="photo")):
+        images, labels, classes = batch_of(source)
+        numpy.testing.assert_array_equal(images, [pixels_of(index) for index in range(20)])
+        assert labels == rows["kind"] and classes == ["cat", "dog"]
+    assert batch_of(fw.dataset(table, label="count"))[1] == list(range(20))
+    for arguments, problem in (({"image": "none"}, "columns photo, kind, count"), ({"image": "kind"}, "must have images")):
+        with pytest.raises(ValueError, match=problem):
+            fw.dataset(table, **arguments)
+    with pytest.raises(ValueError, match="0 columns of the type Image"):
+        fw.dataset(table.remove_columns("photo"))
+
+
+def test_other_objects_are_named():
+    for source in (5, [b""], object(), {"a": 1}):
+        with pytest.raises(TypeError, match="source is a"):
+            fw.Loader(source, SAME, framework="numpy")

@@ -1,0 +1,47 @@
+//! Consumers that hold every batch of a device, and looks at the next one.
+
+use std::task::Poll;
+
+use super::*;
+
+/// Memory for batches is added while the consumer holds all of them, and freed. A look at the next batch is a copy on the host.
+#[test]
+fn batches_are_added_on_the_device_within_its_limit() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(9));
+    let make =
+        || builder(jpegs(16), evaluation()).shuffle(false).batch(2).prefetch(1).epochs(Some(1));
+    let on_gpu = |builder: LoaderBuilder| {
+        let builder = builder.add_batches(true).classes(Some(16));
+        builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap()
+    };
+    let cpu = on_cpu(make()).build().unwrap().into_batches();
+    let cpu: Vec<Vec<u8>> = cpu.map(|batch| batch.unwrap().to_host().unwrap()).collect();
+    let mut loader = on_gpu(make());
+    let planned = loader.footprint().total_bytes(MemoryKind::Device);
+    let each = loader.plan().shape.bytes() as u64 + 2 * (16 * 4 + 648);
+    let look = loop {
+        if let Poll::Ready(batch) = loader.peek_within(Duration::from_secs(1)) {
+            break batch.unwrap().unwrap();
+        }
+    };
+    assert_eq!((look.host(), look.indices().collect()), (Some(&cpu[0][..]), vec![0, 1]));
+    assert_eq!(look.soft_targets().unwrap().iter().sum::<f32>(), 2.0);
+    let held: Vec<_> = loader.epoch().map(Result::unwrap).collect();
+    assert_eq!(held.len(), cpu.len());
+    for (batch, expected) in held.iter().zip(&cpu) {
+        assert!(batch.device_ptr().is_some());
+        assert_eq!(batch.to_host().unwrap(), *expected);
+        assert_eq!(batch.soft_targets_to_host().unwrap().iter().sum::<f32>(), 2.0);
+    }
+    assert!(loader.stats().batches_added >= 6, "{:?}", loader.stats());
+    drop((held, look));
+    drop(loader);
+    let mut limited = on_gpu(make().device_memory(Some(planned + each)));
+    let mut held = Vec::new();
+    let error = limited.epoch().find_map(|batch| batch.map(|batch| held.push(batch)).err());
+    assert!(error.unwrap().to_string().contains("limits.device_memory"));
+    assert_eq!(held.len(), 3);
+    drop((held, limited));
+    assert_eq!(machine.counts().live(), 0);
+}
