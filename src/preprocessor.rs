@@ -271,7 +271,8 @@ impl PreprocessorBuilder {
         let device = DeviceFacts::None("a preprocessor works on the CPU".into());
         let facts = Facts { samples: 1, cores: 1, device, ..Facts::default() };
         let plan = Plan::new(&chain.without_batch_operators(), &settings, &facts)?;
-        let room = SampleRoom { share: SampleMemory::default(), large: large_image_memory };
+        let large = large_image_memory;
+        let room = SampleRoom { share: SampleMemory::default(), large, unplanned: 0 };
         Ok(Preprocessor { plan, room, pool: Mutex::default() })
     }
 }

@@ -254,12 +254,14 @@ impl Engine {
         }
     }
 
-    /// Known problems of the libraries in use.
+    /// Known problems of the libraries in use, and whether samples needed memory that was not planned.
     pub fn warnings(&self) -> Vec<String> {
-        match self {
-            Engine::Host(_) => Vec::new(),
-            Engine::Device(_, on_device) => on_device.decoders.warnings(),
-        }
+        let (mut warnings, large) = match self {
+            Engine::Host(running) => (Vec::new(), &running.large),
+            Engine::Device(running, on_device) => (on_device.decoders.warnings(), &running.large),
+        };
+        warnings.extend(large.warning());
+        warnings
     }
 
     /// Counts of each decode route.

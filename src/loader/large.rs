@@ -1,8 +1,10 @@
 //! Memory for samples that need more host memory than their worker's share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{DataError, Reason};
+use crate::footprint;
 use crate::geometry::Size;
 use crate::plan::{SampleMemory, SampleRoom};
 
@@ -11,6 +13,10 @@ use crate::plan::{SampleMemory, SampleRoom};
 #[derive(Debug)]
 pub struct LargeImages {
     bytes: u64,
+    /// Whether the footprint has a row for it.
+    planned: bool,
+    /// Largest part that was taken.
+    most: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -35,7 +41,25 @@ impl LargeImages {
     /// Creates a pool of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         let state = State { free: bytes, next: 0, served: 0, closed: false };
-        Self { bytes, state: Mutex::new(state), changed: Condvar::new() }
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Self { bytes, planned: true, most: AtomicU64::new(0), state, changed }
+    }
+
+    /// Creates the pool of a plan.
+    pub fn of(room: &SampleRoom) -> Self {
+        Self { planned: room.large > 0, ..Self::new(room.beyond_shares()) }
+    }
+
+    /// A warning if samples needed memory that is not in the footprint.
+    pub fn warning(&self) -> Option<String> {
+        let most = self.most.load(Ordering::Relaxed);
+        (!self.planned && most > 0).then(|| {
+            format!(
+                "a sample took up to {} more memory than the plan predicts: it has changed since the plan was made, or an \
+                 operator of your own has a largest_output that is too small",
+                footprint::bytes(most)
+            )
+        })
     }
 
     /// Takes a part, at most the whole pool; waits until it is free. `None` after the pool is closed.
@@ -53,6 +77,7 @@ impl LargeImages {
         state.served += 1;
         state.free -= bytes;
         drop(state);
+        self.most.fetch_max(bytes, Ordering::Relaxed);
         self.changed.notify_all();
         Some(Part { of: self.clone(), bytes })
     }
@@ -88,7 +113,7 @@ impl Room {
     /// Budget of a thread that works without a plan: 32 MiB besides its file, and the shared pool.
     pub fn of_thread(large: Arc<LargeImages>) -> Self {
         let share = SampleMemory { library: 32 << 20, ..SampleMemory::default() };
-        Self::new(SampleRoom { share, large: large.bytes }, large)
+        Self::new(SampleRoom { share, large: large.bytes, unplanned: 0 }, large)
     }
 
     /// Budget of a worker of a plan.
@@ -115,7 +140,7 @@ impl Room {
 
     /// Most bytes of a file that share and pool allow together, capped at `limit`.
     pub fn most_file_bytes(&self, limit: u64) -> u64 {
-        limit.min(self.room.share.total().saturating_add(self.room.large))
+        limit.min(self.room.share.total().saturating_add(self.room.beyond_shares()))
     }
 
     /// Whether the current sample exceeds the share, so that its buffers must be freed after it.
@@ -141,16 +166,21 @@ impl Room {
         let need = need.max(kept);
         let beyond = self.room.beyond(size, &need)?;
         if let Some(part) = &self.part {
-            self.held = self.held.max(&need);
+            let (all, has) = (self.held.max(&need), share.saturating_add(part.bytes));
+            if all.total() <= has {
+                self.held = all;
+                return Ok(());
+            }
             // Never wait for a second part: others may wait for the first one.
-            let has = share.saturating_add(part.bytes);
-            return if self.held.total() <= has {
-                Ok(())
-            } else {
-                Err(no_room(size, &self.held, has))
-            };
+            let stays = SampleMemory { whole: need.whole, ..*kept };
+            if stays.total() > share {
+                return Err(no_room(size, &all, has));
+            }
+            release();
+            self.give_back();
+        } else {
+            release();
         }
-        release();
         self.held = need;
         if beyond > 0 {
             self.part = Some(self.large.take(beyond).ok_or_else(ends)?);
@@ -161,7 +191,7 @@ impl Room {
     /// Takes the whole pool, for a file that is larger than the share allows. The caller has freed all its buffers.
     pub fn take_all(&mut self) -> Result<(), DataError> {
         self.held = SampleMemory::default();
-        self.part = Some(self.large.take(self.room.large).ok_or_else(ends)?);
+        self.part = Some(self.large.take(self.room.beyond_shares()).ok_or_else(ends)?);
         Ok(())
     }
 
@@ -198,7 +228,6 @@ fn trim() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 
     use super::*;
@@ -244,7 +273,7 @@ mod tests {
     #[test]
     fn buffers_are_freed_before_their_sum_exceeds_the_share() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
-        let room = SampleRoom { share: need(50, 50), large: 30 };
+        let room = SampleRoom { share: need(50, 50), large: 30, unplanned: 0 };
         let large = Arc::new(LargeImages::new(30));
         let mut worker = Room::new(room, large.clone());
         let size = Size::new(1, 1);
@@ -267,11 +296,37 @@ mod tests {
         assert_eq!(large.lock().free, 30);
     }
 
+    /// A sample that turns out to need more while it has a part.
+    #[test]
+    fn a_larger_part_is_taken_after_the_first_one_was_returned() {
+        let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
+        let large = Arc::new(LargeImages::new(40));
+        let room = SampleRoom { share: need(50, 50), large: 40, unplanned: 0 };
+        let mut worker = Room::new(room, large.clone());
+        let (size, mut released) = (Size::new(1, 1), 0);
+        let mut admit = |worker: &mut Room, library, file| {
+            let admitted =
+                worker.admit(size, &need(file, library), &need(file, 0), || released += 1);
+            (admitted.map_err(|error| error.reason), worker.part.as_ref().map(|part| part.bytes))
+        };
+        assert_eq!(admit(&mut worker, 60, 50), (Ok(()), Some(10)));
+        assert_eq!(admit(&mut worker, 80, 50), (Ok(()), Some(30)));
+        assert_eq!(large.lock().free, 10);
+        worker.give_back();
+        // The file itself is in the part.
+        assert_eq!(admit(&mut worker, 0, 110), (Ok(()), Some(10)));
+        assert_eq!(admit(&mut worker, 20, 110).0, Err(Reason::Oversized));
+        assert_eq!(released, 3);
+        worker.give_back();
+        assert_eq!(large.lock().free, 40);
+    }
+
     #[test]
     fn other_buffers_that_use_the_files_part_of_the_share_crowd_it() {
         let need = |file, library| SampleMemory { file, library, ..SampleMemory::default() };
         let large = Arc::new(LargeImages::new(0));
-        let mut worker = Room::new(SampleRoom { share: need(50, 50), large: 0 }, large);
+        let room = SampleRoom { share: need(50, 50), ..SampleRoom::default() };
+        let mut worker = Room::new(room, large);
         let size = Size::new(1, 1);
         worker.admit(size, &need(50, 50), &need(0, 0), || ()).unwrap();
         assert!(!worker.is_crowded());

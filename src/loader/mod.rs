@@ -251,7 +251,7 @@ impl Loader {
             meters: meters.clone(),
             caches: caches.clone(),
             controls: controls.clone(),
-            large: Arc::new(LargeImages::new(plan.room.large)),
+            large: Arc::new(LargeImages::of(&plan.room)),
             order: order.clone(),
             start_epoch: builder.start_epoch,
             epochs: builder.epochs,

@@ -72,15 +72,13 @@ pub(super) fn produce(
             OnError::Skip => errors.push(error),
         }
     }
-    Err(Error::Internal {
-        problem: format!(
-            "sample {} failed, and so did the {} samples that were tried instead; the first \
-             error: {}",
-            wanted.index,
-            errors.len() - 1,
-            errors[0]
-        ),
-    })
+    let tried = errors.len() - 1;
+    let others = match tried {
+        0 => "there is no other sample that could take its place".to_string(),
+        _ => format!("the {tried} samples that were tried in its place failed too"),
+    };
+    let problem = format!("{}; loader.on_error is skip, but {others}", errors[0].problem);
+    Err(Error::Sample(SampleError { problem, ..errors[0].clone() }))
 }
 
 /// Checks that the label of a sample is a class, if there are soft targets. Called after the sample was read, because only then a source

@@ -98,6 +98,15 @@ impl Plan {
         Ok(())
     }
 
+    /// Memory that the limits leave for samples that need more than any sample of the plan.
+    pub(super) fn unplanned_room(&self) -> u64 {
+        let limits = &self.settings.limits;
+        let needed = HOST.1.iter().map(|&memory| self.footprint.total_bytes(memory));
+        let needed = needed.fold(0, u64::saturating_add);
+        let left = limits.host_memory.map_or(u64::MAX, |limit| limit.saturating_sub(needed));
+        limits.large_image_memory.min(left)
+    }
+
     /// Fits the counts for the current number of workers.
     fn fit_counts(&mut self, facts: &Facts, limits: &[Limit]) -> std::result::Result<(), Refused> {
         let full = Counts::full(self);

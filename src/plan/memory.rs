@@ -34,7 +34,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     // Gathering threads decode the images that the engines reject.
     let gatherers = plan.device.as_ref().map_or(0, DevicePlan::gatherers);
     let workers = (plan.workers.most + gatherers) as u64;
-    let SampleRoom { share, large } = plan.room;
+    let SampleRoom { share, large, .. } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
         // Files that fit are read into page-locked pages.

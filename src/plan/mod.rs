@@ -165,7 +165,8 @@ pub struct Plan {
     pub decode: Place,
     /// Operators in order: those on the CPU, then those on the GPU.
     pub steps: Vec<PlannedStep>,
-    /// Shape of a full batch.
+    /// Shape of the largest batch that can occur: with `last = "partial"` at most all samples of the shard, else
+    /// `loader.batch`.
     pub shape: TensorShape,
     /// What happens to finished batches: soft targets and batch operators, if there are any.
     pub stage: Option<BatchStage>,
@@ -245,8 +246,9 @@ impl Plan {
                 "is u8, but normalize makes floats; choose f32, f16 or bf16, or remove normalize",
             ));
         }
+        let shard = Shard::resolve(&settings.loader, &facts.environment)?;
         let shape = TensorShape {
-            batch: settings.loader.batch,
+            batch: largest_batch(&settings.loader, &shard, facts.samples),
             width: size.width,
             height: size.height,
             dtype,
@@ -256,7 +258,7 @@ impl Plan {
         let mut plan = Self {
             settings: settings.clone(),
             runs_on: facts.pick.clone(),
-            shard: Shard::resolve(&settings.loader, &facts.environment)?,
+            shard,
             shuffle: Shuffle::new(&settings.loader, facts)?,
             decode,
             steps,
@@ -298,6 +300,7 @@ impl Plan {
         plan.fit(facts)?;
         plan.row_index = RowIndexGain::of(&plan, facts);
         plan.footprint = memory::footprint(&plan, facts);
+        plan.room.unplanned = if facts.samples > 0 { plan.unplanned_room() } else { 0 };
         Ok(plan)
     }
 
@@ -343,6 +346,15 @@ impl Plan {
     /// Number of leading operators that run on the CPU.
     pub fn cpu_steps(&self) -> usize {
         self.steps.iter().take_while(|step| step.place == Place::Cpu).count()
+    }
+}
+
+/// Number of samples in the largest batch of a set of `samples`, which is 0 if their number is not known.
+fn largest_batch(loader: &LoaderSettings, shard: &Shard, samples: u64) -> usize {
+    let all = samples.div_ceil(shard.world).max(1);
+    match usize::try_from(all) {
+        Ok(all) if loader.last == Last::Partial && samples > 0 => loader.batch.min(all),
+        _ => loader.batch,
     }
 }
 

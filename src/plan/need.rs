@@ -8,7 +8,7 @@ use crate::geometry::Size;
 use crate::header::{Format, Header};
 use crate::image::PixelType;
 use crate::op::resample::Resampler;
-use crate::op::{Bounds, Kinds, Operator, Resize};
+use crate::op::{Bounds, Kind, Kinds, Operator, Resize, What};
 use crate::tensor::CHANNELS;
 
 use super::windows::{Stage, Windows, bytes_of};
@@ -105,32 +105,36 @@ pub struct SampleRoom {
     /// Bytes shared by all samples that need more than their worker's share. 0 if no sample does. A sample reserves
     /// its excess from it while it is being processed.
     pub large: u64,
+    /// The same if no sample did when the plan was made, for files that have grown since. It is within the limits, but
+    /// not in the footprint.
+    pub unplanned: u64,
 }
 
 impl SampleRoom {
+    /// Bytes for all samples that need more than their worker's share.
+    pub fn beyond_shares(&self) -> u64 {
+        if self.large > 0 { self.large } else { self.unplanned }
+    }
+
     /// Bytes that a sample needs beyond its worker's share.
     ///
     /// # Errors
     /// [`Reason::Oversized`] if that exceeds the memory for large samples.
     pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, DataError> {
         let (needed, share) = (need.total(), self.share.total());
-        let beyond = needed.saturating_sub(share);
-        if beyond <= self.large {
+        let (beyond, most) = (needed.saturating_sub(share), self.beyond_shares());
+        if beyond <= most {
             return Ok(beyond);
         }
         let [needs, has] = [needed, share].map(footprint::bytes);
-        let problem = match self.large {
-            0 => format!(
-                "{size} needs {needed} bytes of host memory ({needs}), a worker has {share} ({has}), which was enough for \
-                 every sample when the plan was made"
-            ),
-            large => format!(
-                "{size} needs {needed} bytes of host memory ({needs}), a worker has {share} ({has}) and \
-                 limits.large_image_memory adds {large} ({}); raise it by {} bytes to take such images",
-                footprint::bytes(large),
-                beyond - large,
-            ),
-        };
+        let key = if self.large > 0 { "limits.large_image_memory adds" } else { "the limits add" };
+        let problem = format!(
+            "{size} needs {needed} bytes of host memory ({needs}), a worker has {share} ({has}) and {key} {most} ({}); raise \
+             limits.large_image_memory{} by {} bytes to take such images",
+            footprint::bytes(most),
+            if self.large > 0 { "" } else { " or limits.host_memory" },
+            beyond - most,
+        );
         Err(DataError::new(Reason::Oversized, problem))
     }
 }
@@ -164,6 +168,17 @@ impl Plan {
         need
     }
 
+    /// Whether [`sample_memory`](Self::sample_memory) bounds every sample with this header.
+    fn is_bounded(&self, header: &Header) -> bool {
+        let upright = match self.settings.decode.orientation {
+            true => header.orientation.upright_size(header.size),
+            false => header.size,
+        };
+        let presized = self.settings.cache.decoded.and(self.presized(header.size));
+        let size = presized.map_or(upright, |shorter| Resize::shorter(shorter).output(upright));
+        Stage::are_certain(&self.steps, size)
+    }
+
     /// Shorter side to which `cache.presize` resizes an image of this size, if it does.
     fn presized(&self, stored: Size) -> Option<u32> {
         self.settings.cache.presize.filter(|&shorter| stored.width.min(stored.height) > shorter)
@@ -182,9 +197,13 @@ impl Plan {
         let mut wanted = stages.last().map_or(image, |last| last.output);
         let (mut line, mut values, mut read) = (0, 0, 0);
         for (number, planned) in self.steps.iter().enumerate().rev() {
-            let output = wanted;
-            let mut input = wanted;
-            for stage in stages.iter_mut().filter(|it| it.operator == number).rev() {
+            let (mut input, mut output) = (wanted, wanted);
+            for (place, stage) in
+                stages.iter_mut().filter(|it| it.operator == number).rev().enumerate()
+            {
+                if place == 0 {
+                    output = smaller(stage.largest, wanted);
+                }
                 input = stage.input;
                 stage.output = smaller(stage.output, wanted);
                 if stage.is_pointwise() {
@@ -198,16 +217,16 @@ impl Plan {
                     read = read.max(stage.width());
                 }
                 wanted = stage.input;
+                if stage.is_any() {
+                    // Operators inside of a combinator may need more than the window behind it.
+                    (input, output) = (stage.largest, stage.largest);
+                }
             }
-            let output = smaller(planned.operator.largest_output(input), output);
             need.add_resampling((&*planned.operator, &planned.kinds), (input, output), |need| {
                 &mut need.tables
             });
         }
-        // A row of bytes and one of floats, between pointwise actions, and one of a stencil or warp.
-        let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
-        let read = u64::from(read) * CHANNELS as u64;
-        need.rows = need.rows.saturating_add(line.saturating_add(read));
+        need.add_rows(line, values, read);
         need.windows = self.windows(stages, wanted, turned);
     }
 
@@ -216,6 +235,33 @@ impl Plan {
         Stage::put(&self.steps, &sample.actions, &mut sample.stages);
         let turned = !sample.orientation.is_upright();
         sample.windows = self.windows(&sample.stages, sample.window.size(), turned);
+    }
+
+    /// Memory for images, rows and resamplings of a planned sample. At most that of its header, unless an operator's
+    /// largest output has no bound that can be computed.
+    pub fn drawn_memory(&self, sample: &SamplePlan) -> SampleMemory {
+        let mut need = SampleMemory { windows: sample.windows, ..SampleMemory::default() };
+        let (mut line, mut values, mut read) = (0, 0, 0);
+        for stage in &sample.stages {
+            if stage.has_rows() {
+                line = line.max(stage.width());
+                values = values.max(if stage.is_floats() { size_of::<f32>() } else { 0 });
+            }
+            if stage.reads_rows() {
+                read = read.max(stage.width());
+            }
+        }
+        for (place, action) in sample.actions.list.iter().enumerate() {
+            if let What::Resample(params, _) = &action.what {
+                let table = sample.actions.table_of(place);
+                let input = Size::new(action.input.width, params.rows(table).taps() as u32);
+                let mut one = SampleMemory::default();
+                one.add_resampler(table.len(), (input, action.output.size()), 1);
+                need = need.max(&one);
+            }
+        }
+        need.add_rows(line, values, read);
+        need
     }
 
     /// Images of the whole chain on the CPU, and of every prefix of it that may run before a device's part.
@@ -257,7 +303,7 @@ impl Plan {
                 ));
             }
             let large = if facts.samples > 0 { self.settings.limits.large_image_memory } else { 0 };
-            return SampleRoom { share, large };
+            return SampleRoom { share, large, unplanned: 0 };
         }
         let large = self.settings.limits.large_image_memory;
         let mut needs: Vec<SampleMemory> = facts
@@ -283,7 +329,9 @@ impl Plan {
         }
         let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
         let known = facts.looked_at_all && all_fit && largest <= share.file;
-        SampleRoom { share, large: if known { 0 } else { large } }
+        // An operator for which a bound cannot be computed may need more for some random numbers.
+        let known = known && facts.looked.iter().all(|it| self.is_bounded(&it.header));
+        SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }
 }
 
@@ -334,19 +382,43 @@ impl SampleMemory {
             *tables(self) = u64::MAX;
             return;
         }
-        // The weights of one output are computed in f64 before they become entries.
+        let resamples = kinds.list().iter().any(|kind| kind.is(Kind::Resample));
+        // An output has the weights of a kernel, whose table is in that of the smallest image, or of at most all pixels
+        // of a side. They are computed in f64 before they become entries.
+        let one = Bounds { pixels: 1, side: 1, wanted: Some(Size::new(1, 1)) };
+        let kernel = u32::try_from(operator.coefficients(one)).unwrap_or(u32::MAX);
         let least = output.width.min(output.height).max(1) as usize;
-        let bytes = size_of::<i32>() * entries + size_of::<f64>() * (entries / least);
+        let weights = (entries / least).min(side.max(kernel) as usize);
+        let weights = if resamples { size_of::<f64>() * weights } else { 0 };
+        let bytes = size_of::<i32>() * entries + weights;
         let all = tables(self);
         *all = all.saturating_add(bytes as u64);
-        // One part by tables and one by rows, because the longest tables and the longest rows need not belong to the
-        // same sample. If outputs differ in size, so do the parts of the first, which no sample has together.
+        if !resamples {
+            return;
+        }
+        // If outputs differ in size, so do the parts by tables, which no sample has together.
         let differ = if operator.fixed_output(None).is_some() { 1 } else { 2 };
+        self.add_resampler(entries, (Size::new(side, input.height.max(kernel)), output), differ);
+    }
+
+    /// Adds the buffers of a resampling with a table of this many entries, `times` times those that depend on it: one
+    /// part by tables and one by rows, because the longest tables and the longest rows need not belong to the same
+    /// sample.
+    fn add_resampler(&mut self, entries: usize, (input, output): (Size, Size), times: usize) {
         let line = CHANNELS * output.width as usize;
-        let taps = differ * (Resampler::max_scratch_bytes(entries, output, 1) + line);
+        let by_taps = Resampler::max_scratch_bytes(entries, output, Size::new(1, input.height));
+        let taps = times * (by_taps + line);
         self.taps = self.taps.saturating_add(taps as u64);
-        let rows = Resampler::max_scratch_bytes(0, output, side);
+        let rows = Resampler::max_scratch_bytes(0, output, Size::new(input.width, 0));
         self.rows = self.rows.saturating_add(rows as u64);
+    }
+
+    /// Adds a row of bytes and one of floats, of `values` bytes each, between pointwise actions, and one of a stencil
+    /// or warp. `line` and `read` are their columns.
+    fn add_rows(&mut self, line: u32, values: usize, read: u32) {
+        let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
+        let read = u64::from(read) * CHANNELS as u64;
+        self.rows = self.rows.saturating_add(line.saturating_add(read));
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::op::kind::mix::Mix;
-use crate::op::{Action, Actions, Kind, Trace, What};
+use crate::op::{Action, Actions, Kind, Operator, Trace, What};
 use crate::random::SampleKey;
 use crate::tensor::CHANNELS;
 
@@ -19,6 +19,9 @@ pub struct Stage {
     /// Windows of input and output, or bounds on them.
     pub input: Size,
     pub output: Size,
+    /// Bound on the whole output. For any number of passes it is also one on the images between them, of which
+    /// crops that follow need more than their own window.
+    pub largest: Size,
     /// Index of the operator.
     pub operator: usize,
 }
@@ -29,6 +32,8 @@ enum Passes {
     Crop,
     /// Another pointwise action.
     Pointwise,
+    /// Pointwise actions, which may be crops inside the image: perhaps none, if `none`.
+    Maybe { none: bool },
     /// A resampling.
     Resample,
     /// A stencil or a warp.
@@ -43,6 +48,49 @@ enum Passes {
     Any { mixes: bool },
 }
 
+/// Size of an image between operators.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    /// Largest columns and rows of any sample.
+    size: Size,
+    /// Whether every sample with the image has this size.
+    exact: bool,
+    /// Whether no sample can have a larger one.
+    certain: bool,
+}
+
+impl Bound {
+    /// Size of an upright image. Without samples no size is known, and operators expect a pixel.
+    fn of(image: Size) -> Self {
+        let size = Size::new(image.width.max(1), image.height.max(1));
+        Self { size, exact: true, certain: true }
+    }
+
+    /// Bound behind an operator, and on the images between its actions.
+    ///
+    /// If the input has no fixed size, a smaller one may have the larger output: `resize` with `shorter` enlarges the
+    /// longer side of an image that was cropped to fewer rows. Crops change the ratio of the sides by up to 2, which is
+    /// bounded. If a thinner image has a larger output still, the bound is not certain.
+    fn behind(self, operator: &dyn Operator) -> (Self, Size) {
+        let Self { size, exact, certain } = self;
+        let mut largest = operator.largest_output(size);
+        if exact {
+            let fixed = operator.fixed_output(Some(size));
+            let output = fixed.unwrap_or(largest);
+            return (Self { size: output, exact: fixed.is_some(), certain }, larger(size, largest));
+        }
+        let of = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
+        let Size { width, height } = size;
+        let [halves, lines] = [[width.div_ceil(2), height.div_ceil(2)], [1, 1]];
+        let around = |output, [w, h]: [u32; 2]| larger(larger(output, of(w, height)), of(width, h));
+        largest = around(largest, halves);
+        let certain = certain && around(largest, lines) == largest;
+        let fixed = operator.fixed_output(None);
+        let output = fixed.unwrap_or(largest);
+        (Self { size: output, exact: fixed.is_some(), certain }, larger(size, largest))
+    }
+}
+
 impl Stage {
     /// Puts the stages of any sample with an upright image of size `image` into `stages`. `actions` is overwritten.
     pub fn put_bounding(
@@ -52,34 +100,47 @@ impl Stage {
         stages: &mut Vec<Self>,
     ) {
         stages.clear();
-        // Without samples no size is known, and operators expect a pixel.
-        let mut size = Size::new(image.width.max(1), image.height.max(1));
+        let mut bound = Bound::of(image);
         for (operator, step) in steps.iter().enumerate() {
-            let output = step.operator.largest_output(size);
+            let before = bound;
+            let largest;
+            (bound, largest) = before.behind(&*step.operator);
+            let (input, output) = (before.size, bound.size);
             if step.kinds.is_exact() {
                 let first = stages.len();
                 let (key, trace) = (SampleKey::default(), &mut Trace::default());
-                actions.draw([&*step.operator], key, size, trace);
-                stages.extend(actions.list.iter().map(|action| {
-                    let mut stage = Self::exact(operator, step, action);
-                    if step.is_random && stage.what == Passes::Crop {
-                        stage.what = Passes::Pointwise;
+                actions.draw([&*step.operator], key, input, trace);
+                stages.extend(actions.list.iter().map(|it| Self::exact(operator, step, it)));
+                if !before.exact || step.is_random {
+                    // Drawn for one size and one sample: other samples have other images between the actions.
+                    for stage in &mut stages[first..] {
+                        (stage.output, stage.largest) = (largest, largest);
+                        if stage.what == Passes::Crop {
+                            stage.what = Passes::Maybe { none: false };
+                        }
                     }
-                    stage
-                }));
+                    stages[first..].iter_mut().skip(1).for_each(|stage| stage.input = largest);
+                }
                 if let Some(last) = stages[first..].last_mut() {
-                    last.output = output;
+                    (last.output, last.largest) = (output, output);
                 }
             } else {
                 let mixes = step.kinds.list().iter().any(|kind| kind.is(Kind::Mix));
-                let what = match step.kinds.are_pointwise() {
-                    true => Passes::Pointwise,
-                    false => Passes::Any { mixes },
+                let (what, largest) = match step.kinds.are_pointwise() {
+                    true => (Passes::Maybe { none: true }, output),
+                    false => (Passes::Any { mixes }, largest),
                 };
-                stages.push(Self { what, pixels: step.pixels, input: size, output, operator });
+                let pixels = step.pixels;
+                stages.push(Self { what, pixels, input, output, largest, operator });
             }
-            size = output;
         }
+    }
+
+    /// Whether the stages of [`put_bounding`](Self::put_bounding) bound every sample with an upright image of this
+    /// size.
+    pub fn are_certain(steps: &[PlannedStep], image: Size) -> bool {
+        let behind = |bound: Bound, step: &PlannedStep| bound.behind(&*step.operator).0;
+        steps.iter().fold(Bound::of(image), behind).certain
     }
 
     /// Puts the stages of a planned sample into `stages`.
@@ -102,7 +163,7 @@ impl Stage {
             _ => Passes::Whole,
         };
         let (input, output) = (action.input.size(), action.output.size());
-        Self { what, pixels: step.pixels, input, output, operator }
+        Self { what, pixels: step.pixels, input, output, largest: output, operator }
     }
 
     /// Maximum size of an image that the program kernel keeps in scratch memory for these stages, in bytes. The first
@@ -146,75 +207,139 @@ impl Stage {
     /// Columns of its longest row.
     pub fn width(&self) -> u32 {
         match self.what {
-            Passes::Any { .. } => self.input.width.max(self.output.width),
+            Passes::Any { .. } => self.largest.width,
             _ => self.output.width,
         }
     }
 
     /// Whether a pixel of the output depends on one pixel of the input.
     pub fn is_pointwise(&self) -> bool {
-        matches!(self.what, Passes::Crop | Passes::Pointwise)
+        matches!(self.what, Passes::Crop | Passes::Pointwise | Passes::Maybe { .. })
+    }
+
+    /// Whether the stage is any number of passes.
+    pub fn is_any(&self) -> bool {
+        matches!(self.what, Passes::Any { .. })
     }
 }
 
 /// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time, and what a mix
 /// keeps: an image of bytes and one of floats.
+///
+/// Operators that leave some samples alone decide which passes there are, and so which image is in which buffer. All
+/// ways are followed at once, as the states in which the transform may be before a stage.
 pub struct Windows {
     bytes: [[u64; 2]; 2],
     mixes: [u64; 2],
-    at: (usize, usize),
+    /// No action yet, and rows come from the decoder.
+    decoder: Buffers,
+    /// Only crops inside the image since then.
+    decoder_crops: Buffers,
+    /// Between two passes.
+    stored: Buffers,
+    /// In a pass over the stored image, with only crops inside the image.
+    crops: Buffers,
+    /// In a pass to which only pointwise actions can be added.
+    pass: Buffers,
 }
+
+/// Buffers that may hold the current image, as bits: two of bytes, then two of floats.
+type Buffers = u8;
+
+/// Buffer before the first image.
+const BEGIN: Buffers = 0b0010;
 
 impl Windows {
     /// Bytes of each image for these stages of an image whose decoded window has the size `decoded`. `turned` says
     /// whether it is rotated or mirrored, `tensor` whether the last pass stores the tensor.
     pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 6] {
-        let mut images = Self { bytes: [[0; 2]; 2], mixes: [0; 2], at: (0, 1) };
-        let last = |place: usize| match place.checked_sub(1) {
-            Some(last) => (stages[last].pixels, stages[last].output),
-            None => (PixelType::U8, decoded),
+        let mut windows = Self {
+            bytes: [[0; 2]; 2],
+            mixes: [0; 2],
+            decoder: BEGIN,
+            decoder_crops: 0,
+            stored: 0,
+            crops: 0,
+            pass: 0,
         };
-        let end = stages.len();
-        let mut place = 0;
+        let mut last = (PixelType::U8, decoded);
         if turned {
-            images.put((PixelType::U8, decoded));
-        } else {
-            place = pass_end(stages, 0, false);
-            if tensor && place == end {
-                return [0; 6];
-            }
-            images.put(last(place));
+            windows.end_pass(last);
         }
-        while place < end {
-            match stages[place].what {
-                Passes::Whole | Passes::Mix(_) => {
-                    if let Passes::Mix(sum) = stages[place].what {
-                        images.put_mix(stages[place].output, sum);
-                    }
-                    place += 1;
-                    images.put(last(place));
-                }
-                Passes::Any { mixes } => {
-                    place += 1;
-                    let (pixels, output) = last(place);
-                    let Size { width, height } = stages[place - 1].input;
-                    let size = Size::new(width.max(output.width), height.max(output.height));
-                    images.put((pixels, size));
-                    images.put((pixels, size));
-                    if mixes {
-                        images.put_mix(size, size);
-                    }
-                }
-                _ => {
-                    place = pass_end(stages, place, true);
-                    if !tensor || place < end {
-                        images.put(last(place));
-                    }
-                }
-            }
+        for stage in stages {
+            windows.take(stage, last);
+            last = (stage.pixels, stage.output);
         }
-        let ([[a, b], [c, d]], [e, f]) = (images.bytes, images.mixes);
+        if !tensor {
+            windows.end_pass(last);
+        }
+        let ([[a, b], [c, d]], [e, f]) = (windows.bytes, windows.mixes);
         [a, b, c, d, e, f]
+    }
+
+    /// Passes a stage; `last` is the image before it.
+    fn take(&mut self, stage: &Stage, last: (PixelType, Size)) {
+        let Self { decoder, decoder_crops, stored, crops, pass, .. } = *self;
+        let ready = decoder | decoder_crops | stored | crops;
+        match stage.what {
+            Passes::Crop => {
+                self.decoder_crops |= std::mem::take(&mut self.decoder);
+                self.crops |= std::mem::take(&mut self.stored);
+            }
+            Passes::Pointwise => self.only_pass(ready | pass),
+            Passes::Maybe { none } => {
+                self.decoder_crops |= decoder;
+                self.crops |= stored;
+                self.pass |= ready;
+                if !none {
+                    (self.decoder, self.stored) = (0, 0);
+                }
+            }
+            Passes::Resample => {
+                let after = self.put(pass, last);
+                self.only_pass(ready | after);
+            }
+            Passes::Reader | Passes::Statistics => {
+                self.end_pass(last);
+                self.only_pass(self.stored);
+            }
+            Passes::Whole | Passes::Mix(_) => {
+                if let Passes::Mix(sum) = stage.what {
+                    self.put_mix(stage.output, sum);
+                }
+                self.end_pass(last);
+                self.stored = self.put(self.stored, (stage.pixels, stage.output));
+            }
+            Passes::Any { mixes } => {
+                self.end_pass(last);
+                // Each pass goes on to the other buffer.
+                let image = (stage.pixels, stage.largest);
+                let one = self.put(self.stored, image);
+                let any = one | self.put(one, image);
+                if mixes {
+                    self.put_mix(stage.largest, stage.largest);
+                }
+                self.decoder = decoder;
+                self.decoder_crops = decoder_crops | decoder;
+                self.stored = stored | any;
+                self.crops = crops | self.stored;
+                self.pass = pass | ready | any;
+            }
+        }
+    }
+
+    /// Ends a pass, if there is one, before anything but a pointwise action: it stores its image.
+    fn end_pass(&mut self, last: (PixelType, Size)) {
+        let open = self.decoder | self.decoder_crops | self.crops | self.pass;
+        let stored = self.stored | self.put(open, last);
+        self.only_pass(0);
+        self.stored = stored;
+    }
+
+    /// Goes to a pass to which only pointwise actions can be added, from any of these buffers.
+    fn only_pass(&mut self, buffers: Buffers) {
+        (self.decoder, self.decoder_crops, self.stored, self.crops) = (0, 0, 0, 0);
+        self.pass = buffers;
     }
 
     /// What a mix keeps: the image at its begin, and the sum.
@@ -223,26 +348,24 @@ impl Windows {
         self.mixes = std::array::from_fn(|at| self.mixes[at].max(bytes[at]));
     }
 
-    /// Next image: the other one of the same type, or the first one of the other type.
-    fn put(&mut self, (pixels, size): (PixelType, Size)) {
+    /// Stores an image next to each of these buffers: in the other one of the same type, or the first one of the other
+    /// type. Returns the buffers that may hold it.
+    fn put(&mut self, buffers: Buffers, (pixels, size): (PixelType, Size)) -> Buffers {
         let sort = usize::from(pixels == PixelType::F32);
-        self.at = (sort, if self.at.0 == sort { 1 - self.at.1 } else { 0 });
-        let bytes = &mut self.bytes[sort][self.at.1];
-        *bytes = (*bytes).max(bytes_of(pixels, size));
+        let (same, other) = (buffers >> (2 * sort) & 0b11, buffers >> (2 - 2 * sort) & 0b11);
+        let next = same >> 1 | (same & 1) << 1 | u8::from(other != 0);
+        for (place, bytes) in self.bytes[sort].iter_mut().enumerate() {
+            if next >> place & 1 == 1 {
+                *bytes = (*bytes).max(bytes_of(pixels, size));
+            }
+        }
+        next << (2 * sort)
     }
 }
 
-/// First stage after a pass that begins at `place`: an optional resampling, or stencil, warp or statistics of a stored
-/// image, and pointwise actions.
-fn pass_end(stages: &[Stage], place: usize, stored: bool) -> usize {
-    let crops = stages[place..].iter().take_while(|it| it.what == Passes::Crop).count();
-    let resamples = stages.get(place + crops).is_some_and(|it| it.what == Passes::Resample);
-    let reads = stored
-        && stages
-            .get(place)
-            .is_some_and(|it| matches!(it.what, Passes::Reader | Passes::Statistics));
-    let first = if resamples { place + crops + 1 } else { place + usize::from(reads) };
-    first + stages[first..].iter().take_while(|it| it.is_pointwise()).count()
+/// Size that covers both.
+fn larger(a: Size, b: Size) -> Size {
+    Size::new(a.width.max(b.width), a.height.max(b.height))
 }
 
 /// Size of a window, in bytes.

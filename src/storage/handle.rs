@@ -95,6 +95,9 @@ impl Storage {
     }
 }
 
+/// Most bytes of a file that is read as a whole, such as a list behind a URL: a server may announce any length.
+const MOST_WHOLE: u64 = 1 << 30;
+
 /// Opening and listing.
 #[doc(hidden)]
 impl Storage {
@@ -129,13 +132,25 @@ impl Storage {
         })
     }
 
-    /// Reads a whole file into memory.
+    /// Reads a whole file of at most [`MOST_WHOLE`] bytes into memory.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let too_large = |bytes: &dyn fmt::Display| {
+            let problem = format!("has {bytes} bytes, but at most {MOST_WHOLE} are read at once");
+            io::Error::new(io::ErrorKind::FileTooLarge, problem)
+        };
         if is_url(path) {
-            return Ok(self.fetch(path, None, u64::MAX)?.wait()?.into());
+            let fetched = self.fetch(path, None, MOST_WHOLE).and_then(Fetch::wait);
+            return fetched.map(Vec::from).map_err(|error| match error.kind() {
+                io::ErrorKind::FileTooLarge => too_large(&error),
+                _ => error,
+            });
         }
         let file = self.open(path)?;
-        let mut bytes = vec![0; file.stamp()?.len as usize];
+        let len = file.stamp()?.len;
+        if len > MOST_WHOLE {
+            return Err(too_large(&len));
+        }
+        let mut bytes = vec![0; len as usize];
         let len = file.read_at(&mut bytes, 0)?;
         bytes.truncate(len);
         Ok(bytes)

@@ -5,8 +5,15 @@
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the allocator that counts")]
 
+mod aspect;
+mod chains;
 mod counted;
 mod files;
+mod small_sets;
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../chains/drawn.rs"]
+mod drawn;
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -86,6 +93,10 @@ impl Files {
             fs::write(this.0.path().join(format!("{number:05}.jpg")), bytes).unwrap();
         }
         this
+    }
+
+    fn replace(&self, number: usize, bytes: &[u8]) {
+        fs::write(self.0.path().join(format!("{number:05}.jpg")), bytes).unwrap();
     }
 
     fn loader(&self, chain: Chain) -> LoaderBuilder {

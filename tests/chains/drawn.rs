@@ -1,6 +1,7 @@
 //! Random chains of the examples of all built-in operators, some of them inside of combinators.
 
 use std::sync::{Arc, LazyLock};
+use std::time::{Instant, SystemTime};
 
 use feedwater::geometry::Size;
 use feedwater::image::PixelType;
@@ -16,6 +17,28 @@ pub static EXAMPLES: LazyLock<Operators> = LazyLock::new(op::examples);
 /// Random numbers of a test.
 pub fn numbers(seed: u64) -> SampleRng {
     SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 17)
+}
+
+/// Seeds for as long as `FEEDWATER_CHAIN_SECONDS` says, or `seconds`: other ones in each run, or from
+/// `FEEDWATER_CHAIN_SEED` on.
+pub fn fresh_seeds(seconds: f64) -> impl Iterator<Item = u64> {
+    let number = |key| std::env::var(key).ok().map(|text| text.parse::<f64>().expect(key));
+    let seconds = number("FEEDWATER_CHAIN_SECONDS").unwrap_or(seconds);
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let first = number("FEEDWATER_CHAIN_SEED").map(|seed| seed as u64);
+    let first = first.unwrap_or(since_epoch.expect("a clock").as_millis() as u64);
+    let begin = Instant::now();
+    (first..).take_while(move |seed| *seed == first || begin.elapsed().as_secs_f64() < seconds)
+}
+
+/// Size of an image with sides of up to `most`, some of them thin.
+pub fn size(rng: &mut SampleRng, most: u32) -> Size {
+    let mut side = |most: u32| 1 + rng.below(most.into()) as u32;
+    match side(8) {
+        1 => Size::new(side(most), side(4)),
+        2 => Size::new(side(4), side(most)),
+        _ => Size::new(side(most), side(most)),
+    }
 }
 
 /// One to six operators for images of at most `size`, whose images never have more than `pixels` pixels.

@@ -114,10 +114,12 @@ fn a_set_without_a_usable_sample_ends_with_its_first_error() {
         .build()
         .unwrap();
     let error = loader.epoch().next().unwrap().err().unwrap();
-    let Error::Internal { problem } = error else { panic!("{error}") };
-    // The number of the other samples, and the first error.
-    for value in ["7", Reason::Unsupported.name(), "memory["] {
-        assert!(problem.contains(value), "{value}: {problem}");
+    let Error::Sample(error) = error else { panic!("{error}") };
+    assert_eq!(error.reason, Reason::Unsupported);
+    // The first sample, and the number of the others.
+    let text = error.to_string();
+    for value in ["memory[", "loader.on_error", "the 7 samples"] {
+        assert!(text.contains(value), "{value}: {text}");
     }
 }
 

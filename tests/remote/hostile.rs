@@ -281,3 +281,27 @@ fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
     assert!(url.contains("/stalled/") && has_number(&problem, 1), "{url}: {problem}");
     assert_eq!((attempt, attempts), (1, 101));
 }
+
+/// The file begins as one of row indexes, and has 8 MiB more.
+#[test]
+fn a_file_of_row_indexes_is_fetched_as_far_as_the_cache_has_space() {
+    let (server, _guard) = buckets();
+    server.put("/rows/train-000000.tar", golden("train-000000.tar"));
+    let mut rows = Vec::new();
+    feedwater::decode::begin_row_indexes(&mut rows).unwrap();
+    // Indexes of an invalid version.
+    let wrong = [200u32.to_le_bytes().to_vec(), vec![9; 200]].concat();
+    rows.extend(wrong.repeat((8 << 20) / wrong.len()));
+    server.put("/rows/train-000000.tar.rows", rows);
+    let url: PathBuf = server.url("/rows/train-000000.tar").into();
+    let settings = WebDatasetSettings::default();
+    let source = WebDataset::open_with(std::slice::from_ref(&url), &settings, &USUAL).unwrap();
+    let limit = 2 << 20;
+    let builder = Loader::builder(source, common::training()).batch(1).device(DeviceChoice::Cpu);
+    let mut loader = builder.cache_row_index(Some(limit)).build().unwrap();
+    assert!(loader.epoch().all(|batch| batch.is_ok()));
+    let log = server.log("/rows/train-000000.tar.rows");
+    let ranges = log.iter().filter(|it| it.method == "GET").map(|it| it.range.clone());
+    let fetched: usize = ranges.map(|range| range.expect("a part").len()).sum();
+    assert!(fetched > 0 && fetched <= limit as usize, "{fetched} bytes in {log:?}");
+}

@@ -42,7 +42,8 @@ pub fn read_row_indexes(input: &mut impl Read, mut each: impl FnMut(RowIndex)) {
     let mut len = [0; 4];
     while input.read_exact(&mut len).is_ok() {
         let len = u32::from_le_bytes(len) as usize;
-        if len > RowIndexWriter::most_bytes(MOST_ROWS) {
+        // No index is empty; in a file of zeros all would be.
+        if len == 0 || len > RowIndexWriter::most_bytes(MOST_ROWS) {
             return;
         }
         let mut bytes = vec![0; len];

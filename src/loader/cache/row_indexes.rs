@@ -7,7 +7,7 @@
 
 use std::env;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::file::AtomicFile;
 use crate::geometry::{Orientation, Size};
 use crate::loader::stats::CacheStats;
 use crate::source::Source;
-use crate::storage::{Storage, exists, is_url};
+use crate::storage::{File, Storage, exists, is_url};
 
 /// Bytes of the limit per bucket of the table.
 const BYTES_PER_BUCKET: u64 = 256;
@@ -32,10 +32,15 @@ const BYTES_PER_BUCKET: u64 = 256;
 /// Usual length of an index.
 const USUAL_BYTES: u64 = 224;
 
+/// Bytes that are read of a file at once: few, as they are not in the plan, but of a server not one request for each few.
+const LOCAL_BYTES: usize = 64 << 10;
+const REMOTE_BYTES: usize = 1 << 20;
+
 /// Row indexes of the JPEGs of a source.
 pub(in crate::loader) struct RowIndexes {
     store: Store,
     rejected: AtomicU64,
+    storage: Option<Storage>,
     place: Option<PathBuf>,
     /// Indexes that are stored in the file.
     stored: AtomicU64,
@@ -53,6 +58,7 @@ impl RowIndexes {
             store: Store::with_table(limit, u64::MAX, BYTES_PER_BUCKET),
             rejected: AtomicU64::new(0),
             place: storages.first().and_then(|storage| place(storage, source)),
+            storage: storages.first().cloned(),
             stored: AtomicU64::new(0),
             epoch: AtomicU32::new(0),
             seed: Fingerprint::random_seed(),
@@ -106,15 +112,29 @@ impl RowIndexes {
         self.store.keep(number, size, Orientation::UPRIGHT, None, index);
     }
 
-    fn read(&self, input: &mut impl Read) {
-        read_row_indexes(input, |index| self.keep(index.fingerprint(), index.bytes()));
+    /// Reads a file of indexes part by part, as far as the cache has space for them: other programs may have written
+    /// it, and a server may announce any length.
+    fn read(&self, path: &Path) {
+        let Some(Ok(file)) = self.storage.as_ref().map(|storage| storage.open(path)) else {
+            return;
+        };
+        let buffer_bytes = if file.is_remote() { REMOTE_BYTES } else { LOCAL_BYTES };
+        let most = self.store.stats().limit_bytes;
+        let input = FileReader { file, offset: 0 }.take(most);
+        let mut input = BufReader::with_capacity(buffer_bytes.min(most as usize), input);
+        read_row_indexes(&mut input, |index| self.keep(index.fingerprint(), index.bytes()));
     }
 
     /// Reads the file of the cache directory.
     fn read_stored(&self) {
-        if let Some(file) = self.place.as_ref().and_then(|place| File::open(place).ok()) {
-            self.read(&mut BufReader::with_capacity(1 << 16, file));
+        if let Some(place) = &self.place {
+            self.read(place);
         }
+    }
+
+    /// Whether there is no space for another index.
+    fn is_full(&self) -> bool {
+        !self.store.has_room(u64::MAX, USUAL_BYTES)
     }
 
     /// Reads the indexes that lie beside files of samples.
@@ -129,9 +149,10 @@ impl RowIndexes {
         let are_there = storage.lens(&urls);
         let urls = urls.into_iter().zip(are_there).filter_map(|(url, len)| len.ok().map(|_| url));
         for path in local.into_iter().filter(|path| exists(path)).chain(urls) {
-            if let Ok(bytes) = storage.read(&path) {
-                self.read(&mut &*bytes);
+            if self.is_full() {
+                return;
             }
+            self.read(&path);
         }
     }
 
@@ -168,6 +189,20 @@ impl RowIndexes {
 impl Drop for RowIndexes {
     fn drop(&mut self) {
         self.save();
+    }
+}
+
+/// Reads a file from its begin.
+struct FileReader {
+    file: File,
+    offset: u64,
+}
+
+impl Read for FileReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.read_at(buffer, self.offset)?;
+        self.offset += len as u64;
+        Ok(len)
     }
 }
 

@@ -159,14 +159,55 @@ fn kept_output(operators: &Inner, input: Option<Size>) -> Option<Size> {
 
 /// Largest output of any of the operators in any order, each at most once.
 fn largest_output(operators: &Inner, input: Size) -> Size {
+    let is_nested = |it: &&Arc<dyn Operator>| NAMES.contains(&it.name());
+    let nested = || operators.iter().filter(is_nested);
     // Two rounds, so that an operator also sees what comes after it in the list.
-    let round = |size: Size| {
-        operators.iter().fold(size, |size, it| {
-            let output = it.largest_output(size);
-            Size::new(size.width.max(output.width), size.height.max(output.height))
-        })
+    let rounds = |size: Size| {
+        let plain = || operators.iter().filter(|it| !is_nested(it));
+        plain().chain(plain()).fold(size, |size, it| larger(size, it.largest_output(size)))
     };
-    round(round(input))
+    // Growth is largest behind operators whose output is fixed.
+    let fixed = operators.iter().filter_map(|it| it.fixed_output(None));
+    let mut size = rounds(fixed.fold(input, larger));
+    let count = nested().count();
+    if count == 0 {
+        return size;
+    }
+    // More than one call at each level would be exponential in the depth. So in their second round combinators grow
+    // images in proportion, which is most for an operator that adds pixels or multiplies sides.
+    let mut grown = [(size, size); MOST_OPERATORS];
+    for (operator, (before, output)) in nested().zip(&mut grown) {
+        (*before, *output) = (size, operator.largest_output(size));
+        size = larger(size, *output);
+    }
+    if count > 1 {
+        for (before, output) in grown.into_iter().take(count) {
+            let width = in_proportion(output.width, size.width, before.width);
+            let height = in_proportion(output.height, size.height, before.height);
+            size = larger(size, Size::new(width, height));
+        }
+    }
+    rounds(size)
+}
+
+/// Largest image when the operators run in this order, between them and behind them.
+fn largest_in_order(operators: &Inner, input: Size) -> Size {
+    let mut size = input;
+    operators.iter().fold(input, |largest, operator| {
+        size = operator.largest_output(size);
+        larger(largest, size)
+    })
+}
+
+/// Size that covers both.
+fn larger(a: Size, b: Size) -> Size {
+    Size::new(a.width.max(b.width), a.height.max(b.height))
+}
+
+/// `len * numerator / denominator`, rounded up.
+fn in_proportion(len: u32, numerator: u32, denominator: u32) -> u32 {
+    let product = u64::from(len) * u64::from(numerator);
+    u32::try_from(product.div_ceil(u64::from(denominator.max(1)))).unwrap_or(u32::MAX)
 }
 
 /// Coefficients of all operators together.

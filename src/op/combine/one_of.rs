@@ -97,7 +97,8 @@ impl Operator for OneOf {
     }
 
     fn largest_output(&self, input: Size) -> Size {
-        super::largest_output(&self.operators, input)
+        let outputs = self.operators.iter().map(|it| it.largest_output(input));
+        outputs.fold(input, super::larger)
     }
 
     fn is_random(&self) -> bool {

@@ -69,7 +69,7 @@ impl Operator for RandomApply {
     }
 
     fn largest_output(&self, input: Size) -> Size {
-        super::largest_output(&self.operators, input)
+        super::largest_in_order(&self.operators, input)
     }
 
     fn is_random(&self) -> bool {

@@ -100,10 +100,10 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowPair>()
     }
 
-    pub fn max_scratch_bytes(table_len: usize, wanted: Size, side: u32) -> usize {
+    pub fn max_scratch_bytes(table_len: usize, wanted: Size, row_taps: usize, side: u32) -> usize {
         let outputs = (wanted.width as usize).next_multiple_of(4);
         let taps = (table_len / wanted.width.max(1) as usize).min(MOST_TAPS);
-        let row_taps = (table_len / wanted.height.max(1) as usize).min(MOST_TAPS);
+        let row_taps = row_taps.min(MOST_TAPS);
         ROWS_AT_ONCE * line_len(side, taps.div_ceil(2))
             + outputs * size_of::<u32>()
             + outputs / 2 * taps.div_ceil(2) * size_of::<Weights>()

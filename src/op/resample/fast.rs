@@ -5,7 +5,7 @@
 //! has taps. The CPU's instruction set decides how sums are computed ([`Path`]); all paths produce identical bits.
 
 use crate::error::{DataError, reserve};
-use crate::geometry::Roi;
+use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
 use super::ring::{ROWS_AT_ONCE, Ring};
@@ -231,14 +231,19 @@ impl Resampler {
     }
 
     /// Maximum memory held, in bytes, for tables of at most `table_len` entries (`Operator::table_len`), wanted
-    /// windows of `wanted` pixels and input rows of at most `side` columns.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
-    pub fn max_scratch_bytes(table_len: usize, wanted: crate::geometry::Size, side: u32) -> usize {
-        let taps = table_len / wanted.height.max(1) as usize;
-        let bytes = (taps + ROWS_AT_ONCE - 1) * stride(wanted.width as usize);
+    /// windows of `wanted` pixels and rows of at most `input.width` columns. Outputs read at most `input.height` rows.
+    pub fn max_scratch_bytes(table_len: usize, wanted: Size, input: Size) -> usize {
+        // Without the second bound, the table of a wide image, most of which is for its columns, would be one of many
+        // taps for each of its few rows.
+        let row_taps = table_len / wanted.height.max(1) as usize;
+        let row_taps = row_taps.min(input.height as usize);
+        let bytes = (row_taps + ROWS_AT_ONCE - 1) * stride(wanted.width as usize);
         #[cfg(target_arch = "x86_64")]
-        let bytes = (bytes + super::avx2::Passes::max_scratch_bytes(table_len, wanted, side))
-            .max(super::vnni::Passes::max_scratch_bytes(table_len, wanted, side));
+        let bytes = {
+            let (len, side) = (table_len, input.width);
+            (bytes + super::avx2::Passes::max_scratch_bytes(len, wanted, row_taps, side))
+                .max(super::vnni::Passes::max_scratch_bytes(len, wanted, row_taps, side))
+        };
         table_len * size_of::<i32>() + bytes
     }
 }
@@ -452,7 +457,8 @@ mod tests {
         let mut resampler = Resampler::default();
         resampler.begin(&params, table, size.window()).unwrap();
         let held = resampler.scratch_bytes();
-        let most = Resampler::max_scratch_bytes(most, wanted, bounds.side);
+        let sides = Size::new(bounds.side, bounds.side);
+        let most = Resampler::max_scratch_bytes(most, wanted, sides);
         assert!(held <= most, "{op:?} of {size}: {held} bytes over {most}");
     }
 }

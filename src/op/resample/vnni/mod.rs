@@ -97,19 +97,18 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowQuad>()
     }
 
-    pub fn max_scratch_bytes(table_len: usize, wanted: Size, side: u32) -> usize {
+    pub fn max_scratch_bytes(table_len: usize, wanted: Size, row_taps: usize, side: u32) -> usize {
         let outputs = (wanted.width as usize).next_multiple_of(4);
-        let taps = |outputs: u32| table_len / outputs.max(1) as usize;
-        let groups = taps(wanted.width).div_ceil(QUAD) + 1;
+        let groups = (table_len / wanted.width.max(1) as usize).div_ceil(QUAD) + 1;
         // Blocks overlap at every pixel only if outputs have at most four taps and begin at most four pixels (plus one
         // for rounding) apart.
         let side_blocks = side as usize / QUAD + 1;
         let blocks = side_blocks.max((QUAD + 1) * outputs).min(side as usize + 1) + groups;
         ROWS_AT_ONCE * line_len(side, groups)
-            + (blocks + ring_stride(outputs) * ring_quads(taps(wanted.height))) * size_of::<Block>()
+            + (blocks + ring_stride(outputs) * ring_quads(row_taps)) * size_of::<Block>()
             + outputs * size_of::<u32>()
             + outputs * groups * size_of::<Digits>()
-            + ring_quads(taps(wanted.height)) * size_of::<RowQuad>()
+            + ring_quads(row_taps) * size_of::<RowQuad>()
     }
 
     /// Stores a row for the horizontal pass at index `place` of the rows that are processed together.

@@ -1,0 +1,108 @@
+//! Chains of operators that leave some images alone: no intact photograph is refused, and the peak stays within the plan.
+
+use std::sync::Arc;
+
+use feedwater::image::PixelType;
+use feedwater::loader::LoaderBuilder;
+use feedwater::op::{self, Chain, Crop, Operator, Placement, Resize};
+use feedwater::plan::OnError;
+
+use super::drawn::{fresh_seeds, numbers, size};
+use super::{Files, alone, common, run};
+
+fn chained(operators: impl IntoIterator<Item = Arc<dyn Operator>>) -> Chain {
+    let any = |chain: Chain, it| chain.then_any(Placement::Cpu, it);
+    operators.into_iter().fold(Chain::new(), any)
+}
+
+/// Runs two epochs, and checks that every photograph was delivered.
+fn check(case: &str, builder: impl FnOnce() -> LoaderBuilder) {
+    let seen = run(builder, 2);
+    assert!(seen.problem.is_none(), "{case}: {:?}", seen.problem);
+    let refused: u64 = seen.errors.values().sum();
+    assert_eq!(refused, 0, "{case}: {:?}\n{}", seen.errors, seen.plan);
+    seen.check(case);
+}
+
+/// Recipes that a plan refused photographs of: an operator that sometimes does nothing, then one that enlarges.
+#[test]
+fn photographs_are_not_refused_behind_operators_that_leave_some_alone() {
+    let _alone = alone();
+    let files = Files::new((0..30).map(|seed| common::jpeg(seed, 90 + 5 * seed as u32, 120)));
+    let sometimes: [Arc<dyn Operator>; 9] = [
+        Arc::new(op::PhotometricDistort::default()),
+        Arc::new(op::RandAugment::default()),
+        Arc::new(op::TrivialAugmentWide::default()),
+        Arc::new(op::AutoAugment::default()),
+        Arc::new(op::ThreeAugment {}),
+        Arc::new(op::AugMix::default()),
+        Arc::new(op::TimmRandAugment::of("rand-m9-mstd0.5-inc1")),
+        Arc::new(op::RandomPerspective::default()),
+        Arc::new(op::RandomApply::new(0.5).then(op::Sharpen { amount: [0.5, 2.0] })),
+    ];
+    let enlarges: [Arc<dyn Operator>; 5] = [
+        Arc::new(op::RandomZoomOut::default()),
+        Arc::new(op::Pad::constant([8; 4], [0.0; 3])),
+        Arc::new(op::Letterbox::to(400, 400)),
+        Arc::new(op::RandomRotation { expand: true, ..op::RandomRotation::within(45.0) }),
+        Arc::new(op::CenterCrop::to(300, 300)),
+    ];
+    for (first, second) in sometimes.iter().flat_map(|a| enlarges.iter().map(move |b| (a, b))) {
+        let chain = chained([first.clone(), second.clone()])
+            .then(op::RandomIouCrop::default())
+            .then(Resize::to(64, 64));
+        let case = format!("{} and {}", first.name(), second.name());
+        check(&case, || files.loader(chain).workers(1));
+    }
+}
+
+/// Random chains of all operators on photographs of random sizes.
+#[test]
+fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
+    let _alone = alone();
+    let mut count = 0;
+    for seed in fresh_seeds(6.0) {
+        let rng = &mut numbers(seed);
+        let most = 20 + rng.below(180) as u32;
+        let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
+        let largest = feedwater::Size::new(most, most);
+        let mut operators = super::drawn::chain(rng, largest, 700_000);
+        let pixels = operators.iter().try_fold(PixelType::U8, |it, op| op.pixels(it)).unwrap();
+        operators.push(match (pixels, rng.below(2)) {
+            (PixelType::U8, 0) => Arc::new(Resize::to(32, 24)),
+            _ => Arc::new(Crop { x: 0, y: 0, width: 37, height: 29 }),
+        });
+        let files = sizes.into_iter().zip(0..);
+        let files = Files::new(files.map(|(it, seed)| match seed % 6 {
+            0 => common::progressive(seed, it.width, it.height),
+            1 => common::png(seed, it.width, it.height),
+            _ => common::jpeg(seed, it.width, it.height),
+        }));
+        let (workers, batch) = (1 + rng.below(3) as usize, 1 + rng.below(8) as usize);
+        let case = format!("FEEDWATER_CHAIN_SEED={seed}: {workers} workers, {operators:?}");
+        let chain = chained(operators);
+        check(&case, || files.loader(chain).workers(workers).batch(batch).seed(seed));
+        count += 1;
+    }
+    eprintln!("{count} chains");
+}
+
+/// The plan knew every file. A file that grew since is not in it, but within the limits.
+#[test]
+fn a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room() {
+    let _alone = alone();
+    let files = Files::new((0..64).map(|seed| common::jpeg(seed, 60, 40)));
+    let chain = Chain::new().then(op::Invert {}).then(op::Elastic::default());
+    let builder = || files.loader(chain.clone().then(Resize::to(32, 32))).on_error(OnError::Stop);
+    let mut loader = builder().build().unwrap();
+    let mut limited = builder().large_image_memory(1 << 20).build().unwrap();
+    assert_eq!(loader.plan().room.large, 0);
+    assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
+    // Not yet prefetched.
+    files.replace(60, &common::jpeg(9, 700, 500));
+    assert!(loader.epoch().all(|batch| batch.is_ok()));
+    let warnings = loader.warnings();
+    assert!(warnings.len() == 1 && warnings[0].contains("more memory"), "{warnings:?}");
+    let error = limited.epoch().find_map(Result::err).unwrap().to_string();
+    assert!(error.contains("raise limits.large_image_memory or limits.host_memory"), "{error}");
+}

@@ -1,0 +1,80 @@
+//! Memory that depends on the set: batches larger than it, and files of row indexes beside it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use feedwater::decode::begin_row_indexes;
+use feedwater::loader::Loader;
+use feedwater::plan::{Last, OnError};
+use feedwater::source::WebDataset;
+
+use super::{Files, MIB, alone, crop, run, small};
+
+#[test]
+fn slots_of_a_batch_that_is_larger_than_the_set_have_its_size() {
+    let _alone = alone();
+    let files = Files::new(small(40));
+    let sizes = [(Last::Partial, 1, 40), (Last::Partial, 3, 14), (Last::Pad, 1, 1024)];
+    for (last, world, batch) in sizes {
+        let loader = || files.loader(crop()).batch(1024).last(last).on_error(OnError::Stop);
+        let loader = || if world > 1 { loader().shard(1, world) } else { loader() };
+        let plan = loader().build().unwrap().plan().clone();
+        assert_eq!(plan.shape.batch, batch, "{last:?} of {world}");
+        let seen = run(loader, 2);
+        assert!(seen.problem.is_none(), "{:?}", seen.problem);
+        seen.check("a batch larger than the set");
+    }
+    let mut loader = files.loader(crop()).batch(1024).build().unwrap();
+    let lens: Vec<usize> = loader.epoch().map(|batch| batch.unwrap().len()).collect();
+    assert_eq!(lens, [40]);
+}
+
+/// A tar archive of these files.
+fn tar(path: &Path, files: impl Iterator<Item = Vec<u8>>) {
+    let mut archive = Vec::new();
+    for (number, file) in files.enumerate() {
+        let mut head = [0; 512];
+        let name = format!("{number:05}.jpg");
+        head[..name.len()].copy_from_slice(name.as_bytes());
+        head[100..108].copy_from_slice(b"0000644\0");
+        head[124..136].copy_from_slice(format!("{:011o}\0", file.len()).as_bytes());
+        head[148..156].copy_from_slice(b"        ");
+        head[156] = b'0';
+        head[257..265].copy_from_slice(b"ustar\x0000");
+        let sum: u32 = head.iter().map(|&byte| u32::from(byte)).sum();
+        head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        archive.extend(head);
+        archive.extend(&file);
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    archive.resize(archive.len() + 1024, 0);
+    fs::write(path, archive).unwrap();
+}
+
+/// What another program, or a damaged disk, left beside a shard.
+#[test]
+fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let shard = folder.path().join("train.tar");
+    tar(&shard, small(20));
+    let rows = folder.path().join("train.tar.rows");
+    for entry in [&[][..], &[255, 1, 0, 0]] {
+        let mut file = File::create(&rows).unwrap();
+        begin_row_indexes(&mut file).unwrap();
+        file.write_all(entry).unwrap();
+        // Sparse: it takes no space.
+        file.set_len(300 * MIB).unwrap();
+        let loader = || {
+            let source =
+                WebDataset::open(std::slice::from_ref(&shard), &Default::default()).unwrap();
+            let loader = Loader::builder(source, crop()).batch(4).workers(1).prefetch(1);
+            let device = feedwater::loader::DeviceChoice::Cpu;
+            loader.device(device).last(Last::Partial).cache_row_index(Some(MIB))
+        };
+        let seen = run(loader, 2);
+        assert!(seen.problem.is_none(), "{:?}", seen.problem);
+        seen.check("a sparse file of row indexes");
+    }
+}
