@@ -286,7 +286,8 @@ impl Cursor {
                 // All of its samples failed and were dropped.
                 Poll::Ready(Some(Ok(batch))) if batch.is_empty() => {
                     loader.meters.batch_dropped();
-                    loader.counters.hand_out(batch.info());
+                    let extent = loader.order.extent(batch.info().epoch);
+                    loader.counters.hand_out(batch.info(), extent);
                     drop(batch);
                     self.remaining -= 1;
                     loader.lock().at.1 += 1;
