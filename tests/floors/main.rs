@@ -25,9 +25,11 @@ const FLOORS: [(u32, &[&str]); 7] = [
 ];
 
 /// Allowed imports within a floor: from, to, with the reason.
-const NEIGHBOURS: [(&str, &str); 1] = [
+const NEIGHBOURS: [(&str, &str); 2] = [
     // The end of a chain stores the operators' output, and folds as much of them as possible into its tables.
     ("output", "op"),
+    // The error for a thread that the system does not start.
+    ("threads", "error"),
 ];
 
 /// Lower floors that a module must not import.

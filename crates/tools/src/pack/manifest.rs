@@ -10,7 +10,6 @@ use super::writer::{SKIPPED_KEPT, Written};
 use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin, rows};
 use feedwater::error::{Error, Result};
 use feedwater::file;
-use feedwater::footprint::bytes;
 use feedwater::source::Source;
 
 /// Hidden, because some formats read every visible file of a folder.
@@ -279,17 +278,19 @@ fn difference(found: &Made, wanted: &Made) -> String {
         let Made { source, samples, format, name, shard_bytes, presize, skip } = made;
         let presize = match presize {
             None => "none".into(),
-            Some(Presize { shorter, quality }) => format!("{shorter} pixels, quality {quality}"),
+            Some(Presize { shorter, quality }) => {
+                format!("{shorter} pixels of the shorter side, quality {quality}")
+            }
         };
-        let unusable = if *skip { "skipped" } else { "an error" };
+        let unusable = if *skip { "on" } else { "off" };
         [
-            ("the source", source.clone()),
-            ("the number of samples", samples.to_string()),
-            ("the format", format.key().into()),
-            ("the name", name.clone()),
-            ("the size of a shard", format!("{} ({shard_bytes} bytes)", bytes(*shard_bytes))),
-            ("the shorter side (presize)", presize),
-            ("an unusable sample", unusable.into()),
+            ("format", format.key().into()),
+            ("name", format!("{name:?}")),
+            ("presize", presize),
+            ("samples", samples.to_string()),
+            ("shard_bytes", shard_bytes.to_string()),
+            ("skip", unusable.into()),
+            ("source", source.clone()),
         ]
     };
     let fields = words(found).into_iter().zip(words(wanted));
@@ -318,16 +319,16 @@ mod tests {
         for (changed, expected) in [
             (
                 Made { presize, ..made.clone() },
-                "the shorter side (presize) was none, is 400 pixels, quality 90",
+                "presize was none, is 400 pixels of the shorter side, quality 90",
             ),
-            (Made { skip: true, ..made.clone() }, "an unusable sample was an error, is skipped"),
+            (Made { skip: true, ..made.clone() }, "skip was off, is on"),
             (
                 Made { shard_bytes: 1 << 20, ..made.clone() },
-                "the size of a shard was 256.0 MiB (268435456 bytes), is 1.0 MiB (1048576 bytes)",
+                "shard_bytes was 268435456, is 1048576",
             ),
             (
                 Made { format: ShardFormat::TfRecord, ..made.clone() },
-                "the format was webdataset, is tfrecord",
+                "format was webdataset, is tfrecord",
             ),
             (made.clone(), ""),
         ] {
