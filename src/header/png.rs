@@ -76,7 +76,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
 /// Orientation metadata of all chunks, including those after the pixels. As in Pillow the last of a kind counts, eXIf
 /// has precedence over a profile in text, and chunks after an animation's first frame are ignored.
 fn metadata(bytes: &[u8]) -> Metadata {
-    let (mut exif, mut profile, mut xmp) = (None, None, None);
+    let (mut exif, mut profile, mut xmp, mut packet) = (None, None, None, None);
     let (mut animated, mut pixels) = (false, false);
     let mut chunks = Chunks::new(bytes);
     while let Some(Chunk { kind, data, .. }) = chunks.next().filter(|it| it.data.is_some()) {
@@ -87,7 +87,14 @@ fn metadata(bytes: &[u8]) -> Metadata {
                 // Pillow takes the bytes of such a text for those of an eXIf chunk.
                 b"exif" if kind == b"tEXt" => exif = Some(data.get(5..).unwrap_or_default()),
                 b"Raw profile type exif" => profile = text::text(kind, data).or(profile),
-                b"XML:com.adobe.xmp" => xmp = text::text(kind, data).or(xmp),
+                b"XML:com.adobe.xmp" => {
+                    if let Some(text) = text::text(kind, data) {
+                        if kind == b"iTXt" {
+                            packet = Some(text.clone());
+                        }
+                        xmp = Some(text);
+                    }
+                }
                 _ => {}
             },
             b"acTL" => animated = true,
@@ -103,7 +110,8 @@ fn metadata(bytes: &[u8]) -> Metadata {
     } else if let Some(exif) = profile.and_then(|text| text::raw_profile(&text)) {
         metadata.set_exif(&exif[..].into());
     }
-    if let Some(xmp) = xmp {
+    // If the last text is empty, Pillow reads the last one of an iTXt chunk.
+    if let Some(xmp) = xmp.filter(|text| !text.is_empty()).or(packet) {
         metadata.set_xmp(&xmp);
     }
     metadata

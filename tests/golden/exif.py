@@ -164,14 +164,14 @@ KINDS = {"jpeg": (jpeg_parts, with_segments), "png": (png_parts, with_chunks), "
 
 
 def outcome(file):
-    with Image.open(io.BytesIO(file)) as image:
-        try:
-            ImageOps.exif_transpose(image)
-        except Exception:
-            return "-"
-        # The number that `exif_transpose` looks up.
-        orientation = image.getexif().get(ORIENTATION, 1)
-        return {number: number for number in range(2, 9)}.get(orientation, 1)
+    try:
+        image = Image.open(io.BytesIO(file))
+        ImageOps.exif_transpose(image)
+    except Exception:
+        return "-"
+    # The number that `exif_transpose` looks up.
+    orientation = image.getexif().get(ORIENTATION, 1)
+    return {number: number for number in range(2, 9)}.get(orientation, 1)
 
 
 def main(cases=250, path=HERE / "exif.txt"):
