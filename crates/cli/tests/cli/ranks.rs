@@ -241,8 +241,9 @@ fn a_shard_that_only_the_environment_names_is_a_warning() {
             lines.lines().filter(|line| line.starts_with("warning") && line.contains("part"));
         lines.map(ToString::to_string).collect::<Vec<_>>()
     };
-    for (launcher, variables) in [("torchrun", &torchrun[..]), ("slurm", &slurm)] {
-        let [warning] = &warnings("", variables)[..] else { panic!("{launcher}") };
+    for (launcher, variables) in [("torchrun", &torchrun[..]), ("slurm", &slurm[..])] {
+        let told = warnings("", variables);
+        let [warning] = &told[..] else { panic!("{launcher}: {told:?}") };
         for expected in ["rank 1 of 2", "shard = \"none\"", &format!("shard = \"{launcher}\"")] {
             assert!(warning.contains(expected), "{warning}");
         }
