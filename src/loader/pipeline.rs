@@ -227,7 +227,7 @@ impl SamplePipeline {
         self.sample.actions.reserve(entries.saturating_sub(fixed), fixed);
         self.put_boxes(key.index, header);
         self.plan.sample(key, header, &mut self.sample)?;
-        self.need = self.need.max(&self.plan.drawn_memory(&self.sample));
+        self.need = self.need.with_drawn(&self.plan.drawn_memory(&self.sample));
         let Size { width, height } = header.size;
         let window_pixels = self.sample.stored_window.size().pixels();
         self.meter.saw(Seen { width, height, bytes }, window_pixels);

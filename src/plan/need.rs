@@ -68,6 +68,15 @@ impl SampleMemory {
         self
     }
 
+    /// Raised to the memory of a planned sample. Buffers of resamplings are compared by their sum, which bounds divide in
+    /// another way.
+    pub fn with_drawn(mut self, drawn: &Self) -> Self {
+        let has = self.taps.saturating_add(self.rows);
+        let needs = drawn.taps.saturating_add(drawn.rows);
+        self.rows = self.rows.saturating_add(needs.saturating_sub(has));
+        self.max(&Self { taps: 0, rows: 0, ..*drawn })
+    }
+
     /// Space for the tables of a sample that waits for its launch: the share plus 25 % for samples that the plan did
     /// not scan.
     pub fn waiting_tables(&self) -> u64 {

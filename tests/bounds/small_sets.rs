@@ -8,6 +8,7 @@ use feedwater::decode::begin_row_indexes;
 use feedwater::loader::Loader;
 use feedwater::plan::{Last, OnError};
 use feedwater::source::WebDataset;
+use feedwater::source::settings::WebDatasetSettings;
 
 use super::{Files, MIB, alone, crop, run, small};
 
@@ -67,8 +68,7 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
         // Sparse: it takes no space.
         file.set_len(300 * MIB).unwrap();
         let loader = || {
-            let source =
-                WebDataset::open(std::slice::from_ref(&shard), &Default::default()).unwrap();
+            let source = WebDataset::open(std::slice::from_ref(&shard), &settings).unwrap();
             let loader = Loader::builder(source, crop()).batch(4).workers(1).prefetch(1);
             let device = feedwater::loader::DeviceChoice::Cpu;
             loader.device(device).last(Last::Partial).cache_row_index(Some(MIB))

@@ -189,7 +189,7 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
             let held = worker.transform.capacity_bytes() as u64;
             let tables = worker.sample.table_bytes();
             let most = share.taps + share.rows + share.windows.iter().sum::<u64>();
-            let exceeds = need.max(&drawn) != need;
+            let exceeds = need.with_drawn(&drawn) != need;
             if exceeds || held > most || tables > share.tables {
                 let size = file.header.size;
                 let found = format!("{held} of {most}, tables {tables} of {}", share.tables);
