@@ -54,6 +54,8 @@ pub enum ExclusionReason {
     OtherKey,
     /// Image without annotations (`skip_empty`).
     NoAnnotation,
+    /// Byte after the last end mark of a tar file that belongs to no archive.
+    AfterEnd,
 }
 
 impl ExclusionReason {
@@ -69,6 +71,7 @@ impl ExclusionReason {
             ExclusionReason::LostLink => "hard links have no earlier target",
             ExclusionReason::Special => "pipes, sockets or devices",
             ExclusionReason::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
+            ExclusionReason::AfterEnd => "bytes after the end mark are no tar archive",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
         }
     }

@@ -71,7 +71,6 @@ pub fn table_of<F: Format>(
     let (mut entries, mut excluded) = (Vec::new(), Exclusions::default());
     let mut window = Window::new(&file, len);
     let walked = format.walk(&mut window, &mut entries, &mut excluded);
-    let walked = walked.and_then(|()| window.drain());
     walked.map_err(|wrong| {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
         Error::config(place, wrong.problem)
