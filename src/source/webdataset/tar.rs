@@ -88,7 +88,12 @@ impl Members {
                         }
                         let name = format!("byte {}", bytes.start).into_bytes();
                         let (offset, archive) = (bytes.start, self.archive);
-                        return Ok(Some(Member { offset, name, kind: Kind::AfterEnd(len), archive }));
+                        return Ok(Some(Member {
+                            offset,
+                            name,
+                            kind: Kind::AfterEnd(len),
+                            archive,
+                        }));
                     }
                 }
             };
