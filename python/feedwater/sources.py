@@ -349,6 +349,8 @@ def webdataset(
     * The headers are read on first use, and their checksums verified. The resulting table is stored next to each archive (a
       hidden file that ends in ``.feedwater1``) or in the cache directory. Each image is then one read. Tar has no checksums of
       contents, so earlier damage is detected only by the image format.
+    * A file may hold several archives one after another, as ``cat a.tar b.tar`` makes it; all are read, as by ``tar -i``. Bytes after
+      the last archive that are no archive are counted as skipped. Such bytes between two archives are an error.
     * Archives compressed with gzip or zstd are decompressed while they are read, in bounded memory. In sample order each is
       decompressed once, several in parallel with several reader threads. In any other order each read decompresses some MiB more
       (of a zstd file with a single frame, everything before it); the source's description states the number of compressed files.

@@ -64,6 +64,8 @@ pub enum ExclusionReason {
     UnknownClass,
     /// Object of a category that is not in the table of classes (`classes`).
     UnknownCategory,
+    /// Byte after the last end mark of a tar file that belongs to no archive.
+    AfterEnd,
 }
 
 impl ExclusionReason {
@@ -79,6 +81,7 @@ impl ExclusionReason {
             ExclusionReason::LostLink => "hard links have no earlier target",
             ExclusionReason::Special => "pipes, sockets or devices",
             ExclusionReason::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
+            ExclusionReason::AfterEnd => "bytes after the end mark are no tar archive",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
             ExclusionReason::EmptyRecord => "records have no image",
             ExclusionReason::OrphanAnnotation => {

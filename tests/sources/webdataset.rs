@@ -15,6 +15,8 @@ use feedwater::source::{ExclusionReason, Source, WebDataset};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+mod joined;
+
 const LABELS: [i64; 4] = [7, 0, -3, 1 << 40];
 
 fn golden(name: &str) -> Vec<u8> {
@@ -302,6 +304,11 @@ fn other_members_are_ignored() {
         b"what follows the end mark".to_vec(),
     ];
     assert_eq!(open(&bytes.concat()).unwrap(), [(1, b"one".to_vec())]);
+    let after = b"what follows the end mark".len() as u64;
+    assert_eq!(
+        excluded(&bytes.concat()).pop(),
+        Some((ExclusionReason::AfterEnd, String::new(), after))
+    );
 }
 
 #[test]

@@ -21,10 +21,10 @@ use crate::error::Redacted;
 use crate::file::AtomicFile;
 use crate::storage::{self, Stamp, Storage};
 
-/// The last digit is the version of the format and of the data read from files: 4 is the first with names of classes
-/// and without records that have no image. Machines of the other byte order have their own tables.
+/// The last digit is the version of the format and of the data read from files: 4 is the first with names of classes, without
+/// records that have no image, and with all archives of joined tar files. Machines of the other byte order have their own tables.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index4" } else { b"feedwater index#" };
+    if cfg!(target_endian = "little") { b"feedwater index4" } else { b"feedwater index$" };
 /// Size of the header: magic, checksum of what follows, hash, stamp, length of the facts beside the samples.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 8;
 /// Largest size of the facts beside the samples, in bytes: of skipped items about ten reasons with about twenty kinds each, and as

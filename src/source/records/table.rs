@@ -74,8 +74,7 @@ pub fn table_of<F: Format>(
     let classes = format.classes(&mut Window::new(&file, len));
     let mut window = Window::new(&file, len);
     let walked = format.walk(&mut window, &mut entries, &mut excluded);
-    let walked = walked.and_then(|()| window.drain()).and(classes);
-    let classes = walked.map_err(|wrong| {
+    let classes = walked.and(classes).map_err(|wrong| {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
         Error::config(place, wrong.problem)
     })?;

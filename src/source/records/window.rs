@@ -23,9 +23,6 @@ impl<'a> Window<'a> {
     /// Largest visible range, in bytes.
     pub const BYTES: u64 = 1 << 20;
 
-    /// Most bytes after the last sample that are checked.
-    const PADDING: u64 = 64 << 20;
-
     /// Length of a compressed file before its end is reached; larger than any file.
     pub const UNKNOWN: u64 = 1 << 62;
 
@@ -65,15 +62,15 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[begin..begin + count as usize])
     }
 
-    /// Skips the padding at the end of a compressed file, so that the checksums after it are verified.
-    pub fn drain(&mut self) -> Result<(), FileError> {
-        let first = self.start + self.buffer.len() as u64;
-        let mut at = first;
-        while self.len == Self::UNKNOWN && at - first < Self::PADDING {
-            self.read(at, 1)?;
-            at = self.start + self.buffer.len() as u64;
+    /// Returns `count` bytes, at most [`Self::BYTES`]; fewer at the end of the file.
+    pub fn up_to(&mut self, offset: u64, count: u64) -> Result<&[u8], FileError> {
+        let count = count.min(self.len.saturating_sub(offset));
+        if count == 0 {
+            return Ok(&[]);
         }
-        Ok(())
+        self.read(offset, count)?;
+        let held = &self.buffer[(offset - self.start) as usize..];
+        Ok(&held[..held.len().min(count as usize)])
     }
 
     /// Loads `count` bytes, or as many as exist; fewer mean that the end is known.

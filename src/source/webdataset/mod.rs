@@ -26,6 +26,8 @@ mod tar;
 /// * The headers are read on first use, and their checksums verified. The resulting table is stored next to each archive (a
 ///   hidden file that ends in `.feedwater1`) or in the cache directory. Each image is then one read. Tar has no checksums of
 ///   contents, so earlier damage is detected only by the image format.
+/// * A file may hold several archives one after another, as `cat a.tar b.tar` makes it; all are read, as by `tar -i`. Bytes after
+///   the last archive that are no archive are counted as skipped. Such bytes between two archives are an error.
 /// * Archives compressed with gzip or zstd are decompressed while they are read, in bounded memory. In sample order each is
 ///   decompressed once, several in parallel with several reader threads. In any other order each read decompresses some MiB more
 ///   (of a zstd file with a single frame, everything before it); the source's description states the number of compressed files.
@@ -114,13 +116,17 @@ impl Format for WebDatasetSettings {
         let wanted = self.label.to_lowercase();
         let mut members = tar::Members::default();
         let mut group = Group::default();
-        while let Some(tar::Member { offset, name, kind }) = members.next(window)? {
+        while let Some(tar::Member { offset, name, kind, archive }) = members.next(window)? {
+            let text = || String::from_utf8_lossy(&name);
+            if let Kind::AfterEnd(bytes) = kind {
+                excluded.add(ExclusionReason::AfterEnd, "", bytes, &text());
+                continue;
+            }
             if is_meta(&name) {
                 continue;
             }
-            let text = || String::from_utf8_lossy(&name);
             let why = match &kind {
-                Kind::File(_) => None,
+                Kind::File(_) | Kind::AfterEnd(_) => None,
                 Kind::LostLink => Some(ExclusionReason::LostLink),
                 Kind::SymbolicLink => Some(ExclusionReason::SymbolicLink),
                 Kind::Special => Some(ExclusionReason::Special),
@@ -139,9 +145,10 @@ impl Format for WebDatasetSettings {
                 }
                 continue;
             };
-            if key != group.key {
+            // Archives that were joined may begin with the key that the one before ended with.
+            if key != group.key || archive != group.archive {
                 std::mem::take(&mut group).finish(self, table, excluded)?;
-                group = Group { key: key.to_vec(), offset, ..Group::default() };
+                group = Group { key: key.to_vec(), archive, offset, ..Group::default() };
             }
             let twice = || {
                 let name = String::from_utf8_lossy(&name);
@@ -206,6 +213,8 @@ impl WebDatasetSettings {
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
+    /// Number of its archive in the file.
+    archive: u64,
     /// Offset of its first file.
     offset: u64,
     /// Position of the extension in the settings, and the byte range.

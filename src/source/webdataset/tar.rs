@@ -1,4 +1,5 @@
-//! Reader of tar archives: ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`), with verified checksums.
+//! Reader of tar archives: ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`), with verified checksums. A file may
+//! hold several archives one after another, as `cat a.tar b.tar` makes it and `tar -i` reads it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,6 +11,10 @@ use crate::source::records::{FileError, Window};
 /// Bytes read per header; contents are skipped.
 pub const AHEAD_BYTES: u64 = 4096;
 const BLOCK: u64 = 512;
+/// Bytes read at once after an end mark; GNU tar writes at most 10 KiB of zeros.
+const END_BYTES: u64 = 64 << 10;
+/// Most bytes after an end mark of a compressed file that hold no archive: a small file may decompress to any number of zeros.
+const MOST_PADDING: u64 = 64 << 20;
 
 /// Member of an archive.
 pub struct Member {
@@ -17,6 +22,8 @@ pub struct Member {
     pub offset: u64,
     pub name: Vec<u8>,
     pub kind: Kind,
+    /// Number of the archive in the file.
+    pub archive: u64,
 }
 
 /// Kind of a member. Folders and volume labels are not returned.
@@ -28,13 +35,20 @@ pub enum Kind {
     SymbolicLink,
     /// Pipe or device.
     Special,
+    /// This many bytes after an end mark, up to the end of the file, which hold no archive.
+    AfterEnd(u64),
 }
 
 /// Iterator over the remaining members.
 #[derive(Default)]
 pub struct Members {
     at: u64,
-    /// Contents of earlier files, collected from the first hard link on: few archives have any.
+    /// Number and start of the archive that is read.
+    archive: u64,
+    start: u64,
+    /// Whether the last archive of the file was read.
+    ended: bool,
+    /// Contents of earlier files of the archive, collected from the first hard link on: few archives have any.
     files: Option<Files>,
 }
 
@@ -50,12 +64,39 @@ struct Extended {
 }
 
 impl Members {
-    /// Returns the next member; `None` at the archive's end mark.
+    /// Returns the next member, also of a further archive; `None` at the end of the file.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, FileError> {
         let mut extended = Extended::default();
         loop {
             let offset = self.at;
-            let Some(header) = header(window, offset)? else { return Ok(None) };
+            if self.ended {
+                return Ok(None);
+            }
+            let Some(header) = header(window, offset)? else {
+                match after_end(window, offset)? {
+                    After::Archive(next) => {
+                        (self.at, self.start, self.archive) = (next, next, self.archive + 1);
+                        self.files = self.files.take().map(|_| Files::new());
+                        extended = Extended::default();
+                        continue;
+                    }
+                    After::Bytes(bytes) => {
+                        self.ended = true;
+                        let len = bytes.end - bytes.start;
+                        if len == 0 {
+                            return Ok(None);
+                        }
+                        let name = format!("byte {}", bytes.start).into_bytes();
+                        let (offset, archive) = (bytes.start, self.archive);
+                        return Ok(Some(Member {
+                            offset,
+                            name,
+                            kind: Kind::AfterEnd(len),
+                            archive,
+                        }));
+                    }
+                }
+            };
             let kind = header[156];
             let size = match extended.size {
                 Some(size) if !matches!(kind, b'x' | b'g' | b'L' | b'K') => size,
@@ -101,7 +142,7 @@ impl Members {
             if let (Some(files), Kind::File(data)) = (&mut self.files, &kind) {
                 files.insert(hash(&name), data.clone());
             }
-            return Ok(Some(Member { offset, name, kind }));
+            return Ok(Some(Member { offset, name, kind, archive: self.archive }));
         }
     }
 
@@ -114,7 +155,8 @@ impl Members {
     ) -> Result<Option<Range<u64>>, FileError> {
         if self.files.is_none() {
             // A separate table makes this scan treat links as files, and prevents another scan.
-            let mut again = Members { at: 0, files: Some(Files::new()) };
+            let (at, files) = (self.start, Some(Files::new()));
+            let mut again = Members { at, files, ..Members::default() };
             while again.at < before && again.next(window)?.is_some_and(|it| it.offset < before) {}
             self.files = again.files;
         }
@@ -190,6 +232,53 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileErr
         return Err(FileError::new(offset, problem));
     }
     Ok(Some(header))
+}
+
+/// Continuation of a file after an end mark.
+enum After {
+    /// Offset of a further archive.
+    Archive(u64),
+    /// Bytes up to the end of the file that hold no archive; none in most files.
+    Bytes(Range<u64>),
+}
+
+/// Reads on after the end mark at this offset: zeros, then another archive or the end of the file. Other bytes are no archive if
+/// none follows them. Between two archives they are an error, because they may be a damaged one.
+fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
+    let mut at = mark + BLOCK;
+    let mut other = None;
+    loop {
+        let part = window.up_to(at, END_BYTES)?;
+        let len = part.len() as u64;
+        for (number, block) in part.chunks(BLOCK as usize).enumerate() {
+            let offset = at + BLOCK * number as u64;
+            if block.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            match (block.first_chunk().is_some_and(is_header), other) {
+                (true, None) => return Ok(After::Archive(offset)),
+                (true, Some(other)) => {
+                    let problem = format!(
+                        "what follows the end mark at byte {mark} is no tar header, but an archive begins at byte {offset}: \
+                         the file is damaged; join the archives again"
+                    );
+                    return Err(FileError::new(other, problem));
+                }
+                (false, _) => other = other.or(Some(offset)),
+            }
+        }
+        at += len;
+        if len < END_BYTES {
+            return Ok(After::Bytes(other.unwrap_or(at)..at));
+        }
+        if window.file_len() == Window::UNKNOWN && at - mark > MOST_PADDING {
+            let problem = format!(
+                "more than {} MiB follow the end mark without an archive; compress the archive without them",
+                MOST_PADDING >> 20
+            );
+            return Err(FileError::new(mark, problem));
+        }
+    }
 }
 
 /// Whether the checksum matches.
