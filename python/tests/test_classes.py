@@ -7,7 +7,7 @@ import pytest
 
 import feedwater as fw
 
-CHAIN = [fw.ops.Resize(8, 12)]
+CHAIN = [fw.ops.Resize(width=8, height=12)]
 
 
 def loader(source, **settings):

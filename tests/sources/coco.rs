@@ -258,7 +258,7 @@ fn invalid_json_is_an_error_with_the_location() {
         (&nested, &["1"]),
         (&box_of("NaN"), &["2"]),
         (&box_of("1e999"), &["2"]),
-        (&box_of("null"), &["2", "1", "bbox", "null"]),
+        (&box_of("null"), &["2", "1", "image_id"]),
     ] {
         invalid(open(text, &CocoSettings::default()), values);
     }

@@ -118,7 +118,7 @@ fn leave_out(
     let of_objects = objects.iter().map(|(&class, count)| name(class, counted(*count, "object")));
     let missing: Vec<String> = of_samples.chain(of_objects).collect();
     let missing = listed(missing.into_iter());
-    let listed_table = listed(table.names().iter().cloned().collect::<Vec<_>>().into_iter());
+    let listed_table = listed(table.names().iter().cloned());
     if !known {
         let problem = format!(
             "has none of the classes of the source: it has {listed_table}, and {} has {missing}",
