@@ -1,6 +1,6 @@
 //! Memory that depends on the set: batches larger than it, and files of row indexes beside it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -33,24 +33,14 @@ fn slots_of_a_batch_that_is_larger_than_the_set_have_its_size() {
 
 /// A tar archive of these files.
 fn tar(path: &Path, files: impl Iterator<Item = Vec<u8>>) {
-    let mut archive = Vec::new();
+    let mut archive = tar::Builder::new(File::create(path).unwrap());
     for (number, file) in files.enumerate() {
-        let mut head = [0; 512];
-        let name = format!("{number:05}.jpg");
-        head[..name.len()].copy_from_slice(name.as_bytes());
-        head[100..108].copy_from_slice(b"0000644\0");
-        head[124..136].copy_from_slice(format!("{:011o}\0", file.len()).as_bytes());
-        head[148..156].copy_from_slice(b"        ");
-        head[156] = b'0';
-        head[257..265].copy_from_slice(b"ustar\x0000");
-        let sum: u32 = head.iter().map(|&byte| u32::from(byte)).sum();
-        head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        archive.extend(head);
-        archive.extend(&file);
-        archive.resize(archive.len().next_multiple_of(512), 0);
+        let mut head = tar::Header::new_ustar();
+        head.set_size(file.len() as u64);
+        head.set_mode(0o644);
+        archive.append_data(&mut head, format!("{number:05}.jpg"), &file[..]).unwrap();
     }
-    archive.resize(archive.len() + 1024, 0);
-    fs::write(path, archive).unwrap();
+    archive.finish().unwrap();
 }
 
 /// What another program, or a damaged disk, left beside a shard.
@@ -68,6 +58,7 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
         // Sparse: it takes no space.
         file.set_len(300 * MIB).unwrap();
         let loader = || {
+            let settings = WebDatasetSettings::default();
             let source = WebDataset::open(std::slice::from_ref(&shard), &settings).unwrap();
             let loader = Loader::builder(source, crop()).batch(4).workers(1).prefetch(1);
             let device = feedwater::loader::DeviceChoice::Cpu;
