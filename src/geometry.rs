@@ -244,7 +244,7 @@ mod tests {
         };
         let expected = [(0, 0), (3, 0), (3, 3), (0, 3), (0, 0), (3, 0), (3, 3), (0, 3)];
         assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(padding), expected);
-        let [wide, turned] = [2, 6].map(|value| Orientation::from_exif(value));
+        let [wide, turned] = [2, 6].map(Orientation::from_exif);
         assert_eq!(wide.padding(Size::new(13, 9), 8), Size::new(3, 0));
         assert_eq!(turned.padding(Size::new(13, 9), 8), Size::new(7, 0));
         assert_eq!(wide.padding(Size::new(16, 9), 8), Size::new(0, 0));

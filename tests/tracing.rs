@@ -55,7 +55,7 @@ impl Subscriber for Collecting {
 #[test]
 fn every_stage_of_a_sample_and_every_batch_is_an_event() {
     tracing::subscriber::set_global_default(Collecting).unwrap();
-    let loader = Loader::builder(common::memory(20), common::training())
+    let mut loader = Loader::builder(common::memory(20), common::training())
         .device(DeviceChoice::Cpu)
         .batch(4)
         .workers(2)

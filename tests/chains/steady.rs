@@ -229,11 +229,14 @@ impl Operator for Counted {
     }
 }
 
+/// Puts an operator into a combinator.
+type Wrap = fn(Arc<dyn Operator>) -> Arc<dyn Operator>;
+
 #[test]
 fn nested_combinators_are_planned_in_linear_time() {
     const DEPTH: usize = 24;
     let files = [File::of(Size::new(30, 20))];
-    let wrap: [fn(Arc<dyn Operator>) -> Arc<dyn Operator>; 4] = [
+    let wrap: [Wrap; 4] = [
         |inner| Arc::new(RandomApply::new(0.5).then_any(inner)),
         |inner| Arc::new(OneOf::new().or(Flip::default()).or_any(1.0, inner)),
         |inner| Arc::new(SomeOf::new(1).or_any(inner).or(Pad::constant([1; 4], [0.0; 3]))),

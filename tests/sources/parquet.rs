@@ -206,7 +206,7 @@ fn booleans_are_labels() {
             let source = Parquet::open(&[file(name)], &settings("image", column)).unwrap();
             let label = |row: u64| match row % 7 == 3 && null {
                 true => -1,
-                false => i64::from(row % 3 == 0 || row > 12),
+                false => i64::from(row.is_multiple_of(3) || row > 12),
             };
             assert_eq!(
                 labels(&source),

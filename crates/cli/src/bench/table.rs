@@ -63,10 +63,13 @@ impl fmt::Display for Table<'_> {
     }
 }
 
+/// A route and the names of sets.
+type SetsOf<'a> = (By, Vec<Cow<'a, str>>);
+
 impl Table<'_> {
     /// Cases that were not measured, by reason. A route lists its sets unless all of them are affected.
     fn unmeasured(&self) -> BTreeMap<String, Vec<String>> {
-        let mut sets: BTreeMap<String, Vec<(By, Vec<Cow<'_, str>>)>> = BTreeMap::new();
+        let mut sets: BTreeMap<String, Vec<SetsOf<'_>>> = BTreeMap::new();
         for case in self.0 {
             let reason = match &case.result {
                 CaseResult::Measured(_) => continue,
@@ -79,7 +82,7 @@ impl Table<'_> {
                 None => routes.push((case.route, vec![escaped(&case.set)])),
             }
         }
-        let name = |(route, sets): (By, Vec<Cow<'_, str>>)| {
+        let name = |(route, sets): SetsOf<'_>| {
             let all = self.0.iter().filter(|case| case.route == route).count() == sets.len();
             if all {
                 route.name().into()
