@@ -71,7 +71,7 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the plan has no threads, memory or kernel for the choice, or if the value is fixed by the
+    /// [`Error::Config`](crate::Error::Config) if the plan has no threads, memory or kernel for the choice, or if the value is fixed by the
     /// settings.
     pub fn choose(&self, choice: Choice) -> Result<()> {
         self.check_process()?;

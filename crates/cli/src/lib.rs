@@ -4,7 +4,7 @@
 //!   128 + N: interrupted by signal N (`interrupt.rs`).
 //! * Results go to standard output. Progress (on a terminal only) and errors go to standard error.
 //! * With `--json`, the last line of standard output is one JSON object.
-//! * Nothing from data reaches the terminal raw: [`print`], [`print_lines`], [`print_json`] and [`tell`] write all output, and
+//! * Nothing from data reaches the terminal raw: `print`, `print_lines`, `print_json` and `tell` write all output, and
 //!   escape control characters and direction marks. Text that takes several lines escapes the line feeds of its data itself.
 //! * A command whose standard output is closed early exits quietly.
 
