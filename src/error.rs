@@ -2,7 +2,7 @@
 //!
 //! Messages are lower case, without a final full stop. Each names the item, its value and a remedy. Messages that
 //! quote a file are bounded in length: the middle of a long one is cut. Displayed errors are one line, except for a
-//! compiler's log: control characters and direction marks, which file names and other data may contain, are escaped.
+//! compiler's log and the rows of a footprint: control characters and direction marks, which file names and other data may contain, are escaped.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -352,7 +352,8 @@ impl fmt::Display for Error {
                 let row = escaped(row);
                 write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
             }
-            Error::Memory { problem, .. } => f.write_str(&escaped(problem)),
+            // With the rows of the footprint.
+            Error::Memory { problem, .. } => f.write_str(&escaped_lines(problem)),
             Error::Forked { built_in } => write!(
                 f,
                 "this loader was built in process {built_in}, and fork copies no threads; build loaders in the \

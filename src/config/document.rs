@@ -62,7 +62,7 @@ impl Document {
         self.text.parse().map_err(|error: toml::de::Error| {
             let problem = error.message().trim().replace('\n', ", ");
             let at = Some(Box::new(self.location(error.span().unwrap_or(0..0))));
-            Error::Config(ConfigError { key: String::new(), problem, at })
+            Error::Config(ConfigError { at, ..ConfigError::new("", problem) })
         })
     }
 
@@ -161,7 +161,7 @@ fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
     let problem =
         format!("byte {byte:#04x} at offset {valid} is not UTF-8: {way_out}; save it as UTF-8");
     let at = Some(Box::new(Location::new(Some(path), bytes, valid..valid + 1)));
-    Error::Config(ConfigError { key: String::new(), problem, at })
+    Error::Config(ConfigError { at, ..ConfigError::new("", problem) })
 }
 
 /// Rest of a key after a leading name, if the name ends there.

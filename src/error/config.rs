@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Error, Location, escaped, shown};
+use super::{Error, Location, escaped, escaped_lines, shown};
 
 /// Invalid setting, which the user must change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct ConfigError {
     pub key: String,
     /// Message that describes the error, with the value and a remedy.
     pub problem: String,
+    /// Rows of the footprint behind a limit that is too small, one per line. Empty for other errors.
+    pub rows: String,
     /// Location in the pipeline file; `None` where the setting is not from a file.
     pub at: Option<Box<Location>>,
 }
@@ -19,7 +21,7 @@ pub struct ConfigError {
 impl ConfigError {
     /// Creates an error from a key and a message.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { key: shown(key), problem: shown(problem), at: None }
+        Self { key: shown(key), problem: shown(problem), rows: String::new(), at: None }
     }
 }
 
@@ -35,8 +37,12 @@ impl fmt::Display for ConfigError {
             write!(f, "{at}: ")?;
         }
         match self.key.as_str() {
-            "" => f.write_str(&escaped(&self.problem)),
-            key => write!(f, "{}: {}", escaped(key), escaped(&self.problem)),
+            "" => f.write_str(&escaped(&self.problem))?,
+            key => write!(f, "{}: {}", escaped(key), escaped(&self.problem))?,
+        }
+        match self.rows.as_str() {
+            "" => Ok(()),
+            rows => write!(f, ", for\n{}", escaped_lines(rows)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::{ConfigError, Error, Result};
 use crate::footprint::{self, Footprint, Memory};
 
 use super::device::on_cpu;
@@ -262,8 +262,9 @@ fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
     }
     let of = |memory| exceeded.iter().any(|limit| limit.memory.contains(&memory));
     let rows = rows.rows.iter().filter(|row| of(row.memory)).cloned().collect();
-    problem += &format!(", for\n{}", Footprint { rows });
-    Error::config(exceeded.first().map_or("limits", |limit| limit.key), problem.trim_end())
+    let key = exceeded.first().map_or("limits", |limit| limit.key);
+    let rows = Footprint { rows }.to_string().trim_end().to_string();
+    Error::Config(ConfigError { rows, ..ConfigError::new(key, problem) })
 }
 
 impl fmt::Display for Reduction {

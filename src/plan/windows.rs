@@ -4,7 +4,7 @@
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::op::kind::mix::Mix;
-use crate::op::{Action, Actions, Kind, Operator, Trace, What};
+use crate::op::{Action, Actions, Kind, Trace, What};
 use crate::random::SampleKey;
 use crate::tensor::CHANNELS;
 
@@ -70,19 +70,21 @@ impl Bound {
     ///
     /// If the input has no fixed size, a smaller one may have the larger output: `resize` with `shorter` enlarges the
     /// longer side of an image that was cropped to fewer rows. Crops change the ratio of the sides by up to 2, which is
-    /// bounded. If a thinner image has a larger output still, the bound is not certain.
-    fn behind(self, operator: &dyn Operator) -> (Self, Size) {
+    /// bounded. If a thinner image has a larger output still, the bound is not certain. Neither is that of a combinator then,
+    /// whose operators see the outputs of each other.
+    fn behind(self, PlannedStep { operator, kinds, .. }: &PlannedStep) -> (Self, Size) {
         let Self { size, exact, certain } = self;
         let mut largest = operator.largest_output(size);
-        if exact {
-            let fixed = operator.fixed_output(Some(size));
-            let output = fixed.unwrap_or(largest);
-            return (Self { size: output, exact: fixed.is_some(), certain }, larger(size, largest));
-        }
         let of = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
         let Size { width, height } = size;
         let [halves, lines] = [[width.div_ceil(2), height.div_ceil(2)], [1, 1]];
         let around = |output, [w, h]: [u32; 2]| larger(larger(output, of(w, height)), of(width, h));
+        if exact {
+            let fixed = operator.fixed_output(Some(size));
+            let certain = certain && (kinds.is_exact() || around(largest, lines) == largest);
+            let output = fixed.unwrap_or(largest);
+            return (Self { size: output, exact: fixed.is_some(), certain }, larger(size, largest));
+        }
         largest = around(largest, halves);
         let certain = certain && around(largest, lines) == largest;
         let fixed = operator.fixed_output(None);
@@ -104,7 +106,7 @@ impl Stage {
         for (operator, step) in steps.iter().enumerate() {
             let before = bound;
             let largest;
-            (bound, largest) = before.behind(&*step.operator);
+            (bound, largest) = before.behind(step);
             let (input, output) = (before.size, bound.size);
             if step.kinds.is_exact() {
                 let first = stages.len();
@@ -139,7 +141,7 @@ impl Stage {
     /// Whether the stages of [`put_bounding`](Self::put_bounding) bound every sample with an upright image of this
     /// size.
     pub fn are_certain(steps: &[PlannedStep], image: Size) -> bool {
-        let behind = |bound: Bound, step: &PlannedStep| bound.behind(&*step.operator).0;
+        let behind = |bound: Bound, step: &PlannedStep| bound.behind(step).0;
         steps.iter().fold(Bound::of(image), behind).certain
     }
 

@@ -33,8 +33,7 @@ fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
     for seed in fresh_seeds(5.0) {
         let rng = &mut numbers(seed);
         let ratio = 400f64.powf(rng.uniform());
-        // Larger tables are probed before they are allocated, which counts as an allocation although no page is touched.
-        let pixels = 15_000.0 + 10_000.0 * rng.uniform();
+        let pixels = 15_000.0 * 20f64.powf(rng.uniform());
         let long = (pixels * ratio).sqrt() as u32;
         let short = (pixels / f64::from(long)).max(1.0) as u32;
         let number = rng.below(10) as usize;

@@ -256,7 +256,7 @@ fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     assert_eq!(numbers(&error, "limits.device_memory").unwrap(), [64 * MIB, least], "{error}");
     let Error::Config(error) = error else { panic!("{error}") };
     assert_eq!(error.key, "limits.device_memory");
-    let text = error.problem;
+    let text = error.to_string();
     for row in
         [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::nvjpeg(Route::NvjpegHardware)]
     {

@@ -62,7 +62,7 @@ impl Operator for TimmAutoAugment {
     fn draw(&self, draw: &mut Draw<'_>) {
         let Ok(policy) = self.policy() else { return };
         let size = draw.size();
-        for entry in policy.draw_entries(draw.rng()) {
+        for entry in policy.draw_entries(draw.rng()).into_iter().flatten() {
             let step = policy.draw(entry, size, draw.rng());
             let interpolation = apply::interpolation(self.interpolation, draw);
             apply::draw(draw, step, Warping { interpolation, fill: self.fill });

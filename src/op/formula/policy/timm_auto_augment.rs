@@ -125,14 +125,14 @@ impl AutoAugment {
     }
 
     /// Draws the operations of an image.
-    pub fn draw_entries(&self, rng: &mut SampleRng) -> Vec<Entry> {
+    pub fn draw_entries(&self, rng: &mut SampleRng) -> [Option<Entry>; 2] {
         let mut place = |count: usize| rng.below(count as u64) as usize;
         match self.policy {
-            Policy::Pairs(pairs) => pairs[place(pairs.len())].to_vec(),
+            Policy::Pairs(pairs) => pairs[place(pairs.len())].map(Some),
             Policy::PairsIncreasing(pairs) => {
-                pairs[place(pairs.len())].map(Self::increasing).to_vec()
+                pairs[place(pairs.len())].map(|entry| Some(Self::increasing(entry)))
             }
-            Policy::Single(entries) => vec![entries[place(entries.len())]],
+            Policy::Single(entries) => [Some(entries[place(entries.len())]), None],
         }
     }
 
