@@ -124,5 +124,6 @@ fn a_sample_without_a_label_is_none_and_minus_one_in_the_slice() {
     let batch = builder.build().unwrap().epoch().next().unwrap().unwrap();
     let labels: Vec<_> = batch.samples().iter().map(|sample| sample.label).collect();
     assert_eq!(labels, expected);
-    assert_eq!(batch.labels(), [0, -1, -1, -5, 4, 5]);
+    // The third one is substituted.
+    assert_eq!(batch.labels(), [0, -1, -100, -5, 4, 5]);
 }

@@ -4,6 +4,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 use twox_hash::XxHash3_128;
 
 use crate::error::{DataError, reserve};
@@ -41,8 +42,9 @@ impl FileKey {
     }
 }
 
-/// What tells a file from all others: its key, and the XXH3-128 of its bytes with a random seed. Whoever makes images does not
-/// know the seed, so nobody can make two files with the same fingerprint.
+/// What tells a file from all others: its key, and the XXH3-128 of its bytes with a seed. The seed of a cache is random: whoever makes
+/// images does not know it, so nobody can make two files with the same fingerprint. That of a packed shard depends on the file
+/// ([`seed_of`](Self::seed_of)), because packing again must give the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     key: FileKey,
@@ -69,6 +71,13 @@ impl Fingerprint {
     /// Whether it is the fingerprint of this file, whose key it has.
     pub fn is_of(&self, file: &[u8]) -> bool {
         *self == Self::with_key(self.key, file, self.seed)
+    }
+
+    /// Seed that depends only on the file, for indexes that must be the same each time: the first bytes of its SHA-256. Whoever makes
+    /// images knows it.
+    pub fn seed_of(file: &[u8]) -> u64 {
+        let digest: [u8; 32] = Sha256::digest(file).into();
+        digest.first_chunk().copied().map_or(0, u64::from_le_bytes)
     }
 
     /// A seed that nobody knows.

@@ -14,22 +14,17 @@ use feedwater::geometry::Roi;
 use feedwater::header::Header;
 
 /// Makes row indexes; one per thread.
+#[derive(Default)]
 pub(super) struct RowIndexer {
     decoders: Decoders,
-    seed: u64,
-}
-
-impl Default for RowIndexer {
-    fn default() -> Self {
-        Self { decoders: Decoders::default(), seed: Fingerprint::random_seed() }
-    }
 }
 
 impl RowIndexer {
     /// Index of an intact JPEG that our own decoder decodes.
     pub fn make(&mut self, file: &[u8]) -> Option<Vec<u8>> {
         let header = Header::parse(file).ok().filter(is_indexable)?;
-        self.decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file, self.seed)));
+        let fingerprint = Fingerprint::of(file, Fingerprint::seed_of(file));
+        self.decoders.set_row_index(RowIndexTask::Make(fingerprint));
         // Almost everything is only parsed.
         let pixel = Roi::new(0, 0, 1, 1);
         self.decoders.decode(file, &header, pixel, 1, &mut |_| {}).ok()?;

@@ -48,11 +48,17 @@ fn text(bytes: &[u8]) -> String {
 
 /// Runs a command that must succeed and returns its standard output.
 fn done(dir: &Path, args: &[&str]) -> String {
+    let (stdout, stderr) = done_with_warnings(dir, args);
+    assert_eq!(stderr, "", "{args:?} writes nothing to standard error without a terminal");
+    stdout
+}
+
+/// Runs a command that must succeed and returns its standard output and its warnings.
+fn done_with_warnings(dir: &Path, args: &[&str]) -> (String, String) {
     let output = feedwater(dir, args);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
-    assert_eq!(stderr, "", "{args:?} writes nothing to standard error without a terminal");
-    text(&output.stdout)
+    (text(&output.stdout), stderr)
 }
 
 /// Runs a command that must succeed and returns the last line of standard output as JSON.
@@ -320,13 +326,22 @@ fn each_policy_for_bad_files_works_as_documented() {
     let words = refused(dir.path(), &args, 1);
     assert!(words.contains("class001/0000004.jpg: truncated"), "{words}");
 
-    let result = json(dir.path(), &run("skip"));
+    // One warning with the number of samples and the first one.
+    let with_warning = |args: &[&str], what: &str| -> Value {
+        let (stdout, warning) = done_with_warnings(dir.path(), args);
+        assert_eq!(warning.lines().count(), 1, "{warning}");
+        for word in ["warning: 1 sample ", what, "class001/0000004.jpg"] {
+            assert!(warning.contains(word), "{word}: {warning}");
+        }
+        serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
+    };
+    let result = with_warning(&run("skip"), "replaced by other samples");
     assert_eq!(result["images"], 10);
     assert_eq!(result["outcomes"]["cpu"], 10);
     assert_eq!(result["outcomes"]["skipped"], 1);
     assert_eq!(result["errors"]["truncated"], 1);
 
-    let result = json(dir.path(), &run("substitute"));
+    let result = with_warning(&run("substitute"), "replaced by zeros");
     assert_eq!(result["outcomes"]["cpu"], 9);
     assert_eq!(result["outcomes"]["substituted"], 1);
     assert_eq!(result["outcomes"]["skipped"], 0);

@@ -41,7 +41,7 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     assert_eq!((batches, indices), ((0..20).collect(), (0..40).collect()));
     assert_eq!(count(&tracks["feedwater-list"], "list"), 1);
     assert_eq!(count(&tracks["consumer"], "wait"), 20);
-    assert_eq!(count(&tracks["consumer"], "step"), 18);
+    assert_eq!(count(&tracks["consumer"], "step"), 20);
     assert_eq!(count(&tracks["parts of the step"], "log\"ging\\\n"), 20);
     for spans in (0..2).map(|it| &tracks[&format!("feedwater-{it}")]) {
         let busy = spans.iter().filter(|it| it.2["cat"] == "stage" && it.2["dur"] != 0.0);
@@ -102,10 +102,11 @@ fn a_trace_holds_the_latest_spans_in_the_memory_of_its_row() {
     let trace = trace_of(&loader);
     let tracks = tracks(&trace);
     assert!(tracks.values().all(|spans| spans.len() <= 16));
-    // Of 38 waits and steps.
+    // Of 40 waits and steps.
     assert_eq!(tracks["consumer"].len(), 16);
-    assert_eq!(tracks["consumer"].last().unwrap().2["args"]["batch"], 19);
-    assert!(trace["otherData"]["lost_events"].as_u64().unwrap() >= 22);
+    let wait = tracks["consumer"].iter().rfind(|it| it.2["name"] == "wait").unwrap();
+    assert_eq!(wait.2["args"]["batch"], 19);
+    assert!(trace["otherData"]["lost_events"].as_u64().unwrap() >= 24);
     let row = loader.footprint().row("trace").unwrap();
     assert_eq!(row.total_bytes(), trace_bytes(16, loader.measured().by_thread.len() as u64));
     assert!(has_words(&row.note, &[&(3 + OTHER_TRACKS).to_string()]), "{}", row.note);
