@@ -137,7 +137,7 @@ fn workplace(tail: &str) -> TempDir {
         fs::write(class.join(format!("{seed}.jpg")), jpeg(seed, 40, 30)).unwrap();
     }
     let text = format!(
-        "[source]\ndirectory = \"data\"\n[loader]\nbatch = 1000000\nlast = \"partial\"\nworkers = 1\n\
+        "[source]\ndirectory = \"data\"\n[loader]\nbatch = 1000000\nlast = \"pad\"\nworkers = 1\n\
          [[chain]]\nop = \"resize\"\nwidth = 224\nheight = 224\n{tail}"
     );
     fs::write(dir.path().join("pipeline.toml"), text).unwrap();
