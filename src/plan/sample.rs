@@ -71,7 +71,8 @@ impl Plan {
         out.stored = header.size.reduced(out.reduction);
         // A growing vector allocates up to twice its length. One that has the capacity allocates nothing.
         let entries = self.table_len(out.upright);
-        let grows = if entries > out.actions.table.capacity() { entries.saturating_mul(2) } else { 0 };
+        let grows =
+            if entries > out.actions.table.capacity() { entries.saturating_mul(2) } else { 0 };
         let _tables = reserve::promise((grows as u64).saturating_mul(size_of::<i32>() as u64))?;
         let padding = out.orientation.padding(header.size, out.reduction);
         out.window = out.actions.demand_reduced(out.reduction, padding, size.window());

@@ -58,7 +58,8 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
         // Sparse: it takes no space.
         file.set_len(300 * MIB).unwrap();
         let loader = || {
-            let settings = WebDatasetSettings { label: String::new(), ..WebDatasetSettings::default() };
+            let settings =
+                WebDatasetSettings { label: String::new(), ..WebDatasetSettings::default() };
             let source = WebDataset::open(std::slice::from_ref(&shard), &settings).unwrap();
             let loader = Loader::builder(source, crop()).batch(4).workers(1).prefetch(1);
             let device = feedwater::loader::DeviceChoice::Cpu;
