@@ -369,7 +369,7 @@ impl Epoch {
     }
 }
 
-/// Waits for a batch, and looks for signals meanwhile.
+/// Waits for a batch and checks for signals meanwhile.
 fn waited(
     py: Python<'_>,
     seconds: f64,
@@ -382,7 +382,7 @@ fn waited(
         let next = py.detach(|| {
             let next = next();
             if next.is_pending() {
-                // Another thread that waits, to take a batch or to begin an epoch, has a turn and looks for signals.
+                // Another waiting thread gets a turn and checks for signals.
                 thread::sleep(TURN);
             }
             next

@@ -27,7 +27,7 @@ pub fn path(url: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(bytes).into())
 }
 
-/// The path as it is written in a pipeline file: a `file://` URL if it is not Unicode.
+/// Path for a pipeline file: a `file://` URL if the path is not Unicode.
 pub fn written(path: &Path) -> PathBuf {
     if path.to_str().is_some() {
         return path.into();
