@@ -30,7 +30,7 @@ pub(crate) struct BmpLayout<'a> {
 /// Coding of a BMP's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BmpCoding {
-    /// Indices, of 32 or 64 bits.
+    /// Palette indices with this number of bits.
     Indices(u32),
     /// Indices in runs, of 8 bits, or of 4.
     Runs { four_bits: bool },
