@@ -1,11 +1,13 @@
 //! Every source: samples, errors, and combinations.
 
 mod annotation;
+mod bad_shards;
 mod beton;
 mod coco;
 mod combine;
 #[path = "../common/mod.rs"]
 mod common;
+mod index;
 mod list;
 mod lmdb;
 mod npy;

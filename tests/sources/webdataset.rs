@@ -15,6 +15,8 @@ use feedwater::source::{ExclusionReason, Source, WebDataset};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+mod joined;
+
 const LABELS: [i64; 4] = [7, 0, -3, 1 << 40];
 
 fn golden(name: &str) -> Vec<u8> {
@@ -303,67 +305,10 @@ fn other_members_are_ignored() {
     ];
     assert_eq!(open(&bytes.concat()).unwrap(), [(1, b"one".to_vec())]);
     let after = b"what follows the end mark".len() as u64;
-    assert_eq!(excluded(&bytes.concat()).pop(), Some((ExclusionReason::AfterEnd, String::new(), after)));
-}
-
-/// Compresses bytes as one gzip member.
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let deflated = miniz_oxide::deflate::compress_to_vec(bytes, 6);
-    let mut hash = crc32fast::Hasher::new();
-    hash.update(bytes);
-    let trailer = [hash.finalize().to_le_bytes(), (bytes.len() as u32).to_le_bytes()];
-    [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255][..], &deflated, trailer.as_flattened()].concat()
-}
-
-/// As `cat a.tar b.tar`, whose padding is that of GNU tar or one block of zeros.
-#[test]
-fn joined_archives_are_read_to_the_end_of_the_file() {
-    let first = archive(&[("a.jpg", b"one"), ("a.cls", b"1"), ("b.jpg", b"two"), ("b.cls", b"2")]);
-    // Begins with the key that ended the first one.
-    let second = archive(&[("b.jpg", b"three"), ("b.cls", b"3")]);
-    let link = [
-        member("a.jpg", b"four", b'0'),
-        member("a.cls", b"4", b'0'),
-        hard_link("c.jpg", "a.jpg"),
-        member("c.cls", b"5", b'0'),
-        hard_link("d.jpg", "b.jpg"),
-        member("d.cls", b"6", b'0'),
-        vec![0; 512],
-    ];
-    let all: Vec<Sample> = [(1, "one"), (2, "two"), (3, "three"), (4, "four"), (5, "four")]
-        .map(|(label, text)| (label, text.into()))
-        .into();
-    for padding in [0, 10 << 10, 200 << 10, 3 << 20] {
-        let padded = [&first[..], &vec![0; padding]].concat();
-        let joined = [&padded[..], &second, &link.concat()].concat();
-        assert_eq!(open(&joined).unwrap(), all, "{padding}");
-        // The target of the last link is in another archive.
-        assert!(excluded(&joined).contains(&(ExclusionReason::LostLink, String::new(), 1)));
-        assert_eq!(open(&gzip(&joined)).unwrap(), all, "{padding}");
-        let members = [gzip(&padded), gzip(&second), gzip(&link.concat())].concat();
-        assert_eq!(open(&members).unwrap(), all, "{padding}");
-    }
-    // A further archive that is cut.
-    let cut = [&first[..], &second[..second.len() - 1024]].concat();
-    refused(&cut, cut.len() as u64, &[]);
-}
-
-#[test]
-fn bytes_after_the_last_archive_are_counted_and_between_archives_an_error() {
-    let first = archive(&[("a.jpg", b"one"), ("a.cls", b"1")]);
-    for len in [1, 511, 512, 700, 100_000] {
-        let bytes = [&first[..], &vec![b'x'; len]].concat();
-        let expected = [(ExclusionReason::AfterEnd, String::new(), len as u64)];
-        assert_eq!(excluded(&bytes), expected);
-        assert_eq!(open(&bytes).unwrap().len(), 1);
-    }
-    let damaged = [&first[..], &[b'x'; 512], &first].concat();
-    let next = (first.len() + 512).to_string();
-    refused(&damaged, first.len() as u64, &[&next]);
-    // A small file that decompresses to very many zeros.
-    let zeros = gzip(&[&first[..], &vec![0; 65 << 20]].concat());
-    let mark = first.len() as u64 - 1024;
-    refused(&zeros, mark, &["64"]);
+    assert_eq!(
+        excluded(&bytes.concat()).pop(),
+        Some((ExclusionReason::AfterEnd, String::new(), after))
+    );
 }
 
 #[test]

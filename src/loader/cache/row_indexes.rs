@@ -6,7 +6,6 @@
 
 use std::env;
 use std::fmt::Write as _;
-use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use crate::decode::{
     Decoders, Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
     read_row_indexes, write_row_index,
 };
-use crate::file::AtomicFile;
+use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
 use crate::geometry::{Orientation, Size};
 use crate::loader::stats::CacheStats;
 use crate::source::Source;
@@ -107,7 +106,7 @@ impl RowIndexes {
 
     /// Reads the file of the cache directory.
     fn read_stored(&self) {
-        if let Some(file) = self.place.as_ref().and_then(|place| File::open(place).ok()) {
+        if let Some(file) = self.place.as_ref().and_then(|place| open_unfollowed(place).ok()) {
             self.read(&mut BufReader::with_capacity(1 << 16, file));
         }
     }
@@ -146,8 +145,8 @@ impl RowIndexes {
     }
 
     fn write(&self, place: &Path) -> io::Result<()> {
-        fs::create_dir_all(place.parent().ok_or(ErrorKind::NotFound)?)?;
-        let mut file = AtomicFile::create(place)?;
+        create_private_folder(place.parent().ok_or(ErrorKind::NotFound)?)?;
+        let mut file = AtomicFile::replace(place)?;
         begin_row_indexes(&mut file)?;
         let mut written = Ok(());
         self.store.for_each(|index| {

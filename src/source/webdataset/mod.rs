@@ -61,6 +61,8 @@ impl Format for WebDatasetSettings {
     const KEY: &'static str = "webdataset";
     const ENDING: &'static str = ".tar";
     const CHECKED: bool = false;
+    const IN_ORDER: bool = true;
+    const BEFORE: usize = tar::BLOCK as usize;
 
     /// Recognised by the checksum of the first header; a compressed archive by its name.
     fn recognises(name: &str, head: &[u8]) -> bool {
@@ -133,7 +135,7 @@ impl Format for WebDatasetSettings {
                 }
             }
             if !wanted.is_empty() && extension == wanted {
-                let label = self.label_in(window, data)?;
+                let label = self.label_in(window, data.bytes)?;
                 if group.label.replace(label).is_some() {
                     return Err(twice());
                 }
@@ -188,8 +190,8 @@ struct Group {
     archive: u64,
     /// Offset of its first file.
     offset: u64,
-    /// Position of the extension in the settings, and the byte range.
-    image: Option<(usize, Range<u64>)>,
+    /// Position of the extension in the settings, and the contents.
+    image: Option<(usize, tar::Data)>,
     label: Option<i64>,
     /// First extension that is not in the settings.
     other: String,
@@ -223,7 +225,7 @@ impl Group {
                 return Err(FileError::new(self.offset, problem));
             }
         };
-        table.push(Entry::new(image, label, 0)?);
+        table.push(Entry::new(image.bytes, label, image.check)?);
         Ok(())
     }
 }
