@@ -305,6 +305,9 @@ fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
         return Err(Error::config("storage.cache_directory", problem));
     }
     storage.ca_file = storage.ca_file.map(|file| base.join(file));
+    for folder in &mut storage.allow_folders {
+        *folder = base.join(&*folder);
+    }
     storage.cache_directory = storage.cache_directory.map(|directory| base.join(directory));
     Ok(storage)
 }

@@ -480,18 +480,19 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
     assert!(refused(&gzip(&cut), &["5000"]) <= 5000);
 }
 
-/// The index exists, and the file is damaged afterwards without a change of its length and time.
+/// The file is damaged after it was opened with its index, without a change of its length and time.
 #[test]
 fn damage_after_indexing_is_an_error_of_the_sample() {
     let (_root, path) = file(&gzip(&golden("train-000000.tar")));
     let open = || WebDataset::open(from_ref(&path), &WebDatasetSettings::default()).unwrap();
     let time = fs::metadata(&path).unwrap().modified().unwrap();
     drop(open());
+    let source = open();
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..middle + 40].fill(0xff);
     fs::write(&path, bytes).unwrap();
     fs::File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
-    let fault = open().read(2, &mut HostPage::default(), 1 << 20).unwrap_err();
+    let fault = source.read(2, &mut HostPage::default(), 1 << 20).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
 }

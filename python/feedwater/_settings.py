@@ -196,12 +196,13 @@ def concat(*sources: Source) -> Source:
 
 def mixture(*sources: Source, weights: Sequence[float] | None = None, samples: int | None = None) -> Source:
     """A mixture of sources by weight, 1 by default. After ``n`` samples the number from each source differs from its share by less
-    than 1. ``samples`` is the length of an epoch."""
+    than 1. ``samples`` is the length of an epoch. Weights are any positive finite numbers: shares, numbers of samples, outputs of a
+    softmax. ``feedwater probe``, ``plan`` and ``run`` print the draws that they become."""
     if weights is None:
         weights = [1.0] * len(sources)
     if len(weights) != len(sources):
         raise ValueError(f"weights has {len(weights)} values for {len(sources)} sources")
-    parts = [{**_part(source), "weight": weight} for source, weight in zip(sources, weights)]
+    parts = [{**_part(source), "weight": weight if isinstance(weight, int) else float(weight)} for source, weight in zip(sources, weights)]
     return Source({"mixture": parts}, samples=samples)
 
 

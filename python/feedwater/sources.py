@@ -32,6 +32,7 @@ def beton(
     *paths: Path,
     image: str | None = None,
     label: str | None = None,
+    on_bad_shard: Literal["error", "skip"] | None = None,
 ) -> Source:
     """Images in files written by FFCV's ``DatasetWriter`` (version 2 of the format, as in ffcv 1.0.2).
 
@@ -55,8 +56,9 @@ def beton(
 
     * ``image``: Field of the image. Default: the only ``RGBImageField``.
     * ``label``: Field of the label, an ``IntField`` or a ``FloatField`` of whole numbers; ``""`` for no label (-1). Default: the only ``IntField``, otherwise the only ``FloatField``, otherwise no label.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Every loss is counted and is a warning.
     """
-    return Source({"beton": list(paths)}, image=image, label=label)
+    return Source({"beton": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
 
 def coco(
@@ -141,7 +143,8 @@ def file_list(
 ) -> Source:
     """Images listed in a file, in its order.
 
-    Paths are absolute, URLs, or relative to the folder of the list; the list is UTF-8. A missing file is a sample error, unless
+    Paths are relative to the folder of the list and below it; the list is UTF-8. Absolute paths, ``../`` and URLs must be allowed by
+    ``storage.allow_folders`` and ``storage.allow_urls``. A missing file is a sample error, unless
     16 evenly spread files are all local and missing: then opening the list is an error. Formats, by ``format`` or the file
     extension:
 
@@ -183,6 +186,7 @@ def lmdb(
     values: Literal["auto", "datum", "image"] | None = None,
     keys: str | None = None,
     skip_keys: Sequence[str] | None = None,
+    on_bad_shard: Literal["error", "skip"] | None = None,
 ) -> Source:
     """Images in LMDB environments: each value is an encoded image, or a Datum of Caffe.
 
@@ -208,8 +212,9 @@ def lmdb(
     * ``values``: Type of the values. Default ``auto``.
     * ``keys``: Pattern of the keys that are samples: ``*`` is any text, ``?`` any byte. Default ``*``.
     * ``skip_keys``: Patterns of keys to skip. Default ``["__*__"]``, the lists that scripts for PyTorch store next to the images.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Every loss is counted and is a warning.
     """
-    return Source({"lmdb": list(paths)}, database=database, values=values, keys=keys, skip_keys=skip_keys)
+    return Source({"lmdb": list(paths)}, database=database, values=values, keys=keys, skip_keys=skip_keys, on_bad_shard=on_bad_shard)
 
 
 def npy(
@@ -245,6 +250,7 @@ def parquet(
     label: str | None = None,
     labels: Literal["auto", "integer", "text"] | None = None,
     cache_bytes: int | None = None,
+    on_bad_shard: Literal["error", "skip"] | None = None,
 ) -> Source:
     """Images in a column of Parquet files.
 
@@ -273,13 +279,15 @@ def parquet(
     * ``label``: Column of the label; empty for no labels (-1). Default ``label``.
     * ``labels``: Type of text labels: whole numbers, or class names. Default ``auto``: numbers if all of them are.
     * ``cache_bytes``: Memory limit for pages, in bytes; at least the size of the largest page, compressed plus decompressed. Default 256 MiB.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Every loss is counted and is a warning.
     """
-    return Source({"parquet": list(paths)}, image=image, label=label, labels=labels, cache_bytes=cache_bytes)
+    return Source({"parquet": list(paths)}, image=image, label=label, labels=labels, cache_bytes=cache_bytes, on_bad_shard=on_bad_shard)
 
 
 def recordio(
     *paths: Path,
     label: Literal["one", "first", "none"] | None = None,
+    on_bad_shard: Literal["error", "skip", "until_damage"] | None = None,
 ) -> Source:
     """Images in RecordIO files with MXNet's image header, as ``im2rec`` and ``mxnet.recordio`` write them.
 
@@ -297,14 +305,16 @@ def recordio(
     Settings:
 
     * ``label``: Label to use. Default ``one``.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Every loss is counted and is a warning.
     """
-    return Source({"recordio": list(paths)}, label=label)
+    return Source({"recordio": list(paths)}, label=label, on_bad_shard=on_bad_shard)
 
 
 def tfrecord(
     *paths: Path,
     image: str | None = None,
     label: str | None = None,
+    on_bad_shard: Literal["error", "skip", "until_damage"] | None = None,
 ) -> Source:
     """Images in TFRecord files, each in a ``tf.train.Example``.
 
@@ -325,8 +335,9 @@ def tfrecord(
 
     * ``image``: Feature of the encoded image. Default ``image/encoded``.
     * ``label``: Feature of the label; empty for no labels (-1). Default ``image/class/label``.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Every loss is counted and is a warning.
     """
-    return Source({"tfrecord": list(paths)}, image=image, label=label)
+    return Source({"tfrecord": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
 
 def webdataset(
@@ -334,6 +345,7 @@ def webdataset(
     image: str | None = None,
     label: str | None = None,
     label_key: str | None = None,
+    on_bad_shard: Literal["error", "skip", "until_damage"] | None = None,
 ) -> Source:
     """Images in tar archives as WebDataset writes them, readable in any order.
 
@@ -363,5 +375,6 @@ def webdataset(
     * ``image``: Extensions of the image, separated by semicolons; the first that a sample has is used. Default ``jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff``.
     * ``label``: Extension of the label, a file with an integer in digits; empty for no labels (-1). Default ``cls``.
     * ``label_key``: Key of the integer label, if the label file is a JSON object (``label = "json"``). Default empty: no JSON.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Every loss is counted and is a warning.
     """
-    return Source({"webdataset": list(paths)}, image=image, label=label, label_key=label_key)
+    return Source({"webdataset": list(paths)}, image=image, label=label, label_key=label_key, on_bad_shard=on_bad_shard)

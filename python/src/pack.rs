@@ -65,6 +65,7 @@ impl Packer {
             shard_bytes,
             presize,
             overwrite,
+            verify: false,
             skip,
             threads,
             limits,

@@ -1,8 +1,10 @@
 """Operators and sources: what Python writes is what the compiled part reads."""
 
 import inspect
+import io
 import math
 import re
+import tarfile
 
 import feedwater as fw
 import pytest
@@ -145,3 +147,48 @@ def test_an_operator_of_ones_own_is_an_expression(folder):
     numpy.testing.assert_array_equal(after, numpy.floor(255 * expected + 0.5))
     with pytest.raises(fw.errors.ConfigError, match="y"):
         pipeline([ops.Pointwise(expr="y * 2")])
+
+
+def test_bad_shards_are_errors_or_skipped_with_a_warning(folder, tmp_path_factory):
+    shards = tmp_path_factory.mktemp("shards")
+    images = sorted(path for path in folder.rglob("*") if path.is_file())[:4]
+    for number in range(2):
+        with tarfile.open(shards / f"{number}.tar", "w") as archive:
+            for index, image in enumerate(images):
+                archive.add(image, f"{index}{image.suffix}")
+                label = tarfile.TarInfo(f"{index}.cls")
+                label.size = 1
+                archive.addfile(label, io.BytesIO(b"1"))
+    damaged = shards / "1.tar"
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    chain = [ops.Crop(width=12, height=8)]
+
+    def loader(**settings):
+        return fw.Loader(fw.webdataset(str(shards), **settings), chain, batch=1, framework="batch", dtype="u8")
+
+    with pytest.raises(fw.errors.ConfigError, match=r"1\.tar"):
+        loader()
+    for policy in ["skip", "until_damage"]:
+        with loader(on_bad_shard=policy) as loaded:
+            assert len(list(loaded)) == 4
+            assert any("1.tar" in warning and policy in warning for warning in loaded.warnings())
+
+
+def test_weights_are_any_positive_numbers_and_part_of_the_state(folder):
+    source = fw.directory(folder)
+
+    def loader(*weights):
+        mixed = fw.mixture(source, source.select(skip=3), weights=weights, samples=12)
+        return fw.Loader(mixed, [ops.Crop(width=12, height=8)], batch=4, framework="batch", dtype="u8")
+
+    with loader(1 / 3, 2 / 3) as first:
+        next(iter(first))
+        state = first.state_dict()
+    with loader(1, 2) as same:
+        same.load_state_dict(state)
+        assert len(list(same)) == 2
+    with loader(1, 1) as other, pytest.raises(fw.errors.ConfigError, match="1 : 2.*1 : 1"):
+        other.load_state_dict(state)
+        list(other)
+    with pytest.raises(fw.errors.ConfigError, match="finite"):
+        loader(1, math.inf)

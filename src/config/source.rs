@@ -8,8 +8,8 @@ use super::node::{read, read_with, unknown};
 use super::wrong_type;
 use crate::error::{Error, Result};
 use crate::source::{
-    self, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN, PartSettings,
-    Selection, SourceSettings,
+    self, BadShards, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN,
+    PartSettings, Selection, SourceSettings,
 };
 use crate::storage;
 
@@ -39,6 +39,10 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
     let selection = take_all(&mut table, &keys);
     let mut selection: Selection = read(selection).map_err(|problem| problem.into_error(at))?;
     selection.relative_to(base);
+    let bad = match table.remove(BadShards::KEY) {
+        Some(value) => read(value).map_err(|it| it.at(BadShards::KEY).into_error(at))?,
+        None => BadShards::default(),
+    };
     let known = || KEYS.iter().chain(&JOINED).chain(&[OWN]).copied();
     let mut keys = known().filter(|key| table.contains_key(*key));
     let (key, second) = (keys.next(), keys.next());
@@ -62,7 +66,7 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
         (Some(name), _) if key == OWN => own(name, &table, at)?,
         (place, _) => single(key, place, table, at, base)?,
     };
-    Ok(source.select(selection))
+    Ok(source.on_bad_shard(bad).select(selection))
 }
 
 /// Reads a source with its paths and the settings next to its key.
@@ -88,7 +92,10 @@ fn single(
     let source = read_with(Value::Table(settings), |settings| {
         source::read(key, paths, settings, base).unwrap_or_else(|| Err(unknown(key, KEYS)))
     });
-    source.map_err(|problem| problem.or_known(&[key]).or_known(&Selection::KEYS).into_error(at))
+    source.map_err(|problem| {
+        let problem = problem.or_known(&[key]).or_known(&Selection::KEYS);
+        problem.or_known(&[BadShards::KEY]).into_error(at)
+    })
 }
 
 /// Reads the name of a source of the program.

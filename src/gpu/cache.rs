@@ -4,21 +4,31 @@
 //! that the compiler's result depends on except the compiler. The file itself records the compiler by its library's
 //! path, length and time, because opening a 100 MB library only to query its version would take longer than everything
 //! else. If the library has changed or is gone, the kernel is compiled again. A file is written under a temporary name
-//! and then renamed, so a reader sees all of it or nothing, and concurrent writers do not interfere. It contains a
-//! hash of its content, so a damaged file is detected and replaced. A directory that cannot be written costs the
-//! compilation each time and is not an error.
+//! and then renamed, so a reader sees all of it or nothing, and concurrent writers do not interfere.
+//!
+//! A kernel is code that this program runs, so only what this user wrote is read: the directory and the file must belong
+//! to this user and nobody else may write in the directory. The file contains a digest (HMAC-SHA256) with a key that
+//! only this user can read, which also detects damage. A directory that cannot be used costs the compilation each time
+//! and is not an error; a loader warns of it.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
-use crate::file::AtomicFile;
+use crate::file::{AtomicFile, check_private_folder, open_unfollowed, private_folder};
 
-const MAGIC: &[u8; 16] = b"feedwater cubin2";
+const MAGIC: &[u8; 16] = b"feedwater cubin3";
 const HASH_BYTES: usize = 32;
+/// File with the key of the digests.
+const KEY: &str = "cubin.key";
+/// Largest file that is read; kernels have some 100 KiB.
+const MOST_BYTES: u64 = 256 << 20;
+/// Block of SHA-256, in bytes.
+const BLOCK: usize = 64;
 
 /// Identity of a compiler library's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,10 +65,12 @@ pub(super) fn key(parts: &[&[u8]]) -> String {
 
 /// Content stored under this name. `None` if there is none, it is damaged, or the compiler that made it has changed.
 pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
-    let mut file = fs::read(directory.join(key)).ok()?;
+    check_private_folder(directory).ok()?;
+    let secret = secret(directory).ok()?;
+    let mut file = own(&directory.join(key), MOST_BYTES).ok()?;
     let content = file.strip_prefix(MAGIC)?;
     let (expected, content) = content.split_at_checked(HASH_BYTES)?;
-    if Sha256::digest(content).as_slice() != expected {
+    if digest(&secret, content) != expected {
         return None;
     }
     let (len, content) = content.split_first_chunk()?;
@@ -73,13 +85,57 @@ pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
 /// Stores a compiler's output under this name. Errors are ignored.
 pub(super) fn write(directory: &Path, key: &str, Compiler(compiler): &Compiler, made: &[u8]) {
     let content = [&(compiler.len() as u32).to_le_bytes(), compiler.as_bytes(), made].concat();
-    let _ = fs::create_dir_all(directory).and_then(|()| {
-        let mut file = AtomicFile::create(directory.join(key))?;
+    let _ = private_folder(directory).and_then(|()| {
+        let secret = secret(directory).or_else(|_| make_secret(directory))?;
+        let mut file = AtomicFile::replace_private(directory.join(key))?;
         file.write_all(MAGIC)?;
-        file.write_all(&Sha256::digest(&content))?;
+        file.write_all(&digest(&secret, &content))?;
         file.write_all(&content)?;
         file.commit_unsynced()
     });
+}
+
+/// Key of this user, if there is one.
+fn secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
+    let path = directory.join(KEY);
+    let secret = own(&path, HASH_BYTES as u64)?;
+    if fs::symlink_metadata(&path)?.mode() & 0o077 != 0 {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "others can read the key"));
+    }
+    secret.try_into().map_err(|_| ErrorKind::InvalidData.into())
+}
+
+/// Makes a key, unless another process was faster.
+fn make_secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
+    let mut bytes = [0; HASH_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let mut file = AtomicFile::replace_private(directory.join(KEY))?;
+    file.write_all(&bytes)?;
+    file.commit_if_absent()?;
+    secret(directory)
+}
+
+/// Reads a file of this user.
+fn own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_unfollowed(path)?;
+    let facts = file.metadata()?;
+    if facts.uid() != rustix::process::geteuid().as_raw() || facts.len() > most {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// HMAC-SHA256 (RFC 2104) with a key of 32 bytes.
+fn digest(secret: &[u8; HASH_BYTES], content: &[u8]) -> [u8; HASH_BYTES] {
+    let padded = |with: u8| {
+        let mut block = [with; BLOCK];
+        block.iter_mut().zip(secret).for_each(|(to, key)| *to ^= key);
+        block
+    };
+    let inner = Sha256::new().chain_update(padded(0x36)).chain_update(content).finalize();
+    Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize().into()
 }
 
 #[cfg(test)]
@@ -125,6 +181,53 @@ mod tests {
         assert!(read(directory.path(), &name).is_some());
     }
 
+    /// RFC 4231 has no key of 32 bytes; this value is from Python's `hmac`.
+    #[test]
+    fn the_digest_is_hmac_sha256() {
+        let digits: String =
+            digest(&[7; 32], b"some machine code").iter().map(|it| format!("{it:02x}")).collect();
+        assert_eq!(digits, "5bde08d30d2f9eb0d4b30b3d8fcbb400445c6e89f6bcc35aeeaa84657612a59e");
+    }
+
+    /// With the digest that anybody can compute, and with a directory or key that others can write.
+    #[test]
+    fn what_others_may_have_written_is_not_read() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let directory = tempfile::tempdir().unwrap();
+        let (_file, by) = compiler();
+        let name = key(&[b"k"]);
+        write(directory.path(), &name, &by, b"cubin");
+        let (path, secret) = (directory.path().join(&name), directory.path().join(KEY));
+        let whole = fs::read(&path).unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let modes = [&path, &secret].map(|path| fs::metadata(path).unwrap().mode() & 0o777);
+        assert_eq!(modes, [0o600; 2]);
+        for (path, bad, good) in
+            [(directory.path(), 0o770, 0o700), (secret.as_path(), 0o640, 0o600)]
+        {
+            set(path, bad);
+            assert_eq!(read(directory.path(), &name), None);
+            set(path, good);
+            assert!(read(directory.path(), &name).is_some());
+        }
+        let content = &whole[MAGIC.len() + HASH_BYTES..];
+        let plain = [&MAGIC[..], Sha256::digest(content).as_slice(), content].concat();
+        fs::write(&path, plain).unwrap();
+        assert_eq!(read(directory.path(), &name), None);
+        let other = directory.path().join("other");
+        fs::write(&other, &whole).unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(&other, &path).unwrap();
+        assert_eq!(read(directory.path(), &name), None);
+        // In a directory that others can write, nothing is stored.
+        fs::remove_file(&path).unwrap();
+        set(directory.path(), 0o777);
+        write(directory.path(), &name, &by, b"cubin");
+        assert!(!path.exists());
+    }
+
     #[test]
     fn concurrent_writers_and_readers_see_only_whole_files() {
         let directory = tempfile::tempdir().unwrap();
@@ -144,7 +247,8 @@ mod tests {
                 }
             });
         });
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "temporary files are left");
+        // The kernel and the key.
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "temporary files are left");
     }
 
     #[test]

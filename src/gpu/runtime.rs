@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::library_name::{LibraryName, NAMES};
+use crate::file::check_private_folder;
 use crate::storage;
 
 /// Handle that says which files CUDA libraries are opened from and where compiled kernels are cached. Passed to
@@ -39,6 +40,12 @@ impl Runtime {
     pub fn with_cache_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.0).cache_directory = Some(directory.into());
         self
+    }
+
+    /// Why the directory for compiled kernels is not used, if it is not.
+    pub(crate) fn cache_warning(&self) -> Option<String> {
+        let directory = self.cache_directory()?;
+        check_private_folder(&directory).err().map(|error| error.to_string())
     }
 
     /// Directory for compiled kernels. `None` if none is set.

@@ -9,7 +9,7 @@ use crate::geometry::Size;
 use crate::header::Header;
 use crate::plan::{Limits, Looked};
 use crate::source::{HostPage, Source};
-use crate::storage::OpeningOf;
+use crate::storage::{OpeningOf, fail_opening, opening_apart};
 use crate::threads::in_parts;
 
 /// Samples that are inspected if the first bytes can be read alone, if whole samples must be read, and if reading in
@@ -38,7 +38,17 @@ pub(super) struct Looks {
 impl Looks {
     /// Inspects a fixed choice of samples. Skips those that cannot be read, whose header cannot be parsed or which are
     /// beyond the limits: they are not decoded either.
+    ///
+    /// A URL without an answer is an error of its sample too. The opening fails only if no sample can be inspected.
     pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
+        let (this, cancelled) = opening_apart(|| Self::of(source, limits, strict));
+        if let Some(problem) = cancelled.filter(|_| this.looked.is_empty()) {
+            fail_opening(problem);
+        }
+        this
+    }
+
+    fn of(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
         let (len, (most, threads)) = (source.len(), most(source));
         let spread = len.min(most);
         let index = |look: u64| (u128::from(look) * u128::from(len) / u128::from(spread)) as u64;

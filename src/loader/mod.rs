@@ -9,7 +9,7 @@ use crate::gpu::Device;
 use crate::gpu::nvtx::Nvtx;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
-use crate::source::Source;
+use crate::source::{Fingerprint, Source};
 use crate::storage::Storage;
 use crate::tune::Choice;
 
@@ -118,6 +118,8 @@ pub struct Loader {
     /// Process id of the process that built the loader.
     process: u32,
     source: Arc<dyn Source>,
+    /// Fingerprint of the source, if it is a combination.
+    combined: Option<Fingerprint>,
     /// The distinct storage handles through which the source reads.
     storages: Arc<[Storage]>,
     plan: Arc<Plan>,
@@ -175,6 +177,7 @@ impl Loader {
             Shuffle::Source | Shuffle::Whole => Vec::new(),
         };
         let samples = builder.source.len();
+        let combined = builder.source.fingerprint();
         let mut order = Order::new(samples, &plan.settings.loader, &plan.shard, &file_ends)?;
         let positions = builder.positions.clone().unwrap_or(0..samples);
         if positions.is_empty() || positions.end > samples {
@@ -185,7 +188,7 @@ impl Loader {
         let used = positions.end - positions.start;
         order = order.within(positions);
         if let Some(state) = &builder.resumed {
-            state.check(samples, order.files(), builder.source.classes())?;
+            state.check(samples, order.files(), combined.as_ref(), builder.source.classes())?;
             order = order.begin_at(state.epoch, state.position);
         }
         let loader = &plan.settings.loader;
@@ -220,6 +223,11 @@ impl Loader {
                 Ok(nvtx) => watching.marker = Some(nvtx),
                 Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
             }
+        }
+        if let Some(warning) = builder.runtime.cache_warning().filter(|_| plan.uses_gpu()) {
+            let known =
+                storages_of(&*builder.source).iter().any(|it| it.warnings().contains(&warning));
+            warnings.extend((!known).then_some(warning));
         }
         let meters = Arc::new(Meters::watched(plan.slots(), watching));
         meters.thread("feedwater-list").add_time(Stage::List, builder.opened_in, 0);
@@ -275,6 +283,7 @@ impl Loader {
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
             process: std::process::id(),
+            combined,
             storages: storages_of(&*builder.source),
             source: builder.source,
             plan,
@@ -410,6 +419,7 @@ impl Loader {
             repeats: (settings.repeats > 1).then_some(settings.repeats),
             files: self.order.files(),
             classes: state::classes_checksum(self.source.classes()),
+            combined: self.combined,
         }
     }
 

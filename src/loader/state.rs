@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::source::Fingerprint;
 
 /// Position of a loader in its epochs: enough to resume exactly, in constant time.
 ///
@@ -35,17 +36,34 @@ pub struct LoaderState {
     /// CRC-32C of the names of the classes in the order of their numbers, each followed by a zero byte; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u32>,
+    /// Fingerprint of the source, if it is a combination: a mixture, a concatenation or a selection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combined: Option<Fingerprint>,
 }
 
 impl LoaderState {
-    /// Checks that this can be a state of a source with `samples` samples and these classes, whose files have this checksum.
-    pub(super) fn check(&self, samples: u64, files: Option<u32>, classes: &[String]) -> Result<()> {
+    /// Checks that this can be a state of a source with `samples` samples and these classes, whose files have this checksum. States
+    /// of earlier versions have no fingerprint.
+    pub(super) fn check(
+        &self,
+        samples: u64,
+        files: Option<u32>,
+        combined: Option<&Fingerprint>,
+        classes: &[String],
+    ) -> Result<()> {
         if self.samples != samples {
             let problem = format!(
                 "belongs to a source with {} samples, but this one has {samples}; resume with the same source",
                 self.samples
             );
             return Err(Error::config("state", problem));
+        }
+        if let Some(saved) = self.combined.filter(|saved| Some(saved) != combined) {
+            let problem = format!(
+                "{}; resume with the same source, or start an epoch without the state",
+                saved.difference(combined)
+            );
+            return Err(Error::config("state.combined", problem));
         }
         if self.files != files {
             let problem = match (self.files, self.shuffle_window) {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Exclusion, Expected, HostPage, Sample, Source, class_table, own_label};
+use super::{Exclusion, Expected, Fingerprint, HostPage, Sample, Source, class_table, own_label};
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Result};
 use crate::storage::Storage;
@@ -118,6 +118,11 @@ pub trait Identity {
         None
     }
 
+    /// Fingerprint of a combination: what it takes from which source. `None`, the default, if the source is no combination.
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        None
+    }
+
     /// Number shared by all indices with the same bytes, below [`Self::originals`]: caches store such bytes once. Default: the
     /// index.
     fn original(&self, index: u64) -> u64 {
@@ -192,6 +197,11 @@ impl dyn Source + '_ {
             Some(heads) => heads.read_head(index, page, most, limit),
             None => self.read(index, page, limit).map(|()| page.bytes().len() as u64),
         }
+    }
+
+    /// [`Identity::fingerprint`]; `None` without that ability.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.identity()?.fingerprint()
     }
 
     /// [`Hints::largest_bytes`]; `None` without that ability.

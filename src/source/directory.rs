@@ -184,6 +184,14 @@ impl Listing<'_> {
 
     /// Adds all images of a flat list of objects, with the result of a walk over folders.
     fn add_objects(&mut self, mut objects: Vec<(String, Stamp)>) {
+        // Listings do not tell an empty object from the marker of a folder.
+        objects.retain(|(name, stamp)| {
+            let is_marker = stamp.len == 0 && self.settings.is_image(std::ffi::OsStr::new(name));
+            if is_marker {
+                self.excluded.add(ExclusionReason::EmptyObject, "", 1, name);
+            }
+            !is_marker
+        });
         if objects.iter().any(|(name, _)| name.contains('/')) {
             for (name, _) in objects.iter().filter(|(name, _)| !name.contains('/')) {
                 self.count(ExclusionReason::BesideClasses, "", Path::new(name));

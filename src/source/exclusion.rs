@@ -66,6 +66,14 @@ pub enum ExclusionReason {
     UnknownCategory,
     /// Byte after the last end mark of a tar file that belongs to no archive.
     AfterEnd,
+    /// Object without bytes that is named like an image: a folder marker of a console, or an upload that failed.
+    EmptyObject,
+    /// Shard that is damaged or cannot be opened (`on_bad_shard`).
+    BadShard,
+    /// Intact sample before the damage of a skipped shard.
+    InBadShard,
+    /// Byte of a bad shard that may belong to samples.
+    LostBytes,
 }
 
 impl ExclusionReason {
@@ -81,6 +89,12 @@ impl ExclusionReason {
             ExclusionReason::LostLink => "hard links have no earlier target",
             ExclusionReason::Special => "pipes, sockets or devices",
             ExclusionReason::OtherKey => "keys are excluded (source.keys, source.skip_keys)",
+            ExclusionReason::EmptyObject => "objects named like images are empty",
+            ExclusionReason::BadShard => {
+                "shards are damaged or cannot be read (source.on_bad_shard)"
+            }
+            ExclusionReason::InBadShard => "intact samples are in skipped shards",
+            ExclusionReason::LostBytes => "bytes of bad shards are lost, with the samples in them",
             ExclusionReason::AfterEnd => "bytes after the end mark are no tar archive",
             ExclusionReason::NoAnnotation => "images have no annotation (source.skip_empty)",
             ExclusionReason::EmptyRecord => "records have no image",

@@ -88,12 +88,12 @@ pub fn read(
     Ok(())
 }
 
-/// Version of a local file: its length and modification time.
+/// Version of a local file: its length, modification time, inode, and time of the last change.
 fn version(path: &Path) -> Option<String> {
     if storage::is_url(path) {
         return None;
     }
-    storage::stamp(path).ok().map(|stamp| stamp.to_string())
+    storage::version(path).ok()
 }
 
 /// Reads the first bytes of a local file, and returns the length of the whole file.
@@ -159,7 +159,8 @@ pub fn is_missing(path: &Path) -> bool {
 }
 
 /// Size of the largest file, in bytes, of at most 4096 evenly spaced ones, which takes a few milliseconds. Of objects at most 256
-/// are queried, concurrently; those of a server that does not answer soon count as 0.
+/// are queried, concurrently; those of a server that does not answer soon count as 0. Opening the source fails only if no server
+/// answers: a single unreachable URL is an error of its sample.
 pub fn largest(storage: &Storage, count: u64, path: impl Fn(u64) -> PathBuf) -> u64 {
     let most = if count > 0 && storage::is_url(&path(0)) { 256 } else { 4096 };
     let spread = |i: u64| match count <= most {
@@ -167,6 +168,9 @@ pub fn largest(storage: &Storage, count: u64, path: impl Fn(u64) -> PathBuf) -> 
         false => (u128::from(i) * u128::from(count) / u128::from(most)) as u64,
     };
     let paths: Vec<PathBuf> = (0..count.min(most)).map(|i| path(spread(i))).collect();
-    let lens = storage::opening(|| Ok(storage.lens(&paths))).unwrap_or_default();
+    let (lens, cancelled) = storage::opening_apart(|| storage.lens(&paths));
+    if let Some(problem) = cancelled.filter(|_| lens.iter().all(Result::is_err)) {
+        storage::fail_opening(problem);
+    }
     lens.into_iter().filter_map(Result::ok).max().unwrap_or(0)
 }

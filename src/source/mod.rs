@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{DataError, Result};
 
+pub use bad_shards::BadShards;
 #[doc(hidden)]
 pub use class_table::ClassNames;
 pub use class_table::ClassTable;
@@ -22,6 +23,7 @@ pub use detect::detect;
 pub use exclusion::{Exclusion, ExclusionReason};
 #[doc(hidden)]
 pub use exclusion::{Exclusions, exclusion_lines};
+pub use fingerprint::{Fingerprint, Shares};
 pub use memory::Memory;
 #[doc(hidden)]
 pub use settings::{Configured, HEAD_BYTES};
@@ -33,12 +35,14 @@ pub(crate) use page::{Expected, HostPage, Page, Sealed, check_size};
 pub(crate) use settings::SourceSettings;
 
 mod abilities;
+mod bad_shards;
 mod class_table;
 mod combine;
 pub mod custom;
 mod detect;
 mod exclusion;
 mod file;
+mod fingerprint;
 mod label;
 mod largest;
 mod memory;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::{Sealed, Source};
+use super::{BadShards, Sealed, Source};
 use crate::error::{Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
@@ -61,6 +61,23 @@ pub trait Configured: Source + Sealed + Sized + 'static {
     /// [`Error::Io`] if a file cannot be read, [`Error::Config`] if paths or settings are invalid or there are no samples.
     fn open_with(paths: &[PathBuf], settings: &Self::Settings, storage: &Storage) -> Result<Self>;
 
+    /// [`open_with`](Self::open_with) with a policy for bad shards. By default only [`BadShards::Error`] is known.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_with`](Self::open_with), and [`Error::Config`] if the source has no shards.
+    fn open_shards(
+        paths: &[PathBuf],
+        settings: &Self::Settings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        match bad {
+            BadShards::Error => Self::open_with(paths, settings, storage),
+            _ => Err(no_shards(Self::KEY)),
+        }
+    }
+
     /// [`open_with`](Self::open_with) through a new handle with default settings.
     fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self> {
         Self::open_with(paths, settings, &Storage::default())
@@ -85,6 +102,12 @@ pub(super) trait Any: Debug + Send + Sync {
     fn table(&self) -> Result<Table>;
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>>;
 
+    /// Opens the source with a policy for bad shards. By default there are none.
+    fn open_shards(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
+        let _ = (storage, bad);
+        Err(no_shards(self.key()))
+    }
+
     /// The same settings with sources of the program, which `given` has by their names. `None`, the default, if they have no name.
     fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
         let _ = given;
@@ -101,6 +124,14 @@ impl SourceSettings {
     /// Settings for a source of type `S` at these paths.
     pub fn new<S: Configured>(paths: Vec<PathBuf>, settings: S::Settings) -> Self {
         Self(Arc::new(Of::<S> { paths, settings }))
+    }
+
+    /// Applies this policy to bad shards.
+    pub fn on_bad_shard(self, policy: BadShards) -> Self {
+        match policy {
+            BadShards::Error => self,
+            policy => Self(Arc::new(Tolerant { source: self, policy })),
+        }
     }
 
     /// Key of the source, or `mixture`, `concat` or `own`.
@@ -187,6 +218,48 @@ impl<S: Configured> Any for Of<S> {
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         Ok(Arc::new(S::open_with(&self.paths, &self.settings, storage)?))
     }
+
+    fn open_shards(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
+        Ok(Arc::new(S::open_shards(&self.paths, &self.settings, storage, bad)?))
+    }
+}
+
+/// Source with a policy for bad shards.
+#[derive(Debug)]
+struct Tolerant {
+    source: SourceSettings,
+    policy: BadShards,
+}
+
+impl Any for Tolerant {
+    fn key(&self) -> &'static str {
+        self.source.key()
+    }
+
+    fn paths(&self) -> &[PathBuf] {
+        self.source.paths()
+    }
+
+    fn table(&self) -> Result<Table> {
+        let mut table = self.source.to_table()?;
+        table.insert(BadShards::KEY.into(), self.policy.name().into());
+        Ok(table)
+    }
+
+    fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
+        self.source.0.open_shards(storage, self.policy)
+    }
+
+    fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
+        Some(Arc::new(Self { source: self.source.given(given), policy: self.policy }))
+    }
+}
+
+fn no_shards(key: &str) -> Error {
+    let problem = format!(
+        "{key} has no shards of its own; remove this, or set it in the sources that are combined"
+    );
+    Error::config(format!("source.{}", BadShards::KEY), problem)
 }
 
 pub(super) fn value(key: &str, from: &impl Serialize) -> Result<Value> {

@@ -11,6 +11,7 @@ use super::remote::{self, Client, Fetch};
 use super::stats::Activity;
 use super::{Entry, File, Place, RequestEvent, Stamp, StorageSettings, StorageStats};
 use super::{cache_directory, is_url, local, mapped};
+use crate::file::check_private_folder;
 
 /// Handle for reading files, passed to sources. Cheap to clone.
 ///
@@ -90,6 +91,11 @@ impl Storage {
 
     fn build(settings: StorageSettings, cache_directory: Option<PathBuf>) -> Self {
         let activity = Arc::<Activity>::default();
+        let cache_directory = cache_directory.filter(|directory| {
+            // Tables and fetched data that another user wrote would be believed.
+            let checked = check_private_folder(directory);
+            checked.map_err(|error| activity.warn(error.to_string())).is_ok()
+        });
         let client = Client::new(&settings, cache_directory.as_deref(), activity.clone());
         Self(Arc::new(Shared { settings, cache_directory, activity, client: Arc::new(client) }))
     }

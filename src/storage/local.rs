@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::pool::{self, Pooled, with_descriptors};
-use super::{Entry, Stamp};
+use super::{Entry, Identity, Stamp};
 
 #[derive(Debug)]
 pub struct File(Descriptor);
@@ -41,6 +41,10 @@ impl File {
         self.with(stamp)
     }
 
+    pub fn identity(&self) -> io::Result<Identity> {
+        self.with(|file| Ok(identity_of(&rustix::fs::fstat(file)?)))
+    }
+
     /// Memory used beyond the struct itself, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
@@ -69,11 +73,6 @@ fn regular(path: &Path) -> io::Result<fs::File> {
     crate::file::regular(path, pool::open(path))
 }
 
-/// Stamp of the file at a path, without opening it.
-pub fn stamp_at(path: &Path) -> io::Result<Stamp> {
-    Ok(stamp_of(&rustix::fs::stat(path)?))
-}
-
 pub fn stamp(file: &fs::File) -> io::Result<Stamp> {
     // `fs::File::metadata` queries more and is a third slower. This runs after every read.
     Ok(stamp_of(&rustix::fs::fstat(file)?))
@@ -83,6 +82,24 @@ pub fn stamp(file: &fs::File) -> io::Result<Stamp> {
 fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
     let version = [facts.st_mtime as u64, facts.st_mtime_nsec as u64];
     Stamp { len: facts.st_size as u64, version }
+}
+
+/// Version of the file at a path, without opening it: its stamp and its identity.
+pub fn version_at(path: &Path) -> io::Result<String> {
+    let facts = rustix::fs::stat(path)?;
+    Ok(format!("{}, {}", stamp_of(&facts), identity_of(&facts)))
+}
+
+pub fn identity(file: &fs::File) -> io::Result<Identity> {
+    Ok(identity_of(&rustix::fs::fstat(file)?))
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
+fn identity_of(facts: &rustix::fs::Stat) -> Identity {
+    Identity {
+        inode: facts.st_ino as u64,
+        changed: [facts.st_ctime as u64, facts.st_ctime_nsec as u64],
+    }
 }
 
 pub fn len(path: &Path) -> io::Result<u64> {

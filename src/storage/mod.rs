@@ -27,15 +27,16 @@ pub(crate) use file_url::written as written_path;
 pub use handle::Storage;
 #[doc(hidden)]
 pub use opening::is_opening;
-pub(crate) use opening::{OpeningOf, opening};
+pub(crate) use opening::{OpeningOf, fail_opening, opening, opening_apart};
 #[doc(hidden)]
 pub use pool::raise_open_files_limit;
 #[doc(hidden)]
 pub use remote::Fetch;
-pub use settings::{Redirects, StorageSettings};
+pub use settings::{IndexFiles, Redirects, StorageSettings};
 pub use stats::StorageStats;
 pub use watch::RequestEvent;
 
+mod allowed;
 mod arrival;
 #[cfg(feature = "remote")]
 mod cache;
@@ -83,6 +84,16 @@ pub struct Stamp {
     version: [u64; 2],
 }
 
+/// What tells a local file from another one with the same length and modification time, as reproducible builds write them.
+/// Zeros for an object, whose stamp has the server's tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct Identity {
+    inode: u64,
+    /// Time of the last change of its contents, name or permissions, in seconds and nanoseconds.
+    changed: [u64; 2],
+}
+
 /// Entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
@@ -111,6 +122,16 @@ impl File {
             Place::Mapped(file) => file.stamp(),
             Place::Remote(file) => Ok(file.stamp()),
             Place::Unpacked(file) => file.stamp(),
+        }
+    }
+
+    /// Current identity of the file. For a compressed file, that of the compressed file.
+    pub fn identity(&self) -> io::Result<Identity> {
+        match &self.0 {
+            Place::Local(file) => file.identity(),
+            Place::Mapped(file) => file.identity(),
+            Place::Remote(_) => Ok(Identity::default()),
+            Place::Unpacked(file) => file.identity(),
         }
     }
 
@@ -166,10 +187,31 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// Stamp of a local file, without opening it.
+impl Identity {
+    /// Serialized identity: equal for equal identities.
+    pub fn to_bytes(self) -> [u8; 24] {
+        let Self { inode, changed: [first, second] } = self;
+        bytemuck::cast([inode.to_le_bytes(), first.to_le_bytes(), second.to_le_bytes()])
+    }
+
+    /// Whether another file is certainly there: the inode and the time of the last change differ. Some network file systems
+    /// number files again, and a changed permission changes the time.
+    fn is_other(self, other: Self) -> bool {
+        self.inode != other.inode && self.changed != other.changed
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { inode, changed: [first, second] } = self;
+        write!(f, "inode {inode}, changed {first}.{second:09}")
+    }
+}
+
+/// Version of a local file, without opening it: its stamp and its identity.
 #[doc(hidden)]
-pub fn stamp(path: &Path) -> io::Result<Stamp> {
-    local::stamp_at(path)
+pub fn version(path: &Path) -> io::Result<String> {
+    local::version_at(path)
 }
 
 /// Whether a local path exists. Sends no request for a URL.

@@ -56,6 +56,22 @@ pub fn is_opening() -> bool {
     CURRENT.with_borrow(Option::is_some)
 }
 
+/// Runs `work` as an opening of its own, and returns why a request was cancelled, if one was. It does not end the opening of this
+/// thread.
+pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
+    let own = Arc::<Opening>::default();
+    let done = OpeningOf(Some(own.clone())).within(work);
+    (done, own.failed.get().cloned())
+}
+
+/// Ends the opening of this thread, if there is one.
+pub(crate) fn fail_opening(problem: String) {
+    if let Some(opening) = OpeningOf::current().0 {
+        // An earlier problem stays.
+        let _ = opening.failed.set(problem);
+    }
+}
+
 impl OpeningOf {
     /// Opening of this thread.
     pub fn current() -> Self {

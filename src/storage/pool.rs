@@ -3,8 +3,8 @@
 //! A source of a thousand shards must work in a process limited to 256 descriptors. So a file stores its path and
 //! borrows a descriptor. The pool has at most half of the descriptors that the process may have, and at most [`MOST`].
 //! If the pool is full, a file that was not read recently is closed (clock algorithm, which needs no lock for a read)
-//! and reopened at its next read. The reopened file must have the same length and modification time, otherwise the
-//! read fails. If descriptors run out because other code holds them, the pool closes some of its own.
+//! and reopened at its next read. The reopened file must be the same one, with the same length and modification time,
+//! otherwise the read fails. If descriptors run out because other code holds them, the pool closes some of its own.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak}
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::Stamp;
-use super::local::stamp;
+use super::local::{identity, stamp};
+use super::{Identity, Stamp};
 
 /// Maximum and minimum number of descriptors in the pool.
 const MOST: usize = 16 << 10;
@@ -33,6 +33,7 @@ pub struct Pooled {
     path: PathBuf,
     /// Stamp of the file when it was first opened.
     stamp: Stamp,
+    identity: Identity,
     slot: Arc<Slot>,
 }
 
@@ -54,11 +55,12 @@ impl Pooled {
     /// Adds an open file to the pool.
     pub fn new(path: &Path, file: fs::File) -> io::Result<Self> {
         // The working directory may change before the file is reopened.
-        let (path, stamp) = (std::path::absolute(path)?, stamp(&file)?);
+        let path = std::path::absolute(path)?;
+        let (stamp, identity) = (stamp(&file)?, identity(&file)?);
         let slot = Arc::new(Slot::default());
         *slot.file.write().unwrap_or_else(PoisonError::into_inner) = Some(file);
         take_in(&slot, limit());
-        Ok(Self { path, stamp, slot })
+        Ok(Self { path, stamp, identity, slot })
     }
 
     /// Runs `work` with the file, reopening it if it was closed.
@@ -84,7 +86,7 @@ impl Pooled {
 
     fn open_again(&self) -> io::Result<fs::File> {
         let file = open(&self.path)?;
-        if stamp(&file)? != self.stamp {
+        if stamp(&file)? != self.stamp || identity(&file)?.is_other(self.identity) {
             let problem = "the file was changed after it was opened; open the source again";
             return Err(io::Error::other(problem));
         }
@@ -248,7 +250,15 @@ mod tests {
         let mut open = of(&[b]);
         assert!(b.with(|_| Ok(!close_one(&mut open))).unwrap());
         assert!(is_open(b) && close_one(&mut open) && !is_open(b) && !close_one(&mut open));
-        // A file that replaced it is not read instead.
+        // A file that replaced it is not read instead, even with the same length and time.
+        let time = fs::metadata(root.path().join("a")).unwrap().modified().unwrap();
+        let other = root.path().join("other");
+        fs::write(&other, "A").unwrap();
+        fs::File::options().write(true).open(&other).unwrap().set_modified(time).unwrap();
+        fs::rename(&other, root.path().join("a")).unwrap();
+        let mut open = of(&[a]);
+        assert!(close_one(&mut open) || close_one(&mut open));
+        assert!(first(a).unwrap_err().to_string().contains("changed"));
         fs::write(root.path().join("b"), "other").unwrap();
         let error = first(b).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Other, "{error}");

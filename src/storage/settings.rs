@@ -40,6 +40,27 @@ pub struct StorageSettings {
     /// memory. Their pages then count as resident memory of the process, although the system may reclaim them at any
     /// time. Set `false` on machines that kill jobs by that figure. Default true.
     pub map: bool,
+    /// Where tables of samples of local files are stored, hidden files that end in `.feedwater1`. Default `beside`.
+    pub index_files: IndexFiles,
+    /// Hosts whose URLs data may name: rows of a list, `file_name` of COCO, paths in Parquet files. A host with its port unless that
+    /// is the usual one, a bucket as `s3://bucket`, or `*` for all. Default: none. URLs below the folder of the data are always allowed.
+    pub allow_urls: Vec<String>,
+    /// Folders whose files data may name, besides the folder of the data. Relative to the pipeline file. Default: none.
+    pub allow_folders: Vec<PathBuf>,
+}
+
+/// Where tables of samples are stored. Those of files behind URLs are in the cache directory unless they are stored nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum IndexFiles {
+    /// Beside each file, else in the cache directory.
+    #[default]
+    Beside,
+    /// In the cache directory: `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
+    Cache,
+    /// Nowhere, and none is read: files are scanned at every start.
+    None,
 }
 
 /// Allowed targets of HTTP redirects.
@@ -70,6 +91,9 @@ impl Default for StorageSettings {
             cache: 0,
             cache_directory: None,
             map: true,
+            index_files: IndexFiles::Beside,
+            allow_urls: Vec::new(),
+            allow_folders: Vec::new(),
         }
     }
 }
@@ -101,6 +125,7 @@ impl StorageSettings {
         if max_listed == 0 {
             return error("max_listed", "must be at least 1, is 0".into());
         }
+        self.check_allowed().or_else(|problem| error("allow_urls", problem))?;
         Ok(())
     }
 

@@ -208,15 +208,102 @@ fn an_object_changed_since_the_listing_is_an_unreadable_sample() {
     assert!(problem.contains("changed"), "{problem}");
 }
 
+/// Proxies and small servers answer ranges in chunks, and refuse `HEAD`.
+#[test]
+fn servers_without_lengths_and_without_head_are_read() {
+    let (server, _guard) = buckets();
+    let bytes = some_bytes(1000);
+    server.put("/odd/a", bytes.clone());
+    server.put("/odd/empty", []);
+    let url = server.url("/odd/a");
+    server.fail("/odd/a", [Fault::Status(405), Fault::Chunked, Fault::Chunked]);
+    let file = USUAL.open(Path::new(&url)).unwrap();
+    assert_eq!(file.stamp().unwrap().len, 1000);
+    let mut read = vec![0; 7];
+    file.read_exact_at(&mut read, 990).unwrap();
+    assert_eq!(read, bytes[990..997]);
+    let asked: Vec<_> = server.log("/odd/a").into_iter().map(|it| (it.method, it.range)).collect();
+    assert_eq!(asked[0], ("HEAD".into(), None));
+    assert_eq!(asked[1], ("GET".into(), Some(0..1)));
+    assert_eq!((asked.len(), &asked[2].1), (3, &Some(990..997)));
+    for status in [405, 501] {
+        server.fail(
+            "/odd/empty",
+            [Fault::Status(status), Fault::Other(416, "Content-Range: bytes */0\r\n", "")],
+        );
+        let file = USUAL.open(Path::new(&server.url("/odd/empty"))).unwrap();
+        assert_eq!(file.stamp().unwrap().len, 0);
+    }
+}
+
+/// Consoles of object stores mark folders by empty objects, whose names may look like those of images.
+#[test]
+fn folder_markers_named_like_images_are_counted() {
+    let (server, _guard) = buckets();
+    server.put("/marked/cat/a.jpg", [1]);
+    server.put("/marked/cat/b.jpg/", []);
+    server.put("/marked/dog/c.png", []);
+    server.put("/marked/dog/d.png", [2]);
+    let source = directory("s3://marked", &USUAL).unwrap();
+    assert_eq!((source.len(), read(&source, 1).unwrap()), (2, vec![2]));
+    let [excluded] = &source.excluded()[..] else { panic!("{:?}", source.excluded()) };
+    assert_eq!((excluded.why, excluded.count), (ExclusionReason::EmptyObject, 2));
+}
+
+/// One of many hosts of a list is gone.
+#[test]
+fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
+    let (server, _guard) = buckets();
+    let image = common::jpeg(1, 40, 30);
+    server.put("/mixed/a.jpg", image.clone());
+    let gone = "http://127.0.0.1:1/b.jpg";
+    server.put("/mixed/train.txt", format!("a.jpg\t1\n{gone}\t2\n"));
+    let url = server.url("/mixed/train.txt");
+    let settings = StorageSettings {
+        allow_urls: vec!["127.0.0.1:1".into()],
+        open_timeout: 1,
+        retries: 0,
+        ..settings()
+    };
+    let text = format!(
+        "[source]\nlist = \"{url}\"\n[loader]\nbatch = 1\non_error = \"skip\"\n\
+         [[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n"
+    );
+    let pipeline = feedwater::Pipeline::from_toml(&text, "").unwrap();
+    let source = pipeline.source.open_with(&storage(&settings)).unwrap();
+    let read = |index| {
+        let mut page = HostPage::default();
+        source.read(index, &mut page, 1 << 20).map(|()| page.bytes().to_vec())
+    };
+    assert_eq!(read(0).unwrap(), image);
+    assert_eq!(read(1).unwrap_err().reason, Reason::Unreadable);
+    let builder = pipeline.builder_with(&storage(&settings)).unwrap();
+    let mut loader = builder.device(DeviceChoice::Cpu).workers(1).epochs(Some(1)).build().unwrap();
+    assert!(loader.into_iter().all(|batch| batch.is_ok()));
+    assert!(loader.stats().errors.values().sum::<u64>() > 0);
+    // Without the setting data may not choose what is requested.
+    let error = pipeline.source.open_with(&USUAL).err().unwrap().to_string();
+    for words in ["entry 2", gone, "allow_urls", "127.0.0.1:1"] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    // If no server answers, opening fails.
+    server.put("/mixed/gone.txt", format!("{gone}\t2\n"));
+    let text = format!("[source]\nlist = \"{}\"\n", server.url("/mixed/gone.txt"));
+    let pipeline = feedwater::Pipeline::from_toml(&text, "").unwrap();
+    assert!(pipeline.source.open_with(&storage(&settings)).is_err());
+}
+
 #[test]
 fn a_list_may_be_remote_and_name_other_urls() {
     let (server, _guard) = buckets();
+    let host = server.address.to_string();
+    let allowed = storage(&StorageSettings { allow_urls: vec![host], ..settings() });
     server.put("/lists/images/a b.jpg", [1]);
     server.put("/lists/b.jpg", [2]);
     let other = server.url("/lists/b.jpg");
     server.put("/lists/train.txt", format!("images/a b.jpg\t3\n{other}\t4\nmissing.jpg\t5\n"));
     for file in [server.url("/lists/train.txt"), "s3://lists/train.txt".into()] {
-        let source = list(&file, &USUAL).unwrap();
+        let source = list(&file, &allowed).unwrap();
         assert!(source.remote().is_some());
         let labels: Vec<i64> = (0..source.len()).map(|index| source.label(index)).collect();
         assert_eq!(labels, [3, 4, 5]);

@@ -33,6 +33,8 @@ pub enum Fault {
     OtherRange,
     /// Flips the bits of this byte of the body.
     Flipped(usize),
+    /// Sends the body in chunks, without a length in the head.
+    Chunked,
     /// Sends another answer: a status, more lines of the head (each with `\r\n`), and a body.
     Other(u16, &'static str, &'static str),
 }
@@ -389,7 +391,11 @@ fn send(stream: &mut impl Write, request: &Request, answer: Answer, fault: Optio
         Some(Fault::Flipped(at)) => body[at] ^= 0x10,
         _ => {}
     }
-    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{head}\r\n", body.len());
+    let length = match fault {
+        Some(Fault::Chunked) => "Transfer-Encoding: chunked".into(),
+        _ => format!("Content-Length: {}", body.len()),
+    };
+    let head = format!("HTTP/1.1 {status} X\r\n{length}\r\n{head}\r\n");
     if stream.write_all(head.as_bytes()).and_then(|()| stream.flush()).is_err() {
         return false;
     }
@@ -405,6 +411,12 @@ fn send(stream: &mut impl Write, request: &Request, answer: Answer, fault: Optio
             thread::sleep(pause);
             stream.write_all(piece).and_then(|()| stream.flush()).is_ok()
         }),
+        Some(Fault::Chunked) => {
+            let chunk =
+                |it: &[u8]| [format!("{:x}\r\n", it.len()).as_bytes(), it, b"\r\n"].concat();
+            let whole: Vec<u8> = body.chunks(3).map(chunk).chain([chunk(&[])]).flatten().collect();
+            stream.write_all(&whole).and_then(|()| stream.flush()).is_ok()
+        }
         _ => stream.write_all(&body).and_then(|()| stream.flush()).is_ok(),
     }
 }

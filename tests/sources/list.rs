@@ -6,9 +6,10 @@ use std::fs;
 
 use feedwater::config::Pipeline;
 use feedwater::error::{ConfigError, Error};
-use feedwater::source::custom::Hints;
+use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::{FileListSettings, LabelSort, ListFormat};
 use feedwater::source::{FileList, Source};
+use feedwater::storage::{Storage, StorageSettings};
 use tempfile::TempDir;
 
 /// Opens the list, with at least one of its files present.
@@ -340,8 +341,9 @@ fn a_list_without_any_existing_file_is_an_error_on_opening() {
         // The list, its files, those that were checked, and the first.
         check_key(&error, "source.list", &[&list, "1000", "16", "\"train/0.jpg\"", &first]);
     }
-    let error = none_there(&root, "one.txt", "/none/of it.jpg\t3\n");
-    check_key(&error, "source.list", &["one.txt", "1", "\"/none/of it.jpg\""]);
+    let of_it = root.path().join("none/of it.jpg");
+    let error = none_there(&root, "one.txt", &format!("{}\t3\n", of_it.display()));
+    check_key(&error, "source.list", &["one.txt", "1", &format!("{of_it:?}")]);
 
     // A path below a file does not exist either. One existing file among those searched suffices, even an empty one.
     fs::create_dir(folder.join("train")).unwrap();
@@ -365,11 +367,58 @@ fn a_list_with_urls_is_not_checked_for_existing_files() {
     let root = tempfile::tempdir().unwrap();
     let text = "gone.jpg\nhttp://127.0.0.1:1/a.jpg\n";
     fs::write(root.path().join("a.txt"), text).unwrap();
+    let allowed = StorageSettings { allow_urls: vec!["127.0.0.1:1".into()], ..Default::default() };
+    let storage = Storage::new(&allowed).unwrap();
     // Without `remote` the URL itself is the error.
-    match FileList::open(root.path().join("a.txt")) {
+    match FileList::open_with(root.path().join("a.txt"), &Default::default(), &storage) {
         Ok(list) => assert_eq!(list.len(), 2),
         Err(error) => assert!(!error.to_string().contains("gone.jpg"), "{error}"),
     }
+}
+
+/// Rows come from elsewhere: by default they name only files below the folder of the list.
+#[test]
+fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("set");
+    fs::create_dir(&folder).unwrap();
+    for name in ["set/a.jpg", "b.jpg"] {
+        fs::write(root.path().join(name), name).unwrap();
+    }
+    let open = |row: &str, settings: StorageSettings| {
+        fs::write(folder.join("list.txt"), format!("a.jpg\t1\n{row}\t2\n")).unwrap();
+        let storage = Storage::new(&settings).unwrap();
+        FileList::open_with(folder.join("list.txt"), &Default::default(), &storage)
+    };
+    let outside = root.path().join("b.jpg").to_str().unwrap().to_owned();
+    for row in ["../b.jpg", "x/../../b.jpg", &outside] {
+        let error = config_error(open(row, StorageSettings::default()));
+        assert!(
+            error.key.starts_with("source.list: ") && error.key.ends_with("entry 2"),
+            "{error}"
+        );
+        for words in [row, "allow_folders", root.path().to_str().unwrap()] {
+            assert!(error.problem.contains(words), "{words}: {error}");
+        }
+        let allow_folders = vec![root.path().to_path_buf()];
+        let list = open(row, StorageSettings { allow_folders, ..Default::default() }).unwrap();
+        let mut page = HostPage::default();
+        list.read(1, &mut page, 100).unwrap();
+        assert_eq!(page.bytes(), b"b.jpg");
+    }
+    let inside = folder.join("a.jpg").to_str().unwrap().to_owned();
+    for row in ["x/../a.jpg", "./a.jpg", &inside] {
+        assert!(open(row, StorageSettings::default()).is_ok(), "{row}");
+    }
+    let metadata = "http://169.254.169.254/latest/meta-data";
+    let error = config_error(open(metadata, StorageSettings::default()));
+    assert!(error.problem.contains("allow_urls = [\"169.254.169.254\"]"), "{error}");
+    // Relative to the pipeline file.
+    fs::write(folder.join("list.txt"), "../b.jpg\t1\n").unwrap();
+    let text = "[source]\nlist = \"set/list.txt\"\n[storage]\nallow_folders = [\".\"]\n";
+    Pipeline::from_toml(text, root.path()).unwrap().open().unwrap();
+    let text = "[source]\nlist = \"set/list.txt\"\n[storage]\nallow_urls = [\"a/b\"]\n";
+    assert_eq!(config_error(Pipeline::from_toml(text, root.path())).key, "storage.allow_urls");
 }
 
 #[test]

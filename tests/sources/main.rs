@@ -1,6 +1,7 @@
 //! Every source: samples, errors, and combinations.
 
 mod annotation;
+mod bad_shards;
 mod beton;
 mod classes;
 mod coco;
@@ -8,6 +9,7 @@ mod coco_forms;
 mod combine;
 #[path = "../common/mod.rs"]
 mod common;
+mod index;
 mod list;
 mod lmdb;
 mod npy;

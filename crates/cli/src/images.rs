@@ -3,10 +3,11 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use feedwater::file::create_private_folder;
 use feedwater::footprint::bytes;
 use feedwater_tools::synth::{self, Settings};
 
-use super::{CommandError, print, progress};
+use super::{CommandError, io_failure, print, progress};
 
 /// Returns the folder below `cache` with the set of these settings, generating it if missing. Prints progress unless `quiet`.
 pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, CommandError> {
@@ -16,6 +17,8 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, C
         Some(summary) => summary,
         None => {
             note(format!("generate  {} images in {}", settings.images, directory.display()))?;
+            // Tables and kernels are kept in the same folder, and only one of this user alone is believed.
+            create_private_folder(cache).map_err(|error| io_failure(cache, &error))?;
             let bar = progress(settings.images, "images");
             let summary = synth::write(&directory, settings, |_| bar.inc(1))?;
             bar.finish_and_clear();

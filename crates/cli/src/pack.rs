@@ -45,6 +45,10 @@ pub struct Options {
     /// Delete what an earlier pack wrote to the directory, and pack everything again
     #[arg(long)]
     overwrite: bool,
+    /// Before resuming, read the packed samples of the source again and compare their bytes. Without this, a file whose length,
+    /// times and inode are unchanged counts as unchanged
+    #[arg(long, conflicts_with = "overwrite")]
+    verify: bool,
     /// Skip and count unusable samples instead of stopping
     #[arg(long)]
     skip: bool,
@@ -84,6 +88,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         shard_bytes: u64::from(options.shard_mib) << 20,
         presize: options.shorter.map(|shorter| Presize { shorter, quality: options.quality }),
         overwrite: options.overwrite,
+        verify: options.verify,
         skip: options.skip,
         threads: options.workers.map_or(cores, usize::from),
         limits,

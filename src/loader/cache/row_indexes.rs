@@ -7,7 +7,6 @@
 
 use std::env;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use crate::decode::{
     Decoders, FileKey, Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask,
     begin_row_indexes, read_row_indexes, write_row_index,
 };
-use crate::file::AtomicFile;
+use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
 use crate::geometry::{Orientation, Size};
 use crate::loader::stats::CacheStats;
 use crate::source::Source;
@@ -127,7 +126,10 @@ impl RowIndexes {
 
     /// Reads the file of the cache directory.
     fn read_stored(&self) {
-        if let Some(place) = &self.place {
+        // The folder may be writable to others: no link is followed and no pipe opened.
+        if let Some(place) = &self.place
+            && open_unfollowed(place).is_ok()
+        {
             self.read(place);
         }
     }
@@ -172,8 +174,8 @@ impl RowIndexes {
     }
 
     fn write(&self, place: &Path) -> io::Result<()> {
-        fs::create_dir_all(place.parent().ok_or(ErrorKind::NotFound)?)?;
-        let mut file = AtomicFile::create(place)?;
+        create_private_folder(place.parent().ok_or(ErrorKind::NotFound)?)?;
+        let mut file = AtomicFile::replace(place)?;
         begin_row_indexes(&mut file)?;
         let mut written = Ok(());
         self.store.for_each(|index| {

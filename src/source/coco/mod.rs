@@ -135,6 +135,14 @@ impl Coco {
             };
             return Err(Error::config("source.coco", problem));
         }
+        let allowed = storage.settings().allowed(&this.folder);
+        for index in 0..this.len() {
+            allowed.check(this.name(index)).map_err(|problem| {
+                let place =
+                    format!("source.coco: {}, image {}", json.display(), this.image_id(index));
+                Error::config(place, problem)
+            })?;
+        }
         this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
         let first = this.path(0);
         let set = !settings.images.as_os_str().is_empty();
@@ -159,9 +167,13 @@ impl Coco {
 
     /// Path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
+        storage::join(&self.folder, Path::new(self.name(index)))
+    }
+
+    /// `file_name` of a sample.
+    fn name(&self, index: u64) -> &str {
         let start = self.before(index).map_or(0, |image| image.name_end);
-        let name = &self.names[start as usize..self.images[index as usize].name_end as usize];
-        storage::join(&self.folder, Path::new(name))
+        &self.names[start as usize..self.images[index as usize].name_end as usize]
     }
 
     fn is_at_url(&self) -> bool {

@@ -10,8 +10,11 @@ use crate::source::Source;
 
 /// Longest period of a mixture, in draws; each takes 6 bytes in the table.
 const MOST_PERIOD: u64 = 1 << 20;
-/// Most decimal places of a weight.
-const MOST_DECIMALS: u32 = 6;
+/// Largest difference between a weight's share and a fraction that counts as the same number: the accuracy of weights that were
+/// computed, such as 1.0 / 3.0.
+const SAME: f64 = 1e-9;
+/// Longest period that is tried for fractions; longer ones are rounded to [`MOST_PERIOD`].
+const MOST_TRIED: u64 = 10_000;
 
 /// Arrangement of [`Mixture`]: which part is drawn at each index.
 pub struct Weighted {
@@ -19,6 +22,8 @@ pub struct Weighted {
     /// For each draw of a period: the part, and its number of earlier draws in the period.
     period: Period,
     parts: Vec<Draws>,
+    /// Whether the weights are no fractions with a period of at most [`MOST_PERIOD`].
+    rounded: bool,
 }
 
 struct Period {
@@ -41,8 +46,8 @@ impl Mixture {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there are no parts, one is empty, weights or length are invalid, or the classes of the parts cannot
-    /// be merged.
+    /// [`Error::Config`] if there are no parts, one is empty, a weight is not positive and finite, the length is 0, or the classes
+    /// of the parts cannot be merged.
     pub fn new(parts: Vec<(Arc<dyn Source>, f64)>, samples: Option<u64>) -> Result<Self> {
         let (sources, weights): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let lens: Vec<u64> = sources.iter().map(|source| source.len()).collect();
@@ -58,7 +63,7 @@ impl Weighted {
         if let Some(empty) = lens.iter().position(|&len| len == 0) {
             return Err(Error::config(format!("{KEY}[{empty}]"), "has no samples"));
         }
-        let shares = shares(weights)?;
+        let (shares, rounded) = shares(weights)?;
         let period = Period::new(&shares);
         let len = match samples {
             Some(0) => return Err(Error::config("source.samples", "must be at least 1, is 0")),
@@ -70,7 +75,7 @@ impl Weighted {
             len: part_len,
             draws: period.draws(part, share, len),
         });
-        Ok(Self { len, parts: parts.collect(), period })
+        Ok(Self { len, parts: parts.collect(), period, rounded })
     }
 }
 
@@ -118,7 +123,12 @@ impl Arrangement for Weighted {
         let total = self.period.parts.len();
         let parts = self.parts.iter().zip(parts);
         let parts = parts.map(|(it, text)| format!("{} of {total} from {text}", it.share));
-        format!("{} samples, mixed: {}", self.len, parts.collect::<Vec<_>>().join("; "))
+        let rounded = if self.rounded { " (weights rounded to a period of 2^20)" } else { "" };
+        format!("{} samples, mixed{rounded}: {}", self.len, parts.collect::<Vec<_>>().join("; "))
+    }
+
+    fn weights(&self) -> Vec<u64> {
+        self.parts.iter().map(|it| it.share).collect()
     }
 }
 
@@ -179,8 +189,8 @@ impl Period {
     }
 }
 
-/// Converts weights to whole numbers without a common divisor.
-fn shares(weights: &[f64]) -> Result<Vec<u64>> {
+/// Converts weights to whole numbers without a common divisor, and returns whether they were rounded.
+fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
     if weights.is_empty() {
         return Err(Error::config(KEY, "is empty; list at least one source"));
     }
@@ -189,38 +199,72 @@ fn shares(weights: &[f64]) -> Result<Vec<u64>> {
         return Err(Error::config(KEY, problem));
     }
     for (part, &weight) in weights.iter().enumerate() {
-        if !(weight > 0.0 && weight <= 1e9) {
-            let problem = format!("must be above 0 and at most 1e9, is {weight}");
+        if !(weight > 0.0 && weight.is_finite()) {
+            let problem = format!("must be a positive finite number, is {weight}");
             return Err(Error::config(format!("{KEY}[{part}].weight"), problem));
         }
     }
-    let whole = |decimals: u32| -> Option<Vec<u64>> {
-        let scale = f64::from(10u32.pow(decimals));
-        let whole = weights.iter().map(|weight| {
-            let scaled = weight * scale;
-            let near = scaled.round();
-            // True if the f64 is the closest to a decimal fraction.
-            ((scaled - near).abs() <= 1e-9 * near).then_some(near as u64)
-        });
-        whole.collect()
-    };
-    let Some(shares) = (0..=MOST_DECIMALS).find_map(whole) else {
-        let problem = format!(
-            "weights may have at most {MOST_DECIMALS} decimal places, which keeps shares exact; write whole numbers, such as \
-             1 and 2 for 0.333… and 0.666…"
-        );
-        return Err(Error::config(KEY, problem));
-    };
-    let divisor = shares.iter().copied().fold(0, greatest_common_divisor);
-    let shares: Vec<u64> = shares.iter().map(|share| share / divisor).collect();
-    let total: u64 = shares.iter().sum();
-    if total > MOST_PERIOD {
-        let problem = format!(
-            "the weights have a period of {total} samples, at most {MOST_PERIOD} are supported; round them to fewer places"
-        );
-        return Err(Error::config(KEY, problem));
+    // Numbers of samples and decimal fractions.
+    let decimal = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].map(|scale| {
+        let scaled = weights.iter().map(|weight| weight * scale);
+        whole(scaled, |weight| weight * SAME)
+    });
+    let mut decimal = decimal.into_iter().flatten().map(reduced);
+    if let Some(shares) = decimal.find(|it| is_period(it)) {
+        return Ok((shares, false));
     }
-    Ok(shares)
+    // The largest weight bounds the sum.
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    let scaled: Vec<f64> = weights.iter().map(|weight| weight / largest).collect();
+    let sum: f64 = scaled.iter().sum();
+    let of_one: Vec<f64> = scaled.iter().map(|weight| weight / sum).collect();
+    let fractions = (1..=MOST_TRIED).find_map(|period| {
+        let draws = of_one.iter().map(|share| share * period as f64);
+        whole(draws, |_| SAME * period as f64)
+    });
+    match fractions {
+        Some(shares) => Ok((reduced(shares), false)),
+        None => Ok((rounded(&of_one), true)),
+    }
+}
+
+/// The numbers, if each is as near to a positive whole number as `tolerance` allows.
+fn whole(numbers: impl Iterator<Item = f64>, tolerance: impl Fn(f64) -> f64) -> Option<Vec<u64>> {
+    let whole = numbers.map(|number| {
+        let near = number.round();
+        let is_near = near >= 1.0 && near <= 1e15 && (number - near).abs() <= tolerance(near);
+        is_near.then_some(near as u64)
+    });
+    whole.collect()
+}
+
+/// Divides by the greatest common divisor.
+fn reduced(shares: Vec<u64>) -> Vec<u64> {
+    let divisor = shares.iter().copied().fold(0, greatest_common_divisor);
+    shares.iter().map(|share| share / divisor).collect()
+}
+
+fn is_period(shares: &[u64]) -> bool {
+    let total = shares.iter().try_fold(0u64, |total, &share| total.checked_add(share));
+    total.is_some_and(|total| total <= MOST_PERIOD)
+}
+
+/// Rounds shares that add up to one to draws of [`MOST_PERIOD`], at least one each. Largest remainders are rounded up.
+fn rounded(of_one: &[f64]) -> Vec<u64> {
+    let exact: Vec<f64> = of_one.iter().map(|share| share * MOST_PERIOD as f64).collect();
+    let mut draws: Vec<u64> = exact.iter().map(|it| (*it as u64).max(1)).collect();
+    let mut order: Vec<usize> = (0..draws.len()).collect();
+    let surplus = |draws: &[u64], part: usize| draws[part] as f64 - exact[part];
+    order.sort_by(|&a, &b| surplus(&draws, a).total_cmp(&surplus(&draws, b)).then(a.cmp(&b)));
+    let total: u64 = draws.iter().sum();
+    // Too few: the parts that lost most get one more each. Too many, because of parts with almost no weight: the largest gives.
+    for &part in order.iter().take(MOST_PERIOD.saturating_sub(total) as usize) {
+        draws[part] += 1;
+    }
+    if let Some(largest) = draws.iter_mut().max() {
+        *largest = (*largest).saturating_sub(total.saturating_sub(MOST_PERIOD)).max(1);
+    }
+    reduced(draws)
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::fingerprint::{Fingerprint, of_part};
 use super::largest::largest;
 use super::{
     Annotations, Exclusion, Exclusions, Expected, Heads, Hints, HostPage, Identity, Notes, Page,
@@ -35,8 +36,10 @@ pub type Concat = Combined<InTurn>;
 
 /// Parts mixed by weights.
 ///
-/// * Weights are positive numbers with up to six decimal places; only their ratios matter. As whole numbers without a common
-///   divisor they may add up to at most 2^20.
+/// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax; only their ratios matter. They
+///   become draws of a period, which [`describe`](Source::describe) prints: `1 of 3`. The period is exact if it is at most 2^20 for
+///   weights of up to six decimal places, or at most 10,000 for others, such as 1.0 / 3.0. Otherwise it is 2^20, and the draws are
+///   rounded, at least one for each part.
 /// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1, for every `n`.
 ///   After each full period (the sum of the whole-number weights) it is exact. Each draw of a part falls into its own window from
 ///   `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress",
@@ -100,6 +103,11 @@ pub trait Arrangement: Send + Sync + 'static {
     /// Host memory of the arrangement itself, in bytes. Default 0.
     fn memory_bytes(&self) -> u64 {
         0
+    }
+
+    /// Draws of each part per period of a mixture. Default empty.
+    fn weights(&self) -> Vec<u64> {
+        Vec::new()
     }
 
     /// Description for people, from those of the parts.
@@ -402,6 +410,12 @@ impl<A: Arrangement> Identity for Combined<A> {
     fn version(&self, index: u64) -> Option<String> {
         let (part, index) = self.part(index);
         part.source.version(index)
+    }
+
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        let parts = self.parts.iter().map(|part| of_part(&*part.source));
+        let at = |index| self.arrangement.at(index);
+        Some(Fingerprint::of(self.len(), at, &self.arrangement.weights(), parts))
     }
 
     fn original(&self, index: u64) -> u64 {

@@ -25,7 +25,8 @@ mod text;
 
 /// Images listed in a file, in its order.
 ///
-/// Paths are absolute, URLs, or relative to the folder of the list; the list is UTF-8. A missing file is a sample error, unless
+/// Paths are relative to the folder of the list and below it; the list is UTF-8. Absolute paths, `../` and URLs must be allowed by
+/// `storage.allow_folders` and `storage.allow_urls`. A missing file is a sample error, unless
 /// 16 evenly spread files are all local and missing: then opening the list is an error. Formats, by `format` or the file
 /// extension:
 ///
@@ -135,6 +136,7 @@ impl FileList {
             warning,
             remote: false,
         };
+        this.check_allowed()?;
         // Most lists contain no URL, which this search finds quickly.
         let urls =
             storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
@@ -152,6 +154,19 @@ impl FileList {
     fn written(&self, index: u64) -> &str {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
         &self.paths[start as usize..self.ends[index as usize] as usize]
+    }
+
+    /// Rejects a list that names files which it may not.
+    fn check_allowed(&self) -> Result<()> {
+        let allowed = self.storage.settings().allowed(&self.base);
+        let wrong = (0..self.len()).find_map(|index| {
+            let problem = allowed.check(self.written(index)).err()?;
+            Some((index + 1, problem))
+        });
+        wrong.map_or(Ok(()), |(number, problem)| {
+            let place = format!("source.list: {}, entry {number}", self.list.display());
+            Err(Error::config(place, problem))
+        })
     }
 
     /// Rejects a list of local files if none exists: usually its paths are relative to another folder.
@@ -178,7 +193,7 @@ impl FileList {
                     path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
                 let base = base.display();
                 format!(
-                    "; paths are relative to the folder {base} of the list: correct them, or write absolute paths"
+                    "; paths are relative to the folder {base} of the list: correct them, or move the list"
                 )
             }
             false => "; correct the paths, or mount their file system".into(),

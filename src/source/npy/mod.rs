@@ -211,7 +211,11 @@ impl Hints for Npy {
 
 impl Identity for Npy {
     fn version(&self, index: u64) -> Option<String> {
-        Some(self.stack(index).stamp.to_string())
+        let Stack { stamp, file, .. } = self.stack(index);
+        match file.is_remote() {
+            true => Some(stamp.to_string()),
+            false => Some(format!("{stamp}, {}", file.identity().ok()?)),
+        }
     }
 }
 

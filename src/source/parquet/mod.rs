@@ -5,9 +5,13 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::bad_shards::BadShardList;
+use super::exclusion::none_but;
 use super::records::{expand, of_each};
 use super::settings::LabelSort;
-use super::{Configured, Hints, Page, Sealed, Source, file};
+use super::{
+    BadShards, Configured, Exclusion, Exclusions, Hints, Notes, Page, Sealed, Source, file,
+};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::storage::{self, Storage};
 
@@ -64,6 +68,9 @@ pub struct Parquet {
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: OnceLock<u64>,
+    excluded: Vec<Exclusion>,
+    /// Warning about bad shards.
+    warning: Option<String>,
 }
 
 /// Settings next to `parquet`.
@@ -104,9 +111,37 @@ impl Configured for Parquet {
 
     /// Opens the files and reads their metadata, page headers and labels.
     fn open_with(paths: &[PathBuf], settings: &ParquetSettings, storage: &Storage) -> Result<Self> {
+        Self::open_shards(paths, settings, storage, BadShards::Error)
+    }
+
+    /// Leaves out files that are damaged or cannot be opened.
+    fn open_shards(
+        paths: &[PathBuf],
+        settings: &ParquetSettings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        if bad == BadShards::UntilDamage {
+            let problem = "is \"until_damage\", but the table of a Parquet file is at its end; write \"skip\"";
+            return Err(Error::config(format!("source.{}", BadShards::KEY), problem));
+        }
         let files = expand(storage, Self::KEY, paths, ".parquet")?;
         let cache = Cache::new(settings.cache_bytes);
-        let mut tables = of_each(&files, |_, path| Table::read(storage, path, settings, &cache))?;
+        let read = of_each(&files, |_, path| {
+            Ok(match Table::read(storage, path, settings, &cache) {
+                Ok(table) => Ok(table),
+                Err(error) => Err(bad.allow(path, error)?),
+            })
+        })?;
+        let (mut excluded, mut bad_shards) = (Exclusions::default(), BadShardList::default());
+        let mut tables = Vec::with_capacity(read.len());
+        for (path, read) in files.iter().zip(read) {
+            match read {
+                Ok(table) => tables.push(table),
+                Err(bad) => bad_shards.add(path, &bad, &mut excluded),
+            }
+        }
+        let excluded = excluded.into_list();
         let classes = table::name_classes(&mut tables, settings.labels)?;
         let mut source = Self {
             storage: storage.clone(),
@@ -118,13 +153,15 @@ impl Configured for Parquet {
             labels: Vec::new(),
             classes,
             largest_bytes: OnceLock::new(),
+            warning: bad_shards.warning(bad, files.len()),
+            excluded,
         };
         tables.into_iter().for_each(|table| source.append(table));
         source.cache.expect(source.cached_bytes());
         if source.labels.is_empty() {
             let (count, first) = (files.len(), files[0].display());
             let problem = format!("no samples in {count} files; the first is {first}");
-            return Err(Error::config("source.parquet", problem));
+            return Err(Error::config("source.parquet", none_but(problem, &source.excluded)));
         }
         Ok(source)
     }
@@ -164,7 +201,11 @@ impl Parquet {
         }
         let name = String::from_utf8_lossy(&name);
         let parquet = &self.shards[self.shard_number(index)].path;
-        Ok(storage::join(parquet.parent().unwrap_or(Path::new("")), Path::new(&*name)))
+        let base = parquet.parent().unwrap_or(Path::new(""));
+        let allowed = self.storage.settings().allowed(base).check(&name);
+        allowed
+            .map_err(|problem| DataError::new(Reason::Unreadable, format!("the row {problem}")))?;
+        Ok(storage::join(base, Path::new(&*name)))
     }
 }
 
@@ -214,6 +255,21 @@ impl Source for Parquet {
 
     fn hints(&self) -> Option<&dyn Hints> {
         Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl Notes for Parquet {
+    /// Files that were left out.
+    fn excluded(&self) -> Vec<Exclusion> {
+        self.excluded.clone()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warning.iter().cloned().collect()
     }
 }
 

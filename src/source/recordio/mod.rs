@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, FileError, Format, Records, Window};
+use super::records::{Entry, FileError, Format, Records, Window, check_of};
 use super::{ExclusionReason, Exclusions, label};
 use crate::storage::File;
 
@@ -14,6 +14,8 @@ const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 const HEAD_BYTES: u64 = 8;
 /// Size of `IRHeader`: flag 4, label 4, id 8, id2 8.
 const IR_BYTES: usize = 24;
+/// Bytes before an image that are compared with the table.
+const BEFORE_BYTES: usize = HEAD_BYTES as usize + IR_BYTES;
 /// Note of a sample whose entry covers its whole record, headers included.
 const IN_PARTS: u32 = 1;
 
@@ -68,6 +70,9 @@ impl Format for RecordIoSettings {
     const KEY: &'static str = "recordio";
     const ENDING: &'static str = ".rec";
     const CHECKED: bool = false;
+    const IN_ORDER: bool = true;
+    /// The end of what precedes the image: of a record with one label, its header and MXNet's image header with the label.
+    const BEFORE: usize = BEFORE_BYTES;
 
     /// Recognised by the magic number of the first record.
     fn recognises(_: &str, head: &[u8]) -> bool {
@@ -92,7 +97,7 @@ impl Format for RecordIoSettings {
                 excluded.add(ExclusionReason::EmptyRecord, "", 1, &example);
                 continue;
             }
-            table.push(self.entry(&record)?);
+            table.push(self.entry(window, &record)?);
         }
         Ok(())
     }
@@ -113,7 +118,7 @@ impl Format for RecordIoSettings {
 }
 
 impl RecordIoSettings {
-    fn entry(&self, record: &Record) -> Result<Entry, FileError> {
+    fn entry(&self, window: &mut Window, record: &Record) -> Result<Entry, FileError> {
         let start = record.bytes.start;
         let skipped = before_image(&record.head, record.len).ok_or_else(|| {
             let problem =
@@ -135,7 +140,9 @@ impl RecordIoSettings {
         if record.parts > 1 {
             return Entry::new(record.bytes.clone(), label, IN_PARTS);
         }
-        Entry::new(start + HEAD_BYTES + skipped..record.bytes.end, label, 0)
+        let image = start + HEAD_BYTES + skipped;
+        let before = window.at(image - BEFORE_BYTES as u64, BEFORE_BYTES as u64)?;
+        Entry::new(image..record.bytes.end, label, check_of(before))
     }
 }
 

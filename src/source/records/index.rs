@@ -2,13 +2,12 @@
 //!
 //! It is stored next to the file as `.NAME.DIGITS.feedwater1`. If that is not writable, and for every file behind a URL, it is
 //! stored in the cache directory (`storage/cache_dir.rs`). The eight digits are a hash of everything else that the table depends on:
-//! the format and its settings. The table is valid for one length and modification time of the file. It is written under a
-//! temporary name and renamed, so readers never see a partial table and concurrent writers do not conflict. A checksum detects
-//! damage; a damaged table is rebuilt. If it can be stored nowhere, the file is scanned each time, which is no error. Entries
-//! have the same layout as in memory, so they are read without conversion; they are followed by the skipped items and the names of classes as JSON.
+//! the format and its settings. The table is valid for one file ([`Key`]). It is written under a temporary name and renamed, so readers
+//! never see a partial table and concurrent writers do not conflict. A checksum detects damage; a damaged table is rebuilt. If it can
+//! be stored nowhere, the file is scanned each time, which is no error. Entries have the same layout as in memory, so they are read without conversion; they are followed by the skipped items and the names
+//! of classes as JSON.
 
 use std::env;
-use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,21 +15,23 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES};
+use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES, Window};
 use crate::error::Redacted;
-use crate::file::AtomicFile;
-use crate::storage::{self, Stamp, Storage};
+use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
+use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 
-/// The last digit is the version of the format and of the data read from files: 4 is the first with names of classes, without
-/// records that have no image, and with all archives of joined tar files. Machines of the other byte order have their own tables.
+/// The last digit is the version of the format and of the data read from files: 5 is the first with the identity and the checksum of
+/// the file. Machines of the other byte order have their own tables.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index4" } else { b"feedwater index$" };
-/// Size of the header: magic, checksum of what follows, hash, stamp, length of the facts beside the samples.
-const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 8;
+    if cfg!(target_endian = "little") { b"feedwater index5" } else { b"feedwater index%" };
+/// Size of the header: magic, checksum of what follows, hash, key, length of the facts beside the samples.
+const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8;
 /// Largest size of the facts beside the samples, in bytes: of skipped items about ten reasons with about twenty kinds each, and as
 /// many names of classes as a file may have.
 const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
 const ENTRY_BYTES: usize = size_of::<Entry>();
+/// Most samples per byte of a compressed file. A sample takes at least one byte of an uncompressed file.
+const MOST_PACKED: u64 = 4;
 /// Entries read at a time, few enough to stay in the processor's cache until they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
@@ -46,6 +47,16 @@ pub struct Facts {
     pub classes: Vec<String>,
 }
 
+/// What a table's file must still have. Length and modification time are not enough: reproducible builds set all times to 0, and
+/// tar pads lengths.
+#[derive(Clone, Copy)]
+pub struct Key {
+    pub stamp: Stamp,
+    pub identity: Identity,
+    /// CRC-32C of the first and last bytes.
+    pub ends: u32,
+}
+
 /// Possible locations of a file's table.
 pub struct Index {
     /// Hash of the table's inputs other than the file.
@@ -57,13 +68,16 @@ impl Index {
     /// Locates the table of a file read with these settings.
     pub fn new(storage: &Storage, path: &Path, format: &str, settings: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(format!("{format}\n{settings}")).into();
-        let beside = path.file_name().filter(|_| !storage::is_url(path)).map(|name| {
+        let place = storage.settings().index_files;
+        let is_beside = place == IndexFiles::Beside && !storage::is_url(path);
+        let beside = path.file_name().filter(|_| is_beside).map(|name| {
             let mut hidden = std::ffi::OsString::from(".");
             hidden.push(name);
             hidden.push(format!(".{}.feedwater1", digits(&hash[..4])));
             path.with_file_name(hidden)
         });
-        let cached = storage.cache_directory().and_then(|directory| {
+        let directory = storage.cache_directory().filter(|_| place != IndexFiles::None);
+        let cached = directory.and_then(|directory| {
             let whole = storage::join(&env::current_dir().ok()?, path);
             // Hash a name without secrets, which a new password does not change.
             let whole: std::ffi::OsString = match whole.to_str() {
@@ -76,43 +90,47 @@ impl Index {
         Self { hash, places: beside.into_iter().chain(cached).collect() }
     }
 
-    /// Reads the table if it matches the stamp of the file, and all its entries are within `len` bytes.
-    pub fn read(&self, stamp: Stamp, len: u64) -> Option<Contents> {
-        self.places.iter().find_map(|place| self.read_from(place, stamp, len))
+    /// Reads the table if it matches the key of the file, and all its entries are within `len` bytes.
+    pub fn read(&self, key: Key, len: u64) -> Option<Contents> {
+        self.places.iter().find_map(|place| self.read_from(place, key, len))
     }
 
     /// Stores the table, if possible.
-    pub fn write(&self, stamp: Stamp, (entries, beside): &Contents) {
+    pub fn write(&self, key: Key, (entries, beside): &Contents) {
         let Ok(beside) = serde_json::to_vec(beside) else { return };
-        let facts = self.facts(stamp, beside.len());
+        let facts = self.facts(key, beside.len());
         // Use the first writable location.
         let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &beside).is_ok());
     }
 
     /// Header fields that identify the file and the length of the facts beside the samples.
-    fn facts(&self, stamp: Stamp, beside_bytes: usize) -> Vec<u8> {
+    fn facts(&self, key: Key, beside_bytes: usize) -> Vec<u8> {
         let beside_bytes = (beside_bytes as u64).to_le_bytes();
-        [&self.hash[..], &stamp.to_bytes(), &beside_bytes].concat()
+        let Key { stamp, identity, ends } = key;
+        let key = [&stamp.to_bytes()[..], &identity.to_bytes(), &ends.to_le_bytes()].concat();
+        [&self.hash[..], &key, &beside_bytes].concat()
     }
 
-    fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Contents> {
-        // Opening a pipe would wait for a writer.
-        let bytes = fs::metadata(place).ok().filter(fs::Metadata::is_file)?.len();
-        let mut file = File::open(place).ok()?;
+    fn read_from(&self, place: &Path, key: Key, len: u64) -> Option<Contents> {
+        // The folder may be from elsewhere.
+        let mut file = open_unfollowed(place).ok()?;
+        let bytes = file.metadata().ok()?.len();
         let mut head = [0; HEAD_BYTES];
         file.read_exact(&mut head).ok()?;
         let (magic, rest) = head.split_at(16);
         let (crc, facts) = rest.split_at(4);
         let beside_bytes = u64::from_le_bytes(*facts.last_chunk()?) as usize;
         if magic != MAGIC
-            || facts != self.facts(stamp, beside_bytes)
+            || facts != self.facts(key, beside_bytes)
             || beside_bytes > MOST_FACTS_BYTES
         {
             return None;
         }
         let bytes = (bytes as usize).checked_sub(HEAD_BYTES + beside_bytes)?;
-        // A sample takes at least one byte of its file. A longer file is no table, and no memory is allocated for it.
-        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > len {
+        // A longer file is no table, and no memory is allocated for it.
+        let most =
+            key.stamp.len.saturating_mul(if len == Window::UNKNOWN { MOST_PACKED } else { 1 });
+        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > most {
             return None;
         }
         let mut table = bytemuck::try_zeroed_slice_box(bytes / ENTRY_BYTES).ok()?;
@@ -141,8 +159,8 @@ fn write_to(place: &Path, facts: &[u8], entries: &[Entry], beside: &[u8]) -> io:
     let entries = bytemuck::must_cast_slice(entries);
     let sum = crc32c::crc32c_append(crc32c::crc32c(facts), entries);
     let sum = crc32c::crc32c_append(sum, beside);
-    fs::create_dir_all(place.parent().unwrap_or(Path::new("")))?;
-    let mut file = AtomicFile::create(place)?;
+    create_private_folder(place.parent().unwrap_or(Path::new("")))?;
+    let mut file = AtomicFile::replace(place)?;
     file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
     file.write_all(entries)?;
     file.write_all(beside)?;

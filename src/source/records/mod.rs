@@ -5,8 +5,10 @@
 //!   where it was built or read, so loading takes no extra memory.
 //! * A sample is one positioned read into the page. There is no shared cursor: any number of threads may read at once.
 //! * A file behind a URL is scanned sequentially with prefetched blocks, and its samples can be prefetched.
+//! * A table belongs to one file: its length, modification time, inode, time of the last change, and a checksum of its first and
+//!   last bytes (`table.rs`). Reproducible builds write different files with the same length and time.
 //! * After a read, the file must still have the length and modification time of its table. If it was changed or truncated, the
-//!   read is a sample error.
+//!   read is a sample error. Formats without checksums compare what precedes a sample with the table ([`Format::BEFORE`]).
 //! * Formats that support compression read compressed files as their contents (`storage/unpacked/`), within one memory limit for
 //!   all files.
 
@@ -21,15 +23,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Configured, Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page, RemoteReads, Sealed,
-    Source,
+    BadShards, Configured, Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page,
+    RemoteReads, Sealed, Source,
 };
-use crate::error::{DataError, Error, Reason, Redacted, Result};
+use crate::error::{DataError, Reason, Redacted, Result};
 use crate::header::PnmHead;
-use crate::source::exclusion::none_but;
 use crate::source::largest::largest;
-use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
-use crate::storage::{Fetch, File, Stamp, Storage, opening};
+use crate::storage::unpacked::{Listed, Packing, Unpacker};
+use crate::storage::{Fetch, File, Stamp, Storage};
 
 pub use classes::CLASSES_NAME;
 pub use files::matches;
@@ -39,15 +40,13 @@ pub(super) use classes::MOST_CLASSES_BYTES;
 pub(super) use each::of_each;
 pub(super) use files::expand;
 
-use classes::OfFiles;
-use table::{Table, table_of};
-
 mod braces;
 mod classes;
 mod each;
 mod files;
 mod forward;
 mod index;
+mod open;
 #[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
 mod table;
@@ -70,6 +69,10 @@ pub trait Format:
     /// Whether entries have checksums of the sample's bytes.
     const CHECKED: bool;
 
+    /// Number of bytes before a sample whose [check](check_of) is its note: a header, so that the table of another file is noticed.
+    /// 0, the default, for none.
+    const BEFORE: usize = 0;
+
     /// Image header to insert before a sample with this note, for formats that do not store one per sample.
     fn head(_note: u32) -> Option<PnmHead> {
         None
@@ -88,6 +91,9 @@ pub trait Format:
     fn unpacks(_first: &[u8]) -> bool {
         false
     }
+
+    /// Whether [`walk`](Self::walk) adds samples in the order of the file, so that those before an error are complete.
+    const IN_ORDER: bool = false;
 
     /// Adds every sample of the file to the table, and counts skipped items. Must not allocate memory for sizes that the file
     /// merely announces.
@@ -126,9 +132,15 @@ pub struct Entry {
     pub(super) label: i64,
     /// Length in bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the bytes. For formats without checksums, the note for [`Format::head`] and [`Format::fill`].
+    /// CRC-32C of the bytes. For formats without checksums, the note for [`Format::head`] and [`Format::fill`], which may be
+    /// a [check](check_of) of the bytes before the sample.
     pub(super) crc: u32,
 }
+
+/// Most bytes of [`Format::BEFORE`].
+const MOST_BEFORE: usize = 512;
+
+const CHANGED: &str = "the file was changed after it was indexed; open the source again";
 
 /// Length of a sample that fails the checksum of its file.
 const DAMAGED: u32 = u32::MAX;
@@ -140,6 +152,8 @@ pub struct FileError {
     pub offset: u64,
     /// Message, with a remedy.
     pub problem: String,
+    /// Whether the system or a server failed, which need not be the fault of the file.
+    pub failed_read: bool,
 }
 
 /// Source of samples in files of the format `F`.
@@ -152,6 +166,8 @@ pub struct Records<F> {
     remote: bool,
     excluded: Vec<Exclusion>,
     classes: Vec<String>,
+    /// Warning about bad shards.
+    warning: Option<String>,
     format: F,
 }
 
@@ -160,6 +176,7 @@ struct Shard {
     file: File,
     packing: Option<Packing>,
     stamp: Stamp,
+    version: String,
     entries: Box<[Entry]>,
     /// Index after its last sample.
     end: u64,
@@ -199,59 +216,18 @@ impl Entry {
 impl FileError {
     /// Creates an error at this offset.
     pub fn new(offset: u64, problem: impl Into<String>) -> Self {
-        Self { offset, problem: problem.into() }
+        Self { offset, problem: problem.into(), failed_read: false }
+    }
+
+    /// Creates an error for a failed read at this offset.
+    pub(super) fn unread(offset: u64, error: &io::Error) -> Self {
+        // Compressed files that are damaged fail with these.
+        let is_damage = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
+        Self { failed_read: !is_damage, ..Self::new(offset, error.to_string()) }
     }
 }
 
 impl<F: Format> Records<F> {
-    /// Opens files and scans those without a table. A path is a file, a directory (its visible files with the format's
-    /// extension), or a pattern (`*` and `?` in the last part).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] if a file cannot be read, [`Error::Config`] if there are no samples or a file is invalid.
-    pub fn open(paths: &[PathBuf], format: &F) -> Result<Self> {
-        Self::open_with(paths, format, &Storage::default())
-    }
-
-    /// [`open`](Self::open), reading the files through this storage handle.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open`](Self::open).
-    pub fn open_with(paths: &[PathBuf], format: &F, storage: &Storage) -> Result<Self> {
-        let files = expand(storage, F::KEY, paths, F::ENDING)?;
-        let mut shards = Vec::with_capacity(files.len());
-        let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
-        let mut excluded = Exclusions::default();
-        let mut classes = OfFiles::default();
-        let unpacker = Unpacker::new(storage.clone(), Limits::default());
-        let table = |number, path: &PathBuf| table_of(storage, path, number, format, &unpacker);
-        let made = opening(|| of_each(&files, table))?;
-        for (path, table) in files.iter().zip(made) {
-            let Table { file, packing, stamp, entries, facts, largest } = table;
-            excluded.join_file(path, &facts.excluded);
-            classes.add(path, facts.classes, F::KEY)?;
-            end += entries.len() as u64;
-            largest_bytes = largest_bytes.max(largest);
-            remote |= file.is_remote();
-            let file = if F::MAPPED && packing.is_none() { storage.map(file) } else { file };
-            shards.push(Shard { path: path.clone(), file, packing, stamp, entries, end });
-        }
-        if shards.iter().any(|shard| shard.packing.is_some()) {
-            unpacker.list(shards.iter().map(Shard::listed).collect());
-        }
-        let excluded = excluded.into_list();
-        if end == 0 {
-            let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
-            let problem = format!("no samples in {} files; the first is {first}", files.len());
-            return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &excluded)));
-        }
-        let (storage, format) = (storage.clone(), format.clone());
-        let classes = classes.into_names();
-        Ok(Self { storage, shards, largest_bytes, unpacker, remote, excluded, classes, format })
-    }
-
     /// Reads a sample as [`Source::read`] does, and inserts `prefix` before it: for formats that do not store with every sample
     /// what the decoder needs.
     pub fn read_after(
@@ -272,15 +248,31 @@ impl<F: Format> Records<F> {
         let (before, space) = page.space(prefix.len() + len as usize)?.split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
         let end = offset + u64::from(len);
-        let filled = self.format.fill(crc, file, offset, space);
+        let before = self.check_before(file, offset, crc);
+        let filled = before.and_then(|()| self.format.fill(crc, file, offset, space));
         let kept = filled.map_err(|error| not_read(error, end))?;
         if file.stamp().map_err(unreadable)? != shard.stamp {
-            let problem = "the file was changed after it was indexed; open the source again";
-            return Err(DataError::new(Reason::Unreadable, problem));
+            return Err(DataError::new(Reason::Unreadable, CHANGED));
         }
         verify::<F>(space, offset, crc)?;
         page.truncate(prefix.len() + kept);
         Ok(())
+    }
+
+    /// Compares the bytes before a sample with the check in its entry.
+    fn check_before(&self, file: &File, offset: u64, note: u32) -> io::Result<()> {
+        let mut bytes = [0; MOST_BEFORE];
+        let bytes = &mut bytes[..F::BEFORE];
+        if bytes.is_empty() || !F::is_plain(note) {
+            return Ok(());
+        }
+        let start = offset.checked_sub(bytes.len() as u64);
+        let start = start.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, CHANGED))?;
+        file.read_exact_at(bytes, start)?;
+        match check_of(bytes) == note {
+            true => Ok(()),
+            false => Err(io::Error::new(ErrorKind::InvalidData, CHANGED)),
+        }
     }
 
     /// Prefetches a sample as [`RemoteReads::expect`] does, and inserts `prefix` before it.
@@ -318,6 +310,11 @@ impl<F: Format> Records<F> {
         let shard = &self.shards[number];
         (number, shard.entries[(index - shard.first()) as usize])
     }
+}
+
+/// Check of the bytes before a sample: an even number from their CRC-32C, so that odd notes can have another meaning.
+pub(super) fn check_of(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes) & !1
 }
 
 fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataError> {
@@ -431,7 +428,9 @@ impl<F: Format> Hints for Records<F> {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let of = |shard: &Shard| size_of_val(&*shard.entries) + shard.path.capacity();
+        let of = |shard: &Shard| {
+            size_of_val(&*shard.entries) + shard.path.capacity() + shard.version.capacity()
+        };
         let within: usize = self.shards.iter().map(of).sum();
         let shards = self.shards.capacity() * size_of::<Shard>();
         let files: u64 = self.shards.iter().map(|shard| shard.file.memory_bytes()).sum();
@@ -458,13 +457,17 @@ impl<F: Format> Hints for Records<F> {
 
 impl<F: Format> Identity for Records<F> {
     fn version(&self, index: u64) -> Option<String> {
-        Some(self.shards[self.find(index).0].stamp.to_string())
+        Some(self.shards[self.find(index).0].version.clone())
     }
 }
 
 impl<F: Format> Notes for Records<F> {
     fn excluded(&self) -> Vec<Exclusion> {
         self.excluded.clone()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warning.iter().cloned().collect()
     }
 }
 
@@ -481,5 +484,14 @@ impl<F: Format> Configured for Records<F> {
 
     fn open_with(paths: &[PathBuf], settings: &F, storage: &Storage) -> Result<Self> {
         Self::open_with(paths, settings, storage)
+    }
+
+    fn open_shards(
+        paths: &[PathBuf],
+        settings: &F,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        Self::open_shards(paths, settings, storage, bad)
     }
 }

@@ -4,18 +4,45 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::index;
-use super::index::Facts;
+use super::index::{self, Facts, Key};
 use super::{DAMAGED, Entry, Exclusions, Format, Window};
 use crate::error::{Error, Result};
+use crate::source::BadShards;
+use crate::source::bad_shards::BadShard;
 use crate::storage::unpacked::{Packing, Unpacker};
 use crate::storage::{File, Stamp, Storage};
+
+/// Bytes at each end of a file that are part of its key.
+const END_BYTES: usize = 4096;
+
+/// File that was opened, and its damage under a policy that allows any.
+pub struct Opened {
+    /// `None` if the file has no usable sample.
+    pub table: Option<Table>,
+    pub bad: Option<BadShard>,
+}
+
+/// Why a file was not opened.
+pub enum Unopened {
+    /// The error is of this file, as far as is known.
+    File(Error),
+    /// A server failed while the file was scanned.
+    Server(Error),
+}
+
+impl From<Error> for Unopened {
+    fn from(error: Error) -> Self {
+        Self::File(error)
+    }
+}
 
 /// Open file with its table.
 pub struct Table {
     pub file: File,
     pub packing: Option<Packing>,
     pub stamp: Stamp,
+    /// Stamp and identity of the file, as text.
+    pub version: String,
     pub entries: Box<[Entry]>,
     /// Skipped items, and names of classes.
     pub facts: Facts,
@@ -27,7 +54,7 @@ impl Table {
     fn new<F: Format>(
         file: File,
         packing: Option<Packing>,
-        stamp: Stamp,
+        (stamp, version): (Stamp, String),
         (entries, facts): index::Contents,
     ) -> Self {
         let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
@@ -35,7 +62,7 @@ impl Table {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest = bytes.max().unwrap_or(0);
-        Self { file, packing, stamp, entries, facts, largest }
+        Self { file, packing, stamp, version, entries, facts, largest }
     }
 }
 
@@ -46,10 +73,18 @@ pub fn table_of<F: Format>(
     number: usize,
     format: &F,
     unpacker: &Arc<Unpacker>,
-) -> Result<Table> {
+    bad: BadShards,
+) -> Result<Opened, Unopened> {
     let io = |error: io::Error| Error::io(path, &error);
     let file = storage.open_pooled(path).map_err(io)?;
     let stamp = file.stamp().map_err(io)?;
+    let identity = file.identity().map_err(io)?;
+    let key = Key { stamp, identity, ends: ends(&file, stamp).map_err(io)? };
+    let is_remote = file.is_remote();
+    let version = match is_remote {
+        true => stamp.to_string(),
+        false => format!("{stamp}, {identity}"),
+    };
     let settings = serde_json::to_string(format)
         .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
     let index = |packing: Option<Packing>| {
@@ -60,12 +95,13 @@ pub fn table_of<F: Format>(
         Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
         None => (file, stamp.len),
     };
-    // A file with a stored table is not read at all here, wherever it is.
+    // A file with a stored table is not read here, but for the first and last bytes of a local one.
     for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
         let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
-        if let Some(contents) = index(packing).read(stamp, len) {
+        if let Some(contents) = index(packing).read(key, len) {
             let (file, _) = opened(file, packing);
-            return Ok(Table::new::<F>(file, packing, stamp, contents));
+            let table = Table::new::<F>(file, packing, (stamp, version), contents);
+            return Ok(Opened { table: Some(table), bad: None });
         }
     }
     let packing = packing::<F>(&file).map_err(io)?;
@@ -74,18 +110,65 @@ pub fn table_of<F: Format>(
     let classes = format.classes(&mut Window::new(&file, len));
     let mut window = Window::new(&file, len);
     let walked = format.walk(&mut window, &mut entries, &mut excluded);
-    let classes = walked.and(classes).map_err(|wrong| {
+    let (classes, wrong) = match (walked, classes) {
+        (Err(wrong), classes) => (classes.unwrap_or_default(), Some(wrong)),
+        (Ok(()), Err(wrong)) => (Vec::new(), Some(wrong)),
+        (Ok(()), Ok(classes)) => (classes, None),
+    };
+    let mut damage = None;
+    if let Some(wrong) = wrong {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
-        Error::config(place, wrong.problem)
-    })?;
-    if file.stamp().map_err(io)? != stamp {
+        let error = Error::config(place, wrong.problem);
+        if wrong.failed_read && is_remote {
+            return Err(Unopened::Server(error));
+        }
+        let mut damaged = bad.allow(path, error)?;
+        let count = entries.len() as u64;
+        let start = match bad {
+            BadShards::UntilDamage => {
+                damaged.used = count;
+                entries.iter().map(end_of).max().unwrap_or(0)
+            }
+            _ => {
+                damaged.left_out = count;
+                entries.clear();
+                0
+            }
+        };
+        damaged.unknown_bytes = packing.is_none().then(|| stamp.len.saturating_sub(start));
+        damage = Some(damaged);
+    }
+    if file.stamp().map_err(io)? != stamp || file.identity().map_err(io)? != identity {
         let problem = "was changed while it was indexed; wait until it is written";
-        return Err(io(io::Error::other(problem)));
+        return Err(io(io::Error::other(problem)).into());
     }
     let facts = Facts { excluded: excluded.into_list(), classes };
     let contents = (entries.into_boxed_slice(), facts);
-    index(packing).write(stamp, &contents);
-    Ok(Table::new::<F>(file, packing, stamp, contents))
+    // A part of a table is not stored, so that a shard that is repaired, or another policy, finds all samples.
+    if damage.is_none() {
+        index(packing).write(key, &contents);
+    }
+    let table = Table::new::<F>(file, packing, (stamp, version), contents);
+    let is_used = !table.entries.is_empty() || damage.is_none();
+    Ok(Opened { table: is_used.then_some(table), bad: damage })
+}
+
+/// Offset after a sample.
+fn end_of(entry: &Entry) -> u64 {
+    entry.offset + if entry.len == DAMAGED { 0 } else { entry.len.into() }
+}
+
+/// CRC-32C of the first and the last bytes of a local file, at most [`END_BYTES`] each. 0 for an object, whose stamp has the
+/// server's tag.
+fn ends(file: &File, stamp: Stamp) -> io::Result<u32> {
+    if file.is_remote() {
+        return Ok(0);
+    }
+    let mut bytes = [0; END_BYTES];
+    let len = file.read_at(&mut bytes, 0)?;
+    let first = crc32c::crc32c(&bytes[..len]);
+    let len = file.read_at(&mut bytes, stamp.len.saturating_sub(END_BYTES as u64))?;
+    Ok(crc32c::crc32c_append(first, &bytes[..len]))
 }
 
 /// Compression of the file, if any and supported by the format.

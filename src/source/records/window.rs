@@ -86,7 +86,7 @@ impl<'a> Window<'a> {
             None => self.file.read_at(&mut self.buffer, offset),
         };
         self.buffer.truncate(*read.as_ref().unwrap_or(&0));
-        let read = read.map_err(|error| FileError::new(offset, error.to_string()))?;
+        let read = read.map_err(|error| FileError::unread(offset, &error))?;
         if read < len {
             self.len = offset + read as u64;
         }

@@ -43,6 +43,7 @@ impl Format for TfRecordSettings {
     const KEY: &'static str = "tfrecord";
     const ENDING: &'static str = "";
     const CHECKED: bool = true;
+    const IN_ORDER: bool = true;
 
     /// Recognised by the checksum of the first length.
     fn recognises(_: &str, head: &[u8]) -> bool {

@@ -63,6 +63,8 @@ impl Format for WebDatasetSettings {
     const KEY: &'static str = "webdataset";
     const ENDING: &'static str = ".tar";
     const CHECKED: bool = false;
+    const IN_ORDER: bool = true;
+    const BEFORE: usize = tar::BLOCK as usize;
 
     /// Recognised by the checksum of the first header; a compressed archive by its name.
     fn recognises(name: &str, head: &[u8]) -> bool {
@@ -87,16 +89,17 @@ impl Format for WebDatasetSettings {
         if name != CLASSES_NAME.as_bytes() {
             return Ok(Vec::new());
         }
-        let len = data.end - data.start;
-        let wrong = |problem: String| FileError::new(data.start, problem);
+        let bytes = data.bytes;
+        let len = bytes.end - bytes.start;
+        let wrong = |problem: String| FileError::new(bytes.start, problem);
         if len > MOST_CLASSES_BYTES as u64 {
             return Err(wrong(format!(
                 "{len} bytes of names of classes, at most {MOST_CLASSES_BYTES}"
             )));
         }
-        let (mut text, mut at) = (Vec::new(), data.start);
-        while at < data.end {
-            let part = (data.end - at).min(Window::BYTES);
+        let (mut text, mut at) = (Vec::new(), bytes.start);
+        while at < bytes.end {
+            let part = (bytes.end - at).min(Window::BYTES);
             text.extend_from_slice(window.at(at, part)?);
             at += part;
         }
@@ -162,7 +165,7 @@ impl Format for WebDatasetSettings {
                 }
             }
             if !wanted.is_empty() && extension == wanted {
-                let label = self.label_in(window, data)?;
+                let label = self.label_in(window, data.bytes)?;
                 if group.label.replace(label).is_some() {
                     return Err(twice());
                 }
@@ -217,8 +220,8 @@ struct Group {
     archive: u64,
     /// Offset of its first file.
     offset: u64,
-    /// Position of the extension in the settings, and the byte range.
-    image: Option<(usize, Range<u64>)>,
+    /// Position of the extension in the settings, and the contents.
+    image: Option<(usize, tar::Data)>,
     label: Option<i64>,
     /// First extension that is not in the settings.
     other: String,
@@ -252,7 +255,7 @@ impl Group {
                 return Err(FileError::new(self.offset, problem));
             }
         };
-        table.push(Entry::new(image, label, 0)?);
+        table.push(Entry::new(image.bytes, label, image.check)?);
         Ok(())
     }
 }

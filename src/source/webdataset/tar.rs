@@ -6,11 +6,12 @@ use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
-use crate::source::records::{FileError, Window};
+use crate::source::records::{FileError, Window, check_of};
 
 /// Bytes read per header; contents are skipped.
 pub const AHEAD_BYTES: u64 = 4096;
-const BLOCK: u64 = 512;
+/// Size of a header, and of the units of contents.
+pub const BLOCK: u64 = 512;
 /// Bytes read at once after an end mark; GNU tar writes at most 10 KiB of zeros.
 const END_BYTES: u64 = 64 << 10;
 /// Most bytes after an end mark of a compressed file that hold no archive: a small file may decompress to any number of zeros.
@@ -28,8 +29,8 @@ pub struct Member {
 
 /// Kind of a member. Folders and volume labels are not returned.
 pub enum Kind {
-    /// Regular file, or a hard link to an earlier one, with the byte range of its contents.
-    File(Range<u64>),
+    /// Regular file, or a hard link to an earlier one, with its contents.
+    File(Data),
     /// Hard link without an earlier target.
     LostLink,
     SymbolicLink,
@@ -37,6 +38,14 @@ pub enum Kind {
     Special,
     /// This many bytes after an end mark, up to the end of the file, which hold no archive.
     AfterEnd(u64),
+}
+
+/// Contents of a file.
+#[derive(Clone)]
+pub struct Data {
+    pub bytes: Range<u64>,
+    /// [Check](check_of) of the header before them.
+    pub check: u32,
 }
 
 /// Iterator over the remaining members.
@@ -53,7 +62,7 @@ pub struct Members {
 }
 
 /// Contents by the hash of the name, because names may be long.
-type Files = HashMap<[u8; 16], Range<u64>>;
+type Files = HashMap<[u8; 16], Data>;
 
 /// Fields of extended headers for the next member.
 #[derive(Default)]
@@ -111,7 +120,7 @@ impl Members {
             let end = end.ok_or_else(|| window.cut(start, size))?;
             self.at = end.next_multiple_of(BLOCK);
             let kind = match kind {
-                b'0' | b'7' | 0 => Kind::File(start..end),
+                b'0' | b'7' | 0 => Kind::File(Data { bytes: start..end, check: check_of(&header) }),
                 b'1' => {
                     let target = extended.link.take().unwrap_or_else(|| link(&header));
                     self.file(window, offset, &target)?.map_or(Kind::LostLink, Kind::File)
@@ -152,7 +161,7 @@ impl Members {
         window: &mut Window,
         before: u64,
         name: &[u8],
-    ) -> Result<Option<Range<u64>>, FileError> {
+    ) -> Result<Option<Data>, FileError> {
         if self.files.is_none() {
             // A separate table makes this scan treat links as files, and prevents another scan.
             let (at, files) = (self.start, Some(Files::new()));

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Read, Result, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::stats::{Activity, Counters};
 use super::{Stamp, StorageSettings};
+use crate::file::{create_private_folder, open_unfollowed, private_folder};
 
 /// Disk cache of fetched ranges and objects, one file each, shared by all processes of a machine.
 ///
@@ -83,7 +86,7 @@ impl Cache {
             Some(directory) => directory.clone(),
             None => directory?.join("objects"),
         };
-        if let Err(error) = fs::create_dir_all(&root) {
+        if let Err(error) = private_folder(&root) {
             activity.warn(format!("nothing is kept in {}: {error}", root.display()));
             return None;
         }
@@ -146,7 +149,9 @@ impl Cache {
         let path = self.path(place);
         let len = (HEAD + bytes.len()) as u64;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{TEMPORARY}{}-{number}", std::process::id());
+        // A killed process may have had the same id.
+        let random = RandomState::new().build_hasher().finish();
+        let name = format!("{TEMPORARY}{}-{number}-{random:016x}", std::process::id());
         let temporary = self.root.join(&place.folder).join(name);
         let take = || Ok(!path.exists() && self.take(len, &temporary)?);
         let written = take().and_then(|room| match room {
@@ -172,8 +177,7 @@ impl Cache {
     /// Opens the file with the byte count and locks it until it is closed, also by the end of the process.
     fn lock(&self) -> Result<File> {
         let path = self.root.join(COUNT);
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = options().read(true).create(true).open(path)?;
         file.lock()?;
         Ok(file)
     }
@@ -195,7 +199,7 @@ impl Cache {
         }
         let room = total.saturating_add(len) <= self.limit;
         if room {
-            File::create(path)?.set_len(len)?;
+            options().create_new(true).open(path)?.set_len(len)?;
             total += len;
         } else {
             self.state().full_until = Some(Instant::now() + FULL);
@@ -266,9 +270,8 @@ impl Cache {
     /// Errors are ignored: they recur when an entry is written and are reported there.
     fn touch(&self, folder: &str) {
         let path = self.root.join(folder);
-        let _ = fs::create_dir_all(&path);
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).open(path.join(USED));
+        let _ = create_private_folder(&path);
+        let file = options().create(true).open(path.join(USED));
         let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
@@ -279,6 +282,13 @@ impl Cache {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Options for writing, which follow no link.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    options
 }
 
 /// First hexadecimal digits of a text's SHA-256.
@@ -297,14 +307,14 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     head[16..20].copy_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
     let crc = crc32c::crc32c(&head[..20]);
     head[20..].copy_from_slice(&crc.to_le_bytes());
-    let mut file = OpenOptions::new().write(true).open(path)?;
+    let mut file = options().open(path)?;
     file.write_all(&head)?;
     file.write_all(bytes)
 }
 
 /// Body of an entry of this many bytes, or [`ErrorKind::InvalidData`] if it is not what was written.
 fn read(path: &Path, bytes: u64) -> Result<Bytes> {
-    let mut file = File::open(path)?;
+    let mut file = open_unfollowed(path)?;
     let len = file.metadata()?.len();
     let damaged = || ErrorKind::InvalidData.into();
     if len != HEAD as u64 + bytes {

@@ -24,7 +24,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Stamp, local};
+use super::{Identity, Stamp, local};
 use map::{Mapping, read_resident};
 
 mod bus;
@@ -57,6 +57,10 @@ impl File {
             Some(map) => Ok(Self { file, map, trust: Trust::default() }),
             None => Err(file),
         }
+    }
+
+    pub fn identity(&self) -> io::Result<Identity> {
+        self.file.identity()
     }
 
     pub fn stamp(&self) -> io::Result<Stamp> {

@@ -15,8 +15,11 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::dns::{Name, Resolve, Resolving};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LOCATION};
-use reqwest::{Certificate, NoProxy, Proxy, Url, redirect::Policy};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    LOCATION, RANGE,
+};
+use reqwest::{Certificate, Method, NoProxy, Proxy, StatusCode, Url, redirect::Policy};
 
 use super::redirect;
 use super::retry_after::retry_after;
@@ -197,7 +200,7 @@ impl Service {
         for _ in 0..=redirect::MOST {
             let home = redirect::is_same(&first, &now);
             let client = self.far.as_ref().filter(|_| !home).unwrap_or(&self.near);
-            let response = match client.call(request.clone()).await {
+            let response = match self.send(client, &request).await {
                 Ok(response) => response,
                 Err(error) => {
                     return Err(self.refusal(&now, ResponseError::Connection(words(&error))));
@@ -233,6 +236,44 @@ impl Service {
         let problem = format!("is the last of {}: they lead nowhere", redirect::MOST);
         let to = Redacted::new(now.to_string());
         Err(self.refusal(&first, ResponseError::Redirect { to, problem, region: None }))
+    }
+
+    /// Sends a request. A server without `HEAD` is asked for the first byte instead, and the length of an answer in chunks is
+    /// taken from its `Content-Range`, because the library needs one.
+    async fn send(
+        &self,
+        client: &reqwest::Client,
+        request: &HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        let mut response = client.call(request.clone()).await?;
+        let is_refused = matches!(
+            response.status(),
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+        );
+        // The signature of a request includes its method.
+        if request.method() == Method::HEAD && is_refused && !self.bucket {
+            let mut first = request.clone();
+            *first.method_mut() = Method::GET;
+            first.headers_mut().insert(RANGE, HeaderValue::from_static("bytes=0-0"));
+            let (mut head, _) = client.call(first).await?.into_parts();
+            let range = head.headers.remove(CONTENT_RANGE);
+            let total = range.and_then(|it| content_range(&it)).map(|(_, total)| total);
+            // 416 is the answer for an empty file.
+            if let Some(total) = total {
+                head.status = StatusCode::OK;
+                head.headers.insert(CONTENT_LENGTH, total.into());
+            }
+            return Ok(HttpResponse::from_parts(head, Vec::new().into()));
+        }
+        if response.status() == StatusCode::PARTIAL_CONTENT
+            && !response.headers().contains_key(CONTENT_LENGTH)
+        {
+            let range = response.headers().get(CONTENT_RANGE).and_then(content_range);
+            if let Some((len, _)) = range {
+                response.headers_mut().insert(CONTENT_LENGTH, len.into());
+            }
+        }
+        Ok(response)
     }
 
     /// Returns the answer, unless it is an HTML page, or not a listing although one was requested.
@@ -301,6 +342,18 @@ impl Resolve for Resolver {
             Ok(Box::new(addresses.into_iter()) as Box<dyn Iterator<Item = SocketAddr> + Send>)
         })
     }
+}
+
+/// Length of the part, and of the whole file, in `bytes 0-9/100` or `bytes */100`.
+fn content_range(value: &HeaderValue) -> Option<(u64, u64)> {
+    let (part, total) = value.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
+    let total = total.trim().parse().ok()?;
+    if part.trim() == "*" {
+        return Some((0, total));
+    }
+    let (first, last) = part.split_once('-')?;
+    let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    Some((last.checked_sub(first)?.checked_add(1)?, total))
 }
 
 fn parse(request: &HttpRequest) -> Result<Url, HttpError> {

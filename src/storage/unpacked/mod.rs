@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{File, Place, Stamp, Storage};
+use super::{File, Identity, Place, Stamp, Storage};
 use state::{State, Work};
 
 mod decoder;
@@ -252,6 +252,11 @@ impl Unpacked {
             len += count;
         }
         Ok(len)
+    }
+
+    /// Identity of the compressed file.
+    pub fn identity(&self) -> io::Result<Identity> {
+        self.file.identity()
     }
 
     /// Stamp of the compressed file.

@@ -36,17 +36,124 @@ fn invalid_weights_are_errors() {
     };
     refused(mix(&[]), "source.mixture", &[]);
     for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let values = ["0", "1e9", &weight.to_string()];
-        refused(mix(&[1.0, weight]), "source.mixture[1].weight", &values);
+        refused(mix(&[1.0, weight]), "source.mixture[1].weight", &[&weight.to_string()]);
     }
-    // The most decimal places, and weights to write instead.
-    refused(mix(&[1.0 / 3.0, 2.0 / 3.0]), "source.mixture", &["6", "1", "2"]);
-    // The period, and the longest one.
-    refused(mix(&[1.0, 2e6]), "source.mixture", &["2000001", "1048576"]);
     let empty = Mixture::new(vec![(numbered("a", 0, 0), 1.0)], None);
     refused(empty, "source.mixture[0]", &[]);
     let none = Mixture::new(vec![(numbered("a", 0, 1), 1.0)], Some(0));
     refused(none, "source.samples", &["1", "0"]);
+}
+
+/// Draws of each part per period, as the description prints them.
+fn shares(weights: &[f64]) -> Vec<u64> {
+    let parts = weights.iter().map(|&weight| (numbered("a", 0, 5), weight));
+    let text = Mixture::new(parts.collect(), Some(10)).unwrap().describe();
+    let of = |text: &str| text.split(" of ").next()?.rsplit(' ').next()?.parse().ok();
+    let parts = text.split("; ").map(|part| of(part.rsplit(": ").next().unwrap()));
+    parts.map(|share| share.unwrap_or_else(|| panic!("{text}"))).collect()
+}
+
+#[test]
+fn weights_are_any_positive_finite_numbers() {
+    assert_eq!(shares(&[1.0 / 3.0, 2.0 / 3.0]), [1, 2]);
+    assert_eq!(shares(&[0.1, 0.2, 0.7]), [1, 2, 7]);
+    assert_eq!(shares(&[0.1 + 0.2, 0.7]), [3, 7]);
+    assert_eq!(shares(&[1.0, 1048575.0]), [1, 1048575]);
+    assert_eq!(shares(&[1e300, 3e300]), [1, 3]);
+    assert_eq!(shares(&[1e-300, 3e-300]), [1, 3]);
+    assert_eq!(shares(&[5e11, 1e12]), [1, 2]);
+    // Numbers of samples, and outputs of a softmax: rounded to a period of 2^20.
+    for weights in [&[1_281_167.0, 50_000.0][..], &[0.090_030_573, 0.244_728_471, 0.665_240_955]] {
+        let sum: f64 = weights.iter().sum();
+        let shares = shares(weights);
+        let period: u64 = shares.iter().sum();
+        for (share, weight) in shares.iter().zip(weights) {
+            let difference = *share as f64 / period as f64 - weight / sum;
+            assert!(difference.abs() < 1e-6, "{weights:?} {shares:?}");
+        }
+    }
+    // A part with almost no weight has one draw per period.
+    assert_eq!(shares(&[1.0, 1e-12]), [(1 << 20) - 1, 1]);
+    assert_eq!(shares(&[f64::MAX, f64::MIN_POSITIVE, f64::MAX])[1], 1);
+    let many: Vec<f64> = (0..60_000).map(|it| if it == 0 { 1e9 } else { 1e-9 }).collect();
+    assert_eq!(shares(&many).iter().sum::<u64>(), 1 << 20);
+}
+
+/// A state of a mixture names the difference to another one with the same number of samples.
+#[test]
+fn a_state_is_only_of_the_same_mixture() {
+    let mixed = |first: &[(u64, i64)], weights: [f64; 2]| -> Arc<dyn Source> {
+        let parts = first.iter().zip(weights).map(|(&(len, base), weight)| {
+            let name = if base == 0 { "a" } else { "b" };
+            let images = jpegs(len).into_iter().map(|(bytes, label)| (bytes, label + base));
+            let source: Arc<dyn Source> =
+                Arc::new(Named(name, Memory::new(images.collect()).unwrap()));
+            (source, weight)
+        });
+        Arc::new(Mixture::new(parts.collect(), Some(24)).unwrap())
+    };
+    let builder = |source: Arc<dyn Source>| {
+        let builder = Loader::builder(Whole(source), training()).device(DeviceChoice::Cpu);
+        builder.workers(2).batch(3).last(Last::Partial).shuffle(true).seed(4)
+    };
+    let parts = [(6, 0), (6, 100)];
+    let state = builder(mixed(&parts, [1.0, 3.0])).build().unwrap().state();
+    let text = serde_json::to_string(&state).unwrap();
+    assert!(text.contains("[1,3]"), "{text}");
+    let state = serde_json::from_str(&text).unwrap();
+    let resume = |source| builder(source).resume(state).build().map(drop);
+    resume(mixed(&parts, [1.0, 3.0])).unwrap();
+    resume(mixed(&parts, [0.25, 0.75])).unwrap();
+    refused(resume(mixed(&parts, [1.0, 1.0])), "state.combined", &["1 : 3", "1 : 1"]);
+    for other in [[(6, 100), (6, 0)], [(7, 0), (6, 100)]] {
+        refused(resume(mixed(&other, [1.0, 3.0])), "state.combined", &["order"]);
+    }
+    refused(resume(Arc::new(Memory::new(jpegs(24)).unwrap())), "state.combined", &["none"]);
+    let subset = Subset::take(mixed(&parts, [1.0, 3.0]), 24).unwrap();
+    refused(resume(Arc::new(subset)), "state.combined", &["order"]);
+    // A state of an earlier version has no fingerprint.
+    let mut earlier = state;
+    earlier.combined = None;
+    builder(mixed(&parts, [1.0, 1.0])).resume(earlier).build().unwrap();
+}
+
+/// Any source.
+struct Whole(Arc<dyn Source>);
+
+impl Source for Whole {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.0.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.0)
+    }
+}
+
+/// A source whose samples are named.
+struct Named(&'static str, Memory);
+
+impl Source for Named {
+    fn len(&self) -> u64 {
+        self.1.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.1.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        format!("moved/{}{index}.jpg", self.0)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.1.read(index, page, limit)
+    }
 }
 
 /// Weights and lengths of parts, and a length of the whole that is not a multiple of anything.

@@ -17,7 +17,7 @@ use feedwater::header::{Format, Header};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Resize};
 use feedwater::plan;
-use feedwater::source::custom::{HostPage, Page};
+use feedwater::source::custom::{HostPage, Identity, Page};
 use feedwater::source::{Directory, Memory, Source, TfRecord, WebDataset};
 use feedwater::tensor::{DType, Layout};
 use feedwater_tools::pack::{

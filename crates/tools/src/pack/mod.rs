@@ -60,6 +60,10 @@ pub struct Settings {
     /// Whether to delete the files of an earlier pack in the directory, whatever its source and settings, and to pack everything
     /// again. Default false.
     pub overwrite: bool,
+    /// Whether to read every packed sample of the source again before resuming, and to compare its bytes. Default false: a sample
+    /// whose location, label and version are unchanged is not read again. The version of a local file is its length, its
+    /// modification time, its inode and the time of its last change.
+    pub verify: bool,
     /// Whether to skip unusable samples instead of failing. Default false.
     pub skip: bool,
     /// Number of threads that read, decode and encode. Default: number of cores.
@@ -81,6 +85,7 @@ impl Default for Settings {
             shard_bytes: 256 << 20,
             presize: None,
             overwrite: false,
+            verify: false,
             skip: false,
             threads: thread::available_parallelism().map_or(1, usize::from),
             limits: Limits::default(),

@@ -1,7 +1,8 @@
 //! Records the samples of the source, so that a resumed pack notices a changed source.
 //!
 //! Each shard has a hidden file with one line of JSON per sample, including skipped ones. A sample is unchanged if its location,
-//! label and version are. If the source has no version for it, or a different one, its bytes are compared.
+//! label and version are. If the source has no version for it, or a different one, or with [`Settings::verify`], its bytes are
+//! compared.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -69,7 +70,7 @@ impl Origin {
         source: &dyn Source,
         index: u64,
         page: &mut HostPage,
-        limit: u64,
+        settings: &Settings,
     ) -> Option<String> {
         let (location, label) = (source.location(index), source.label(index));
         if self.location != location {
@@ -79,10 +80,11 @@ impl Origin {
             let was = self.label;
             return Some(format!("sample {index} ({location}) had label {was}, has label {label}"));
         }
-        if self.version.is_some() && self.version == source.version(index) {
+        let has_version = self.version.is_some() && self.version == source.version(index);
+        if has_version && !settings.verify {
             return None;
         }
-        let (now, _) = Self::read(source, index, page, limit);
+        let (now, _) = Self::read(source, index, page, settings.limits.max_file_bytes);
         (now.content != self.content).then(|| {
             format!("sample {index} ({location}) was {}, is {}", self.words(), now.words())
         })
@@ -174,8 +176,7 @@ fn first_changed(
         let line = line.map_err(|error| Error::io(path, &error))?;
         let origin: Origin = serde_json::from_str(&line)
             .map_err(|error| failed(format!("was not written by pack: {error}")))?;
-        let limit = settings.limits.max_file_bytes;
-        if let Some(difference) = origin.changed(source, index, page, limit) {
+        if let Some(difference) = origin.changed(source, index, page, settings) {
             return Ok(Some((index, difference)));
         }
     }

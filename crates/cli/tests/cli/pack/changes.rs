@@ -183,3 +183,56 @@ fn missing_or_foreign_shards_are_reported_before_any_write() {
     }
     assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
 }
+
+/// A source whose version says nothing.
+struct Unversioned(Directory);
+
+impl Source for Unversioned {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.0.read(index, page, limit)
+    }
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+}
+
+impl Identity for Unversioned {
+    fn version(&self, _: u64) -> Option<String> {
+        Some("the same".into())
+    }
+}
+
+/// One bit is changed at equal length and time: the time of the last change tells, and `verify` reads everything.
+#[test]
+fn one_changed_bit_at_equal_length_and_time_is_noticed() {
+    let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let plain = settings(ShardFormat::WebDataset);
+    let open = |data: &Path| Directory::open(data).unwrap();
+    drop(folder(data.path()));
+    pack(&Unversioned(open(data.path())), root.path(), &plain, |_| {}).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    pack(&open(data.path()), other.path(), &plain, |_| {}).unwrap();
+    let path = data.path().join("class0/01.jpg");
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    let problem = refused(&open(data.path()), other.path(), &plain);
+    assert!(has_words(&problem, &["class0/01.jpg"]), "{problem}");
+    let unversioned = Unversioned(open(data.path()));
+    pack(&unversioned, root.path(), &plain, |_| {}).unwrap();
+    let verify = Settings { verify: true, ..plain };
+    let problem = refused(&unversioned, root.path(), &verify);
+    assert!(has_words(&problem, &["class0/01.jpg", "CRC"]), "{problem}");
+}

@@ -1,0 +1,104 @@
+//! Temporary files of killed programs.
+//!
+//! A temporary file is locked (`flock`) while its program lives. One that can be locked has no writer and is removed. It must have a
+//! name that this program gives, be a regular file and belong to this user.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::process::geteuid;
+
+/// Before the random digits, and after them.
+const MARK: &str = ".feedwater-";
+const ENDING: &str = ".part";
+const DIGITS: usize = 16;
+
+/// Folders in which this process has removed leftovers, by device and inode. Listing a folder may take long.
+static DONE: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+/// Temporary name for a file of this name.
+pub fn name(target: &OsStr, random: u64) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(target);
+    name.push(format!("{MARK}{random:016x}{ENDING}"));
+    name
+}
+
+/// Removes the leftovers in a folder, at the first call of this process for it. Errors are ignored: leftovers do no harm.
+pub fn remove_once(folder: &OwnedFd) {
+    let Ok(facts) = rustix::fs::fstat(folder) else { return };
+    let identity = (facts.st_dev, facts.st_ino);
+    if DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(identity) {
+        remove(folder);
+    }
+}
+
+fn remove(folder: &OwnedFd) {
+    let Ok(entries) = Dir::read_from(folder) else { return };
+    for entry in entries.flatten() {
+        if is_name(entry.file_name()) {
+            remove_unlocked(folder, entry.file_name());
+        }
+    }
+}
+
+fn remove_unlocked(folder: &OwnedFd, name: &CStr) {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let facts = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_own = |facts: &rustix::fs::Stat| {
+        FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile
+            && facts.st_uid == geteuid().as_raw()
+    };
+    if !facts.is_ok_and(|facts| is_own(&facts)) {
+        return;
+    }
+    let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { return };
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+    }
+}
+
+/// Whether [`name`] gives such names.
+fn is_name(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    let Some(rest) = name.strip_suffix(ENDING.as_bytes()) else { return false };
+    let Some((rest, digits)) = rest.split_last_chunk::<DIGITS>() else { return false };
+    rest.starts_with(b".")
+        && rest.ends_with(MARK.as_bytes())
+        && digits.iter().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::AtomicFile;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn files_of_killed_programs_are_removed_and_those_of_running_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &OsStr| folder.path().join(name);
+        let [left, link] = [1, 2].map(|number| name(OsStr::new("a.tar"), number));
+        fs::write(at(&left), "half").unwrap();
+        fs::write(at(OsStr::new("precious")), "kept").unwrap();
+        symlink("precious", at(&link)).unwrap();
+        for other in [".a.part", "a.feedwater-0000000000000001.part", ".a.feedwater-1.part"] {
+            fs::write(at(OsStr::new(other)), "kept").unwrap();
+        }
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        let before = count();
+        // As in another process: the first file of this one is being written meanwhile.
+        let first = AtomicFile::create(folder.path().join("b")).unwrap();
+        assert!(!at(&left).exists());
+        assert_eq!(count(), before);
+        let opened = fs::File::open(folder.path()).unwrap();
+        remove(&opened.into());
+        assert_eq!(count(), before);
+        first.commit().unwrap();
+        assert!(at(&link).is_symlink() && at(OsStr::new("precious")).exists());
+    }
+}

@@ -1,0 +1,124 @@
+//! What happens to a file of many samples that is damaged or cannot be opened.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ExclusionReason, Exclusions};
+use crate::error::{Error, Redacted};
+use crate::storage;
+
+/// What a source does with a shard that is damaged or cannot be opened.
+///
+/// Every loss is counted ([`Source::excluded`](super::custom::Notes::excluded)) and is a warning of the source. All ranks must find
+/// the same shards bad, because each computes the order of all samples. So a server that does not answer is an error with every
+/// policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BadShards {
+    /// The source is not opened.
+    #[default]
+    Error,
+    /// All samples of the shard are left out.
+    Skip,
+    /// The samples before the damage are used. Only for formats that are read from their beginning: `webdataset`, `tfrecord` and
+    /// `recordio`.
+    UntilDamage,
+}
+
+/// A bad shard, and its loss.
+#[derive(Clone, Debug)]
+pub struct BadShard {
+    /// Message with the position.
+    pub problem: String,
+    /// Intact samples before the damage that are left out.
+    pub left_out: u64,
+    /// Bytes of the file whose samples are unknown; `None` if the file could not be opened, or is compressed.
+    pub unknown_bytes: Option<u64>,
+    /// Intact samples before the damage that are used.
+    pub used: u64,
+}
+
+/// Collects the bad shards of a source.
+#[derive(Debug, Default)]
+pub struct BadShardList {
+    count: u64,
+    /// Path and problem of the first one.
+    first: String,
+}
+
+impl BadShards {
+    /// Key of the setting in a pipeline file.
+    pub(crate) const KEY: &'static str = "on_bad_shard";
+
+    /// Name in a pipeline file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BadShards::Error => "error",
+            BadShards::Skip => "skip",
+            BadShards::UntilDamage => "until_damage",
+        }
+    }
+
+    /// Applies the policy to an error: whether it is of this shard alone, so that the source can be opened without it.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if it ends the opening.
+    pub(super) fn allow(self, path: &Path, error: Error) -> Result<BadShard, Error> {
+        let is_of_shard = match &error {
+            Error::Config(_) => true,
+            Error::Io { source, .. } => {
+                let missing =
+                    source.as_ref().is_some_and(|it| it.kind() == std::io::ErrorKind::NotFound);
+                missing || !storage::is_url(path)
+            }
+            _ => false,
+        };
+        match self {
+            BadShards::Skip | BadShards::UntilDamage if is_of_shard => {
+                let problem = error.to_string();
+                Ok(BadShard { problem, left_out: 0, unknown_bytes: None, used: 0 })
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+impl BadShardList {
+    /// Counts a shard and its loss.
+    pub fn add(&mut self, path: &Path, bad: &BadShard, excluded: &mut Exclusions) {
+        let path = Redacted::path(path).to_string();
+        let BadShard { problem, left_out, unknown_bytes, used } = bad;
+        let kind = if *used > 0 { "read until the damage" } else { "skipped" };
+        let example = match used {
+            0 => format!("{path}: {problem}"),
+            _ => format!("{path}, {used} samples used: {problem}"),
+        };
+        excluded.add(ExclusionReason::BadShard, kind, 1, &example);
+        let mut lost = |why, count: u64| {
+            if count > 0 {
+                excluded.add(why, "", count, &path);
+            }
+        };
+        lost(ExclusionReason::InBadShard, *left_out);
+        lost(ExclusionReason::LostBytes, unknown_bytes.unwrap_or(0));
+        if self.count == 0 {
+            self.first = example;
+        }
+        self.count += 1;
+    }
+
+    /// Warning for people, if a shard was bad.
+    pub fn warning(&self, policy: BadShards, shards: usize) -> Option<String> {
+        let Self { count, first } = self;
+        (*count > 0).then(|| {
+            let name = policy.name();
+            format!(
+                "{count} of {shards} shards are damaged or cannot be read (source.{} = {name:?}); the first is {first}",
+                BadShards::KEY
+            )
+        })
+    }
+}

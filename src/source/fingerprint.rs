@@ -1,0 +1,133 @@
+//! Fingerprint of a combination of sources, for saved states.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Source;
+
+/// Most shares of a mixture that are kept.
+const MOST_SHARES: usize = 16;
+
+/// Indices at which an arrangement is inspected.
+const INSPECTED: u64 = 1024;
+
+/// What a combination of sources takes from where: parts, their order and lengths, weights and selections. Another combination
+/// with the same number of samples has another fingerprint. Paths of folders are not part of it, so a data set may be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fingerprint {
+    /// CRC-32C of the arrangement and of its parts.
+    pub crc: u32,
+    /// Draws of each part per period, if this is a mixture of at most 16 parts; else empty.
+    #[serde(default, skip_serializing_if = "Shares::is_empty")]
+    pub weights: Shares,
+}
+
+/// Weights of a mixture as whole numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    count: usize,
+    shares: [u32; MOST_SHARES],
+}
+
+impl Fingerprint {
+    /// Fingerprint of a rule that takes the sample at an index below `len` from a part, at an index there.
+    pub(super) fn of(
+        len: u64,
+        at: impl Fn(u64) -> (usize, u64),
+        weights: &[u64],
+        parts: impl Iterator<Item = u32>,
+    ) -> Self {
+        let step = len.div_ceil(INSPECTED).max(1);
+        let taken = (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(at);
+        let mut crc = crc32c::crc32c(&len.to_le_bytes());
+        let mut add = |number: u64| crc = crc32c::crc32c_append(crc, &number.to_le_bytes());
+        taken.for_each(|(part, index)| {
+            add(part as u64);
+            add(index);
+        });
+        weights.iter().for_each(|&weight| add(weight));
+        parts.for_each(|part| add(part.into()));
+        Self { crc, weights: Shares::of(weights) }
+    }
+
+    /// How this fingerprint of a saved state differs from the one of a source.
+    pub(crate) fn difference(&self, now: Option<&Self>) -> String {
+        match now {
+            None => "is of a combination of sources, and this source is none".into(),
+            Some(now)
+                if now.weights != self.weights
+                    && !now.weights.is_empty()
+                    && !self.weights.is_empty() =>
+            {
+                format!(
+                    "is of a mixture with the weights {}, and this one has {}",
+                    self.weights, now.weights
+                )
+            }
+            Some(_) => {
+                "is of other sources: their order, numbers of samples, names or selections differ"
+                    .into()
+            }
+        }
+    }
+}
+
+/// Number for a source that is no combination: its length, and the names of its first and last sample without their folders.
+pub fn of_part(source: &dyn Source) -> u32 {
+    if let Some(fingerprint) = source.fingerprint() {
+        return fingerprint.crc;
+    }
+    let name = |index| {
+        let location = source.location(index);
+        location.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    let names = source.len().checked_sub(1).map(|last| [name(0), name(last)]);
+    let text = format!("{} {}", source.len(), names.unwrap_or_default().join("\n"));
+    crc32c::crc32c(text.as_bytes())
+}
+
+impl Shares {
+    fn of(shares: &[u64]) -> Self {
+        let mut this = Self::default();
+        if shares.len() <= MOST_SHARES {
+            this.count = shares.len();
+            for (to, &share) in this.shares.iter_mut().zip(shares) {
+                *to = u32::try_from(share).unwrap_or(u32::MAX);
+            }
+        }
+        this
+    }
+
+    /// The numbers.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.shares[..self.count]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl std::fmt::Display for Shares {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let numbers: Vec<_> = self.as_slice().iter().map(u32::to_string).collect();
+        f.write_str(&numbers.join(" : "))
+    }
+}
+
+impl Serialize for Shares {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_slice().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Shares {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let shares = Vec::<u32>::deserialize(deserializer)?;
+        if shares.len() > MOST_SHARES {
+            let problem = format!("{} weights; the maximum is {MOST_SHARES}", shares.len());
+            return Err(serde::de::Error::custom(problem));
+        }
+        Ok(Self::of(&shares.into_iter().map(u64::from).collect::<Vec<_>>()))
+    }
+}

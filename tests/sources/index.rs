@@ -1,0 +1,172 @@
+//! Tables of samples on disk: which file they belong to, and folders from elsewhere.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use feedwater::error::Reason;
+use feedwater::source::custom::HostPage;
+use feedwater::source::settings::WebDatasetSettings;
+use feedwater::source::{Source, WebDataset};
+
+/// Builds an archive of one image and its label, both padded to a block.
+fn archive(name: &str, image: &[u8], label: &str) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (extension, bytes) in [("jpg", image), ("cls", label.as_bytes())] {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        archive.append_data(&mut header, format!("{name}.{extension}"), bytes).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+fn open(path: &Path) -> WebDataset {
+    WebDataset::open(&[path.into()], &WebDatasetSettings::default()).unwrap()
+}
+
+fn read(source: &WebDataset) -> Result<(i64, Vec<u8>), Reason> {
+    let mut page = HostPage::default();
+    source.read(0, &mut page, 1 << 20).map_err(|error| error.reason)?;
+    Ok((source.label(0), page.bytes().to_vec()))
+}
+
+fn set_time(path: &Path) {
+    File::options().write(true).open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+}
+
+fn index_of(folder: &Path) -> PathBuf {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = entries.filter(|path| path.extension().is_some_and(|it| it == "feedwater1"));
+    found.next().unwrap()
+}
+
+/// As reproducible builds write them: all times are 0, and tar pads the lengths.
+#[test]
+fn a_replaced_shard_of_the_same_length_and_time_is_scanned_again() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.tar");
+    fs::write(&path, archive("a", b"one", "1")).unwrap();
+    set_time(&path);
+    assert_eq!(read(&open(&path)).unwrap(), (1, b"one".to_vec()));
+    // By another file.
+    let other = root.path().join("other");
+    fs::write(&other, archive("a", b"another", "22")).unwrap();
+    set_time(&other);
+    let lens = [&path, &other].map(|path| fs::metadata(path).unwrap().len());
+    assert_eq!(lens[0], lens[1]);
+    fs::rename(&other, &path).unwrap();
+    assert_eq!(read(&open(&path)).unwrap(), (22, b"another".to_vec()));
+    // In place.
+    fs::write(&path, archive("b", b"third", "3")).unwrap();
+    set_time(&path);
+    assert_eq!(read(&open(&path)).unwrap(), (3, b"third".to_vec()));
+}
+
+/// The table of an open source cannot be compared with the file again, so the header before each sample is.
+#[test]
+fn a_shard_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.tar");
+    fs::write(&path, archive("a", b"one", "1")).unwrap();
+    set_time(&path);
+    let source = open(&path);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&archive("b", b"two", "2"), 0).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(read(&source).unwrap_err(), Reason::Corrupt);
+    file.write_all_at(&archive("a", b"one", "1"), 0).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(read(&source).unwrap(), (1, b"one".to_vec()));
+}
+
+/// A folder from elsewhere may have a link in place of the table, or of a temporary file.
+#[test]
+fn opening_a_source_follows_no_link_and_opens_no_pipe() {
+    let root = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let precious = outside.path().join("precious");
+    fs::write(&precious, "of the user").unwrap();
+    let path = root.path().join("a.tar");
+    fs::write(&path, archive("a", b"one", "1")).unwrap();
+    drop(open(&path));
+    let index = index_of(root.path());
+    let whole = fs::read(&index).unwrap();
+    for target in [&precious, &outside.path().join("missing"), &index] {
+        fs::remove_file(&index).unwrap();
+        symlink(target, &index).unwrap();
+        assert_eq!(read(&open(&path)).unwrap(), (1, b"one".to_vec()));
+        assert!(fs::symlink_metadata(&index).unwrap().is_file());
+        assert_eq!(fs::read(&index).unwrap(), whole);
+    }
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "of the user");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    fs::remove_file(&index).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&index).status().unwrap().success());
+    drop(open(&path));
+    assert_eq!(fs::read(&index).unwrap(), whole);
+}
+
+/// The table says that it is of this file, and has a correct checksum.
+#[test]
+fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.tar");
+    fs::write(&path, archive("a", b"one", "1")).unwrap();
+    drop(open(&path));
+    let index = index_of(root.path());
+    let whole = fs::read(&index).unwrap();
+    // A very long file without contents.
+    File::options().write(true).open(&index).unwrap().set_len(3 << 30).unwrap();
+    assert_eq!(read(&open(&path)).unwrap(), (1, b"one".to_vec()));
+    assert_eq!(fs::read(&index).unwrap(), whole);
+    // The entry is the last one before the skipped items, `[]`: offset, label, length, note.
+    for (field, value) in [(0, 0u64), (0, 1024), (0, 100), (20, 0)] {
+        let mut forged = whole.clone();
+        let entry = forged.len() - 2 - 24;
+        let bytes = if field == 20 { 4 } else { 8 };
+        forged[entry + field..][..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+        let sum = crc32c::crc32c(&forged[20..]);
+        forged[16..20].copy_from_slice(&sum.to_le_bytes());
+        File::create(&index).unwrap().write_all(&forged).unwrap();
+        assert_eq!(read(&open(&path)).unwrap_err(), Reason::Corrupt, "{field} {value}");
+    }
+}
+
+/// Tables in the cache directory or nowhere, and a cache directory that others can write.
+#[test]
+fn the_settings_say_where_tables_are_stored() {
+    use feedwater::storage::{IndexFiles, Storage, StorageSettings};
+    use std::os::unix::fs::PermissionsExt;
+
+    let root = tempfile::tempdir().unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.tar");
+    fs::write(&path, archive("a", b"one", "1")).unwrap();
+    let open = |index_files| {
+        let settings = StorageSettings { index_files, ..StorageSettings::default() };
+        let storage = Storage::with_cache_directory(&settings, cache.path()).unwrap();
+        let paths = [path.clone()];
+        let source = WebDataset::open_with(&paths, &WebDatasetSettings::default(), &storage);
+        assert_eq!(read(&source.unwrap()).unwrap(), (1, b"one".to_vec()));
+        storage.warnings()
+    };
+    let counts = || [root.path(), cache.path()].map(|it| fs::read_dir(it).unwrap().count());
+    open(IndexFiles::None);
+    assert_eq!(counts(), [1, 0]);
+    fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let [warning] = &open(IndexFiles::Cache)[..] else { panic!("no warning") };
+    assert!(
+        warning.contains("777") && warning.contains(cache.path().to_str().unwrap()),
+        "{warning}"
+    );
+    assert_eq!(counts(), [1, 0]);
+    fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(open(IndexFiles::Cache).is_empty());
+    assert_eq!(counts(), [1, 1]);
+    open(IndexFiles::Beside);
+    assert_eq!(counts(), [2, 1]);
+}
