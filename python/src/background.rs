@@ -6,7 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use feedwater::threads::refused;
 use pyo3::prelude::*;
+
+use crate::error::raised;
+
+const NAME: &str = "feedwater-python";
 
 /// Time between looks for signals.
 pub const LOOK: Duration = Duration::from_millis(50);
@@ -56,7 +61,10 @@ pub fn finish(py: Python<'_>) -> PyResult<()> {
 
 fn start(py: Python<'_>, work: impl FnOnce() + Send + 'static) -> PyResult<JoinHandle<()>> {
     // If no thread can be made, the work is dropped here, and what it owns may wait for threads that need the interpreter.
-    Ok(py.detach(|| thread::Builder::new().name("feedwater-python".into()).spawn(work))?)
+    let started = py.detach(|| thread::Builder::new().name(NAME.into()).spawn(work));
+    started.map_err(|error| {
+        raised(py, &refused(NAME, &error, "end other programs, or use fewer workers"))
+    })
 }
 
 fn keep(thread: JoinHandle<()>) {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 pub fn location(source: &dyn feedwater::Source, index: u64) -> OsString {
     let (part, place) = source.part(index);
     let path = part.identity().and_then(|it| it.path(place)).map(PathBuf::into_os_string);
-    path.filter(|it| it.to_str().is_none()).unwrap_or_else(|| source.location(index).into())
+    path.filter(|it| it.to_str().is_none()).unwrap_or_else(|| source.named_location(index).into())
 }
 
 /// A value as JSON.

@@ -26,12 +26,19 @@ def loaded(source, chain=RANDOM, *, epochs=1, **settings):
     return batches
 
 
+def label_of(record):
+    """The label that a loss sees: -100 for zeros in place of a sample, -1 for none."""
+    if record["outcome"] == "substituted":
+        return -100
+    return -1 if record["label"] is None else record["label"]
+
+
 def check(dataset, batches):
     """The rows of the data set are those of the batches, in order."""
     rows = dataset.take_all()
     expected = [record for _, _, records in batches for record in records]
     assert [row["index"] for row in rows] == [record["index"] for record in expected]
-    assert [row["label"] for row in rows] == [-1 if record["label"] is None else record["label"] for record in expected]
+    assert [row["label"] for row in rows] == [label_of(record) for record in expected]
     assert [row["padding"] for row in rows] == [record["padding"] for record in expected]
     images = numpy.concatenate([images for images, _, _ in batches])
     numpy.testing.assert_array_equal(numpy.stack([row["image"] for row in rows]), images)

@@ -89,7 +89,7 @@ def test_a_pack_into_a_directory_of_another_source_is_refused(cluster, large, ma
 
 @pytest.mark.parametrize("node", [False, True], ids=["worker", "node"])
 def test_a_worker_that_is_killed_while_it_encodes_loses_and_repeats_nothing(cluster, large, tmp_path, node):
-    source = fw.samples(Killing(large, 33, tmp_path / "killed", node=node), labels())
+    source = fw.samples(Killing(large, 33, tmp_path / "killed", node=node), labels(), classes=["cat", "dog"])
     packed(source, tmp_path / "cluster")
     assert (tmp_path / "killed").exists()
     if node:
@@ -142,7 +142,7 @@ DRIVER = """
     import feedwater as fw, ray, test_ray_pack
     large, directory, hold, address, environment = sys.argv[1:]
     ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": environment}})
-    test_ray_pack.packed(fw.samples(test_ray_pack.Held(pathlib.Path(large), 50, hold), test_ray_pack.labels()), directory)
+    test_ray_pack.packed(fw.samples(test_ray_pack.Held(pathlib.Path(large), 50, hold), test_ray_pack.labels(), classes=["cat", "dog"]), directory)
 """
 
 
@@ -170,7 +170,7 @@ def test_a_pack_whose_driver_was_killed_continues(cluster, large, tmp_path):
     assert len(before) == 2 and before[-1]["end"] < 50
     written = {shard["name"]: (directory / shard["name"]).stat() for shard in before}
     hold.unlink()
-    manifest = packed(fw.samples(Held(large, 50, hold), labels()), directory)
+    manifest = packed(fw.samples(Held(large, 50, hold), labels(), classes=["cat", "dog"]), directory)
     assert manifest["complete"] and manifest["shards"][:2] == before
     for name, old in written.items():
         new = (directory / name).stat()

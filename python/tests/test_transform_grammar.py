@@ -86,19 +86,14 @@ def test_random_nestings_have_torchvisions_pixels(tmp_path):
     given = os.environ.get("FEEDWATER_GRAMMAR_SEED")
     seconds = float(os.environ.get("FEEDWATER_GRAMMAR_SECONDS", "20"))
     first = int(given) if given else random.SystemRandom().randrange(1 << 48)
-    end, count, refused = time.monotonic() + seconds, 0, 0
+    end, count = time.monotonic() + seconds, 0
     while count == 0 or (not given and time.monotonic() < end):
         seed = first + count
         try:
             check(tmp_path / "set", tmp_path, pixels, seed)
         except Exception as problem:
-            # Whether memory is predicted for every chain is what other tests look at.
-            if getattr(problem, "reason", None) == "oversized":
-                refused += 1
-            else:
-                import transform_grammar
+            import transform_grammar
 
-                pytest.fail(f"FEEDWATER_GRAMMAR_SEED={seed}: {type(problem).__name__}: {problem}\n{transform_grammar.made(seed)[0]}")
+            pytest.fail(f"FEEDWATER_GRAMMAR_SEED={seed}: {type(problem).__name__}: {problem}\n{transform_grammar.made(seed)[0]}")
         count += 1
-    print(f"{count} chains from seed {first} on, {refused} of them refused for their memory")
-    assert refused <= max(1, count // 10)
+    print(f"{count} chains from seed {first} on")

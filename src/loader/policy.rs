@@ -52,7 +52,7 @@ pub(super) fn produce(
             Err(ProduceError::Fatal(error)) => return Err(error),
             Err(ProduceError::Sample(reason)) => reason,
         };
-        let location = source.location(key.index);
+        let location = source.named_location(key.index);
         let error = SampleError::new(key.index, location, reason);
         match plan.settings.loader.on_error {
             OnError::Stop => return Err(Error::Sample(error)),

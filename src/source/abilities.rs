@@ -110,6 +110,13 @@ pub trait Identity {
         None
     }
 
+    /// Name of a sample in its file, such as a member of an archive, which is read from there. `None`, the default, if samples have no
+    /// names, or reading one would take a request or decompression.
+    fn name(&self, index: u64) -> Option<String> {
+        let _ = index;
+        None
+    }
+
     /// Version tag that changes whenever the bytes of a sample change, obtained without reading them: length and modification
     /// time of its file, or the tag of its object. `None`, the default, if only the bytes can tell. `feedwater pack` checks it
     /// before it resumes.
@@ -153,7 +160,7 @@ pub trait Notes {
 impl dyn Source + '_ {
     /// Collects all that is known about a sample without reading it.
     pub fn sample(&self, index: u64) -> Sample {
-        Sample { index, location: self.location(index), label: own_label(self, index) }
+        Sample { index, location: self.named_location(index), label: own_label(self, index) }
     }
 
     /// [`Annotations::objects`]; empty without that ability.
@@ -250,6 +257,16 @@ impl dyn Source + '_ {
             (Some((part, index)), _) => part.part(index),
             (None, Some(inner)) => inner.part(index),
             (None, None) => (self, index),
+        }
+    }
+
+    /// [`Source::location`] of a sample for people, followed by its [name](Identity::name) in the file if it has one.
+    pub fn named_location(&self, index: u64) -> String {
+        let (part, place) = self.part(index);
+        let location = self.location(index);
+        match part.identity().and_then(|it| it.name(place)) {
+            Some(name) => format!("{location} {name}"),
+            None => location,
         }
     }
 

@@ -100,6 +100,8 @@ fn files_written_by_webdataset_are_read_sample_by_sample() {
         let source = WebDataset::open(&[path], &WebDatasetSettings::default()).unwrap();
         assert_eq!(samples(&source), written(0..4));
         assert!(source.location(2).ends_with("train-000000.tar[2]"), "{}", source.location(2));
+        let named = (&source as &dyn Source).named_location(2);
+        assert!(named.ends_with("train-000000.tar[2] train/sample-0002.jpg"), "{named}");
         // Other files, and samples.
         assert!(has_words(&source.describe(), &["1", "4"]), "{}", source.describe());
         assert_eq!(source.largest_bytes(), Some(golden("3.jpg").len() as u64));
@@ -133,8 +135,15 @@ fn braces_in_a_path_are_expanded_unless_a_file_has_that_name() {
 
 #[test]
 fn long_names_are_read_in_all_three_forms_of_tar() {
-    for name in ["ustar.tar", "gnu.tar", "pax.tar"] {
-        assert_eq!(open(&golden(name)).unwrap(), written(0..1), "{name}");
+    let long = format!("folder.with.dots/{}", "0123456789".repeat(10));
+    for (name, times) in [("ustar.tar", 1), ("gnu.tar", 2), ("pax.tar", 2)] {
+        let root = folder(&[(name, &golden(name))]);
+        let source =
+            WebDataset::open(&[root.path().into()], &WebDatasetSettings::default()).unwrap();
+        assert_eq!(samples(&source), written(0..1), "{name}");
+        let named = (&source as &dyn Source).named_location(0);
+        let member = format!("{name}[0] {}/sample.jpg", long.repeat(times));
+        assert!(named.ends_with(&member), "{named}");
     }
 }
 

@@ -174,7 +174,7 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
         let error = batch.errors().iter().find(|error| error.index == expected);
         SampleEntry {
             index: sample.index,
-            path: loader.source().location(sample.index),
+            path: loader.source().named_location(sample.index),
             label: sample.label.unwrap_or(NO_LABEL),
             width: sample.size.width,
             height: sample.size.height,

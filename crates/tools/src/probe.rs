@@ -176,7 +176,7 @@ impl Look {
         *self.report.errors.entry(reason.name()).or_default() += 1;
         // Every thread sees ascending indices, so the first examples of all are among the first of each.
         if self.report.examples.len() < EXAMPLES {
-            let location = source.location(index);
+            let location = source.named_location(index);
             self.report.examples.push(Example { index, location, reason: reason.name(), problem });
         }
     }

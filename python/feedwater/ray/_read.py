@@ -202,7 +202,8 @@ def read(
 
     * ``image``: tensor ``[channels, height, width]``, or ``[height, width, channels]`` with ``layout="nhwc"``. Images of ``bf16`` are 16-bit
       integers with the same bits: ``batch["image"].view(torch.bfloat16)`` has their memory.
-    * ``label``: 64-bit integer, -1 for none. ``target``: tensor ``[classes]`` of f32, with ``classes``.
+    * ``label``: 64-bit integer, -1 for none, -100 (``ignore_label``) for a substituted sample. ``target``: tensor ``[classes]`` of f32,
+      with ``classes``.
     * ``index``: place of the sample in the source. ``location``: its path or another name.
     * ``epoch``, ``position``: from 0, in the order of the epoch. ``padding``: whether the row only fills the last batch.
     * ``outcome``: what decoded it, or ``"substituted"`` for a sample that failed and is zeros. ``replaces``: index of the sample that

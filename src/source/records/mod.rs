@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    BadShards, Configured, Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page,
+    Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page,
     RemoteReads, Sealed, Source,
 };
 use crate::error::{DataError, Reason, Redacted, Result};
@@ -90,6 +90,11 @@ pub trait Format:
     /// begin like a compressed one.
     fn unpacks(_first: &[u8]) -> bool {
         false
+    }
+
+    /// Name of the sample whose bytes begin at this offset of an uncompressed file; `None`, the default, if samples have none.
+    fn name(_file: &File, _offset: u64) -> Option<String> {
+        None
     }
 
     /// Whether [`walk`](Self::walk) adds samples in the order of the file, so that those before an error are complete.
@@ -456,6 +461,12 @@ impl<F: Format> Hints for Records<F> {
 }
 
 impl<F: Format> Identity for Records<F> {
+    fn name(&self, index: u64) -> Option<String> {
+        let (shard, entry) = self.find(index);
+        let Shard { file, packing: None, .. } = &self.shards[shard] else { return None };
+        if file.is_remote() { None } else { F::name(file, entry.offset) }
+    }
+
     fn version(&self, index: u64) -> Option<String> {
         Some(self.shards[self.find(index).0].version.clone())
     }
@@ -472,26 +483,3 @@ impl<F: Format> Notes for Records<F> {
 }
 
 impl<F: Format> Sealed for Records<F> {}
-
-impl<F: Format> Configured for Records<F> {
-    const KEY: &'static str = F::KEY;
-    type Settings = F;
-    const FOLDERS: bool = true;
-
-    fn recognises(name: &str, head: &[u8]) -> bool {
-        F::recognises(name, head)
-    }
-
-    fn open_with(paths: &[PathBuf], settings: &F, storage: &Storage) -> Result<Self> {
-        Self::open_with(paths, settings, storage)
-    }
-
-    fn open_shards(
-        paths: &[PathBuf],
-        settings: &F,
-        storage: &Storage,
-        bad: BadShards,
-    ) -> Result<Self> {
-        Self::open_shards(paths, settings, storage, bad)
-    }
-}

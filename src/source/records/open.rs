@@ -6,7 +6,7 @@ use super::classes::OfFiles;
 use super::table::{Opened, Table, Unopened, table_of};
 use super::{Exclusions, Format, Records, Shard, expand, of_each};
 use crate::error::{Error, Result};
-use crate::source::BadShards;
+use crate::source::{BadShards, Configured};
 use crate::source::bad_shards::BadShardList;
 use crate::source::exclusion::none_but;
 use crate::storage::unpacked::{Limits, Unpacker};
@@ -111,5 +111,28 @@ impl<F: Format> Records<F> {
             warning,
             format,
         })
+    }
+}
+
+impl<F: Format> Configured for Records<F> {
+    const KEY: &'static str = F::KEY;
+    type Settings = F;
+    const FOLDERS: bool = true;
+
+    fn recognises(name: &str, head: &[u8]) -> bool {
+        F::recognises(name, head)
+    }
+
+    fn open_with(paths: &[PathBuf], settings: &F, storage: &Storage) -> Result<Self> {
+        Self::open_with(paths, settings, storage)
+    }
+
+    fn open_shards(
+        paths: &[PathBuf],
+        settings: &F,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        Self::open_shards(paths, settings, storage, bad)
     }
 }

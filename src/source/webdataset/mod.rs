@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::records::{CLASSES_NAME, Entry, FileError, Format, MOST_CLASSES_BYTES, Records, Window};
 use super::{ExclusionReason, Exclusions, exclusion, label};
+use crate::storage::File;
 
 use tar::Kind;
 
@@ -65,6 +66,10 @@ impl Format for WebDatasetSettings {
     const CHECKED: bool = false;
     const IN_ORDER: bool = true;
     const BEFORE: usize = tar::BLOCK as usize;
+
+    fn name(file: &File, offset: u64) -> Option<String> {
+        tar::name_before(file, offset)
+    }
 
     /// Recognised by the checksum of the first header; a compressed archive by its name.
     fn recognises(name: &str, head: &[u8]) -> bool {

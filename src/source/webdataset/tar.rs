@@ -7,6 +7,7 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 
 use crate::source::records::{FileError, Window, check_of};
+use crate::storage::File;
 
 /// Bytes read per header; contents are skipped.
 pub const AHEAD_BYTES: u64 = 4096;
@@ -16,6 +17,9 @@ pub const BLOCK: u64 = 512;
 const END_BYTES: u64 = 64 << 10;
 /// Most bytes after an end mark of a compressed file that hold no archive: a small file may decompress to any number of zeros.
 const MOST_PADDING: u64 = 64 << 20;
+
+/// Most blocks of an extended header in which [`name_before`] finds a name.
+const LONGEST_NAME: u64 = 8;
 
 /// Member of an archive.
 pub struct Member {
@@ -288,6 +292,32 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
             return Err(FileError::new(mark, problem));
         }
     }
+}
+
+/// Name of the member whose contents begin at this offset, by the headers before it.
+pub fn name_before(file: &File, offset: u64) -> Option<String> {
+    let from = offset.saturating_sub((2 + LONGEST_NAME) * BLOCK);
+    let mut bytes = vec![0; usize::try_from(offset - from).ok()?];
+    file.read_exact_at(&mut bytes, from).ok()?;
+    let (before, own) = bytes.split_last_chunk()?;
+    is_header(own).then_some(())?;
+    // An extended header, whose contents end here.
+    let long = before.rchunks(BLOCK as usize).skip(1).zip(1..).find_map(|(head, blocks)| {
+        let head = head.first_chunk().filter(|head| is_header(head))?;
+        let len = number(&head[124..136]).filter(|len| len.div_ceil(BLOCK) == blocks)?;
+        let text = &before[before.len() - (blocks * BLOCK) as usize..];
+        let text = &text[..len as usize];
+        match head[156] {
+            b'L' => Some(until_nul(text).to_vec()),
+            b'x' => {
+                let mut extended = Extended::default();
+                extended.read(text, offset).ok()?;
+                extended.name
+            }
+            _ => None,
+        }
+    });
+    Some(String::from_utf8_lossy(&long.unwrap_or_else(|| name(own))).into_owned())
 }
 
 /// Whether the checksum matches.

@@ -68,7 +68,7 @@ impl Caption {
                 None => label.to_string(),
             },
         };
-        let location = source.location(sample.index);
+        let location = source.named_location(sample.index);
         let name = Path::new(&location).file_name().map(|name| name.to_string_lossy().into_owned());
         Self { title, file: name.unwrap_or(location), mark: mark(sample), objects }
     }
