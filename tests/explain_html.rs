@@ -106,9 +106,13 @@ fn hostile() -> Report {
     // Contradictory numbers give no predictions.
     assert!(report.knobs.is_empty());
     report.nothing.as_mut().unwrap().push_str(HOSTILE);
-    report.knobs = measured().knobs;
+    let other = measured();
+    // Of the other report's predictions, in the terms of this report.
+    let scale = report.images_per_second / report.forecast.samples_per_second;
+    report.knobs = other.knobs;
     for knob in &mut report.knobs {
         knob.setting.push_str(HOSTILE);
+        knob.images_per_second = scale * other.forecast.samples_per_second * (1.0 + knob.gain);
     }
     report
 }

@@ -123,8 +123,9 @@ class Source:
                     raise ValueError(f"class {name!r} has the number {index}; it must be from 0, and no other class may have it")
                 names[index] = name
             return Source({**table, "classes": names})
-        path = isinstance(classes, (str, os.PathLike))
-        return Source({**table, "classes": os.fspath(classes) if path else [str(name) for name in classes]})
+        if isinstance(classes, (str, os.PathLike)):
+            return Source({**table, "classes": os.fspath(classes)})
+        return Source({**table, "classes": [str(name) for name in classes]})
 
     def __repr__(self) -> str:
         return f"<feedwater.Source {written(self)[0]}>"

@@ -205,11 +205,11 @@ def test_the_pipeline_file_names_sequences_which_from_toml_takes(folder, second,
     assert again.settings() == loader.settings()
 
     with pytest.raises(fw.errors.ConfigError, match=r'pipeline.toml:\d+:\d+: source.mixture\[1\].concat\[1\].own: is "samples2"'):
-        fw.Loader.from_toml(file, own={"samples": sequences[0]})
+        fw.Loader.from_toml(file, framework="numpy", own={"samples": sequences[0]})
     with pytest.raises(fw.errors.ConfigError, match='own = "third"'):
-        fw.Loader.from_toml(file, own={"samples": sequences[0], "samples2": sequences[1], "third": sequences[1]})
+        fw.Loader.from_toml(file, framework="numpy", own={"samples": sequences[0], "samples2": sequences[1], "third": sequences[1]})
     with pytest.raises(TypeError, match=r"own\['samples'\] is a list"):
-        fw.Loader.from_toml(file, own={"samples": [b""]})
+        fw.Loader.from_toml(file, framework="numpy", own={"samples": [b""]})
     ran = subprocess.run([sys.executable, "-m", "feedwater", "plan", str(file)], capture_output=True, text=True, timeout=120)
     assert ran.returncode != 0 and 'own: is "samples"' in ran.stderr and "program" in ran.stderr
 
@@ -217,15 +217,15 @@ def test_the_pipeline_file_names_sequences_which_from_toml_takes(folder, second,
 def test_wrong_parts_are_named(folder):
     first, second = fw.samples([b"a"]), fw.samples([b"b"], [1, 2])
     with pytest.raises(fw.errors.ConfigError, match="samples2.labels: has 2 labels for 1 items"):
-        fw.Loader(fw.concat(first, second), SAME)
+        fw.Loader(fw.concat(first, second), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match="samples.items: is empty"):
-        fw.Loader(fw.mixture(fw.samples([]), fw.directory(folder)), SAME)
+        fw.Loader(fw.mixture(fw.samples([]), fw.directory(folder)), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match="source.mixture: source 0 has class names and source 1 has none"):
-        fw.Loader(fw.mixture(fw.directory(folder), first), SAME)
+        fw.Loader(fw.mixture(fw.directory(folder), first), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match=r"source.concat\[1\].filter.classes\[0\]: is cat"):
-        fw.Loader(fw.concat(fw.directory(folder), fw.samples([b"a"], classes=["dog"]).select(classes=["cat"])), SAME)
+        fw.Loader(fw.concat(fw.directory(folder), fw.samples([b"a"], classes=["dog"]).select(classes=["cat"])), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match=r"source.mixture\[1\].weight"):
-        fw.Loader(fw.mixture(fw.directory(folder), first, weights=[1, 0]), SAME)
+        fw.Loader(fw.mixture(fw.directory(folder), first, weights=[1, 0]), SAME, framework="numpy")
     with pytest.raises(ValueError, match="take was selected before"):
         first.select(take=1).select(take=1)
     for combine in (fw.concat, fw.mixture):

@@ -111,9 +111,9 @@ def test_items_without_fields_have_none():
 
 def test_wrong_items_are_named():
     with pytest.raises(fw.errors.ConfigError, match="empty"):
-        fw.Loader(fw.samples([]), SAME)
+        fw.Loader(fw.samples([]), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match="2 labels for 1 items"):
-        fw.Loader(fw.samples([b""], [1, 2]), SAME)
+        fw.Loader(fw.samples([b""], [1, 2]), SAME, framework="numpy")
     loader = fw.Loader(fw.samples([5.0, encoded(1)]), SAME, batch=2, framework="numpy")
     with pytest.raises(fw.errors.SampleError, match="float"):
         next(iter(loader))

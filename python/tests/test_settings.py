@@ -29,6 +29,12 @@ SETTINGS = {
     "count": 1,
     "shorter": 8,
 }
+#: The same for operators whose settings of these names are of another kind.
+OWN_SETTINGS = {
+    ops.RandomResize: {"min_size": 8, "max_size": 16},
+    ops.TimmAutoAugment: {"config": "original"},
+    ops.TimmAugMix: {"config": "augmix-m3-w3"},
+}
 CLASSES = [getattr(ops, name) for name in ops.__all__]
 
 
@@ -40,7 +46,8 @@ def required(function):
 
 def made(operator):
     """An operator with its required settings only."""
-    settings = {name: SETTINGS.get(name, 8) for name in required(operator.__init__)}
+    known = SETTINGS | OWN_SETTINGS.get(operator, {})
+    settings = {name: known.get(name, 8) for name in required(operator.__init__)}
     if operator is ops.Resize:
         settings["shorter"] = 8
     return operator(**settings)
