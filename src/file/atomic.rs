@@ -128,7 +128,7 @@ impl AtomicFile {
         self.end(false)
     }
 
-    /// Gives the file its name unless there is one already, which then stays.
+    /// Renames the file to its target if nothing exists there. An existing target is kept, without an error.
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
 //! Temporary files of killed programs.
 //!
-//! A temporary file is locked (`flock`) while its program lives. One that can be locked has no writer and is removed. It must have a
-//! name that this program gives, be a regular file and belong to this user.
+//! A temporary file is locked (`flock`) while its program lives. One that can be locked has no writer and is removed. It must
+//! have a name that this program gives, be a regular file and belong to this user.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::process::geteuid;
 
 /// Before the random digits, and after them.
@@ -16,8 +16,11 @@ const MARK: &str = ".feedwater-";
 const ENDING: &str = ".part";
 const DIGITS: usize = 16;
 
-/// Folders in which this process has removed leftovers, by device and inode. Listing a folder may take long.
-static DONE: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+/// Folders in which this process has removed leftovers. Listing a folder may take long.
+static DONE: Mutex<BTreeSet<Folder>> = Mutex::new(BTreeSet::new());
+
+/// Device, inode and time of birth, because the inode of a removed folder is used again.
+type Folder = ((u32, u32), u64, (i64, u32));
 
 /// Temporary name for a file of this name.
 pub fn name(target: &OsStr, random: u64) -> OsString {
@@ -29,15 +32,20 @@ pub fn name(target: &OsStr, random: u64) -> OsString {
 
 /// Removes the leftovers in a folder, at the first call of this process for it. Errors are ignored: leftovers do no harm.
 pub fn remove_once(folder: &OwnedFd) {
-    let Ok(facts) = rustix::fs::fstat(folder) else { return };
-    let identity = (facts.st_dev, facts.st_ino);
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let Ok(facts) = rustix::fs::statx(folder, "", AtFlags::EMPTY_PATH, wanted) else { return };
+    let device = (facts.stx_dev_major, facts.stx_dev_minor);
+    let identity = (device, facts.stx_ino, (facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec));
     if DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(identity) {
         remove(folder);
     }
 }
 
 fn remove(folder: &OwnedFd) {
-    let Ok(entries) = Dir::read_from(folder) else { return };
+    // A folder that is open by its path only (`O_PATH`) cannot be listed.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(listed) = rustix::fs::openat(folder, ".", flags, Mode::empty()) else { return };
+    let Ok(entries) = Dir::new(listed) else { return };
     for entry in entries.flatten() {
         if is_name(entry.file_name()) {
             remove_unlocked(folder, entry.file_name());

@@ -16,14 +16,14 @@ const WRITABLE: u32 = 0o022;
 ///
 /// # Errors
 ///
-/// Those of the system, and [`ErrorKind::PermissionDenied`] if another user owns the folder or can write in it: what is found there
-/// may have been put there by anyone.
+/// Those of the system, and [`ErrorKind::PermissionDenied`] if another user except root owns the folder, or the group or others
+/// can write in it: its files cannot be trusted.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     create_private_folder(path)?;
     check_private_folder(path)
 }
 
-/// Creates a folder as [`private_folder`] does, without its checks.
+/// Creates a folder as `private_folder` does, without its checks.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(MODE).create(path)
 }

@@ -68,8 +68,8 @@ impl SampleMemory {
         self
     }
 
-    /// Raised to the memory of a planned sample. Buffers of resamplings are compared by their sum, which bounds divide in
-    /// another way.
+    /// Maximum of this bound and the memory of a planned sample. Resampling buffers (`taps` and `rows`) are compared by their sum,
+    /// because a bound distributes it differently between the two.
     pub fn with_drawn(mut self, drawn: &Self) -> Self {
         let has = self.taps.saturating_add(self.rows);
         let needs = drawn.taps.saturating_add(drawn.rows);
@@ -114,8 +114,8 @@ pub struct SampleRoom {
     /// Bytes shared by all samples that need more than their worker's share. 0 if no sample does. A sample reserves
     /// its excess from it while it is being processed.
     pub large: u64,
-    /// The same if no sample did when the plan was made, for files that have grown since. It is within the limits, but
-    /// not in the footprint.
+    /// Bytes for samples that need more than their worker's share because their files have grown since the plan was made. Used
+    /// only if `large` is 0. It is within the limits, but not in the footprint.
     pub unplanned: u64,
 }
 
@@ -405,7 +405,7 @@ impl SampleMemory {
         if !resamples {
             return;
         }
-        // If outputs differ in size, so do the parts by tables, which no sample has together.
+        // If the output size differs between samples, columns and rows may each be largest in another sample.
         let differ = if operator.fixed_output(None).is_some() { 1 } else { 2 };
         self.add_resampler(entries, (Size::new(side, input.height.max(kernel)), output), differ);
     }

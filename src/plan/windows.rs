@@ -19,8 +19,8 @@ pub struct Stage {
     /// Windows of input and output, or bounds on them.
     pub input: Size,
     pub output: Size,
-    /// Bound on the whole output. For any number of passes it is also one on the images between them, of which
-    /// crops that follow need more than their own window.
+    /// Bound on the whole output. For [`Passes::Any`] it also bounds the images between the passes, which can be larger than the
+    /// windows of later crops.
     pub largest: Size,
     /// Index of the operator.
     pub operator: usize,
@@ -32,7 +32,7 @@ enum Passes {
     Crop,
     /// Another pointwise action.
     Pointwise,
-    /// Pointwise actions, which may be crops inside the image: perhaps none, if `none`.
+    /// Pointwise actions or crops inside the image. `none`: a sample may have none of them.
     Maybe { none: bool },
     /// A resampling.
     Resample,
@@ -60,7 +60,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// Size of an upright image. Without samples no size is known, and operators expect a pixel.
+    /// Size of an upright image, at least 1x1: if no sample was inspected, the size is 0x0, and operators need one pixel.
     fn of(image: Size) -> Self {
         let size = Size::new(image.width.max(1), image.height.max(1));
         Self { size, exact: true, certain: true }
@@ -228,8 +228,8 @@ impl Stage {
 /// Images of the CPU transform: two of bytes and two of floats, one of which is written at a time, and what a mix
 /// keeps: an image of bytes and one of floats.
 ///
-/// Operators that leave some samples alone decide which passes there are, and so which image is in which buffer. All
-/// ways are followed at once, as the states in which the transform may be before a stage.
+/// The passes of a sample depend on random numbers, because an operator may leave a sample unchanged. So the buffer of an image
+/// differs between samples. For each state in which the transform may be before a stage, the possible buffers are tracked.
 pub struct Windows {
     bytes: [[u64; 2]; 2],
     mixes: [u64; 2],

@@ -82,7 +82,8 @@ pub trait Hints {
         None
     }
 
-    /// Whether labels are known without reading samples, so that all of them can be checked when the source is opened. Default true.
+    /// Whether labels are known without reading samples, so that all of them can be checked when the source is opened. Default
+    /// true.
     fn knows_labels(&self) -> bool {
         true
     }
@@ -110,16 +111,16 @@ pub trait Identity {
         None
     }
 
-    /// Name of a sample in its file, such as a member of an archive, which is read from there. `None`, the default, if samples have no
-    /// names, or reading one would take a request or decompression.
+    /// Name of a sample in its file, such as a member of an archive, which is read from there. `None`, the default, if samples
+    /// have no names, or reading one would take a request or decompression.
     fn name(&self, index: u64) -> Option<String> {
         let _ = index;
         None
     }
 
-    /// Version tag that changes whenever the bytes of a sample change, obtained without reading them: length and modification
-    /// time of its file, or the tag of its object. `None`, the default, if only the bytes can tell. `feedwater pack` checks it
-    /// before it resumes.
+    /// Version tag that changes whenever the bytes of a sample change, obtained without reading them: length, modification
+    /// time, inode and time of the last change of its file, or the tag of its object. `None`, the default, if only the bytes
+    /// can tell. `feedwater pack` checks it before it resumes.
     fn version(&self, index: u64) -> Option<String> {
         let _ = index;
         None

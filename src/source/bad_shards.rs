@@ -10,9 +10,9 @@ use crate::storage;
 
 /// What a source does with a shard that is damaged or cannot be opened.
 ///
-/// Every loss is counted ([`Source::excluded`](super::custom::Notes::excluded)) and is a warning of the source. All ranks must find
-/// the same shards bad, because each computes the order of all samples. So a server that does not answer is an error with every
-/// policy.
+/// Bad shards and lost samples are counted ([`Source::excluded`](super::custom::Notes::excluded)); a warning of the source
+/// names the first shard. Every rank computes the order of all samples, so all ranks need the same shards. A server that does
+/// not answer could be bad for one rank only, so it is an error with every policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -61,7 +61,8 @@ impl BadShards {
         }
     }
 
-    /// Applies the policy to an error: whether it is of this shard alone, so that the source can be opened without it.
+    /// Converts an error of this shard alone to a bad shard, if the policy allows any. Other errors, such as a server that does not
+    /// answer, are returned.
     ///
     /// # Errors
     ///

@@ -38,7 +38,8 @@ pub enum ClassNames {
 
 impl ClassTable {
     /// Table of names in the order of their numbers, such as [`Loader::classes`](crate::Loader::classes). An empty name is a number
-    /// without a class.
+    /// without a class. A name with `|` is that of several classes which share a number, as [`of_indices`](Self::of_indices) joins
+    /// them: each part that is in no other name has the number too.
     ///
     /// # Errors
     ///
@@ -59,6 +60,21 @@ impl ClassTable {
         }
         if numbers.is_empty() {
             return Err(Error::config(KEY, "is empty; list the names of the classes"));
+        }
+        let mut parts: HashMap<&str, Option<i64>> = HashMap::new();
+        for (number, name) in (0..).zip(&names).filter(|(_, name)| name.contains('|')) {
+            for part in name.split('|').filter(|part| !part.is_empty()) {
+                // `None` for a part of several names.
+                parts
+                    .entry(part)
+                    .and_modify(|it| *it = it.filter(|&it| it == number))
+                    .or_insert(Some(number));
+            }
+        }
+        for (part, number) in parts {
+            if let Some(number) = number {
+                numbers.entry(part.to_owned()).or_insert(number);
+            }
         }
         Ok(Self { names, numbers })
     }

@@ -10,8 +10,9 @@ const MOST_SHARES: usize = 16;
 /// Indices at which an arrangement is inspected.
 const INSPECTED: u64 = 1024;
 
-/// What a combination of sources takes from where: parts, their order and lengths, weights and selections. Another combination
-/// with the same number of samples has another fingerprint. Paths of folders are not part of it, so a data set may be moved.
+/// Fingerprint of a combination of sources: the length, the weights, at most 1024 evenly spaced samples of its order, and of
+/// each part the length and the names of the first and last sample. It detects other weights, parts and selections, but not
+/// every change. Paths of folders are not part of it, so a data set may be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
@@ -37,8 +38,7 @@ impl Fingerprint {
         weights: &[u64],
         parts: impl Iterator<Item = u32>,
     ) -> Self {
-        let step = len.div_ceil(INSPECTED).max(1);
-        let taken = (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(at);
+        let taken = inspected(len).map(at);
         let mut crc = crc32c::crc32c(&len.to_le_bytes());
         let mut add = |number: u64| crc = crc32c::crc32c_append(crc, &number.to_le_bytes());
         taken.for_each(|(part, index)| {
@@ -70,6 +70,12 @@ impl Fingerprint {
             }
         }
     }
+}
+
+/// Indices below the length at which an arrangement is inspected.
+pub fn inspected(len: u64) -> impl Iterator<Item = u64> {
+    let step = len.div_ceil(INSPECTED).max(1);
+    (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX))
 }
 
 /// Number for a source that is no combination: its length, and the names of its first and last sample without their folders.

@@ -1,6 +1,9 @@
 //! Opening of a source: if a server does not answer, opening fails soon, whatever else is pending.
 
 use std::cell::RefCell;
+use std::sync::atomic::AtomicU32;
+#[cfg(feature = "remote")]
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
@@ -14,7 +17,16 @@ thread_local! {
 pub struct Opening {
     /// Error of the first request that was cancelled because nothing answered.
     failed: OnceLock<String>,
+    /// Number of such requests.
+    failures: AtomicU32,
+    /// Number of such requests after which others are still sent.
+    allowed: u32,
 }
+
+/// Unanswered requests after which [`opening_apart`] still sends others. It exceeds the number of dead hosts that a list
+/// usually names. It is below the number of requests sent at a time, so one dead server for all samples ends the inspection
+/// soon.
+const ALLOWED_APART: u32 = 4;
 
 /// Opening that this thread works for, to be passed to helper threads.
 #[derive(Clone, Debug)]
@@ -24,14 +36,16 @@ impl Opening {
     /// Why no more requests are sent, if a request was cancelled.
     #[cfg(feature = "remote")]
     pub fn failure(&self) -> Option<&str> {
-        self.failed.get().map(String::as_str)
+        let is_over = self.failures.load(Ordering::Acquire) > self.allowed;
+        self.failed.get().filter(|_| is_over).map(String::as_str)
     }
 
-    /// Records that a request was cancelled, which cancels all others.
+    /// Records that a request was cancelled, which cancels all others if no more are allowed.
     #[cfg(feature = "remote")]
     pub fn fail(&self, problem: &str) {
         // Only the first call has an effect.
         let _ = self.failed.set(problem.into());
+        self.failures.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -57,9 +71,9 @@ pub fn is_opening() -> bool {
 }
 
 /// Runs `work` as an opening of its own, and returns why a request was cancelled, if one was. It does not end the opening of this
-/// thread.
+/// thread. Up to [`ALLOWED_APART`] unanswered requests do not cancel the others.
 pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
-    let own = Arc::<Opening>::default();
+    let own = Arc::new(Opening { allowed: ALLOWED_APART, ..Opening::default() });
     let done = OpeningOf(Some(own.clone())).within(work);
     (done, own.failed.get().cloned())
 }

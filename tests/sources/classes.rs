@@ -110,6 +110,10 @@ fn class_to_index_numbers_the_classes_of_any_source() {
         let source = opened(&text, root.path()).unwrap();
         assert_eq!(source.classes(), ["", "cat|kitten", "", "", "ant"], "{key}");
     }
+    // What a loader and a state say of the classes serves for another set. A part of two names says nothing.
+    let table = ClassTable::new(["", "cat|kitten", "a|b", "a|c", "ant"]).unwrap();
+    let numbers = ["cat", "kitten", "cat|kitten", "a", "b", "ant"].map(|name| table.number(name));
+    assert_eq!(numbers, [Some(1), Some(1), Some(1), None, Some(2), Some(4)]);
     let list = opened("list = \"val.csv\"\nclass_to_index = { ant = 4, cat = 1 }", root.path());
     assert_eq!(labels(&*list.unwrap()), [1, 4]);
     let wrong = |keys: &str| opened(&format!("list = \"val.csv\"\n{keys}"), root.path());

@@ -123,10 +123,12 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     File::options().write(true).open(&index).unwrap().set_len(3 << 30).unwrap();
     assert_eq!(read(&open(&path)).unwrap(), (1, b"one".to_vec()));
     assert_eq!(fs::read(&index).unwrap(), whole);
-    // The entry is the last one before the skipped items, `[]`: offset, label, length, note.
+    // The entry is the last one before the facts beside the samples: offset, label, length, note.
+    let facts = br#"{"excluded":[],"classes":[]}"#;
+    assert!(whole.ends_with(facts));
     for (field, value) in [(0, 0u64), (0, 1024), (0, 100), (20, 0)] {
         let mut forged = whole.clone();
-        let entry = forged.len() - 2 - 24;
+        let entry = forged.len() - facts.len() - 24;
         let bytes = if field == 20 { 4 } else { 8 };
         forged[entry + field..][..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
         let sum = crc32c::crc32c(&forged[20..]);
@@ -167,6 +169,11 @@ fn the_settings_say_where_tables_are_stored() {
     fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(open(IndexFiles::Cache).is_empty());
     assert_eq!(counts(), [1, 1]);
+    // The table in the cache directory serves here too.
     open(IndexFiles::Beside);
-    assert_eq!(counts(), [2, 1]);
+    assert_eq!(counts(), [1, 1]);
+    let [stored] = &fs::read_dir(cache.path()).unwrap().collect::<Vec<_>>()[..] else { panic!() };
+    fs::remove_file(stored.as_ref().unwrap().path()).unwrap();
+    open(IndexFiles::Beside);
+    assert_eq!(counts(), [2, 0]);
 }

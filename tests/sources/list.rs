@@ -239,7 +239,11 @@ fn each_json_line_is_an_object() {
         label: Some("y".into()),
         ..Default::default()
     };
-    let list = with("a.txt", "{\"url\": \"s3://b/k.jpg\", \"y\": 1}", &settings).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.txt");
+    fs::write(&path, "{\"url\": \"s3://b/k.jpg\", \"y\": 1}").unwrap();
+    let allowed = StorageSettings { allow_urls: vec!["s3://b".into()], ..Default::default() };
+    let list = FileList::open_with(&path, &settings, &Storage::new(&allowed).unwrap()).unwrap();
     assert_eq!(list.location(0), "s3://b/k.jpg");
     expect(
         &open("a.jsonl", "{\"path\": \"a\"}\n{\"path\": \"b\"}").unwrap(),
@@ -381,7 +385,7 @@ fn a_list_with_urls_is_not_checked_for_existing_files() {
 fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("set");
-    fs::create_dir(&folder).unwrap();
+    fs::create_dir_all(folder.join("x")).unwrap();
     for name in ["set/a.jpg", "b.jpg"] {
         fs::write(root.path().join(name), name).unwrap();
     }

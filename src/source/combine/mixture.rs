@@ -22,7 +22,7 @@ pub struct Weighted {
     /// For each draw of a period: the part, and its number of earlier draws in the period.
     period: Period,
     parts: Vec<Draws>,
-    /// Whether the weights are no fractions with a period of at most [`MOST_PERIOD`].
+    /// Whether the weights were rounded to a period of [`MOST_PERIOD`].
     rounded: bool,
 }
 
@@ -232,7 +232,7 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
 fn whole(numbers: impl Iterator<Item = f64>, tolerance: impl Fn(f64) -> f64) -> Option<Vec<u64>> {
     let whole = numbers.map(|number| {
         let near = number.round();
-        let is_near = near >= 1.0 && near <= 1e15 && (number - near).abs() <= tolerance(near);
+        let is_near = (1.0..=1e15).contains(&near) && (number - near).abs() <= tolerance(near);
         is_near.then_some(near as u64)
     });
     whole.collect()
@@ -257,7 +257,8 @@ fn rounded(of_one: &[f64]) -> Vec<u64> {
     let surplus = |draws: &[u64], part: usize| draws[part] as f64 - exact[part];
     order.sort_by(|&a, &b| surplus(&draws, a).total_cmp(&surplus(&draws, b)).then(a.cmp(&b)));
     let total: u64 = draws.iter().sum();
-    // Too few: the parts that lost most get one more each. Too many, because of parts with almost no weight: the largest gives.
+    // If the sum is too small, the parts that rounding reduced most get one more draw each. If it is too large, because parts
+    // with almost no weight got one draw, the largest part gets fewer.
     for &part in order.iter().take(MOST_PERIOD.saturating_sub(total) as usize) {
         draws[part] += 1;
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::fingerprint::{Fingerprint, of_part};
+use super::fingerprint::{Fingerprint, inspected, of_part};
 use super::largest::largest;
 use super::{
     Annotations, Exclusion, Exclusions, Expected, Heads, Hints, HostPage, Identity, Notes, Page,
@@ -36,10 +36,10 @@ pub type Concat = Combined<InTurn>;
 
 /// Parts mixed by weights.
 ///
-/// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax; only their ratios matter. They
-///   become draws of a period, which [`describe`](Source::describe) prints: `1 of 3`. The period is exact if it is at most 2^20 for
-///   weights of up to six decimal places, or at most 10,000 for others, such as 1.0 / 3.0. Otherwise it is 2^20, and the draws are
-///   rounded, at least one for each part.
+/// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax; only their ratios matter.
+///   They become draws of a period, which [`describe`](Source::describe) prints: `1 of 3`. The period is exact if it is at most
+///   2^20 for weights of up to six decimal places, or at most 10,000 for others, such as 1.0 / 3.0. Otherwise it is 2^20, and
+///   the draws are rounded, at least one for each part.
 /// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1, for every `n`.
 ///   After each full period (the sum of the whole-number weights) it is exact. Each draw of a part falls into its own window from
 ///   `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress",
@@ -65,7 +65,8 @@ pub type Repeat = Combined<Repeated>;
 /// * A class has the number that its name has in the table. So training and validation sets, sets of any kind, and saved models
 ///   agree, whatever classes each of them has.
 /// * Samples and objects of classes that the table does not have are left out and counted ([`Notes::excluded`]), with a warning.
-/// * The table only names the labels of a source without class names. A label beyond the table is an error.
+/// * If a source has no class names, its labels are kept and get the names of the table. [`Classed::new`] rejects a label
+///   beyond the table, if the source [knows its labels](Hints::knows_labels).
 pub type Classed = Combined<Numbered>;
 
 /// Rule that maps an index to a sample of a part.
@@ -83,7 +84,8 @@ pub trait Arrangement: Send + Sync + 'static {
         None
     }
 
-    /// Checks the label that a sample has when it is read, as its part numbers classes. Default: any will do.
+    /// Checks the label with which a sample was read. It is the label in the part, not the label in the combination. The
+    /// default accepts every label.
     ///
     /// # Errors
     ///
@@ -415,6 +417,13 @@ impl<A: Arrangement> Identity for Combined<A> {
     fn fingerprint(&self) -> Option<Fingerprint> {
         let parts = self.parts.iter().map(|part| of_part(&*part.source));
         let at = |index| self.arrangement.at(index);
+        // All samples of one source in its order, with other labels at most, are no combination.
+        if let [part] = &self.parts[..]
+            && part.source.len() == self.len()
+            && inspected(self.len()).all(|index| at(index) == (0, index))
+        {
+            return part.source.fingerprint();
+        }
         Some(Fingerprint::of(self.len(), at, &self.arrangement.weights(), parts))
     }
 

@@ -23,8 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page,
-    RemoteReads, Sealed, Source,
+    Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source,
 };
 use crate::error::{DataError, Reason, Redacted, Result};
 use crate::header::PnmHead;
@@ -69,8 +68,8 @@ pub trait Format:
     /// Whether entries have checksums of the sample's bytes.
     const CHECKED: bool;
 
-    /// Number of bytes before a sample whose [check](check_of) is its note: a header, so that the table of another file is noticed.
-    /// 0, the default, for none.
+    /// Number of bytes before a sample that are compared with the table, usually its header: their check is the note of the
+    /// entry (`check_of`). So a table of another file is noticed. 0, the default: nothing is compared.
     const BEFORE: usize = 0;
 
     /// Image header to insert before a sample with this note, for formats that do not store one per sample.
@@ -110,8 +109,7 @@ pub trait Format:
     ) -> Result<(), FileError>;
 
     /// Reads the names of the classes, in the order of their numbers, that `feedwater pack` stores in a file
-    /// ([`CLASSES_NAME`]). The default, none,
-    /// is for formats that it does not write.
+    /// ([`CLASSES_NAME`]). The default returns none: `pack` does not write the format.
     fn classes(&self, _window: &mut Window) -> Result<Vec<String>, FileError> {
         Ok(Vec::new())
     }

@@ -6,9 +6,9 @@ use super::classes::OfFiles;
 use super::table::{Opened, Table, Unopened, table_of};
 use super::{Exclusions, Format, Records, Shard, expand, of_each};
 use crate::error::{Error, Result};
-use crate::source::{BadShards, Configured};
 use crate::source::bad_shards::BadShardList;
 use crate::source::exclusion::none_but;
+use crate::source::{BadShards, Configured};
 use crate::storage::unpacked::{Limits, Unpacker};
 use crate::storage::{Storage, opening};
 

@@ -5,7 +5,7 @@ use crate::simulated;
 use crate::words::has_words;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use feedwater_tools::synth;
@@ -127,13 +127,18 @@ exec c++ "$@"
 "#;
     fs::write(&compiler, text).unwrap();
     fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    // Kernels are read only with the key that signed them.
+    let stored = simulated::exclusive().directory().join("kernels");
+    fs::create_dir(&broken).unwrap();
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::copy(stored.join("cubin.key"), broken.join("cubin.key")).unwrap();
     let wrong = [("CXX", &*compiler), ("FEEDWATER_CACHE", &*broken)];
     let run = ["run", "pipeline.toml", "--device", "gpu", "--json"];
     json(&feedwater(dir.path(), &run, &wrong), 0);
     let kernels = fs::read_dir(&broken).unwrap().map(|entry| entry.unwrap().path());
-    let kernels: Vec<_> = kernels.collect();
-    assert_eq!(kernels.len(), 1);
-    for kernel in fs::read_dir(simulated::exclusive().directory().join("kernels")).unwrap() {
+    let is_kernel = |path: &PathBuf| path.extension().is_some_and(|it| it == "cubin");
+    assert_eq!(kernels.filter(is_kernel).count(), 1);
+    for kernel in fs::read_dir(stored).unwrap() {
         let kernel = kernel.unwrap();
         let copy = broken.join(kernel.file_name());
         if !copy.exists() {

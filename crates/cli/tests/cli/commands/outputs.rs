@@ -83,7 +83,7 @@ fn an_unwritable_target_is_an_error_before_the_run() {
 }
 
 #[test]
-fn devices_and_links_are_written_through() {
+fn devices_are_written_through_and_links_are_replaced() {
     let dir = workplace();
     let run = ["run", "pipeline.toml", "--profile"];
     let stdout = done(dir.path(), &[&run[..], &["/dev/stdout", "--json"]].concat());
@@ -105,9 +105,10 @@ fn devices_and_links_are_written_through() {
     write(&dir, "target", OLD);
     symlink("target", dir.path().join("link")).unwrap();
     done(dir.path(), &[&run[..], &["link"]].concat());
-    assert!(fs::symlink_metadata(dir.path().join("link")).unwrap().is_symlink());
-    let target = fs::read(dir.path().join("target")).unwrap();
-    assert!(serde_json::from_slice::<Value>(&target).is_ok());
+    assert!(fs::symlink_metadata(dir.path().join("link")).unwrap().is_file());
+    let written = fs::read(dir.path().join("link")).unwrap();
+    assert!(serde_json::from_slice::<Value>(&written).is_ok());
+    assert_eq!(fs::read_to_string(dir.path().join("target")).unwrap(), OLD);
 }
 
 /// Endless devices are read up to a limit; earlier versions filled memory.
