@@ -189,6 +189,7 @@ fn first_batch(source: Arc<dyn Source>) {
         repeats: None,
         files: None,
         classes: None,
+        combined: None,
     };
     let chain = Chain::new().then(CenterCrop::to(1, 1));
     let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);

@@ -103,7 +103,12 @@ fn records_before_the_damage_are_used_also_of_compressed_files() {
     fs::write(&path, &whole[..whole.len() - 5]).unwrap();
     let open = |bad| {
         let storage = Storage::default();
-        TfRecord::open_shards(&[path.clone()], &TfRecordSettings::default(), &storage, bad)
+        TfRecord::open_shards(
+            std::slice::from_ref(&path),
+            &TfRecordSettings::default(),
+            &storage,
+            bad,
+        )
     };
     let count = open(BadShards::UntilDamage).unwrap().len();
     assert_eq!(count, 2);
