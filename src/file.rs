@@ -127,7 +127,7 @@ mod tests {
         symlink("file", at("link")).unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,
-            &at("pipe"),
+            at("pipe"),
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::RWXU,
             0,

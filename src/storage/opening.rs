@@ -1,9 +1,8 @@
 //! Opening of a source: if a server does not answer, opening fails soon, whatever else is pending.
 
 use std::cell::RefCell;
-use std::sync::atomic::AtomicU32;
 #[cfg(feature = "remote")]
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
@@ -18,14 +17,17 @@ pub struct Opening {
     /// Error of the first request that was cancelled because nothing answered.
     failed: OnceLock<String>,
     /// Number of such requests.
+    #[cfg(feature = "remote")]
     failures: AtomicU32,
     /// Number of such requests after which others are still sent.
+    #[cfg(feature = "remote")]
     allowed: u32,
 }
 
 /// Unanswered requests after which [`opening_apart`] still sends others. It exceeds the number of dead hosts that a list
 /// usually names. It is below the number of requests sent at a time, so one dead server for all samples ends the inspection
 /// soon.
+#[cfg(feature = "remote")]
 const ALLOWED_APART: u32 = 4;
 
 /// Opening that this thread works for, to be passed to helper threads.
@@ -36,7 +38,7 @@ impl Opening {
     /// Why no more requests are sent, if a request was cancelled.
     #[cfg(feature = "remote")]
     pub fn failure(&self) -> Option<&str> {
-        let is_over = self.failures.load(Ordering::Acquire) > self.allowed;
+        let is_over = self.allowed == 0 || self.failures.load(Ordering::Acquire) > self.allowed;
         self.failed.get().filter(|_| is_over).map(String::as_str)
     }
 
@@ -73,7 +75,11 @@ pub fn is_opening() -> bool {
 /// Runs `work` as an opening of its own, and returns why a request was cancelled, if one was. It does not end the opening of this
 /// thread. Up to [`ALLOWED_APART`] unanswered requests do not cancel the others.
 pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
-    let own = Arc::new(Opening { allowed: ALLOWED_APART, ..Opening::default() });
+    let own = Arc::new(Opening {
+        #[cfg(feature = "remote")]
+        allowed: ALLOWED_APART,
+        ..Opening::default()
+    });
     let done = OpeningOf(Some(own.clone())).within(work);
     (done, own.failed.get().cloned())
 }

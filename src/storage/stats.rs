@@ -62,7 +62,6 @@ impl Activity {
     }
 
     /// Records a warning for the user.
-    #[cfg(feature = "remote")]
     pub fn warn(&self, text: String) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if !warnings.contains(&text) {
