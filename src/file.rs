@@ -10,7 +10,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 pub use atomic::{AtomicFile, discard_pending, write};
@@ -86,7 +86,7 @@ pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
 /// # Errors
 ///
 /// Those of the system and of [`regular`].
-pub(crate) fn open_unfollowed(path: &Path) -> io::Result<File> {
+pub fn open_unfollowed(path: &Path) -> io::Result<File> {
     // The type is checked before opening, because opening a pipe or a device may have effects, and again afterwards.
     let kind = fs::symlink_metadata(path)?.file_type();
     if kind.is_symlink() {
@@ -97,6 +97,27 @@ pub(crate) fn open_unfollowed(path: &Path) -> io::Result<File> {
     }
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     regular(path, File::options().read(true).custom_flags(flags).open(path))
+}
+
+/// Opens a file that this program keeps in a folder which others may have written, for reading and writing, or creates it. Its
+/// contents stay.
+///
+/// # Errors
+///
+/// Those of the system; a symbolic link, a pipe, a device, or a file that has another name too is an error.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
+    if fs::symlink_metadata(path).is_ok() {
+        // The type is checked before opening.
+        open_unfollowed(path)?;
+    }
+    let file = regular(path, options.open(path))?;
+    match file.metadata()?.nlink() {
+        0 | 1 => Ok(file),
+        _ => Err(io::Error::other("is a file that has another name too; remove this name")),
+    }
 }
 
 #[cfg(test)]

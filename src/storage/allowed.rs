@@ -1,6 +1,7 @@
 //! Which files data may name: the rows of a list, `file_name` of COCO, and the paths in Parquet files. They come from elsewhere, so
 //! they may name addresses of the cloud's metadata service or files of the user.
 
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::{StorageSettings, is_url, join};
@@ -38,8 +39,19 @@ impl Allowed<'_> {
                  storage.allow_urls = [{host:?}]"
             ));
         }
-        let path = if is_absolute && !has_dots { path } else { plain(&path) };
-        if self.folders.iter().any(|folder| path.starts_with(folder)) {
+        let written = &path;
+        let path = if is_absolute && !has_dots { path.clone() } else { plain(&path) };
+        let is_below = |path: &Path| self.folders.iter().any(|folder| path.starts_with(folder));
+        // Behind a link to another folder, `..` is above that folder.
+        let leaves_by_link = || {
+            let real = |path: &Path| fs::canonicalize(path).ok();
+            let folder = written.parent().and_then(real);
+            folder.is_some_and(|folder| {
+                let mut allowed = self.folders.iter().filter_map(|it| real(it));
+                !allowed.any(|allowed| folder.starts_with(allowed))
+            })
+        };
+        if is_below(&path) && !(has_dots && leaves_by_link()) {
             return Ok(());
         }
         let folder = path.parent().unwrap_or(Path::new("/")).display().to_string();

@@ -8,10 +8,13 @@
 //! of classes as JSON.
 
 use std::env;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -62,6 +65,8 @@ pub struct Index {
     /// Hash of the table's inputs other than the file.
     hash: [u8; 32],
     places: Vec<PathBuf>,
+    /// User who owns the file, if it is local.
+    owner: Option<u32>,
 }
 
 impl Index {
@@ -87,7 +92,8 @@ impl Index {
             let name = Sha256::new().chain_update(hash).chain_update(whole.as_bytes());
             Some(directory.join(format!("{}.feedwater1", digits(&name.finalize()))))
         });
-        Self { hash, places: beside.into_iter().chain(cached).collect() }
+        let owner = fs::metadata(path).ok().map(|facts| facts.uid());
+        Self { hash, places: beside.into_iter().chain(cached).collect(), owner }
     }
 
     /// Reads the table if it matches the key of the file, and all its entries are within `len` bytes.
@@ -114,7 +120,13 @@ impl Index {
     fn read_from(&self, place: &Path, key: Key, len: u64) -> Option<Contents> {
         // The folder may be from elsewhere.
         let mut file = open_unfollowed(place).ok()?;
-        let bytes = file.metadata().ok()?.len();
+        let facts = file.metadata().ok()?;
+        let bytes = facts.len();
+        // Who can write the table chooses labels.
+        let is_of = |user| user == geteuid().as_raw() || user == 0 || Some(user) == self.owner;
+        if !is_of(facts.uid()) || facts.mode() & 0o002 != 0 {
+            return None;
+        }
         let mut head = [0; HEAD_BYTES];
         file.read_exact(&mut head).ok()?;
         let (magic, rest) = head.split_at(16);

@@ -15,6 +15,8 @@ pub const AHEAD_BYTES: u64 = 4096;
 pub const BLOCK: u64 = 512;
 /// Bytes read at once after an end mark; GNU tar writes at most 10 KiB of zeros.
 const END_BYTES: u64 = 64 << 10;
+/// Most bytes of zeros after an end mark that are not counted; tar fills up its last record, usually of 10 KiB.
+const MOST_ZEROS: u64 = 64 << 10;
 /// Most bytes after an end mark of a compressed file that hold no archive: a small file may decompress to any number of zeros.
 const MOST_PADDING: u64 = 64 << 20;
 
@@ -282,7 +284,9 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
         }
         at += len;
         if len < END_BYTES {
-            return Ok(After::Bytes(other.unwrap_or(at)..at));
+            // What a power failure or an unfinished copy leaves behind.
+            let zeros = (at - mark > MOST_ZEROS).then_some(mark + BLOCK);
+            return Ok(After::Bytes(other.or(zeros).unwrap_or(at)..at));
         }
         if window.file_len() == Window::UNKNOWN && at - mark > MOST_PADDING {
             let problem = format!(

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use feedwater::error::{Error, Result};
+use feedwater::file::open_own;
 
 /// Lock file. It is hidden and never removed: removing it would let two processes hold the lock.
 const NAME: &str = ".feedwater-pack.lock";
@@ -23,14 +24,7 @@ impl Lock {
     pub fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
         let failed = |error| Error::io(&path, &error);
-        let mut options = File::options();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
+        let mut file = open_own(&path).map_err(failed)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(held(directory, file)),
             Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {

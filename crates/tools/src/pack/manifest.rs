@@ -1,7 +1,7 @@
 //! Manifest of packed shards, used to resume an interrupted pack and to verify the result.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ use feedwater::source::Source;
 
 /// Hidden, because some formats read every visible file of a folder.
 pub(super) const NAME: &str = ".feedwater-pack.json";
+
+/// Largest manifest that is read, in bytes; a shard takes about 200.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,21 +112,31 @@ impl Manifest {
     /// Reads the manifest of a directory, if it has one.
     pub fn read(directory: &Path) -> Result<Option<Self>> {
         let path = directory.join(NAME);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
+        let mut text = Vec::new();
+        let read = file::open_unfollowed(&path);
+        let text = match read.and_then(|it| it.take(MOST_BYTES).read_to_end(&mut text)) {
+            Ok(_) if text.len() as u64 == MOST_BYTES => {
+                let error = std::io::Error::other(format!("is longer than {MOST_BYTES} bytes"));
+                return Err(Error::io(&path, &error));
+            }
+            Ok(_) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io(&path, &error)),
         };
         let failed = |problem: String| Error::Io { path: path.clone(), problem, source: None };
-        let Versioned { version } =
-            serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+        let damaged = |error: serde_json::Error| {
+            failed(format!(
+                "is damaged ({error}); delete it and the shards beside it, or name another directory"
+            ))
+        };
+        let Versioned { version } = serde_json::from_slice(&text).map_err(damaged)?;
         if version > VERSION {
             return Err(failed(format!(
                 "was written by a newer feedwater (version {version}, this one reads up to {VERSION}); use that one, or \
                  name another directory"
             )));
         }
-        serde_json::from_slice(&text).map(Some).map_err(|error| failed(error.to_string()))
+        serde_json::from_slice(&text).map(Some).map_err(damaged)
     }
 
     /// Writes the manifest into the directory atomically.

@@ -4,7 +4,6 @@
 //! label and version are. If the source has no version for it, or a different one, or with [`Settings::verify`], its bytes are
 //! compared.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -169,7 +168,7 @@ fn first_changed(
     settings: &Settings,
 ) -> Result<Option<(u64, String)>> {
     let failed = |problem: String| Error::Io { path: path.into(), problem, source: None };
-    let file = File::open(path).map_err(|error| Error::io(path, &error))?;
+    let file = file::open_unfollowed(path).map_err(|error| Error::io(path, &error))?;
     let mut lines = BufReader::new(file).lines();
     for index in samples {
         let line = lines.next().ok_or_else(|| failed("ends too early".into()))?;
