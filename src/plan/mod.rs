@@ -36,6 +36,7 @@ mod shard_from;
 mod shuffle;
 mod stage;
 mod targets;
+mod ways;
 mod windows;
 
 pub use count::Count;

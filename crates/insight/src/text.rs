@@ -41,16 +41,18 @@ pub fn escaped_lines(text: &str) -> Cow<'_, str> {
 /// Escapes the same characters in JSON, which writes most of them raw, as `\u009b`.
 #[doc(hidden)]
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
-    replaced(json, is_obeyed, |it| format!("\\u{:04x}", u32::from(it)))
+    let unit = |it: &u16| format!("\\u{it:04x}");
+    replaced(json, is_obeyed, |it| it.encode_utf16(&mut [0; 2]).iter().map(unit).collect())
 }
 
-/// Whether a terminal obeys the character, or shows it in no column of its own. All are below U+10000.
+/// Whether a terminal obeys the character, or shows it in no column of its own.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
         )
 }
 
@@ -91,7 +93,7 @@ mod tests {
 
     #[test]
     fn escaped_json_has_the_same_value() {
-        let all: String = (0..0x10000).filter_map(char::from_u32).collect();
+        let all: String = (0..0x10000).chain(0xe0000..0xe0100).filter_map(char::from_u32).collect();
         let json = serde_json::to_string(&all).unwrap();
         let shown = escaped_json(&json);
         assert!(!shown.chars().any(is_obeyed));
