@@ -310,11 +310,13 @@ impl Meters {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
+        // First: a thread that has ended changes nothing any more.
+        let absences = by_thread.iter().map(|meter| meter.absence(now)).collect();
         Snapshot {
             seconds,
+            absences,
             by_thread: by_thread.iter().map(|meter| (meter.name.clone(), meter.counts())).collect(),
             threads: by_thread.iter().map(|meter| meter.thread_time()).collect(),
-            absences: by_thread.iter().map(|meter| meter.absence(now)).collect(),
             machine,
             readings: self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             device: device.iter().map(|(stage, route, it)| (*stage, *route, it.counts())).collect(),

@@ -1,6 +1,7 @@
 //! Measurements of one thread.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -91,13 +92,18 @@ pub struct CpuClock(u64);
 #[derive(Debug)]
 #[must_use = "the thread counts as ended when this is dropped"]
 pub struct AtWork<'a> {
-    meter: &'a ThreadMeter,
+    // Fields are dropped in this order: whoever sees the end sees the thread's last time too.
     _clocked: Clocked<'a>,
+    _over: Over<'a>,
 }
 
-impl Drop for AtWork<'_> {
+/// Records the end of the thread when it is dropped.
+#[derive(Debug)]
+struct Over<'a>(&'a ThreadMeter);
+
+impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.meter.over_at(self.meter.base.elapsed());
+        self.0.over_at(self.0.base.elapsed());
     }
 }
 
@@ -183,7 +189,7 @@ impl ThreadMeter {
     /// known.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
-        AtWork { meter: self, _clocked: self.thread.start_guarded() }
+        AtWork { _clocked: self.thread.start_guarded(), _over: Over(self) }
     }
 
     /// Records that the thread began at `time` after `base`.
@@ -194,7 +200,7 @@ impl ThreadMeter {
 
     /// Records that the thread ended at `time` after `base`.
     fn over_at(&self, time: Duration) {
-        self.over.store(nanoseconds(time), Relaxed);
+        self.over.store(nanoseconds(time), Release);
     }
 
     /// Absence of the thread up to `now`, which is measured from `base`. A thread that has not begun has none, because it
@@ -202,7 +208,7 @@ impl ThreadMeter {
     pub(super) fn absence(&self, now: Duration) -> Absence {
         let (now, began) = (nanoseconds(now), self.began.load(Relaxed));
         let starting = if began == NEVER { 0 } else { began.min(now) };
-        Absence { starting, finished: now.saturating_sub(self.over.load(Relaxed)) }
+        Absence { starting, finished: now.saturating_sub(self.over.load(Acquire)) }
     }
 
     /// Time that the thread ran and waited for a processor; `None` if unknown.
