@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -136,13 +136,23 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
         File::create(&index).unwrap().write_all(&forged).unwrap();
         assert_eq!(read(&open(&path)).unwrap_err(), Reason::Corrupt, "{field} {value}");
     }
+    // A table that others can write may have any labels, so it is made again.
+    let mut forged = whole.clone();
+    let entry = forged.len() - facts.len() - 24;
+    forged[entry + 8..][..8].copy_from_slice(&7u64.to_le_bytes());
+    let sum = crc32c::crc32c(&forged[20..]);
+    forged[16..20].copy_from_slice(&sum.to_le_bytes());
+    fs::write(&index, &forged).unwrap();
+    assert_eq!(read(&open(&path)).unwrap().0, 7, "the forged table is valid");
+    fs::set_permissions(&index, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(read(&open(&path)).unwrap().0, 1);
+    assert_eq!(fs::read(&index).unwrap(), whole);
 }
 
 /// Tables in the cache directory or nowhere, and a cache directory that others can write.
 #[test]
 fn the_settings_say_where_tables_are_stored() {
     use feedwater::storage::{IndexFiles, Storage, StorageSettings};
-    use std::os::unix::fs::PermissionsExt;
 
     let root = tempfile::tempdir().unwrap();
     let cache = tempfile::tempdir().unwrap();

@@ -410,6 +410,11 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
         list.read(1, &mut page, 100).unwrap();
         assert_eq!(page.bytes(), b"b.jpg");
     }
+    // Below the folder by its text only.
+    fs::create_dir(root.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere", folder.join("l")).unwrap();
+    let error = config_error(open("l/../b.jpg", StorageSettings::default()));
+    assert!(error.problem.contains("allow_folders"), "{error}");
     let inside = folder.join("a.jpg").to_str().unwrap().to_owned();
     for row in ["x/../a.jpg", "./a.jpg", &inside] {
         assert!(open(row, StorageSettings::default()).is_ok(), "{row}");

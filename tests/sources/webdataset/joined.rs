@@ -53,6 +53,13 @@ fn bytes_after_the_last_archive_are_counted_and_between_archives_an_error() {
         assert_eq!(excluded(&bytes), expected);
         assert_eq!(open(&bytes).unwrap().len(), 1);
     }
+    // A shard whose end a power failure left as zeros, and the padding of tar.
+    let mark = first.len() - 1024;
+    for (zeros, counted) in [(20 << 10, None), (65 << 10, Some((65 << 10) - 512))] {
+        let bytes = [&first[..mark], &vec![0; zeros]].concat();
+        let expected = counted.map(|it| (ExclusionReason::AfterEnd, String::new(), it as u64));
+        assert_eq!(excluded(&bytes), Vec::from_iter(expected), "{zeros}");
+    }
     let damaged = [&first[..], &[b'x'; 512], &first].concat();
     let next = (first.len() + 512).to_string();
     refused(&damaged, first.len() as u64, &[&next]);

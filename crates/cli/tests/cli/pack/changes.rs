@@ -236,3 +236,34 @@ fn one_changed_bit_at_equal_length_and_time_is_noticed() {
     let problem = refused(&unversioned, root.path(), &verify);
     assert!(has_words(&problem, &["class0/01.jpg", "CRC"]), "{problem}");
 }
+
+/// The directory may be one in which others write.
+#[test]
+fn names_that_pack_keeps_are_not_followed_or_waited_for() {
+    let (outside, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let precious = outside.path().join("precious");
+    fs::write(&precious, "of the user").unwrap();
+    let missing = outside.path().join("missing");
+    let refused = |name: &str| {
+        let packed = pack(&source(), root.path(), &settings(ShardFormat::WebDataset), |_| {});
+        let path = root.path().join(name);
+        assert!(matches!(&packed, Err(Error::Io { path: at, .. }) if *at == path), "{packed:?}");
+        fs::remove_file(&path).unwrap();
+    };
+    let lock = root.path().join(".feedwater-pack.lock");
+    for target in [&precious, &missing] {
+        std::os::unix::fs::symlink(target, &lock).unwrap();
+        refused(".feedwater-pack.lock");
+    }
+    fs::hard_link(&precious, &lock).unwrap();
+    refused(".feedwater-pack.lock");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "of the user");
+    assert!(!missing.exists());
+    let manifest = root.path().join(".feedwater-pack.json");
+    assert!(Command::new("mkfifo").arg(&manifest).status().unwrap().success());
+    refused(".feedwater-pack.json");
+    // One that a full disk cut says what to do.
+    fs::write(&manifest, "").unwrap();
+    let error = pack(&source(), root.path(), &settings(ShardFormat::WebDataset), |_| {});
+    assert!(error.unwrap_err().to_string().contains("delete it"));
+}
