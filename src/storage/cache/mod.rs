@@ -63,6 +63,8 @@ const HEAD: usize = 24;
 /// File with the byte count, and file whose modification time is the last use of a folder.
 const COUNT: &str = "bytes";
 const USED: &str = "used";
+/// Most bytes of the byte count as text.
+const COUNT_BYTES: u64 = 32;
 const TEMPORARY: &str = "new-";
 /// A folder used within this time is not evicted.
 const IN_USE: Duration = Duration::from_secs(3600);
@@ -189,7 +191,7 @@ impl Cache {
         }
         let mut file = self.lock()?;
         let mut text = String::new();
-        file.read_to_string(&mut text)?;
+        (&file).take(COUNT_BYTES).read_to_string(&mut text)?;
         let mut total = match text.trim().parse::<u64>() {
             Ok(total) => total,
             Err(_) => self.total()?,
@@ -284,10 +286,10 @@ impl Cache {
     }
 }
 
-/// Options for writing, which follow no link.
+/// Options for writing, which follow no link and wait for no reader of a pipe.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    options.write(true).truncate(false).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     options
 }
 
