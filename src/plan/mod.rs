@@ -36,7 +36,6 @@ mod shard_from;
 mod shuffle;
 mod stage;
 mod targets;
-mod ways;
 mod windows;
 
 pub use count::Count;

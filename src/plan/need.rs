@@ -11,8 +11,7 @@ use crate::op::resample::Resampler;
 use crate::op::{Bounds, Kind, Kinds, Operator, Resize, What};
 use crate::tensor::CHANNELS;
 
-use super::ways::bytes_of;
-use super::windows::{Stage, Windows};
+use super::windows::{Stage, Windows, bytes_of};
 use super::{Facts, Plan, SamplePlan};
 
 /// One in this many scanned samples may need more than a worker's share.
@@ -49,7 +48,7 @@ pub struct SampleMemory {
     pub taps: u64,
     /// Resampling memory that depends on the length of rows.
     pub rows: u64,
-    /// Images between operators: two of bytes and two of floats, the larger one first, and two that a mix keeps.
+    /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
     pub windows: [u64; 6],
     /// Images decoded whole for `cache.decoded`: the cached image, and the image it is resized from.
     pub whole: [u64; 2],
@@ -274,27 +273,13 @@ impl Plan {
         need
     }
 
-    /// Whether the transform exchanges its buffers of bytes, and of floats, for the first `operators` operators of a
-    /// planned sample. `tensor` says whether the last pass stores the tensor.
-    pub(crate) fn exchanged(
-        &self,
-        sample: &SamplePlan,
-        operators: usize,
-        tensor: bool,
-    ) -> [bool; 2] {
-        let before = sample.stages.iter().take_while(|it| it.operator < operators).count();
-        let turned = !sample.orientation.is_upright();
-        let stages = &sample.stages[..before];
-        Windows::of(stages, sample.window.size(), turned, tensor).exchanged()
-    }
-
     /// Images of the whole chain on the CPU, and of every prefix of it that may run before a device's part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
-        let whole = Windows::of(stages, decoded, turned, true).bytes();
+        let whole = Windows::of(stages, decoded, turned, true);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {
                 let before = stages.iter().take_while(|it| it.operator < cut.first).count();
-                let windows = Windows::of(&stages[..before], decoded, turned, false).bytes();
+                let windows = Windows::of(&stages[..before], decoded, turned, false);
                 // Decoded pixels are transferred only if they fit into a page.
                 let most = if cut.first == 0 { device.pixels_bytes as u64 } else { u64::MAX };
                 windows.map(|bytes| bytes.min(most))

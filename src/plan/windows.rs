@@ -6,9 +6,9 @@ use crate::image::PixelType;
 use crate::op::kind::mix::Mix;
 use crate::op::{Action, Actions, Kind, Trace, What};
 use crate::random::SampleKey;
+use crate::tensor::CHANNELS;
 
 use super::PlannedStep;
-use super::ways::{Way, Ways, bytes_of};
 
 /// What the passes do, as far as it decides which images are stored.
 #[derive(Clone, Debug)]
@@ -229,31 +229,41 @@ impl Stage {
 /// keeps: an image of bytes and one of floats.
 ///
 /// The passes of a sample depend on random numbers, because an operator may leave a sample unchanged. So the buffer of an image
-/// differs between samples. For each state in which the transform may be before a stage, the possible buffers are tracked. The
-/// transform begins every sample such that the first buffer of a type gets the larger image ([`exchanged`](Self::exchanged)).
-/// Otherwise both would grow to the largest image of a chain that may store it in either one.
+/// differs between samples. For each state in which the transform may be before a stage, the possible buffers are tracked.
 pub struct Windows {
+    bytes: [[u64; 2]; 2],
     mixes: [u64; 2],
     /// No action yet, and rows come from the decoder.
-    decoder: Ways,
+    decoder: Buffers,
     /// Only crops inside the image since then.
-    decoder_crops: Ways,
+    decoder_crops: Buffers,
     /// Between two passes.
-    stored: Ways,
+    stored: Buffers,
     /// In a pass over the stored image, with only crops inside the image.
-    crops: Ways,
+    crops: Buffers,
     /// In a pass to which only pointwise actions can be added.
-    pass: Ways,
+    pass: Buffers,
 }
 
+/// Buffers that may hold the current image, as bits: two of bytes, then two of floats.
+type Buffers = u8;
+
+/// Buffer before the first image.
+const BEGIN: Buffers = 0b0010;
+
 impl Windows {
-    /// The images for these stages of an image whose decoded window has the size `decoded`. `turned` says whether it is
-    /// rotated or mirrored, `tensor` whether the last pass stores the tensor.
-    pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> Self {
-        let none = Ways::default();
-        let decoder = Ways::begin();
-        let (decoder_crops, stored, crops, pass) = (none, none, none, none);
-        let mut windows = Self { mixes: [0; 2], decoder, decoder_crops, stored, crops, pass };
+    /// Bytes of each image for these stages of an image whose decoded window has the size `decoded`. `turned` says
+    /// whether it is rotated or mirrored, `tensor` whether the last pass stores the tensor.
+    pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 6] {
+        let mut windows = Self {
+            bytes: [[0; 2]; 2],
+            mixes: [0; 2],
+            decoder: BEGIN,
+            decoder_crops: 0,
+            stored: 0,
+            crops: 0,
+            pass: 0,
+        };
         let mut last = (PixelType::U8, decoded);
         if turned {
             windows.end_pass(last);
@@ -265,53 +275,32 @@ impl Windows {
         if !tensor {
             windows.end_pass(last);
         }
-        windows
-    }
-
-    /// Bytes of each image, the larger one of each type first.
-    pub fn bytes(&self) -> [u64; 6] {
-        let mut most = [[0; 2]; 2];
-        for way in self.ways() {
-            for (most, [first, second]) in most.iter_mut().zip(way.bytes) {
-                *most = [most[0].max(first.max(second)), most[1].max(first.min(second))];
-            }
-        }
-        let ([[a, b], [c, d]], [e, f]) = (most, self.mixes);
+        let ([[a, b], [c, d]], [e, f]) = (windows.bytes, windows.mixes);
         [a, b, c, d, e, f]
-    }
-
-    /// Whether the second buffer of bytes, and of floats, would get a larger image than the first one, so that the
-    /// transform exchanges them. For the stages of a planned sample, which have one way.
-    pub fn exchanged(&self) -> [bool; 2] {
-        let way = self.ways().next();
-        way.map_or([false; 2], |way| way.bytes.map(|[first, second]| second > first))
-    }
-
-    fn ways(&self) -> impl Iterator<Item = &Way> {
-        let Self { mixes: _, decoder, decoder_crops, stored, crops, pass } = self;
-        [decoder, decoder_crops, stored, crops, pass].into_iter().flat_map(Ways::iter)
     }
 
     /// Passes a stage; `last` is the image before it.
     fn take(&mut self, stage: &Stage, last: (PixelType, Size)) {
         let Self { decoder, decoder_crops, stored, crops, pass, .. } = *self;
-        let ready = || decoder.or(&decoder_crops).or(&stored).or(&crops);
+        let ready = decoder | decoder_crops | stored | crops;
         match stage.what {
             Passes::Crop => {
-                self.decoder_crops = decoder_crops.or(&decoder);
-                self.crops = crops.or(&stored);
-                (self.decoder, self.stored) = Default::default();
+                self.decoder_crops |= std::mem::take(&mut self.decoder);
+                self.crops |= std::mem::take(&mut self.stored);
             }
-            Passes::Pointwise => self.only_pass(ready().or(&pass)),
+            Passes::Pointwise => self.only_pass(ready | pass),
             Passes::Maybe { none } => {
-                self.decoder_crops = decoder_crops.or(&decoder);
-                self.crops = crops.or(&stored);
-                self.pass = pass.or(&ready());
+                self.decoder_crops |= decoder;
+                self.crops |= stored;
+                self.pass |= ready;
                 if !none {
-                    (self.decoder, self.stored) = Default::default();
+                    (self.decoder, self.stored) = (0, 0);
                 }
             }
-            Passes::Resample => self.only_pass(ready().or(&pass.put(last))),
+            Passes::Resample => {
+                let after = self.put(pass, last);
+                self.only_pass(ready | after);
+            }
             Passes::Reader | Passes::Statistics => {
                 self.end_pass(last);
                 self.only_pass(self.stored);
@@ -321,39 +310,38 @@ impl Windows {
                     self.put_mix(stage.output, sum);
                 }
                 self.end_pass(last);
-                self.stored = self.stored.put((stage.pixels, stage.output));
+                self.stored = self.put(self.stored, (stage.pixels, stage.output));
             }
             Passes::Any { mixes } => {
                 self.end_pass(last);
-                // Each pass goes on to the other buffer. A fourth one is like the second.
+                // Each pass goes on to the other buffer.
                 let image = (stage.pixels, stage.largest);
-                let one = self.stored.put(image);
-                let two = one.put(image);
-                let any = one.or(&two).or(&two.put(image));
+                let one = self.put(self.stored, image);
+                let any = one | self.put(one, image);
                 if mixes {
                     self.put_mix(stage.largest, stage.largest);
                 }
                 self.decoder = decoder;
-                self.decoder_crops = decoder_crops.or(&decoder);
-                self.stored = stored.or(&any);
-                self.crops = crops.or(&self.stored);
-                self.pass = pass.or(&ready()).or(&any);
+                self.decoder_crops = decoder_crops | decoder;
+                self.stored = stored | any;
+                self.crops = crops | self.stored;
+                self.pass = pass | ready | any;
             }
         }
     }
 
     /// Ends a pass, if there is one, before anything but a pointwise action: it stores its image.
     fn end_pass(&mut self, last: (PixelType, Size)) {
-        let open = self.decoder.or(&self.decoder_crops).or(&self.crops).or(&self.pass);
-        let stored = self.stored.or(&open.put(last));
-        self.only_pass(Ways::default());
+        let open = self.decoder | self.decoder_crops | self.crops | self.pass;
+        let stored = self.stored | self.put(open, last);
+        self.only_pass(0);
         self.stored = stored;
     }
 
-    /// Goes to a pass to which only pointwise actions can be added, in any of these ways.
-    fn only_pass(&mut self, ways: Ways) {
-        (self.decoder, self.decoder_crops, self.stored, self.crops) = Default::default();
-        self.pass = ways;
+    /// Goes to a pass to which only pointwise actions can be added, from any of these buffers.
+    fn only_pass(&mut self, buffers: Buffers) {
+        (self.decoder, self.decoder_crops, self.stored, self.crops) = (0, 0, 0, 0);
+        self.pass = buffers;
     }
 
     /// What a mix keeps: the image at its begin, and the sum.
@@ -361,9 +349,32 @@ impl Windows {
         let bytes = [bytes_of(PixelType::U8, image), bytes_of(PixelType::F32, sum)];
         self.mixes = std::array::from_fn(|at| self.mixes[at].max(bytes[at]));
     }
+
+    /// Stores an image next to each of these buffers: in the other one of the same type, or the first one of the other
+    /// type. Returns the buffers that may hold it.
+    fn put(&mut self, buffers: Buffers, (pixels, size): (PixelType, Size)) -> Buffers {
+        let sort = usize::from(pixels == PixelType::F32);
+        let (same, other) = (buffers >> (2 * sort) & 0b11, buffers >> (2 - 2 * sort) & 0b11);
+        let next = same >> 1 | (same & 1) << 1 | u8::from(other != 0);
+        for (place, bytes) in self.bytes[sort].iter_mut().enumerate() {
+            if next >> place & 1 == 1 {
+                *bytes = (*bytes).max(bytes_of(pixels, size));
+            }
+        }
+        next << (2 * sort)
+    }
 }
 
 /// Size that covers both.
 fn larger(a: Size, b: Size) -> Size {
     Size::new(a.width.max(b.width), a.height.max(b.height))
+}
+
+/// Size of a window, in bytes.
+pub fn bytes_of(pixels: PixelType, size: Size) -> u64 {
+    let value = match pixels {
+        PixelType::U8 => 1,
+        PixelType::F32 => size_of::<f32>() as u64,
+    };
+    size.pixels().saturating_mul(CHANNELS as u64 * value)
 }

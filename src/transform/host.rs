@@ -140,7 +140,7 @@ impl HostTransform {
         image: &HostImage,
         mut out: Option<&mut [u8]>,
     ) -> Result<(), DataError> {
-        self.images.begin([false; 2]);
+        self.images.begin();
         let [place, end] = [operators.start, operators.end].map(|at| actions.end(at));
         let mut rest = Rest { actions, place, end };
         match self.next_pass(image, &mut rest, out.as_deref_mut())? {
@@ -159,8 +159,7 @@ impl HostTransform {
         mut out: Option<&mut [u8]>,
     ) -> Result<(), DataError> {
         self.busy = Duration::ZERO;
-        let PlannedImage { plan, sample, .. } = encoded;
-        self.images.begin(plan.exchanged(sample, operators, out.is_some()));
+        self.images.begin();
         let actions = &encoded.sample.actions;
         let mut rest = Rest { actions, place: 0, end: actions.end(operators) };
         let mut stored = false;

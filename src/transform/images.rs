@@ -11,57 +11,44 @@ pub struct Images {
     bytes: [HostImage; 2],
     floats: [HostImage; 2],
     mixer: Mixer,
-    /// Pixel type of the current image.
-    pixels: PixelType,
-    /// Last used image of each type.
-    last: [usize; 2],
-    /// Whether the images of a type are exchanged.
-    exchanged: [bool; 2],
+    /// Current image.
+    at: (PixelType, usize),
 }
-
-/// Last used images before a sample: the next image of bytes is the first one.
-const BEGIN: [usize; 2] = [1, 0];
 
 impl Default for Images {
     fn default() -> Self {
         let [bytes, floats] =
             [PixelType::U8, PixelType::F32].map(|pixels| [0; 2].map(|_| empty(pixels)));
-        let (mixer, pixels) = (Mixer::default(), PixelType::U8);
-        Self { bytes, floats, mixer, pixels, last: BEGIN, exchanged: [false; 2] }
+        Self { bytes, floats, mixer: Mixer::default(), at: (PixelType::U8, 1) }
     }
 }
 
 impl Images {
-    /// Begins a sample. `exchanged` says for each type whether the first image is to have the memory of the second one,
-    /// so that the same memory gets the larger image of each sample.
-    pub fn begin(&mut self, exchanged: [bool; 2]) {
-        for (place, images) in [&mut self.bytes, &mut self.floats].into_iter().enumerate() {
-            if exchanged[place] != self.exchanged[place] {
-                images.swap(0, 1);
-            }
-        }
-        (self.pixels, self.last, self.exchanged) = (PixelType::U8, BEGIN, exchanged);
+    /// Begins a sample: the next image of bytes is the first one.
+    pub fn begin(&mut self) {
+        self.at = (PixelType::U8, 1);
     }
 
     /// Current image.
     pub fn current(&self) -> &HostImage {
-        &self.of(self.pixels)[self.last[sort(self.pixels)]]
+        let (pixels, place) = self.at;
+        &self.of(pixels)[place]
     }
 
     /// Takes the current image out, to be [put back](Self::put_back).
     pub fn take(&mut self) -> HostImage {
-        let (pixels, place) = (self.pixels, self.last[sort(self.pixels)]);
+        let (pixels, place) = self.at;
         std::mem::replace(&mut self.of_mut(pixels)[place], empty(pixels))
     }
 
     /// Puts the current image back.
     pub fn put_back(&mut self, image: HostImage) {
-        let (pixels, place) = (self.pixels, self.last[sort(self.pixels)]);
+        let (pixels, place) = self.at;
         self.of_mut(pixels)[place] = image;
     }
 
     /// Takes the next image out, with this window and unspecified values: the other one of the same pixel type, or the
-    /// last used one of the other type. It becomes the current image by [`advance`](Self::advance).
+    /// first one of the other type. It becomes the current image by [`advance`](Self::advance).
     pub fn next(&mut self, pixels: PixelType, window: Roi) -> Result<HostImage, DataError> {
         let place = self.place(pixels);
         let mut image = std::mem::replace(&mut self.of_mut(pixels)[place], empty(pixels));
@@ -80,8 +67,7 @@ impl Images {
 
     /// Makes an image from [`next`](Self::next) the current one.
     pub fn advance(&mut self, image: HostImage) {
-        let pixels = image.pixels();
-        (self.last[sort(pixels)], self.pixels) = (self.place(pixels), pixels);
+        self.at = (image.pixels(), self.place(image.pixels()));
         self.put_back(image);
     }
 
@@ -92,8 +78,7 @@ impl Images {
     }
 
     fn place(&self, pixels: PixelType) -> usize {
-        let last = self.last[sort(pixels)];
-        if pixels == self.pixels { 1 - last } else { last }
+        if pixels == self.at.0 { 1 - self.at.1 } else { 0 }
     }
 
     fn of(&self, pixels: PixelType) -> &[HostImage; 2] {
@@ -109,10 +94,6 @@ impl Images {
             PixelType::F32 => &mut self.floats,
         }
     }
-}
-
-fn sort(pixels: PixelType) -> usize {
-    usize::from(pixels == PixelType::F32)
 }
 
 /// An image without pixels or memory.

@@ -41,18 +41,17 @@ pub fn size(rng: &mut SampleRng, most: u32) -> Size {
     }
 }
 
-/// One to six operators for images of these sizes, whose images never have more than `pixels` pixels. The largest sides
-/// of all images are not enough: what keeps the ratio of sides makes a larger image of a thin one than of a square.
-pub fn chain(rng: &mut SampleRng, sizes: &[Size], pixels: u64) -> Operators {
+/// One to six operators for images of at most `size`, whose images never have more than `pixels` pixels.
+pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     let wanted = 1 + rng.below(6) as usize;
-    let (mut chain, mut kind, mut sizes) = (Operators::new(), PixelType::U8, sizes.to_vec());
+    let (mut chain, mut kind, mut size) = (Operators::new(), PixelType::U8, size);
     while chain.len() < wanted {
         let operator = operator(rng);
-        let outputs: Vec<_> = sizes.iter().map(|size| operator.largest_output(*size)).collect();
+        let output = operator.largest_output(size);
         if let Ok(next) = operator.pixels(kind)
-            && outputs.iter().all(|output| output.pixels() <= pixels)
+            && output.pixels() <= pixels
         {
-            (kind, sizes) = (next, outputs);
+            (kind, size) = (next, output);
             chain.push(operator);
         }
     }

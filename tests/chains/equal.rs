@@ -96,7 +96,7 @@ fn a_thousand_random_chains_equal_their_reference() {
             _ => random_image(size, seed as u64),
         };
         let exif = if rng.chance(0.3) { 1 + rng.below(8) as u16 } else { 1 };
-        let chain = chain(rng, &[Orientation::from_exif(exif).upright_size(size)], 20_000);
+        let chain = chain(rng, Orientation::from_exif(exif).upright_size(size), 20_000);
         check(&chain, &image, exif, seed as u64, &format!("seed {seed}"));
     });
 }
