@@ -166,9 +166,11 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
         let plain = || operators.iter().filter(|it| !is_nested(it));
         plain().chain(plain()).fold(size, |size, it| larger(size, it.largest_output(size)))
     };
-    // Growth is largest behind operators whose output is fixed.
+    // Growth is largest behind operators whose output is fixed, or of the input itself: an operator that keeps the ratio of the
+    // sides makes a larger image of a thin input than of one that covers other outputs too.
     let fixed = operators.iter().filter_map(|it| it.fixed_output(None));
-    let mut size = rounds(fixed.fold(input, larger));
+    let plain = operators.iter().filter(|it| !is_nested(it)).map(|it| it.largest_output(input));
+    let mut size = rounds(fixed.chain(plain).fold(input, larger));
     let count = nested().count();
     if count == 0 {
         return size;
