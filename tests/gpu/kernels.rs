@@ -64,7 +64,9 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     let opened = machine.compiler_openings();
     assert_eq!(compilations(), 0);
     assert_eq!(machine.compiler_openings(), opened, "a cached kernel needs no compiler");
-    let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let files = fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().path());
+    let mut kernels = files.filter(|it| it.extension().is_some_and(|it| it == "cubin"));
+    let file = kernels.next().unwrap();
     let mut bytes = fs::read(&file).unwrap();
     bytes[1000] ^= 1;
     fs::write(&file, &bytes).unwrap();
