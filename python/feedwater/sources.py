@@ -80,8 +80,9 @@ def coco(
     * Numbers are stored exactly. Numbers with at most two decimals, as in COCO, take about two bytes.
     * Coordinates refer to the stored pixels unless ``coordinates`` says otherwise. An image whose size differs from its ``width`` and
       ``height`` is a sample error.
-    * IDs are whole numbers, also as floats or texts, or all are texts. Then categories are ordered by their texts, and the ID is a
-      position: of an image in ``images``, of a category in this order.
+    * An ID is a whole number, which may be written as a float (``3.0``) or a text (``"3"``). If the IDs of a kind are other texts,
+      all must be: categories are then ordered by them, and ``Category::id`` and ``Coco::image_id`` return the position in this
+      order or in ``images``.
     * As in pycocotools: ``width`` and ``height`` may be floats, and 0, -1 or null if they are not known; ``iscrowd`` may be null; an
       image without ``file_name`` (LVIS) has the last part of its ``coco_url``; annotations of images that are not listed are skipped
       and counted, unless all are; annotations with the same ID are all used, with a warning (``Notes::warnings``).
