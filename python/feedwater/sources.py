@@ -56,7 +56,7 @@ def beton(
 
     * ``image``: Field of the image. Default: the only ``RGBImageField``.
     * ``label``: Field of the label, an ``IntField`` or a ``FloatField`` of whole numbers; ``""`` for no label (-1). Default: the only ``IntField``, otherwise the only ``FloatField``, otherwise no label.
-    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Every loss is counted and is a warning.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Bad shards are counted, and the first is named in a warning.
     """
     return Source({"beton": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
@@ -213,7 +213,7 @@ def lmdb(
     * ``values``: Type of the values. Default ``auto``.
     * ``keys``: Pattern of the keys that are samples: ``*`` is any text, ``?`` any byte. Default ``*``.
     * ``skip_keys``: Patterns of keys to skip. Default ``["__*__"]``, the lists that scripts for PyTorch store next to the images.
-    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Every loss is counted and is a warning.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Bad shards are counted, and the first is named in a warning.
     """
     return Source({"lmdb": list(paths)}, database=database, values=values, keys=keys, skip_keys=skip_keys, on_bad_shard=on_bad_shard)
 
@@ -280,7 +280,7 @@ def parquet(
     * ``label``: Column of the label; empty for no labels (-1). Default ``label``.
     * ``labels``: Type of text labels: whole numbers, or class names. Default ``auto``: numbers if all of them are.
     * ``cache_bytes``: Memory limit for pages, in bytes; at least the size of the largest page, compressed plus decompressed. Default 256 MiB.
-    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Every loss is counted and is a warning.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Bad shards are counted, and the first is named in a warning.
     """
     return Source({"parquet": list(paths)}, image=image, label=label, labels=labels, cache_bytes=cache_bytes, on_bad_shard=on_bad_shard)
 
@@ -306,7 +306,7 @@ def recordio(
     Settings:
 
     * ``label``: Label to use. Default ``one``.
-    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Every loss is counted and is a warning.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Bad shards are counted, and the first is named in a warning.
     """
     return Source({"recordio": list(paths)}, label=label, on_bad_shard=on_bad_shard)
 
@@ -336,7 +336,7 @@ def tfrecord(
 
     * ``image``: Feature of the encoded image. Default ``image/encoded``.
     * ``label``: Feature of the label; empty for no labels (-1). Default ``image/class/label``.
-    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Every loss is counted and is a warning.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Bad shards are counted, and the first is named in a warning.
     """
     return Source({"tfrecord": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
@@ -376,6 +376,6 @@ def webdataset(
     * ``image``: Extensions of the image, separated by semicolons; the first that a sample has is used. Default ``jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff``.
     * ``label``: Extension of the label, a file with an integer in digits; empty for no labels (-1). Default ``cls``.
     * ``label_key``: Key of the integer label, if the label file is a JSON object (``label = "json"``). Default empty: no JSON.
-    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Every loss is counted and is a warning.
+    * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Bad shards are counted, and the first is named in a warning.
     """
     return Source({"webdataset": list(paths)}, image=image, label=label, label_key=label_key, on_bad_shard=on_bad_shard)
