@@ -298,11 +298,14 @@ impl Loader {
     fn close(&self, py: Python<'_>, wait: bool) -> PyResult<()> {
         self.sequences.iter().for_each(|it| it.forget_all());
         let wait = wait && check_thread(&self.sequences).is_ok();
-        match closed(&self.slot) {
-            None => Ok(()),
-            Some(end) if wait => background::run(py, end),
-            Some(end) => background::leave(py, end),
-        }
+        let Some(end) = closed(&self.slot) else { return Ok(()) };
+        let sequences = self.sequences.clone();
+        let end = move || {
+            end();
+            // Items that were being read meanwhile are in no batch either.
+            Python::attach(|_| sequences.iter().for_each(|it| it.forget_all()));
+        };
+        if wait { background::run(py, end) } else { background::leave(py, end) }
     }
 }
 

@@ -178,7 +178,7 @@ def test_bad_shards_are_errors_or_skipped_with_a_warning(folder, tmp_path_factor
     for policy in ["skip", "until_damage"]:
         with loader(on_bad_shard=policy) as loaded:
             assert len(list(loaded)) == 4
-            assert any("1.tar" in warning and policy in warning for warning in loaded.warnings())
+            assert any("1.tar" in warning and policy in warning for warning in loaded.warnings)
 
 
 def test_weights_are_any_positive_numbers_and_part_of_the_state(folder):
