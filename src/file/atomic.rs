@@ -2,7 +2,7 @@
 //!
 //! All steps name files relative to the opened folder and follow no link. The temporary name is random and is created only if it
 //! does not exist (`O_EXCL`), so that a prepared folder cannot direct a write elsewhere. The temporary file is locked (`flock`)
-//! as long as it is written, which tells it from the leftover of a killed program.
+//! while it is written. One without a lock is from a program that was killed, and is removed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
