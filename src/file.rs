@@ -8,7 +8,7 @@
 //!   directly.
 //! * Temporary files of killed programs are removed by the next program that writes in the folder (`file/leftover.rs`).
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -87,16 +87,7 @@ pub fn read_text(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
 ///
 /// Those of the system and of [`regular`].
 pub fn open_unfollowed(path: &Path) -> io::Result<File> {
-    // The type is checked before opening, because opening a pipe or a device may have effects, and again afterwards.
-    let kind = fs::symlink_metadata(path)?.file_type();
-    if kind.is_symlink() {
-        return Err(io::Error::other("is a symbolic link, which is not followed here"));
-    }
-    if !kind.is_file() {
-        return Err(io::Error::other(format!("not a regular file but {}", type_name(kind))));
-    }
-    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    regular(path, File::options().read(true).custom_flags(flags).open(path))
+    unfollowed(path, File::options().read(true))
 }
 
 /// Opens a file that this program keeps in a folder which others may have written, for reading and writing, or creates it. Its
@@ -106,18 +97,28 @@ pub fn open_unfollowed(path: &Path) -> io::Result<File> {
 ///
 /// Those of the system; a symbolic link, a pipe, a device, or a file that has another name too is an error.
 pub fn open_own(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
-    if fs::symlink_metadata(path).is_ok() {
-        // The type is checked before opening.
-        open_unfollowed(path)?;
-    }
-    let file = regular(path, options.open(path))?;
+    let file =
+        unfollowed(path, File::options().read(true).write(true).create(true).truncate(false))?;
     match file.metadata()?.nlink() {
         0 | 1 => Ok(file),
         _ => Err(io::Error::other("is a file that has another name too; remove this name")),
     }
+}
+
+/// Opens a regular file, or what the options create where there is none.
+fn unfollowed(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // The type is checked before opening, because opening a pipe or a device may have effects, and again afterwards.
+    match fs::symlink_metadata(path).map(|it| it.file_type()) {
+        Ok(kind) if kind.is_symlink() => {
+            return Err(io::Error::other("is a symbolic link, which is not followed here"));
+        }
+        Ok(kind) if !kind.is_file() => {
+            return Err(io::Error::other(format!("not a regular file but {}", type_name(kind))));
+        }
+        // Opening it gives the error, or creates the file.
+        _ => {}
+    }
+    regular(path, options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path))
 }
 
 #[cfg(test)]

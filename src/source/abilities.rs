@@ -82,8 +82,7 @@ pub trait Hints {
         None
     }
 
-    /// Whether labels are known without reading samples, so that all of them can be checked when the source is opened. Default
-    /// true.
+    /// Whether labels are known without reading samples, so that all of them can be checked when the source is opened. Default true.
     fn knows_labels(&self) -> bool {
         true
     }

@@ -24,9 +24,8 @@ pub struct Opening {
     allowed: u32,
 }
 
-/// Unanswered requests after which [`opening_apart`] still sends others. It exceeds the number of dead hosts that a list
-/// usually names. It is below the number of requests sent at a time, so one dead server for all samples ends the inspection
-/// soon.
+/// Unanswered requests after which [`opening_apart`] still sends others: some, because a list may name hosts that are gone, and few,
+/// because each may take `storage.open_timeout`.
 #[cfg(feature = "remote")]
 const ALLOWED_APART: u32 = 4;
 

@@ -66,14 +66,16 @@ fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
         let most = 20 + rng.below(180) as u32;
         let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
         let largest = feedwater::Size::new(most, most);
-        let mut operators = super::drawn::chain(rng, largest, 700_000);
         // What keeps the ratio of sides may make an image beyond `limits.large_image_memory` of a thin one, which is refused.
         let within = |size: feedwater::Size, it: &Arc<dyn Operator>| {
             Some(it.largest_output(size)).filter(|output| output.pixels() <= 2_000_000)
         };
-        if sizes.iter().any(|&size| operators.iter().try_fold(size, within).is_none()) {
-            continue;
-        }
+        let mut operators = loop {
+            let drawn = super::drawn::chain(rng, largest, 700_000);
+            if sizes.iter().all(|&size| drawn.iter().try_fold(size, within).is_some()) {
+                break drawn;
+            }
+        };
         let pixels = operators.iter().try_fold(PixelType::U8, |it, op| op.pixels(it)).unwrap();
         operators.push(match (pixels, rng.below(2)) {
             (PixelType::U8, 0) => Arc::new(Resize::to(32, 24)),

@@ -118,19 +118,20 @@ impl RowIndexes {
             return;
         };
         let buffer_bytes = if file.is_remote() { REMOTE_BYTES } else { LOCAL_BYTES };
+        self.keep_all(FileReader { file, offset: 0 }, buffer_bytes);
+    }
+
+    fn keep_all(&self, input: impl Read, buffer_bytes: usize) {
         let most = self.store.stats().limit_bytes;
-        let input = FileReader { file, offset: 0 }.take(most);
-        let mut input = BufReader::with_capacity(buffer_bytes.min(most as usize), input);
+        let mut input = BufReader::with_capacity(buffer_bytes.min(most as usize), input.take(most));
         read_row_indexes(&mut input, |index| self.keep(index.fingerprint(), index.bytes()));
     }
 
     /// Reads the file of the cache directory.
     fn read_stored(&self) {
-        // The folder may be writable to others: no link is followed and no pipe opened.
-        if let Some(place) = &self.place
-            && open_unfollowed(place).is_ok()
-        {
-            self.read(place);
+        // Others may have written in the folder.
+        if let Some(file) = self.place.as_ref().and_then(|place| open_unfollowed(place).ok()) {
+            self.keep_all(file, LOCAL_BYTES);
         }
     }
 
