@@ -62,7 +62,9 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
             stage.cpu_share = share(stage.without_waiting(), stage.busy).min(stage.cpu_share);
         }
     }
-    profile.processors.waits = measured.waits_for_processor().map(|it| it.part(all));
+    // The kernel may count more than the threads' measured times leave; parts of a whole must not exceed it.
+    let attributed = of_computing + of_between + of_waiting;
+    profile.processors.waits = measured.waits_for_processor().map(|it| it.part(attributed));
 }
 
 impl Snapshot {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use feedwater::Error;
 use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, Spent, explain, fit};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::measure::{Profile, SpanProfile, Stage};
+use feedwater::measure::{Profile, SpanProfile, Stage, Waits};
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -55,7 +55,9 @@ fn every_sample_passes_every_stage_once() {
     }
     let read = after.stage(Stage::Read);
     let header = after.stage(Stage::Header);
-    assert!(read.bytes > 0 && read.busy > 0 && header.latency.count() == header.count);
+    assert!(read.bytes > 0 && read.busy > 0);
+    // Each of the two workers may be between the two counts of a sample.
+    assert!(header.latency.count().abs_diff(header.count) <= 2, "{header:?}");
     assert!(after.pixels >= 16 * 64 && after.window_pixels > 0 && !after.images.is_empty());
     let all: f64 = profile.ring.occupancy.iter().sum();
     assert!((all - 1.0).abs() < 1e-9 && profile.ring.occupancy.len() == 4);
@@ -134,6 +136,21 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
     near(overhead.service.mean, 2.0 * 0.01 / samples);
 }
 
+/// What the kernel reports of waits is an estimate beside the times before the start and after the end, which are exact.
+#[test]
+fn estimated_waits_do_not_shorten_exact_times() {
+    let mut profile = profile();
+    profile.processors.waits = Some(Waits { seconds: profile.seconds * 2.0, ..Waits::default() });
+    for thread in profile.threads.iter_mut().filter(|it| it.name != "feedwater-list") {
+        (thread.starting, thread.finished) = (profile.seconds * 0.125, profile.seconds * 0.25);
+    }
+    let Spent { starting, finished, room, input, between, .. } = Spent::of(&profile);
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}");
+    near(starting, 0.125);
+    near(finished, 0.25);
+    assert_eq!((room, input, between), (0.0, 0.0, 0.0));
+}
+
 /// The consumer's time after the last batch must not count as workers' time between stages.
 #[test]
 fn time_after_the_last_sample_is_not_between_stages() {
@@ -161,7 +178,7 @@ fn time_after_the_last_sample_is_not_between_stages() {
     assert!(passed >= 0.2, "{passed}");
     let more = |share| seconds(&later, share) - seconds(&profile, share);
     let (finished, between) = (more(|it| it.finished), more(|it| it.between));
-    assert!((finished - passed).abs() < 1e-6 && between.abs() < 1e-6, "{finished} {between}");
+    assert!((finished - passed).abs() < 1e-6 && between.abs() < 1e-6, "{finished} of {passed}, {between}");
     assert!(later.workers().all(|it| it.starting > 0.0 && it.starting < later.seconds));
 }
 

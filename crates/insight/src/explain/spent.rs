@@ -56,16 +56,21 @@ impl Spent {
             profile.stages.iter().filter(|it| ![Stage::List, Stage::Kernel].contains(&it.stage));
         let stages: Vec<(Stage, f64)> =
             stages.map(|it| (it.stage, it.without_waiting() / all)).collect();
-        let mut left = 1.0 - stages.iter().map(|it| it.1).sum::<f64>();
+        let sum = |wait: fn(&crate::profile::ThreadProfile) -> f64| {
+            profile.workers().map(wait).sum::<f64>() / all
+        };
+        // These two are exact. The processor's part of the stages is estimated, so the sum of all may be too large.
+        let (starting, finished) = (sum(|it| it.starting), sum(|it| it.finished));
+        let mut left = 1.0 - starting - finished - stages.iter().map(|it| it.1).sum::<f64>();
         left = (left - processor.map_or(0.0, |it| it.all)).max(0.0);
         // A wait may end with a wait for a processor, which is already counted above.
-        let mut take = |wait: fn(&crate::profile::ThreadProfile) -> f64| {
-            let share = (profile.workers().map(wait).sum::<f64>() / all).min(left);
+        let mut take = |share: f64| {
+            let share = share.min(left);
             left -= share;
             share
         };
-        let (starting, finished) = (take(|it| it.starting), take(|it| it.finished));
-        let (room, input) = (take(|it| it.waited_for_room), take(|it| it.waited_for_input));
+        let room = take(sum(|it| it.waited_for_room));
+        let input = take(sum(|it| it.waited_for_input));
         Self { stages, processor, input, room, starting, finished, between: left }
     }
 
