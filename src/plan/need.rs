@@ -7,7 +7,7 @@ use crate::footprint;
 use crate::geometry::Size;
 use crate::header::{Format, Header};
 use crate::image::PixelType;
-use crate::op::resample::Resampler;
+use crate::op::resample::{ScratchBytes, TableBounds};
 use crate::op::{Bounds, Kind, Kinds, Operator, Resize, What};
 use crate::tensor::CHANNELS;
 
@@ -44,9 +44,11 @@ pub struct SampleMemory {
     pub decoder: [u64; 2],
     /// Memory that a format's library allocates and frees while it decodes.
     pub library: u64,
-    /// Resampling memory that depends on the length of tables.
-    pub taps: u64,
-    /// Resampling memory that depends on the length of rows.
+    /// Resampling of the chain.
+    pub resampling: ScratchBytes,
+    /// Resampling of `cache.presize`.
+    pub resize: ScratchBytes,
+    /// Rows between operators.
     pub rows: u64,
     /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
     pub windows: [u64; 6],
@@ -57,24 +59,31 @@ pub struct SampleMemory {
 impl SampleMemory {
     /// Sum of all buffers.
     pub fn total(&self) -> u64 {
-        sum(self.parts())
+        self.parts().fold(0, u64::saturating_add)
     }
 
     /// Element-wise maximum.
-    pub fn max(mut self, other: &Self) -> Self {
-        for (part, other) in self.parts_mut().into_iter().zip(other.parts()) {
-            *part = (*part).max(other);
+    pub fn max(self, other: &Self) -> Self {
+        Self {
+            file: self.file.max(other.file),
+            tables: self.tables.max(other.tables),
+            resize_tables: self.resize_tables.max(other.resize_tables),
+            decoder: largest(self.decoder, other.decoder),
+            library: self.library.max(other.library),
+            resampling: self.resampling.max(other.resampling),
+            resize: self.resize.max(other.resize),
+            rows: self.rows.max(other.rows),
+            windows: largest(self.windows, other.windows),
+            whole: largest(self.whole, other.whole),
         }
-        self
     }
 
-    /// Maximum of this bound and the memory of a planned sample. Resampling buffers (`taps` and `rows`) are compared by their sum,
-    /// because a bound distributes it differently between the two.
+    /// Maximum of this bound and the memory of a planned sample. What resampling takes is compared by its sum, because a bound
+    /// may distribute it in another way.
     pub fn with_drawn(mut self, drawn: &Self) -> Self {
-        let has = self.taps.saturating_add(self.rows);
-        let needs = drawn.taps.saturating_add(drawn.rows);
-        self.rows = self.rows.saturating_add(needs.saturating_sub(has));
-        self.max(&Self { taps: 0, rows: 0, ..*drawn })
+        let rows = |it: &Self| sum(it.resampling.0).saturating_add(it.rows);
+        self.rows = self.rows.saturating_add(rows(drawn).saturating_sub(rows(&self)));
+        self.max(&Self { resampling: ScratchBytes::default(), rows: 0, ..*drawn })
     }
 
     /// Space for the tables of a sample that waits for its launch: the share plus 25 % for samples that the plan did
@@ -85,20 +94,31 @@ impl SampleMemory {
 
     /// Bytes for the footprint's row `worker scratch`.
     pub(super) fn scratch(&self) -> u64 {
-        let Self { tables, resize_tables, taps, rows, windows, .. } = *self;
-        sum([tables, resize_tables, taps, rows, sum(windows)])
+        let Self { tables, resize_tables, resampling, resize, rows, windows, .. } = *self;
+        sum([tables, resize_tables, sum(resampling.0), sum(resize.0), rows, sum(windows)])
     }
 
-    fn parts(mut self) -> [u64; 16] {
-        self.parts_mut().map(|part| *part)
+    fn parts(self) -> impl Iterator<Item = u64> {
+        let Self {
+            file,
+            tables,
+            resize_tables,
+            decoder,
+            library,
+            resampling,
+            resize,
+            rows,
+            windows,
+            whole,
+        } = self;
+        let single = [file, tables, resize_tables, library, rows].into_iter();
+        single.chain(decoder).chain(resampling.0).chain(resize.0).chain(windows).chain(whole)
     }
+}
 
-    fn parts_mut(&mut self) -> [&mut u64; 16] {
-        let Self { file, tables, resize_tables, decoder, library, taps, rows, windows, whole } =
-            self;
-        let ([a, b], [c, d, e, f, g, h], [i, j]) = (decoder, windows, whole);
-        [file, tables, resize_tables, a, b, library, taps, rows, c, d, e, f, g, h, i, j]
-    }
+/// Element-wise maximum.
+fn largest<const N: usize>(a: [u64; N], b: [u64; N]) -> [u64; N] {
+    std::array::from_fn(|part| a[part].max(b[part]))
 }
 
 /// Saturating sum.
@@ -231,9 +251,9 @@ impl Plan {
                     (input, output) = (stage.largest, stage.largest);
                 }
             }
-            need.add_resampling((&*planned.operator, &planned.kinds), (input, output), |need| {
-                &mut need.tables
-            });
+            let into = (&mut need.tables, &mut need.resampling);
+            let operator = (&*planned.operator, &planned.kinds);
+            SampleMemory::add_resampling(operator, (input, output), into);
         }
         need.add_rows(line, values, read);
         need.windows = self.windows(stages, wanted, turned);
@@ -263,10 +283,14 @@ impl Plan {
         for (place, action) in sample.actions.list.iter().enumerate() {
             if let What::Resample(params, _) = &action.what {
                 let table = sample.actions.table_of(place);
-                let input = Size::new(action.input.width, params.rows(table).taps() as u32);
-                let mut one = SampleMemory::default();
-                one.add_resampler(table.len(), (input, action.output.size()), 1);
-                need = need.max(&one);
+                let (columns, rows) = (params.columns(table), params.rows(table));
+                let bounds = TableBounds {
+                    entries: table.len(),
+                    columns: columns.len() * (2 + columns.taps()),
+                    taps: [columns.taps(), rows.taps()],
+                };
+                let (output, input) = (action.output.width, action.input.width);
+                need.resampling = need.resampling.max(ScratchBytes::most(bounds, output, input));
             }
         }
         need.add_rows(line, values, read);
@@ -362,18 +386,18 @@ impl SampleMemory {
         let resize = Resize::shorter(shorter);
         let output = resize.output(size);
         let kinds = resize.kinds();
-        self.add_resampling((&resize, &kinds), (size, output), |need| &mut need.resize_tables);
+        let into = (&mut self.resize_tables, &mut self.resize);
+        Self::add_resampling((&resize, &kinds), (size, output), into);
         self.whole = [output, size].map(|size| bytes_of(PixelType::U8, size));
         output
     }
 
-    /// Adds an operator's tables and resampling memory for this input and this part of its output. Does nothing for
-    /// operators without tables.
+    /// Adds an operator's tables for this input and this part of its output to `tables`, and raises `scratch` to its resampling
+    /// memory. Does nothing for operators without tables.
     fn add_resampling(
-        &mut self,
         (operator, kinds): (&dyn Operator, &Kinds),
         (input, output): (Size, Size),
-        tables: impl Fn(&mut Self) -> &mut u64,
+        (tables, scratch): (&mut u64, &mut ScratchBytes),
     ) {
         // Larger tables fit nowhere, and products could overflow a `u64`.
         const MOST_ENTRIES: usize = 1 << 32;
@@ -382,44 +406,39 @@ impl SampleMemory {
         let bounds = Bounds { pixels: input.pixels(), side, wanted: Some(output) };
         // Tables that do not depend on windows are kept twice.
         let fixed = (2 * size_of::<i32>() * kinds.entries()) as u64;
-        *tables(self) = tables(self).saturating_add(fixed);
+        *tables = tables.saturating_add(fixed);
         let entries = operator.coefficients(bounds);
         if entries == 0 {
             return;
         }
         if entries > MOST_ENTRIES || output.width > MOST_COLUMNS {
-            *tables(self) = u64::MAX;
+            *tables = u64::MAX;
             return;
         }
         let resamples = kinds.list().iter().any(|kind| kind.is(Kind::Resample));
-        // An output has the weights of a kernel, whose table is in that of the smallest image, or of at most all pixels
-        // of a side. They are computed in f64 before they become entries.
-        let one = Bounds { pixels: 1, side: 1, wanted: Some(Size::new(1, 1)) };
-        let kernel = u32::try_from(operator.coefficients(one)).unwrap_or(u32::MAX);
-        let least = output.width.min(output.height).max(1) as usize;
-        let weights = (entries / least).min(side.max(kernel) as usize);
-        let weights = if resamples { size_of::<f64>() * weights } else { 0 };
+        // A combinator may turn the image before it is resampled.
+        let Size { width, height } =
+            if kinds.list().len() > 1 { Size::new(side, side) } else { input };
+        let taps = [Size::new(1, 0), Size::new(0, 1)].map(|output| {
+            let taps = |pixels, side| {
+                let one = Bounds { pixels, side, wanted: Some(output) };
+                operator.coefficients(one).saturating_sub(2)
+            };
+            // A kernel may have more taps than the image has pixels, as for the smallest image.
+            let pixels = if output.height == 0 { width } else { height };
+            taps(bounds.pixels, side).min(taps(1, 1).max(pixels as usize))
+        });
+        // Weights are computed in f64 before they become entries.
+        let weights = if resamples { size_of::<f64>() * taps[0].max(taps[1]) } else { 0 };
         let bytes = size_of::<i32>() * entries + weights;
-        let all = tables(self);
-        *all = all.saturating_add(bytes as u64);
+        *tables = tables.saturating_add(bytes as u64);
         if !resamples {
             return;
         }
-        // If the output size differs between samples, columns and rows may each be largest in another sample.
-        let differ = if operator.fixed_output(None).is_some() { 1 } else { 2 };
-        self.add_resampler(entries, (Size::new(side, input.height.max(kernel)), output), differ);
-    }
-
-    /// Adds the buffers of a resampling with a table of this many entries, `times` times those that depend on it: one
-    /// part by tables and one by rows, because the longest tables and the longest rows need not belong to the same
-    /// sample.
-    fn add_resampler(&mut self, entries: usize, (input, output): (Size, Size), times: usize) {
-        let line = CHANNELS * output.width as usize;
-        let by_taps = Resampler::max_scratch_bytes(entries, output, Size::new(1, input.height));
-        let taps = times * (by_taps + line);
-        self.taps = self.taps.saturating_add(taps as u64);
-        let rows = Resampler::max_scratch_bytes(0, output, Size::new(input.width, 0));
-        self.rows = self.rows.saturating_add(rows as u64);
+        let columns = Bounds { wanted: Some(Size::new(output.width, 0)), ..bounds };
+        let columns = operator.coefficients(columns).min(entries);
+        let table = TableBounds { entries, columns, taps };
+        *scratch = scratch.max(ScratchBytes::most(table, output.width, width));
     }
 
     /// Adds a row of bytes and one of floats, of `values` bytes each, between pointwise actions, and one of a stencil

@@ -188,7 +188,7 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
             share = share.max(&need);
             let held = worker.transform.capacity_bytes() as u64;
             let tables = worker.sample.table_bytes();
-            let most = share.taps + share.rows + share.windows.iter().sum::<u64>();
+            let most = share.resampling.0.iter().chain(&share.windows).sum::<u64>() + share.rows;
             // In total: a bound may distribute the memory in another way. Rows behind a rotation by 90 degrees may take some bytes
             // more than predicted.
             let exceeds = drawn.total() > need.total() || held > most + most / 50 + 64;

@@ -13,10 +13,11 @@ use std::arch::x86_64::*;
 use bytemuck::must_cast;
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{Roi, Size};
+use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
 use super::ring::{ROWS_AT_ONCE, Ring};
+use super::scratch::TableBounds;
 use crate::op::resample::params::{Axis, HALF, PRECISION_BITS};
 
 /// Bits in the lower half of a coefficient.
@@ -100,14 +101,21 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowPair>()
     }
 
-    pub fn max_scratch_bytes(table_len: usize, wanted: Size, row_taps: usize, side: u32) -> usize {
-        let outputs = (wanted.width as usize).next_multiple_of(4);
-        let taps = (table_len / wanted.width.max(1) as usize).min(MOST_TAPS);
-        let row_taps = row_taps.min(MOST_TAPS);
-        ROWS_AT_ONCE * line_len(side, taps.div_ceil(2))
-            + outputs * size_of::<u32>()
-            + outputs / 2 * taps.div_ceil(2) * size_of::<Weights>()
-            + row_taps.div_ceil(2) * size_of::<RowPair>()
+    /// Maximum bytes of each buffer: no ring, rows that are read together, and what is kept per column, per tap of a column, per
+    /// block (nothing) and per tap of a row.
+    pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
+        let outputs = (columns as usize).next_multiple_of(4);
+        let [taps, row_taps] = table.taps.map(|taps| taps.min(MOST_TAPS));
+        // For every number of outputs up to `columns`, rounded up to a multiple of 4, with half as many pairs as taps, rounded up.
+        let by_entries = (table.columns + 3 * taps + 3) / 4;
+        [
+            0,
+            ROWS_AT_ONCE * line_len(side, taps.div_ceil(2)),
+            outputs * size_of::<u32>(),
+            by_entries.min(outputs / 2 * taps.div_ceil(2)) * size_of::<Weights>(),
+            0,
+            row_taps.div_ceil(2) * size_of::<RowPair>(),
+        ]
     }
 
     /// Stores a row for the horizontal pass at index `place` of the rows that are processed together.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::gaussian;
+use super::gaussian::{self, MAX_BLUR};
 use crate::geometry::Size;
 
 /// A Gaussian blur of both axes.
@@ -15,13 +15,10 @@ pub struct Blur {
 }
 
 impl Blur {
-    /// Maximum number of table entries for outputs of this size and kernels of at most `kernel` pixels, with room for a
-    /// kernel while the table is filled.
+    /// Maximum number of table entries for outputs of this size and kernels of at most `kernel` pixels.
     pub fn table_len(kernel: [u32; 2], output: Size) -> usize {
         let axis = |outputs: u32, taps: u32| outputs as usize * (2 + taps as usize);
-        axis(output.width, kernel[0])
-            .saturating_add(axis(output.height, kernel[1]))
-            .saturating_add(kernel[0].max(kernel[1]) as usize)
+        axis(output.width, kernel[0]).saturating_add(axis(output.height, kernel[1]))
     }
 
     /// Appends bounds and coefficients of the outputs `wanted` on the axis `axis`, of `len` pixels. Returns the number
@@ -34,18 +31,15 @@ impl Blur {
         table: &mut Vec<i32>,
     ) -> usize {
         let (outputs, taps, start) = (wanted.len(), self.kernel[axis] as usize, table.len());
-        let end = start + outputs * (2 + taps);
-        // The kernel is behind the table for as long as it is needed.
-        table.resize(end + taps, 0);
-        let (filled, weights) = table[start..].split_at_mut(end - start);
+        let weights = &mut [0; MAX_BLUR as usize][..taps];
         gaussian::put_weights(self.sigma[axis], weights);
-        let (bounds, coefs) = filled.split_at_mut(2 * outputs);
+        table.resize(start + outputs * (2 + taps), 0);
+        let (bounds, coefs) = table[start..].split_at_mut(2 * outputs);
         let places = bounds.as_chunks_mut::<2>().0.iter_mut().zip(coefs.chunks_exact_mut(taps));
         for (index, (bounds, coefs)) in wanted.zip(places) {
             let (first, count) = gaussian::output(index, len, weights, coefs);
             *bounds = [first as i32, count as i32];
         }
-        table.truncate(end);
         taps
     }
 }

@@ -5,7 +5,7 @@
 //! has taps. The CPU's instruction set decides how sums are computed ([`Path`]); all paths produce identical bits.
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{Roi, Size};
+use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
 use super::ring::{ROWS_AT_ONCE, Ring};
@@ -15,7 +15,7 @@ use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, Params};
 
 /// Instruction set for the sums, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Path {
+pub(super) enum Path {
     /// 32-bit multiplications, vectorized by the compiler.
     Portable,
     /// 16-bit multiply-add: a 22-bit coefficient is `high * 2^11 + low`.
@@ -35,6 +35,11 @@ impl Path {
     const ALL: &[Self] = &[Self::Avx512, Self::AvxVnni, Self::Avx2, Self::Portable];
     #[cfg(not(target_arch = "x86_64"))]
     const ALL: &[Self] = &[Self::Portable];
+
+    /// The fastest path of this CPU.
+    pub(super) fn here() -> Self {
+        Self::ALL.iter().copied().find(|path| path.is_here()).unwrap_or(Self::Portable)
+    }
 
     /// Whether this CPU supports the path.
     fn is_here(self) -> bool {
@@ -229,27 +234,10 @@ impl Resampler {
             + self.vnni.as_ref().map_or(0, |passes| passes.scratch_bytes());
         bytes
     }
-
-    /// Maximum memory held, in bytes, for tables of at most `table_len` entries (`Operator::table_len`), wanted
-    /// windows of `wanted` pixels and rows of at most `input.width` columns. Outputs read at most `input.height` rows.
-    pub fn max_scratch_bytes(table_len: usize, wanted: Size, input: Size) -> usize {
-        // Without the second bound, the table of a wide image, most of which is for its columns, would be one of many
-        // taps for each of its few rows.
-        let row_taps = table_len / wanted.height.max(1) as usize;
-        let row_taps = row_taps.min(input.height as usize);
-        let bytes = (row_taps + ROWS_AT_ONCE - 1) * stride(wanted.width as usize);
-        #[cfg(target_arch = "x86_64")]
-        let bytes = {
-            let (len, side) = (table_len, input.width);
-            (bytes + super::avx2::Passes::max_scratch_bytes(len, wanted, row_taps, side))
-                .max(super::vnni::Passes::max_scratch_bytes(len, wanted, row_taps, side))
-        };
-        table_len * size_of::<i32>() + bytes
-    }
 }
 
 /// Stride of the ring in bytes: whole vectors, with padding for a store past the last pixel.
-fn stride(width: usize) -> usize {
+pub(super) fn stride(width: usize) -> usize {
     (CHANNELS * width.next_multiple_of(4) + 4).next_multiple_of(32)
 }
 
@@ -285,7 +273,7 @@ fn vertical(ring: Ring<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Filter, fill_table, reference};
+    use super::super::{Filter, ScratchBytes, TableBounds, fill_table, reference};
     use super::*;
     use crate::geometry::Size;
     use crate::image::{HostImage, Image, PixelType};
@@ -457,8 +445,11 @@ mod tests {
         let mut resampler = Resampler::default();
         resampler.begin(&params, table, size.window()).unwrap();
         let held = resampler.scratch_bytes();
-        let sides = Size::new(bounds.side, bounds.side);
-        let most = Resampler::max_scratch_bytes(most, wanted, sides);
+        let of = |wanted| op.coefficients(Bounds { wanted: Some(wanted), ..bounds });
+        let taps = [of(Size::new(1, 0)), of(Size::new(0, 1))];
+        let table = TableBounds { entries: most, columns: of(Size::new(wanted.width, 0)), taps };
+        let most = ScratchBytes::most(table, wanted.width, bounds.side).0.iter().sum::<u64>();
+        let most = most as usize;
         assert!(held <= most, "{op:?} of {size}: {held} bytes over {most}");
     }
 }

@@ -35,6 +35,7 @@ pub use blur::Blur;
 pub use fast::Resampler;
 pub use gaussian::MAX_BLUR;
 pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
+pub use scratch::{ScratchBytes, TableBounds};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -44,6 +45,7 @@ mod fast;
 mod gaussian;
 mod params;
 mod ring;
+mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 

@@ -13,10 +13,11 @@
 #![allow(unsafe_code)]
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{Roi, Size};
+use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
 use super::ring::ROWS_AT_ONCE;
+use super::scratch::TableBounds;
 use crate::op::resample::params::Axis;
 
 pub(super) use data::{Passes, Width};
@@ -97,18 +98,27 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowQuad>()
     }
 
-    pub fn max_scratch_bytes(table_len: usize, wanted: Size, row_taps: usize, side: u32) -> usize {
-        let outputs = (wanted.width as usize).next_multiple_of(4);
-        let groups = (table_len / wanted.width.max(1) as usize).div_ceil(QUAD) + 1;
+    /// Maximum bytes of each buffer: the ring, rows that are read together, and what is kept per column, per tap of a column,
+    /// per block and per tap of a row.
+    pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
+        let outputs = (columns as usize).next_multiple_of(4);
+        let [taps, row_taps] = table.taps;
+        let (_, groups) = step_and_groups(taps);
+        // For every number of outputs up to `columns`, rounded up to a multiple of 4, with a quarter as many groups as taps,
+        // rounded up, and at most one more.
+        let by_entries = (table.columns + 4 * columns as usize + 3 * taps + 18) / 4;
         // Blocks overlap at every pixel only if outputs have at most four taps and begin at most four pixels (plus one
         // for rounding) apart.
         let side_blocks = side as usize / QUAD + 1;
         let blocks = side_blocks.max((QUAD + 1) * outputs).min(side as usize + 1) + groups;
-        ROWS_AT_ONCE * line_len(side, groups)
-            + (blocks + ring_stride(outputs) * ring_quads(row_taps)) * size_of::<Block>()
-            + outputs * size_of::<u32>()
-            + outputs * groups * size_of::<Digits>()
-            + ring_quads(row_taps) * size_of::<RowQuad>()
+        [
+            ring_stride(outputs) * ring_quads(row_taps) * size_of::<Block>(),
+            ROWS_AT_ONCE * line_len(side, groups),
+            outputs * size_of::<u32>(),
+            by_entries.min(outputs * groups) * size_of::<Digits>(),
+            blocks * size_of::<Block>(),
+            ring_quads(row_taps) * size_of::<RowQuad>(),
+        ]
     }
 
     /// Stores a row for the horizontal pass at index `place` of the rows that are processed together.
