@@ -178,7 +178,10 @@ fn time_after_the_last_sample_is_not_between_stages() {
     assert!(passed >= 0.2, "{passed}");
     let more = |share| seconds(&later, share) - seconds(&profile, share);
     let (finished, between) = (more(|it| it.finished), more(|it| it.between));
-    assert!((finished - passed).abs() < 1e-6 && between.abs() < 1e-6, "{finished} of {passed}, {between}");
+    assert!(
+        (finished - passed).abs() < 1e-6 && between.abs() < 1e-6,
+        "{finished} of {passed}, {between}"
+    );
     assert!(later.workers().all(|it| it.starting > 0.0 && it.starting < later.seconds));
 }
 
