@@ -50,7 +50,14 @@ impl RowIndexGain {
         let mut sample = SamplePlan::default();
         let (mut drawn, mut rows) = (0.0, 0.0);
         let [mut without, mut with] = [0.0; 2];
-        for (index, Looked { header, .. }) in (0..).zip(indexed.into_iter().step_by(every)) {
+        for (index, looked) in (0..).zip(indexed.into_iter().step_by(every)) {
+            let Looked { header, file_bytes, decode } = looked;
+            let need = plan.sample_memory(header, *file_bytes, *decode, &mut sample);
+            // A growing table would take more than a worker has, and those of a large image more than there may be.
+            if need.total() > plan.room.share.total() {
+                continue;
+            }
+            sample.actions.reserve((need.tables / size_of::<i32>() as u64) as usize, 0);
             let key = SampleKey { seed: plan.settings.loader.seed, epoch: 0, index };
             if plan.sample(key, header, &mut sample).is_err() {
                 continue;

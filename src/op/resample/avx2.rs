@@ -107,7 +107,7 @@ impl Passes {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps.map(|taps| taps.min(MOST_TAPS));
         // For every number of outputs up to `columns`, rounded up to a multiple of 4, with half as many pairs as taps, rounded up.
-        let by_entries = (table.columns + 3 * taps + 3) / 4;
+        let by_entries = (table.columns + 3 * taps).div_ceil(4);
         [
             0,
             ROWS_AT_ONCE * line_len(side, taps.div_ceil(2)),
