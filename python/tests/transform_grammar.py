@@ -275,8 +275,8 @@ class Grammar:
         return self._apply("posterize", "RandomPosterize", lambda image: F.posterize(image, bits), bits, grows=True)
 
     def _solarize(self):
-        # Between two bytes, because floats are rounded.
-        threshold = (self.rng.randint(0, 255) + 0.5) / self.unit if self.floats else self.rng.randint(0, 255)
+        # Between two bytes, because floats are rounded. torchvision refuses more than 1.
+        threshold = (self.rng.randint(0, 254) + 0.5) / self.unit if self.floats else self.rng.randint(0, 255)
         return self._apply("solarize", "RandomSolarize", lambda image: F.solarize(image, threshold), threshold, grows=True)
 
     def _equalize(self):
