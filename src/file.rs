@@ -28,16 +28,24 @@ mod private;
 ///
 /// Those of the system and of [`regular`], and [`ErrorKind::FileTooLarge`] if the file is larger.
 pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
-    let path = path.as_ref();
-    // Non-blocking: opening a pipe without a writer would block forever.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let mut bytes = Vec::new();
-    regular(path, file)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let problem = format!("has more than {most} bytes, the limit");
         return Err(io::Error::new(ErrorKind::FileTooLarge, problem));
     }
     Ok(bytes)
+}
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+///
+/// Those of the system and of [`regular`].
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    // Non-blocking: opening a pipe without a writer would block forever.
+    regular(path, File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path))
 }
 
 /// Checks that the result of opening `path` is a regular file.

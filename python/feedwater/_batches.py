@@ -74,7 +74,8 @@ def caller() -> str:
 def process_group() -> tuple[int, int] | None:
     """Rank and world of the process group of PyTorch, if there is one."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+    # While another thread imports it, it may lack its functions.
+    if distributed is None or not hasattr(distributed, "is_initialized") or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .errors import MissingPackageError
+from .errors import ConfigError, MissingPackageError
 
 #: Packages behind frameworks, and names for people.
 _PACKAGES = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX", "tensorflow": "TensorFlow"}
@@ -42,6 +44,43 @@ def _is_installed(package: str) -> bool:
     except ValueError:
         # A module that a program made itself, without a specification.
         return True
+
+
+def check_epoch(name: str, number: Any, least: int) -> None:
+    """Checks the number of an epoch, or of epochs."""
+    try:
+        value = operator.index(number)
+    except TypeError:
+        value = -1
+    if isinstance(number, bool) or not least <= value < 2**32:
+        raise ConfigError(f"{name} is {number!r}; it must be a whole number from {least} to 2^32 - 1", key=name)
+
+
+def checked_positions(positions: Any) -> tuple[int, int]:
+    """The first position and the one after the last."""
+    try:
+        first, end = (operator.index(position) for position in positions)
+    except (TypeError, ValueError):
+        first, end = -1, -1
+    if not (0 <= first < 2**64 and 0 <= end < 2**64):
+        raise ConfigError(f"positions is {positions!r}; it must be a pair of whole numbers, the first and the one after the last", key="positions")
+    return first, end
+
+
+def operators_of(chain: Any) -> list[Any]:
+    """The operators of an argument ``chain``, which may be one of them."""
+    if hasattr(chain, "settings") and not hasattr(chain, "sections"):
+        return [chain]
+    steps = list(chain) if isinstance(chain, (list, tuple, Iterable)) and not isinstance(chain, (str, bytes, Mapping)) else None
+    foreign = chain if steps is None else next((step for step in steps if not callable(getattr(step, "settings", None)) and not isinstance(step, Mapping)), None)
+    if steps is not None and foreign is None:
+        return steps
+    kind = type(foreign)
+    if kind.__module__.split(".")[0] in ("torchvision", "timm", "torch"):
+        advice = "for transforms of torchvision or timm: chain = fw.from_torchvision(transform)"
+    else:
+        advice = "it is a list of operators of fw.ops, or a recipe such as fw.train_recipe(224)"
+    raise TypeError(f"chain has a {kind.__name__}, which is no operator of feedwater; {advice}")
 
 
 def dtype_name(dtype: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,15 @@ if TYPE_CHECKING:
     from .loader import Loader
 
 
-def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | None:
-    """The class names of another loader, of a state, or of a list."""
+def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | dict[str, int] | None:
+    """The class names of another loader, of a state, or of a list, or the numbers of names."""
     if classes_of is None:
         return None
     if isinstance(classes_of, str):
         raise TypeError("classes_of is a text; it is a loader, its state_dict() or a list of names. For a file: source.with_classes(path)")
     if isinstance(classes_of, Mapping):
+        if classes_of and "version" not in classes_of and "state" not in classes_of and "classes" not in classes_of:
+            return numbers_of(classes_of)
         names = classes_of.get("classes", ())
     elif isinstance(classes_of, Sequence):
         names = classes_of
@@ -26,10 +29,34 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
         names = getattr(classes_of, "classes", None)
         if names is None:
             raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is a loader, its state_dict() or a list of names")
-    names = [str(name) for name in names]
+    names = [name_of(name) for name in names]
     if not names:
         raise ValueError("classes_of has no class names: its labels are the numbers in its data, which need no table")
     return names
+
+
+def name_of(name: Any) -> str:
+    """A name of a class, which is a text."""
+    if not isinstance(name, str):
+        raise ConfigError(f"classes has the name {name!r}, a {type(name).__name__}; names of classes are texts", key="classes")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"classes has the name {name!r}, which is not Unicode; names of classes are", key="classes") from None
+    return str(name)
+
+
+def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
+    """The numbers of classes, checked."""
+    numbers = {}
+    for name, number in classes.items():
+        try:
+            numbers[name_of(name)] = operator.index(number)
+        except TypeError:
+            numbers[name_of(name)] = -1
+        if isinstance(number, bool) or numbers[name] < 0:
+            raise ConfigError(f"class {name!r} has the number {number!r}; it must be a whole number from 0", key="classes")
+    return numbers
 
 
 def check_classes(saved: Sequence[str] | None, classes: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
 
     * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and a
       ``torch.utils.data.Subset`` of one. ``target_transform`` applies once to each label. A ``transform`` is an error, because it would not
-      run: the argument ``chain`` takes its place, as ``fw.from_torchvision(transform)``.
+      run: the argument ``chain`` takes its place, as ``fw.from_torchvision(transform)``. So are a ``loader`` and a ``__getitem__`` of its own.
     * ``datasets.Dataset`` of Hugging Face. ``image`` and ``label`` name its columns; by default the only column of images, and the only one of
       class labels. Their names are those of the classes.
     """
@@ -53,10 +53,28 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
             f"the {type(source).__name__} has a transform, which would not run; build it without, and pass the chain "
             "fw.from_torchvision(transform) to the loader"
         )
+    _check_reads(source)
     target = getattr(source, "target_transform", None)
     labels = [label if target is None else target(label) for _, label in pairs]
     classes = [] if target is not None else list(getattr(source, "classes", []))
     return samples([os.fspath(path) for path, _ in pairs], labels, classes=classes)
+
+
+def _check_reads(source: Any) -> None:
+    """Checks that the data set gives the images of its files, because its own code would not run."""
+    name = type(source).__name__
+    reader = getattr(source, "loader", None)
+    if reader is not None and getattr(reader, "__module__", "").partition(".")[0] != "torchvision":
+        raise ValueError(
+            f"the {name} has a loader of its own, which would not run; build it without, or pass fw.samples(items) with items that are encoded "
+            "images or paths"
+        )
+    kinds = [kind.__module__.partition(".")[0] == "torchvision" for kind in type(source).__mro__ if "__getitem__" in vars(kind)]
+    if any(kinds) and not kinds[0]:
+        raise ValueError(
+            f"{name} has a __getitem__ of its own, which would not run; pass fw.samples(items) with items that are encoded images or paths, "
+            "labels and fields"
+        )
 
 
 class _Rows:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 from . import _toml
+from ._classes import name_of, numbers_of
 
 Placement = Literal["cpu", "gpu", "auto"]
 
@@ -113,19 +114,19 @@ class Source:
         if "classes" in table or ("class_to_index" in table and "directory" not in table):
             raise ValueError("the source has a table of classes already")
         if isinstance(classes, Mapping):
-            indices = {str(name): int(index) for name, index in classes.items()}
+            indices = numbers_of(classes)
             if "directory" not in table:
                 return Source({**table, "class_to_index": indices})
             # For a directory that key selects folders, which are not counted as samples.
             names = [""] * (max(indices.values(), default=-1) + 1)
             for name, index in indices.items():
-                if index < 0 or names[index]:
-                    raise ValueError(f"class {name!r} has the number {index}; it must be from 0, and no other class may have it")
+                if names[index]:
+                    raise ValueError(f"classes {names[index]!r} and {name!r} have the number {index}; each needs its own")
                 names[index] = name
             return Source({**table, "classes": names})
         if isinstance(classes, (str, os.PathLike)):
             return Source({**table, "classes": os.fspath(classes)})
-        return Source({**table, "classes": [str(name) for name in classes]})
+        return Source({**table, "classes": [name_of(name) for name in classes]})
 
     def __repr__(self) -> str:
         return f"<feedwater.Source {written(self)[0]}>"

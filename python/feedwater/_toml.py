@@ -10,7 +10,14 @@ from typing import Any
 
 def table(settings: Mapping[str, Any]) -> str:
     """The text of a table: ``{a = 1, b = "c"}``. Settings that are ``None`` are left out."""
-    pairs = (f"{text(str(key))} = {value(item)}" for key, item in settings.items() if item is not None)
+    pairs = []
+    for key, item in settings.items():
+        if item is None:
+            continue
+        try:
+            pairs.append(f"{text(str(key))} = {value(item)}")
+        except TypeError as problem:
+            raise TypeError(f"{key}: {problem}") from None
     return "{" + ", ".join(pairs) + "}"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
 from ._batches import Batches, applied, caller, process_group
-from ._checks import check_framework, dtype_name
+from ._checks import check_epoch, check_framework, checked_positions, dtype_name, operators_of
 from ._classes import check_classes, names_of
 from ._datasets import Dataset, as_source
 from ._settings import BatchOperator, Operator, Samples, Source, written
@@ -65,7 +65,7 @@ class Loader:
     * ``batch``: samples of a batch.
     * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``
       for :class:`feedwater.Batch` instead of pairs.
-    * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local rank) or ``"cuda:N"``.
+    * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local rank) or ``"cuda:N"``, or a ``torch.device``.
     * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``, or that of a framework, such as ``torch.bfloat16``. ``layout``: ``"nchw"`` (default) or ``"nhwc"``.
     * ``shuffle``, ``seed``: a recipe for training shuffles; otherwise the order is that of the source. The seed is 0 by default.
     * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
@@ -76,13 +76,15 @@ class Loader:
       ``"drop"`` makes the batch shorter, for exact evaluation. A warning has their number, and :attr:`stats` counts them.
     * ``rank``, ``world``: the shard. Default: those of the process group of ``torch.distributed``, also if it is initialized after the
       loader was built; without one, those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
-    * ``epoch``, ``epochs``: the first epoch, from 0, and their number; without it there is no end.
+    * ``epoch``, ``epochs``: the first epoch, from 0, and their number, at least 1; without it there is no end. The first batches of an
+      epoch are read while the one before it runs, those of the first one when the loader is built (:meth:`set_epoch`, ``fresh``).
     * ``positions``: first position of each epoch's order, and the one after the last. The samples and pixels there are those of a loader
       of the whole epoch, so loaders of consecutive parts, on any machines, give together what one loader gives. Parts should begin where
       one of its batches begins.
     * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
     * ``classes_of``: gives the classes the numbers that they have elsewhere, which a validation set needs that lacks a class: another
-      loader, its :meth:`state_dict`, or names in the order of their numbers. See :meth:`feedwater.Source.with_classes`.
+      loader, its :meth:`state_dict`, names in the order of their numbers, or the number of each name, such as ``class_to_idx``. See
+      :meth:`feedwater.Source.with_classes`.
     * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
 
     Threads may share a loader, and an iterator of it: each batch goes to one of them. :meth:`set_epoch`, :meth:`load_state_dict` and
@@ -98,7 +100,7 @@ class Loader:
         *,
         batch: int = 64,
         framework: Framework = "torch",
-        device: str | None = None,
+        device: Any = None,
         dtype: Any = None,
         layout: Literal["nchw", "nhwc"] | None = None,
         shuffle: bool | None = None,
@@ -135,6 +137,10 @@ class Loader:
             "rank": rank,
             "world": world,
         }
+        given = {"loader": loader, "decode": decode, "output": output, "targets": targets, "cache": cache, "limits": limits, "storage": storage}
+        for name, section in given.items():
+            if section is not None and not isinstance(section, Mapping):
+                raise TypeError(f"{name} is {section!r}; it is a dictionary of settings, as the section [{name}] of a pipeline file has them")
         sections = {
             "loader": {**(loader or {}), **_given(arguments)},
             "decode": decode,
@@ -146,17 +152,23 @@ class Loader:
         }
         recipe: Mapping[str, Mapping[str, Any]] = getattr(chain, "sections", {})
         sections = {name: {**recipe.get(name, {}), **(section or {})} for name, section in sections.items()}
-        lines = [] if device is None else [f"device = {_toml.value(device)}"]
+        # Also `torch.device`.
+        lines = [] if device is None else [f"device = {_toml.value(str(device))}"]
         source = as_source(source)
         names = names_of(classes_of)
         table, own = written(source if names is None else source.with_classes(names))
         lines.append(f"source = {table}")
         lines += [f"{name} = {_toml.table(section)}" for name, section in sections.items() if section]
-        lines.append(f"chain = {_toml.value(list(chain))}")
+        lines.append(f"chain = {_toml.value(operators_of(chain))}")
         batch_operators = list(batch_operators) or getattr(chain, "batch_operators", [])
         if batch_operators:
             lines.append(f"batch_operators = {_toml.value(list(batch_operators))}")
         rest = getattr(chain, "rest", [])
+        if rest and batch_operators:
+            raise ValueError(
+                "the recipe has transforms that stay Python (keep_rest), and they would run after the batch operators, which mix finished "
+                "images; leave one of them out, or mix in the training loop"
+            )
         if rest and framework != "torch":
             raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
         #: Text of the pipeline file, and the sequences that it names.
@@ -193,6 +205,10 @@ class Loader:
         positions: tuple[int, int] | None = None,
     ) -> None:
         check_framework(framework)
+        check_epoch("epoch", epoch, 0)
+        if epochs is not None:
+            check_epoch("epochs", epochs, 1)
+        positions = None if positions is None else checked_positions(positions)
         self._pipeline = pipeline
         self._framework: Framework = framework
         self._rest = rest
@@ -257,7 +273,8 @@ class Loader:
         return applied(self._rest, images) if self._rest else images, targets
 
     def batches(self) -> Iterator[Batch]:
-        """The batches of the next epoch. If the loop is left early, the next loop is the epoch after it."""
+        """The batches of the next epoch, without transforms that stay Python (``keep_rest``): :meth:`pair` applies them. If the loop is left
+        early, the next loop is the epoch after it."""
         return Batches(self, caller())
 
     def peek(self) -> Any:
@@ -314,11 +331,13 @@ class Loader:
             if self._warned.setdefault(key, mine) is mine:
                 _log.warning("%s", warning)
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: int, *, fresh: bool = False) -> None:
         """Sets the epoch of the next loop, from 0. It costs nothing if that is the next epoch anyway; else the source is opened again
-        and caches are lost."""
+        and caches are lost. ``fresh`` does that always: what was read ahead for the next epoch is read again, for items whose labels or
+        images changed (:func:`feedwater.samples`)."""
+        check_epoch("epoch", epoch, 0)
         with self._lock:
-            if epoch != self._next:
+            if fresh or epoch != self._next:
                 self._rebuild(epoch, None)
 
     @property
@@ -378,7 +397,8 @@ class Loader:
         return {**state, "state": {**state["state"], "epoch": epoch, "position": position}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends."""
+        """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends. The seed and the order are those of
+        the state from then on, whatever the arguments ``seed`` and ``shuffle`` were."""
         if not isinstance(state, Mapping):
             raise ConfigError(f"the state is {state!r}; it is what state_dict() returned", key="state")
         version = state.get("version")
@@ -406,8 +426,8 @@ class Loader:
         before = self._inner.state()
         self._warn(self._inner, epoch_ends=True)
         self._failed = self._failures()
-        self._inner.close()
         try:
+            self._inner.close()
             self._inner = self._built(epoch, None if state is None else json.dumps(state))
         except Exception:
             self._inner = self._built(0, before)
@@ -470,8 +490,13 @@ class Loader:
 
     def settings(self) -> str:
         """The pipeline file with every setting written out. A sequence is ``own = "samples"`` in it, a second one ``own = "samples2"``;
-        only a program can run such a file, by :meth:`from_toml` with ``own``."""
-        return self._pipeline.to_toml()
+        only a program can run such a file, by :meth:`from_toml` with ``own``. Transforms that stay Python (``keep_rest``) are not part of it,
+        and a comment names them. Seed and shuffling are those of the arguments, also after :meth:`load_state_dict`, which brings its own."""
+        text = self._pipeline.to_toml()
+        if self._rest:
+            names = ", ".join(getattr(step, "__name__", type(step).__name__) for step in self._rest)
+            text = f"# Not in this file: transforms that stay Python: {names}\n{text}"
+        return text
 
     def close(self) -> None:
         """Ends the threads. Tensors stay valid."""

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use feedwater::source::custom::{Hints, Page};
 use feedwater::storage::is_opening;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::error::raised;
 
@@ -181,7 +180,10 @@ impl Sequence {
         let encoded = match item.extract() {
             Ok(bytes) => Encoded::Bytes(bytes),
             Err(_) => item.extract().map(Encoded::File).map_err(|_| {
-                let kind = item.get_type();
+                let kind = match item.cast::<PyTuple>() {
+                    Ok(tuple) => format!("tuple of {} values", tuple.len()),
+                    Err(_) => item.get_type().to_string(),
+                };
                 pyo3::exceptions::PyTypeError::new_err(format!(
                     "an item is a {kind}; it must be bytes or a path, or a tuple of one of them, a label and fields"
                 ))
@@ -241,8 +243,13 @@ impl Source for Sequence {
         }
     }
 
+    /// The name of the sequence and the index, with the path of an item of a list.
     fn location(&self, index: u64) -> String {
-        format!("{}[{index}]", self.name)
+        let name = format!("{}[{index}]", self.name);
+        match Python::attach(|py| path_in_list(self.items.bind(py), index)) {
+            Some(path) => format!("{name} ({})", path.display()),
+            None => name,
+        }
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
@@ -327,11 +334,25 @@ fn message(py: Python<'_>, error: &PyErr) -> String {
     }
 }
 
+/// The path of an item of a list or tuple, whose items can be looked at without running code of Python. The item is a text, or a
+/// tuple that begins with one.
+fn path_in_list(items: &Bound<'_, PyAny>, index: u64) -> Option<PathBuf> {
+    if !items.is_exact_instance_of::<PyList>() && !items.is_exact_instance_of::<PyTuple>() {
+        return None;
+    }
+    let item = items.get_item(index).ok()?;
+    let item = match item.cast_exact::<PyTuple>() {
+        Ok(pair) => pair.get_item(0).ok()?,
+        Err(_) => item,
+    };
+    item.is_exact_instance_of::<PyString>().then(|| item.extract().ok())?
+}
+
 fn read_file(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
     let unreadable = |error: std::io::Error| {
         DataError::new(Reason::Unreadable, format!("{}: {error}", path.display()))
     };
-    let mut file = File::open(path).map_err(unreadable)?;
+    let mut file = feedwater::file::open(path).map_err(unreadable)?;
     let len = file.metadata().map_err(unreadable)?.len();
     file.read_exact(page.space_within(len, limit)?).map_err(unreadable)
 }

@@ -227,6 +227,11 @@ impl Cursor {
         let mut state = loader.lock();
         let epoch = state.next_epoch;
         let over = state.end_epoch.is_some_and(|end| epoch >= end);
+        if state.ended.is_some() && !over {
+            // An error has ended the loader. The position stays there, and one batch remains, in whose place the error is returned.
+            let (epoch, _) = state.at;
+            return Self { epoch, remaining: 1, over, forked: false, asking: None };
+        }
         let remaining = if over { 0 } else { loader.order.extent(epoch).batches() };
         state.next_epoch = epoch.saturating_add(1);
         if !over {
@@ -299,7 +304,10 @@ impl Cursor {
                 Poll::Ready(Some(Ok(batch))) => break Ok(batch),
                 Poll::Ready(Some(Err(error))) => break Err(error),
                 Poll::Ready(None) => {
-                    break Err(Error::Internal { problem: "the loader has ended".into() });
+                    // Another thread may have ended the loader meanwhile.
+                    let ended = loader.lock().ended.clone();
+                    let problem = "the loader has ended".into();
+                    break Err(ended.unwrap_or(Error::Internal { problem }));
                 }
                 Poll::Pending => return Poll::Pending,
             }

@@ -14,7 +14,7 @@ from ..recipes import Recipe
 from . import colours, combinations, geometry, policies, types  # noqa: F401
 from .chain import has_one_size, is_random
 from .combinations import is_of_batches
-from .state import Form, Inconvertible, Misplaced, State, converted, flat, name_of
+from .state import OF_BOXES, Form, Inconvertible, Misplaced, State, converted, flat, name_of
 
 __all__ = ["from_torchvision"]
 
@@ -50,7 +50,10 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
         before = state.saved()
         try:
             state.operators += _checked(converted(step, state))
-        except Inconvertible as problem:
+        except Exception as error:
+            # Also what a transform with unusual values raises in its converter.
+            known = isinstance(error, (Inconvertible, ConversionError))
+            problem = error if known else Inconvertible(f"its values cannot be read: {type(error).__name__}: {error}")
             state.restore(before)
             if whole is None:
                 whole = _recipe(state, steps[place:])
@@ -73,6 +76,8 @@ def _advice(whole: Recipe) -> str:
     if is_of_batches(whole.rest):
         return "keep_rest=True cannot keep them, because a transform that mixes the samples of a batch follows"
     first = name_of(next(step for step in whole.rest if step is not _pil_image))
+    if first in OF_BOXES:
+        return f"leave {first} out, because it changes boxes and no image"
     if has_one_size(whole):
         return f"keep_rest=True keeps {first} and what follows it in Python"
     return f"keep_rest=True keeps {first} and what follows it in Python if a crop or Resize((height, width)) comes before {first}: a batch has images of one size"

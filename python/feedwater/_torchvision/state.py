@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import ops
 from .._settings import BatchOperator, Operator
+from ..errors import ConversionError
 
 
 class Inconvertible(Exception):
@@ -123,23 +124,37 @@ def inner_of(transform: Any) -> Iterable[Any] | None:
     """The transforms that a sequence runs one after another, or ``None``."""
     if isinstance(transform, (list, tuple)):
         return transform
-    if type(transform).__name__ == "Compose":
+    kind = type(transform).__name__
+    # Subclasses may do something else with the same transforms.
+    if kind == "Compose" and library(transform) in ("torchvision", "timm") and not _is_changed(transform):
         inner: Iterable[Any] = transform.transforms
         return inner
-    if type(transform).__name__ in ("Sequential", "ModuleList"):
+    if kind in ("Sequential", "ModuleList") and library(transform) == "torch" and not _is_changed(transform):
         children: Iterable[Any] = transform.children()
         return children
     return None
 
 
+def _is_changed(transform: Any) -> bool:
+    """Whether this object does something else than its class: a hook of PyTorch, or a function that was replaced."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks")
+    return any(getattr(transform, hook, None) for hook in hooks) or any(name in vars(transform) for name in ("forward", "__call__"))
+
+
 def flat(transform: Any) -> Iterator[Any]:
     """The transforms inside of a ``Compose``, of a ``Sequential`` or of a list, and of those inside of it."""
+    yield from _flat(transform, ())
+
+
+def _flat(transform: Any, around: tuple[int, ...]) -> Iterator[Any]:
+    if id(transform) in around:
+        raise ConversionError(f"a {type(transform).__name__} contains itself", problems=[])
     inner = inner_of(transform)
     if inner is None:
         yield transform
         return
     for step in inner:
-        yield from flat(step)
+        yield from _flat(step, (*around, id(transform)))
 
 
 #: Functions that make an image RGB, which feedwater's images are.
@@ -154,6 +169,8 @@ def converted(step: Any, state: State) -> list[Operator]:
         return []
     if library(step) not in ("torchvision", "timm"):
         raise Inconvertible(f"it is {origin_of(step)}, which is not torchvision's or timm's")
+    if hasattr(step, "__dict__") and _is_changed(step):
+        raise Inconvertible("it has a hook or a replaced forward, which would not run")
     convert = CONVERTERS.get(type(step).__name__)
     if type(step).__name__ == "Lambda":
         raise Inconvertible(f"it calls {origin_of(step.lambd)}, a function of Python")
@@ -165,18 +182,15 @@ def converted(step: Any, state: State) -> list[Operator]:
 
 
 _BOXES = "it changes boxes, which batch.objects() gives; leave it out"
+#: Transforms of boxes and points alone.
+OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
 _VIEWS = "it makes several images of one, and a sample has one"
 _VIDEO = "it is for videos"
 #: Reasons by name.
 _REFUSED = {
     "FiveCrop": _VIEWS,
     "TenCrop": _VIEWS,
-    "ConvertBoundingBoxFormat": _BOXES,
-    "ClampBoundingBoxes": _BOXES,
-    "SanitizeBoundingBoxes": _BOXES,
-    "ClampKeyPoints": _BOXES,
-    "SanitizeKeyPoints": _BOXES,
-    "SetClampingMode": _BOXES,
+    **dict.fromkeys(OF_BOXES, _BOXES),
     "VideoClassification": _VIDEO,
     "UniformTemporalSubsample": _VIDEO,
     "OpticalFlow": "it takes two images",

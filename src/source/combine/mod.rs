@@ -13,7 +13,7 @@ use super::{
     RemoteReads, Source,
 };
 use crate::annotation::{Canvas, Object};
-use crate::error::{DataError, Error, Result};
+use crate::error::{DataError, Error, Reason, Result};
 use crate::storage::Storage;
 
 pub use classed::Numbered;
@@ -150,6 +150,21 @@ struct Part {
 }
 
 impl Part {
+    /// Checks that a label has a number in the whole.
+    fn check_label(&self, label: i64) -> Result<(), DataError> {
+        match (&self.labels, usize::try_from(label)) {
+            (Some(labels), Ok(number)) if number >= labels.len() => {
+                let problem = format!(
+                    "the label {label} has no class name, as the source has {} of them, so it has no number among the classes of \
+                     the combination; name all classes",
+                    labels.len()
+                );
+                Err(DataError::new(Reason::Label, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Converts a label of the part to one of the whole.
     fn in_whole(&self, label: i64) -> i64 {
         match (&self.labels, usize::try_from(label)) {
@@ -274,7 +289,9 @@ impl<A: Arrangement> Source for Combined<A> {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let (part, index) = self.part(index);
         part.source.read(index, page, limit)?;
-        self.arrangement.check_label(part.source.label(index))
+        let label = part.source.label(index);
+        part.check_label(label)?;
+        self.arrangement.check_label(label)
     }
 
     fn describe(&self) -> String {
