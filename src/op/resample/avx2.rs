@@ -17,8 +17,7 @@ use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
 use super::ring::{ROWS_AT_ONCE, Ring};
-use super::scratch::TableBounds;
-use crate::op::resample::params::{Axis, HALF, PRECISION_BITS};
+use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, TableBounds};
 
 /// Bits in the lower half of a coefficient.
 const LOW_BITS: i32 = 11;

@@ -34,8 +34,8 @@ use super::{Bounds, Cuda, Tiling, Wanted};
 pub use blur::Blur;
 pub use fast::Resampler;
 pub use gaussian::MAX_BLUR;
-pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
-pub use scratch::{ScratchBytes, TableBounds};
+pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params, TableBounds};
+pub use scratch::ScratchBytes;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

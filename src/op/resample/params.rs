@@ -112,6 +112,18 @@ impl Params {
     }
 }
 
+/// Upper bounds on the tables of an operator's resamplings, whose outputs may have different sizes: one of few columns may
+/// have the most taps per column.
+#[derive(Clone, Copy, Debug)]
+pub struct TableBounds {
+    /// Entries of a table.
+    pub entries: usize,
+    /// Entries for the columns: two and the taps of each.
+    pub columns: usize,
+    /// Taps of a column and of a row.
+    pub taps: [usize; 2],
+}
+
 /// One axis of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {

@@ -1,20 +1,9 @@
 //! Upper bounds on the memory of a resampler.
 
 use super::fast::{Path, stride};
+use super::params::TableBounds;
 use super::ring::ROWS_AT_ONCE;
 use crate::tensor::CHANNELS;
-
-/// Upper bounds on the tables of an operator's resamplings, whose outputs may have different sizes: one of few columns may
-/// have the most taps per column.
-#[derive(Clone, Copy, Debug)]
-pub struct TableBounds {
-    /// Entries of a table.
-    pub entries: usize,
-    /// Entries for the columns: two and the taps of each.
-    pub columns: usize,
-    /// Taps of a column and of a row.
-    pub taps: [usize; 2],
-}
 
 /// Bytes of a resampler's buffers, which are reused: those of the passes, the table, the row of an output, and the ring of
 /// a path without one of its own.

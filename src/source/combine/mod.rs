@@ -152,17 +152,14 @@ struct Part {
 impl Part {
     /// Checks that a label has a number in the whole.
     fn check_label(&self, label: i64) -> Result<(), DataError> {
-        match (&self.labels, usize::try_from(label)) {
-            (Some(labels), Ok(number)) if number >= labels.len() => {
-                let problem = format!(
-                    "the label {label} has no class name, as the source has {} of them, so it has no number among the classes of \
-                     the combination; name all classes",
-                    labels.len()
-                );
-                Err(DataError::new(Reason::Label, problem))
-            }
-            _ => Ok(()),
+        let Some(names) = self.labels.as_ref().map(Vec::len) else { return Ok(()) };
+        if usize::try_from(label).is_ok_and(|number| number >= names) {
+            let problem = format!(
+                "label {label} has no class name: the source names {names} classes; name all"
+            );
+            return Err(DataError::new(Reason::Label, problem));
         }
+        Ok(())
     }
 
     /// Converts a label of the part to one of the whole.

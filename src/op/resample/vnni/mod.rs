@@ -17,8 +17,7 @@ use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
 use super::ring::ROWS_AT_ONCE;
-use super::scratch::TableBounds;
-use crate::op::resample::params::Axis;
+use crate::op::resample::params::{Axis, TableBounds};
 
 pub(super) use data::{Passes, Width};
 
