@@ -241,7 +241,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     };
     let extras = extra.map_or(0, |it| it.count);
     // A fourth sample of RGB need not be declared.
-    let is_complete = samples == needed + extras || (photometric, samples, extras) == (2, 4, 0);
+    let is_complete =
+        samples == extras.saturating_add(needed) || (photometric, samples, extras) == (2, 4, 0);
     if !is_complete || samples > MOST_SAMPLES {
         return Err(unsupported(format!("{samples} samples, {extras} of them extra")));
     }

@@ -15,7 +15,7 @@ use crate::op::resample::params::{Axis, HALF, PRECISION_BITS, Params};
 
 /// Instruction set for the sums, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Path {
+enum Path {
     /// 32-bit multiplications, vectorized by the compiler.
     Portable,
     /// 16-bit multiply-add: a 22-bit coefficient is `high * 2^11 + low`.
@@ -35,11 +35,6 @@ impl Path {
     const ALL: &[Self] = &[Self::Avx512, Self::AvxVnni, Self::Avx2, Self::Portable];
     #[cfg(not(target_arch = "x86_64"))]
     const ALL: &[Self] = &[Self::Portable];
-
-    /// The fastest path of this CPU.
-    pub(super) fn here() -> Self {
-        Self::ALL.iter().copied().find(|path| path.is_here()).unwrap_or(Self::Portable)
-    }
 
     /// Whether this CPU supports the path.
     fn is_here(self) -> bool {

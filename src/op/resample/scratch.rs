@@ -1,33 +1,30 @@
 //! Upper bounds on the memory of a resampler.
 
-use super::fast::{Path, stride};
+use super::fast::stride;
 use super::params::TableBounds;
 use super::ring::ROWS_AT_ONCE;
 use crate::tensor::CHANNELS;
 
-/// Bytes of a resampler's buffers, which are reused: those of the passes, the table, the row of an output, and the ring of
-/// a path without one of its own.
+/// Bytes of a resampler's buffers, which are reused: the ring, those of the passes, the table, and the row of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScratchBytes(pub [u64; 9]);
+pub struct ScratchBytes(pub [u64; 8]);
 
 impl ScratchBytes {
-    /// Maximum for tables within `table`, wanted windows of at most `columns` columns and rows of at most `side` pixels, on
-    /// the fastest path of this CPU, which takes the coefficients of every filter.
+    /// Maximum for tables within `table`, wanted windows of at most `columns` columns and rows of at most `side` pixels, on any
+    /// path, so that plans do not depend on the CPU.
     pub fn most(table: TableBounds, columns: u32, side: u32) -> Self {
         #[cfg(target_arch = "x86_64")]
-        let passes = match Path::here() {
-            Path::Portable => [0; 6],
-            Path::Avx2 => super::avx2::Passes::most_bytes(table, columns, side),
-            Path::AvxVnni | Path::Avx512 => super::vnni::Passes::most_bytes(table, columns, side),
+        let passes = {
+            let avx2 = super::avx2::Passes::most_bytes(table, columns, side);
+            let vnni = super::vnni::Passes::most_bytes(table, columns, side);
+            std::array::from_fn(|buffer| avx2[buffer].max(vnni[buffer]))
         };
         #[cfg(not(target_arch = "x86_64"))]
         let (passes, _) = ([0; 6], side);
-        let has_ring = passes[0] > 0;
         let ring = (table.taps[1] + ROWS_AT_ONCE - 1) * stride(columns as usize);
-        let [a, b, c, d, e, f] = passes;
-        let line = CHANNELS * columns as usize;
-        let ring = if has_ring { 0 } else { ring };
-        Self([a, b, c, d, e, f, table.entries * size_of::<i32>(), line, ring].map(|it| it as u64))
+        let [their_ring, b, c, d, e, f] = passes;
+        let (entries, line) = (table.entries * size_of::<i32>(), CHANNELS * columns as usize);
+        Self([ring.max(their_ring), b, c, d, e, f, entries, line].map(|it| it as u64))
     }
 
     /// Maximum of each buffer.
