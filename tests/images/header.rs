@@ -336,6 +336,23 @@ fn tiles_far_larger_than_their_image_are_refused() {
     assert!(error.problem.contains("tiles of 1048576x1048576"), "{error}");
 }
 
+/// The number of extra samples is added to those of the colours.
+#[test]
+fn a_tiff_of_four_billion_extra_samples_is_refused() {
+    let short = |tag: u16, value: u16| (tag, 3u16, 1u32, u32::from(value));
+    let extra = (338, 3, u32::MAX, 8);
+    let entries =
+        [short(256, 4), short(257, 4), short(258, 8), short(262, 2), short(277, 3), extra];
+    let mut file = b"II*\0\x08\0\0\0\x06\0".to_vec();
+    for (tag, kind, count, value) in entries {
+        let places = [&tag.to_le_bytes()[..], &kind.to_le_bytes(), &count.to_le_bytes()];
+        file.extend([&places.concat()[..], &value.to_le_bytes()].concat());
+    }
+    file.extend([0; 64]);
+    let error = Header::parse(&file).unwrap_err();
+    assert!(error.problem.contains("4294967295 of them extra"), "{error}");
+}
+
 proptest! {
     #[test]
     fn random_bytes_never_panic(magic in 0usize..9, bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
