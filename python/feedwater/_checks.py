@@ -71,11 +71,13 @@ def operators_of(chain: Any) -> list[Any]:
     """The operators of an argument ``chain``, which may be one of them."""
     if hasattr(chain, "settings") and not hasattr(chain, "sections"):
         return [chain]
-    steps = list(chain) if isinstance(chain, (list, tuple, Iterable)) and not isinstance(chain, (str, bytes, Mapping)) else None
-    foreign = chain if steps is None else next((step for step in steps if not callable(getattr(step, "settings", None)) and not isinstance(step, Mapping)), None)
-    if steps is not None and foreign is None:
-        return steps
-    kind = type(foreign)
+    foreign: list[Any] = [chain]
+    if isinstance(chain, Iterable) and not isinstance(chain, (str, bytes, Mapping)):
+        steps = list(chain)
+        foreign = [step for step in steps if not callable(getattr(step, "settings", None)) and not isinstance(step, Mapping)]
+        if not foreign:
+            return steps
+    kind = type(foreign[0])
     if kind.__module__.split(".")[0] in ("torchvision", "timm", "torch"):
         advice = "for transforms of torchvision or timm: chain = fw.from_torchvision(transform)"
     else:

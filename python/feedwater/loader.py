@@ -333,8 +333,8 @@ class Loader:
 
     def set_epoch(self, epoch: int, *, fresh: bool = False) -> None:
         """Sets the epoch of the next loop, from 0. It costs nothing if that is the next epoch anyway; else the source is opened again
-        and caches are lost. ``fresh`` does that always: what was read ahead for the next epoch is read again, for items whose labels or
-        images changed (:func:`feedwater.samples`)."""
+        and caches are lost. With ``fresh`` that is always done: prefetched batches are discarded, and their samples are read again, for
+        items whose labels or images changed (:func:`feedwater.samples`)."""
         check_epoch("epoch", epoch, 0)
         with self._lock:
             if fresh or epoch != self._next:
@@ -494,8 +494,10 @@ class Loader:
         and a comment names them. Seed and shuffling are those of the arguments, also after :meth:`load_state_dict`, which brings its own."""
         text = self._pipeline.to_toml()
         if self._rest:
-            names = ", ".join(getattr(step, "__name__", type(step).__name__) for step in self._rest)
-            text = f"# Not in this file: transforms that stay Python: {names}\n{text}"
+            names = [getattr(step, "__name__", type(step).__name__) for step in self._rest]
+            # The converter's own step between a tensor and the transforms is none of the user's.
+            kept = ", ".join(name for name in names if name != "_pil_image")
+            text = f"# Not in this file: transforms that stay Python: {kept}\n{text}"
         return text
 
     def close(self) -> None:

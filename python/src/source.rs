@@ -334,8 +334,8 @@ fn message(py: Python<'_>, error: &PyErr) -> String {
     }
 }
 
-/// The path of an item of a list or tuple, whose items can be looked at without running code of Python. The item is a text, or a
-/// tuple that begins with one.
+/// The path of an item of a list or tuple, which can be read without running code of the user. The item is a string, or a tuple
+/// that begins with one.
 fn path_in_list(items: &Bound<'_, PyAny>, index: u64) -> Option<PathBuf> {
     if !items.is_exact_instance_of::<PyList>() && !items.is_exact_instance_of::<PyTuple>() {
         return None;

@@ -166,6 +166,9 @@ def test_transforms_that_stay_python_are_not_hidden(folder):
     recipe = fw.from_torchvision([transforms.Resize((8, 8)), transforms.ToTensor(), transforms.Lambda(lambda it: it)], keep_rest=True)
     with loader(folder, recipe, framework="torch") as it:
         assert it.settings().startswith("# Not in this file: transforms that stay Python: Lambda\n")
+    of_images = fw.from_torchvision([transforms.Resize((8, 8)), transforms.Lambda(lambda it: it), transforms.ToTensor()], keep_rest=True)
+    with loader(folder, of_images, framework="torch") as it:
+        assert it.settings().startswith("# Not in this file: transforms that stay Python: Lambda, ToTensor\n")
     with pytest.raises(ValueError, match="batch operators"):
         loader(folder, recipe, framework="torch", classes=2, batch_operators=[fw.ops.Mixup()])
 

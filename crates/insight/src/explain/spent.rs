@@ -6,7 +6,7 @@ use crate::profile::{Profile, Stage, Waits};
 
 use super::percent;
 
-/// Breakdown of the workers' time in shares that add up to 1.
+/// Breakdown of the workers' time in shares that add up to 1, or to more if waits for a processor are overestimated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Stages, without waiting for a processor where that is known.
