@@ -247,6 +247,12 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         self.fixed_output(Some(input)).unwrap_or(input)
     }
 
+    /// [`largest_output`](Self::largest_output), but of a combinator that of each of its operators alone, as if it was the only one.
+    #[doc(hidden)]
+    fn largest_alone(&self, input: Size) -> Size {
+        self.largest_output(input)
+    }
+
     /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses such operators. The
     /// default checks whether `draw` draws a number for a 500x375 image.
     fn is_random(&self) -> bool {

@@ -59,6 +59,9 @@ struct Bound {
     certain: bool,
 }
 
+/// Rows of one column that show whether an operator turns images.
+const LINE: u32 = 1 << 16;
+
 impl Bound {
     /// Size of an upright image, at least 1x1: if no sample was inspected, the size is 0x0, and operators need one pixel.
     fn of(image: Size) -> Self {
@@ -74,9 +77,18 @@ impl Bound {
     /// whose operators see the outputs of each other.
     fn behind(self, PlannedStep { operator, kinds, .. }: &PlannedStep) -> (Self, Size) {
         let Self { size, exact, certain } = self;
-        let mut largest = operator.largest_output(size);
-        let of = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
+        let of_one = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
+        // An operator inside of a combinator may see an image that another one in it has turned, for example by an expanding
+        // rotation, and may make more columns of a wide image than of one that covers both.
+        let turns = !kinds.is_exact()
+            && operator.fixed_output(None).is_none()
+            && of_one(1, LINE).width > LINE / 256;
+        let of = |width, height| match turns {
+            true => larger(of_one(width, height), of_one(height, width)),
+            false => of_one(width, height),
+        };
         let Size { width, height } = size;
+        let mut largest = of(width, height);
         let [halves, lines] = [[width.div_ceil(2), height.div_ceil(2)], [1, 1]];
         let around = |output, [w, h]: [u32; 2]| larger(larger(output, of(w, height)), of(width, h));
         if exact {

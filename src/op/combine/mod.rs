@@ -166,11 +166,9 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
         let plain = || operators.iter().filter(|it| !is_nested(it));
         plain().chain(plain()).fold(size, |size, it| larger(size, it.largest_output(size)))
     };
-    // Growth is largest behind operators whose output is fixed, or of the input itself: an operator that keeps the ratio of the
-    // sides makes a larger image of a thin input than of one that covers other outputs too.
+    // Growth is largest behind operators whose output is fixed, or of the input itself.
     let fixed = operators.iter().filter_map(|it| it.fixed_output(None));
-    let plain = operators.iter().filter(|it| !is_nested(it)).map(|it| it.largest_output(input));
-    let mut size = rounds(fixed.chain(plain).fold(input, larger));
+    let mut size = rounds(fixed.fold(largest_alone(operators, input), larger));
     let count = nested().count();
     if count == 0 {
         return size;
@@ -196,9 +194,15 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
 fn largest_in_order(operators: &Inner, input: Size) -> Size {
     let mut size = input;
     operators.iter().fold(input, |largest, operator| {
-        size = operator.largest_output(size);
+        size = larger(operator.largest_output(size), operator.largest_alone(input));
         larger(largest, size)
     })
+}
+
+/// Largest output of any of the operators for the input itself. An operator that keeps the ratio of the sides makes a larger image
+/// of a thin input than of one that covers the outputs of other operators too.
+fn largest_alone(operators: &Inner, input: Size) -> Size {
+    operators.iter().map(|it| it.largest_alone(input)).fold(input, larger)
 }
 
 /// Size that covers both.

@@ -101,6 +101,10 @@ impl Operator for OneOf {
         outputs.fold(input, super::larger)
     }
 
+    fn largest_alone(&self, input: Size) -> Size {
+        super::largest_alone(&self.operators, input)
+    }
+
     fn is_random(&self) -> bool {
         self.operators.len() > 1 || self.operators.iter().any(|it| it.is_random())
     }

@@ -72,6 +72,10 @@ impl Operator for RandomApply {
         super::largest_in_order(&self.operators, input)
     }
 
+    fn largest_alone(&self, input: Size) -> Size {
+        super::largest_alone(&self.operators, input)
+    }
+
     fn is_random(&self) -> bool {
         let decides = self.probability > 0.0 && self.probability < 1.0;
         decides || self.probability > 0.0 && self.operators.iter().any(|it| it.is_random())

@@ -64,6 +64,10 @@ impl Operator for RandomOrder {
         super::largest_output(&self.operators, input)
     }
 
+    fn largest_alone(&self, input: Size) -> Size {
+        super::largest_alone(&self.operators, input)
+    }
+
     fn is_random(&self) -> bool {
         self.operators.len() > 1 || self.operators.iter().any(|it| it.is_random())
     }
