@@ -160,6 +160,8 @@ class Grammar:
         self.tensors = form != "pil"
         self.floats = form == "floats"
         self.unit = 255 if self.floats else 1
+        # Of tensors feedwater rounds both passes to bytes, by at most half a level each, and its weights to 22 bits.
+        self.resized = 1.001 if self.tensors else 0.0
         self.levels = 0.0
         self.grown = False
 
@@ -191,7 +193,7 @@ class Grammar:
         size = self.rng.choice([self.rng.randint(8, 50), (self.rng.randint(8, 50), self.rng.randint(8, 50))])
         longest = size + self.rng.randint(1, 20) if isinstance(size, int) and self.rng.random() < 0.5 else None
         transform = self._library("Resize", size, interpolation=FILTERS[mode], max_size=longest)
-        return Leaf(transform, "resize", lambda image, _: transform(image), levels=1.0 if self.tensors else 0, grows=False)
+        return Leaf(transform, "resize", lambda image, _: transform(image), levels=self.resized, grows=False)
 
     def _random_resize(self):
         if self.tensors:
@@ -243,7 +245,7 @@ class Grammar:
         mode = "bilinear" if self.tensors else self.rng.choice(PIL_MODES[:3])
         size = self.rng.randint(8, 40), self.rng.randint(8, 40)
         transform = self._library("RandomResizedCrop", size, interpolation=FILTERS[mode])
-        return Leaf(transform, "random_resized_crop", _resampled(FILTERS[mode]), levels=1.0 if self.tensors else 0)
+        return Leaf(transform, "random_resized_crop", _resampled(FILTERS[mode]), levels=self.resized)
 
     def _pad(self):
         mode = "constant" if self.tensors else self.rng.choice(["constant", "edge", "reflect", "symmetric"])
