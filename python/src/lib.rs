@@ -13,6 +13,7 @@ mod pack;
 mod pipeline;
 mod source;
 mod text;
+mod thread_state;
 
 use std::ffi::OsString;
 

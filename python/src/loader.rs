@@ -18,6 +18,7 @@ use crate::batch::Batch;
 use crate::error::{raised, raised_of_item};
 use crate::source::Sequence;
 use crate::text::{json, location};
+use crate::thread_state;
 
 /// Longest wait, a day.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -90,7 +91,9 @@ pub fn finish(py: Python<'_>) -> PyResult<()> {
             background::run(py, end)?;
         }
     }
-    background::finish(py)
+    let finished = background::finish(py);
+    thread_state::end();
+    finished
 }
 
 #[pymethods]

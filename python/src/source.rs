@@ -18,6 +18,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::error::raised;
+use crate::thread_state;
 
 /// A label that was not asked for yet.
 const UNKNOWN: i64 = i64::MIN;
@@ -253,6 +254,7 @@ impl Source for Sequence {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        thread_state::keep();
         let taken = Python::attach(|py| {
             self.taken(py, index).map_err(|error| {
                 let problem = message(py, &error);

@@ -1,6 +1,7 @@
 """Edges at which users were misled: what cannot be done as it is written is an error that says so."""
 
 import os
+import subprocess
 import sys
 import threading
 import types
@@ -244,3 +245,141 @@ def test_a_device_of_pytorch_is_one(paths):
     torch = pytest.importorskip("torch")
     with fw.Loader(fw.samples(paths), CHAIN, batch=4, framework="batch", device=torch.device("cpu")) as it:
         assert len(it) == 1
+
+
+def test_values_of_a_reading_thread_last_from_item_to_item(paths):
+    local, made = threading.local(), []
+
+    class Items:
+        def __len__(self):
+            return 40 * len(paths)
+
+        def __getitem__(self, index):
+            if not hasattr(local, "handle"):
+                local.handle = object()
+                made.append(threading.get_ident())
+            return paths[index % len(paths)], 0
+
+    with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch=4, workers=2, epochs=1, device="cpu", framework="numpy") as loader:
+        assert sum(len(images) for images, _ in loader) == 40 * len(paths)
+    assert made and len(made) == len(set(made))
+
+
+FORKS = """
+import os, sys, threading, time
+import feedwater as fw
+
+path, done = sys.argv[1], threading.Event()
+
+class Items:
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, index):
+        return path, 0
+
+def read():
+    while not done.is_set():
+        for _ in loader:
+            if done.is_set():
+                break
+
+with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch=16, workers=3, device="cpu", framework="batch") as loader:
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(400):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        time.sleep(0.0005)
+    done.set()
+    reader.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_process_may_fork_while_items_are_read(paths):
+    """Of children of the former versions 1 of 160 hung in ``PyOS_AfterFork_Child``."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS, paths[0]], check=True, timeout=300)
+
+
+def test_a_loaded_state_keeps_its_order_in_other_epochs(paths, caplog):
+    def built(**settings):
+        return loader(fw.samples(paths * 10), batch=40, **settings)
+
+    with built(seed=1, shuffle=True) as first:
+        state = first.state_dict()
+        orders = [[sample["index"] for sample in batch.samples] for batch, _ in zip(first, range(3))]
+        first.set_epoch(1)
+        orders.append([sample["index"] for batch in first.batches() for sample in batch.samples])
+    with built(seed=2, shuffle=False) as second:
+        second.load_state_dict(state)
+        second.set_epoch(1)
+        assert [sample["index"] for batch in second.batches() for sample in batch.samples] == orders[-1] != sorted(orders[-1])
+    assert "seed is 1 in the state and 2 here" in caplog.text and "shuffle is True in the state and False here" in caplog.text
+
+
+def test_another_epoch_begins_after_an_error(paths, tmp_path):
+    damaged = tmp_path / "damaged.ppm"
+    damaged.write_bytes(b"P6 9 9 255\n")
+    with loader(fw.samples([*paths, str(damaged)]), batch=5) as it:
+        for _ in range(2):
+            with pytest.raises(fw.errors.SampleError, match="damaged"):
+                next(iter(it))
+        write_image(damaged, pixels_of(5))
+        it.set_epoch(1)
+        assert [batch.epoch for batch in it.batches()] == [1]
+
+
+def test_a_label_beyond_the_class_names_is_an_error_of_its_sample(paths):
+    items = [(path, label) for path, label in zip(paths, [0, 1, 7, 1])]
+    for source in (fw.samples(items, classes=["a", "b"]), fw.samples(items, classes=["a", "b"]).with_classes(["a", "b"]), fw.samples(items).with_classes(["b", "a"])):
+        with loader(source) as it, pytest.raises(fw.errors.SampleError, match="label 7 has no class name"):
+            labels_of(it)
+
+
+def test_classes_may_have_the_names_of_a_states_parts(paths):
+    with loader(fw.samples([(path, 1) for path in paths], classes=["version", "state"]), classes_of={"state": 0, "version": 1}) as it:
+        assert it.classes == ["state", "version"] and labels_of(it) == [0] * 4
+
+
+def test_a_number_of_more_than_64_bits_is_named(paths):
+    with pytest.raises(OverflowError, match=f"seed: {2**63} has more than 64 bits"):
+        loader(fw.samples(paths), seed=2**63)
+
+
+class Chosen:
+    """A subset of a data set, as subclasses of ``torch.utils.data.Subset`` are made."""
+
+    def __init__(self, dataset, indices):
+        self.dataset = dataset
+        self.indices = indices
+
+    def __len__(self):
+        return len(self.indices)
+
+    def __getitem__(self, index):
+        return self.dataset[self.indices[index]]
+
+
+class Table:
+    """A data set with a transform of its own, as ``datasets.Dataset.set_transform`` makes it."""
+
+    features = {}
+    format = {"type": "custom"}
+
+    def cast_column(self, *_):
+        raise AssertionError
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        raise AssertionError
+
+
+@pytest.mark.parametrize(("source", "problem"), [(Chosen([1, 2], [0]), "Chosen has a __getitem__ of its own"), (Table(), "set_transform")])
+def test_code_of_data_sets_that_would_not_run_is_refused(source, problem):
+    with pytest.raises(ValueError, match=problem):
+        fw.dataset(source)
