@@ -11,7 +11,7 @@ use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
 use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::source::custom::{Heads, Hints, Page};
-use feedwater::source::{Memory, Source};
+use feedwater::source::{Directory, Memory, Source};
 use proptest::prelude::*;
 
 const SAMPLES: u64 = 61;
@@ -223,6 +223,7 @@ fn the_state_counts_the_samples_delivered_by_all_shards() {
         samples: SAMPLES,
         ..Default::default()
     };
+    let start = LoaderState { source: loader.state().source, ..start };
     assert_eq!(loader.state(), start);
     let (_, state) = run(&mut loader, 2);
     assert_eq!(state, LoaderState { position: 24, ..start });
@@ -313,8 +314,9 @@ fn a_state_is_a_few_numbers() {
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
     let state = builder().repeats(3).build().unwrap().state();
     let text = serde_json::to_string(&state).unwrap();
-    let repeated = r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"repeats":3}"#;
-    assert_eq!(text, repeated);
+    let begin =
+        r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"repeats":3,"source":"#;
+    assert!(text.starts_with(begin), "{text}");
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
     let state = builder().shuffle_window(Some(8)).build().unwrap().state();
     let text = serde_json::to_string(&state).unwrap();
@@ -370,4 +372,28 @@ fn a_state_of_another_source_is_an_error() {
     refused(builder().resume(state).build(), "state", &["60", "61"]);
     let state = LoaderState { position: 62, samples: 61, ..state };
     refused(builder().resume(state).build(), "state.position", &["62", "61"]);
+}
+
+/// Other samples of the same number, whose first or last one has another name. They may also be the same, renamed or packed.
+#[test]
+fn a_state_of_a_source_with_other_names_is_a_warning() {
+    let folder = |name: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        for (number, jpeg) in jpegs(3).into_iter().enumerate() {
+            std::fs::write(directory.path().join(format!("{name}-{number}.jpg")), jpeg.0).unwrap();
+        }
+        directory
+    };
+    let load = |directory: &tempfile::TempDir, state: Option<LoaderState>| {
+        let source = Directory::open(directory.path()).unwrap();
+        let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(1);
+        state.into_iter().fold(builder, LoaderBuilder::resume).build().unwrap()
+    };
+    let [one, moved, other] = ["a", "a", "b"].map(folder);
+    let state = LoaderState { position: 1, ..load(&one, None).state() };
+    assert_eq!(load(&moved, Some(state)).warnings(), [""; 0]);
+    let warnings = load(&other, Some(state)).warnings();
+    assert!(warnings.len() == 1 && has_words(&warnings[0], &["state.source", "1"]), "{warnings:?}");
+    let earlier = LoaderState { source: None, ..state };
+    assert_eq!(load(&other, Some(earlier)).warnings(), [""; 0]);
 }

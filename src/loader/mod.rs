@@ -9,7 +9,7 @@ use crate::gpu::Device;
 use crate::gpu::nvtx::Nvtx;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
-use crate::source::{Fingerprint, Source};
+use crate::source::{Fingerprint, Source, names_checksum};
 use crate::storage::Storage;
 use crate::tune::Choice;
 
@@ -120,6 +120,8 @@ pub struct Loader {
     source: Arc<dyn Source>,
     /// Fingerprint of the source, if it is a combination.
     combined: Option<Fingerprint>,
+    /// Checksum of the names of a source that is no combination.
+    names: Option<u32>,
     /// The distinct storage handles through which the source reads.
     storages: Arc<[Storage]>,
     plan: Arc<Plan>,
@@ -178,6 +180,7 @@ impl Loader {
         };
         let samples = builder.source.len();
         let combined = builder.source.fingerprint();
+        let names = combined.is_none().then(|| names_checksum(&*builder.source));
         let mut order = Order::new(samples, &plan.settings.loader, &plan.shard, &file_ends)?;
         let positions = builder.positions.clone().unwrap_or(0..samples);
         if positions.is_empty() || positions.end > samples {
@@ -217,7 +220,8 @@ impl Loader {
             return Err(Error::config("cache.presize", problem));
         }
         let mut watching = builder.watching;
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> =
+            builder.resumed.iter().filter_map(|state| state.warning(names)).collect();
         if builder.nvtx {
             match Nvtx::open(&builder.runtime) {
                 Ok(nvtx) => watching.marker = Some(nvtx),
@@ -284,6 +288,7 @@ impl Loader {
         Ok(Self {
             process: std::process::id(),
             combined,
+            names,
             storages: storages_of(&*builder.source),
             source: builder.source,
             plan,
@@ -420,6 +425,7 @@ impl Loader {
             files: self.order.files(),
             classes: state::classes_checksum(self.source.classes()),
             combined: self.combined,
+            source: self.names,
         }
     }
 

@@ -81,15 +81,26 @@ pub(super) fn produce(
     Err(Error::Sample(SampleError { problem, ..errors[0].clone() }))
 }
 
-/// Checks that the label of a sample is a class, if there are soft targets. Called after the sample was read, because only then a source
-/// whose labels change knows the one that belongs to the bytes.
+/// Checks that the label of a sample has a class name, if the source has class names, and is a class, if there are soft targets. Called
+/// after the sample was read, because only then a source whose labels change knows the one that belongs to the bytes.
 pub(super) fn check_label(plan: &Plan, source: &dyn Source, index: u64) -> Result<(), DataError> {
-    let Some(stage) = &plan.stage else { return Ok(()) };
-    let label = source.label(index);
-    if stage.class(label).is_some() {
+    let names = source.classes().len();
+    if names == 0 && plan.stage.is_none() {
         return Ok(());
     }
-    let problem = format!("the label {label} is not below targets.classes, {}", stage.classes);
+    let label = source.label(index);
+    let is_beyond = |number| names > 0 && number >= names;
+    let problem = match &plan.stage {
+        _ if usize::try_from(label).is_ok_and(is_beyond) => {
+            format!(
+                "the label {label} has no class name: the source has {names} names; name every label (classes)"
+            )
+        }
+        Some(stage) if stage.class(label).is_none() => {
+            format!("the label {label} is not below targets.classes, {}", stage.classes)
+        }
+        _ => return Ok(()),
+    };
     Err(DataError::new(Reason::Label, problem))
 }
 

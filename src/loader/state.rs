@@ -8,7 +8,7 @@ use crate::source::Fingerprint;
 /// Position of a loader in its epochs: enough to resume exactly, in constant time.
 ///
 /// A resumed loader returns exactly the remaining samples of the epoch, in the same global order and with the same random
-/// draws. Number of workers, batch, prefetch, rank and world may differ from before. Field names and meaning are part of
+/// draws. Number of workers, batch, prefetch, rank and world size may differ from before. Field names and meaning are part of
 /// the public contract: later versions accept saved states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,6 +39,10 @@ pub struct LoaderState {
     /// Fingerprint of the source, if it is a combination: a mixture, a concatenation or a selection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combined: Option<Fingerprint>,
+    /// CRC-32C of the source's number of samples and of the names of its first and last sample, without their folders; absent if
+    /// it is a combination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<u32>,
 }
 
 impl LoaderState {
@@ -93,6 +97,19 @@ impl LoaderState {
             return Err(Error::config("state.position", problem));
         }
         Ok(())
+    }
+
+    /// Warning that this is the state of another source, by the checksum of its names. No error: the samples may have been renamed
+    /// or packed in the same order. States of earlier versions have no checksum.
+    pub(super) fn warning(&self, source: Option<u32>) -> Option<String> {
+        let (was, is) = (self.source?, source?);
+        (was != is).then(|| {
+            format!(
+                "state.source: the first or last sample has another name than when the state was saved (checksum {was:08x}, now \
+                 {is:08x}); epoch {} continues behind {} samples in the same order, so check that the source is the same",
+                self.epoch, self.position
+            )
+        })
     }
 }
 

@@ -78,14 +78,21 @@ pub fn inspected(len: u64) -> impl Iterator<Item = u64> {
     (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX))
 }
 
-/// Number for a source that is no combination: its length, and the names of its first and last sample without their folders.
+/// Number for a part of a combination: that of its fingerprint, or [`names_checksum`].
 pub fn of_part(source: &dyn Source) -> u32 {
-    if let Some(fingerprint) = source.fingerprint() {
-        return fingerprint.crc;
-    }
+    source.fingerprint().map_or_else(|| names_checksum(source), |fingerprint| fingerprint.crc)
+}
+
+/// CRC-32C of the number of samples, and of the names of the first and last sample without their folders.
+pub fn names_checksum(source: &dyn Source) -> u32 {
     let name = |index| {
         let location = source.location(index);
-        location.rsplit('/').next().unwrap_or_default().to_owned()
+        // The rest of a URL may be a signature, which is another one each time.
+        let path = match location.split_once('?') {
+            Some((path, _)) if path.contains("://") => path,
+            _ => &location,
+        };
+        path.rsplit('/').next().unwrap_or_default().to_owned()
     };
     let names = source.len().checked_sub(1).map(|last| [name(0), name(last)]);
     let text = format!("{} {}", source.len(), names.unwrap_or_default().join("\n"));

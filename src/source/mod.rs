@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{DataError, Result};
+use crate::footprint::counted;
 
 pub use bad_shards::BadShards;
 #[doc(hidden)]
@@ -23,6 +24,7 @@ pub use detect::detect;
 pub use exclusion::{Exclusion, ExclusionReason};
 #[doc(hidden)]
 pub use exclusion::{Exclusions, exclusion_lines};
+pub(crate) use fingerprint::names_checksum;
 pub use fingerprint::{Fingerprint, Shares};
 pub use memory::Memory;
 #[doc(hidden)]
@@ -155,7 +157,7 @@ pub trait Source: Send + Sync {
 
     /// One-line description for people: kind of source and number of samples.
     fn describe(&self) -> String {
-        self.inner().map_or_else(|| format!("{} samples", self.len()), |it| it.describe())
+        self.inner().map_or_else(|| counted(self.len(), "sample"), |it| it.describe())
     }
 
     /// Names of the classes in label order; empty if there are none.
