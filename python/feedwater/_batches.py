@@ -72,7 +72,7 @@ def caller() -> str:
 
 
 def process_group() -> tuple[int, int] | None:
-    """Rank and world of the process group of PyTorch, if there is one."""
+    """Rank and world size of the process group of PyTorch, if there is one."""
     distributed = sys.modules.get("torch.distributed")
     # While another thread imports it, it may lack its functions.
     if distributed is None or not hasattr(distributed, "is_initialized") or not distributed.is_available() or not distributed.is_initialized():

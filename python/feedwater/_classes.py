@@ -11,15 +11,18 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .loader import Loader
 
+#: What `classes_of` may be.
+_TAKEN = "a loader, its state_dict(), a list of names or the number of each name"
+
 
 def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | dict[str, int] | None:
     """The class names of another loader, of a state, or of a list, or the numbers of names."""
     if classes_of is None:
         return None
     if isinstance(classes_of, str):
-        raise TypeError("classes_of is a text; it is a loader, its state_dict() or a list of names. For a file: source.with_classes(path)")
+        raise TypeError(f"classes_of is a text; it is {_TAKEN}. For a file: source.with_classes(path)")
     if isinstance(classes_of, Mapping):
-        if classes_of and "version" not in classes_of and "state" not in classes_of and "classes" not in classes_of:
+        if classes_of and not isinstance(classes_of.get("state"), Mapping):
             return numbers_of(classes_of)
         names = classes_of.get("classes", ())
     elif isinstance(classes_of, Sequence):
@@ -28,7 +31,7 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
         # Wrappers of a loader have its names.
         names = getattr(classes_of, "classes", None)
         if names is None:
-            raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is a loader, its state_dict() or a list of names")
+            raise TypeError(f"classes_of is a {type(classes_of).__name__}; it is {_TAKEN}")
     names = [name_of(name) for name in names]
     if not names:
         raise ValueError("classes_of has no class names: its labels are the numbers in its data, which need no table")

@@ -22,18 +22,21 @@ class Dataset(Protocol):
 
 
 def dataset(source: Dataset, *, image: str | None = None, label: str | None = None) -> Source:
-    """A data set of another library as a source, of which only encoded images and labels are taken: decoding and transforms are those of
-    the loader. :class:`feedwater.Loader` takes such a data set as it is, too.
+    """A data set of another library as a source. Only encoded images and labels are taken. The loader decodes and transforms, and turns
+    images upright by EXIF, which ``ImageFolder`` does not (``decode={"orientation": False}``). :class:`feedwater.Loader` takes such a data
+    set directly, too.
 
     * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and a
       ``torch.utils.data.Subset`` of one. ``target_transform`` applies once to each label. A ``transform`` is an error, because it would not
-      run: the argument ``chain`` takes its place, as ``fw.from_torchvision(transform)``. So are a ``loader`` and a ``__getitem__`` of its own.
-    * ``datasets.Dataset`` of Hugging Face. ``image`` and ``label`` name its columns; by default the only column of images, and the only one of
+      run: the argument ``chain`` takes its place, as ``fw.from_torchvision(transform)``. For the same reason an image reader (``loader=``)
+      or an overridden ``__getitem__`` is an error, also of a subclass of ``Subset``.
+    * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. ``image`` and ``label`` name its columns; by default the only column of images, and the only one of
       class labels. Their names are those of the classes.
     """
     inner = getattr(source, "dataset", None)
     indices = getattr(source, "indices", None)
     if inner is not None and indices is not None:
+        _check_subset(source)
         return dataset(inner, image=image, label=label).select(subset=[int(index) for index in indices])
     if hasattr(source, "features") and hasattr(source, "cast_column"):
         return _table(source, image, label)
@@ -44,6 +47,19 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
         f"source is a {type(source).__name__}; it is a path, a URL, a source such as fw.directory(path), fw.samples(items) for any sequence of "
         "encoded images or paths, an ImageFolder of torchvision or a Dataset of Hugging Face"
     )
+
+
+def _check_subset(source: Any) -> None:
+    """Checks that a ``Subset`` only chooses, because its own code would not run."""
+    name = type(source).__name__
+    reads = next((kind for kind in type(source).__mro__ if "__getitem__" in vars(kind)), None)
+    if getattr(source, "transform", None) is not None:
+        raise ValueError(f"the {name} has a transform, which would not run; pass the chain fw.from_torchvision(transform) to the loader")
+    if reads is not None and reads.__module__.partition(".")[0] != "torch":
+        raise ValueError(
+            f"{name} has a __getitem__ of its own, which would not run; pass fw.samples(items) with items that are encoded images or paths, or "
+            "the chain fw.from_torchvision(transform) to the loader"
+        )
 
 
 def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
@@ -99,6 +115,11 @@ class _Rows:
 
 
 def _table(rows: Any, image: str | None, label: str | None) -> Samples:
+    if (getattr(rows, "format", None) or {}).get("type") == "custom":
+        raise ValueError(
+            "the data set has a transform (set_transform or with_transform), which would not run; reset it by with_format(None), and pass the "
+            "chain fw.from_torchvision(transform) to the loader"
+        )
     kinds = {name: type(feature).__name__ for name, feature in rows.features.items()}
     (image,) = _columns(kinds, image, "image", "Image")
     label = next(iter(_columns(kinds, label, "label", "ClassLabel")), None)

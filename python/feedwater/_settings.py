@@ -105,10 +105,11 @@ class Source:
 
         * ``classes``: the names in the order of their numbers, such as :attr:`Loader.classes` of the training set or ``ClassLabel.names``
           of Hugging Face; the number of each name, such as ``class_to_idx`` of ``ImageFolder``; or the path of a file with one name on
-          each line, or with JSON. ``Loader(..., classes_of=...)`` does the same.
+          each line, or with JSON. ``Loader(..., classes_of=...)`` does the same. Two names may have one number, but not for
+          ``fw.directory``: there use its ``class_to_index``.
 
         Samples and objects of other classes are left out and counted, with a warning. A source without class names gets those of the
-        table; a label beyond it is an error. A selection applies after it, with the numbers of the table.
+        table; a label beyond it is an error, for items of a sequence when they are read. A selection applies after it, with the numbers of the table.
         """
         table = self.settings()
         if "classes" in table or ("class_to_index" in table and "directory" not in table):

@@ -16,8 +16,8 @@ def table(settings: Mapping[str, Any]) -> str:
             continue
         try:
             pairs.append(f"{text(str(key))} = {value(item)}")
-        except TypeError as problem:
-            raise TypeError(f"{key}: {problem}") from None
+        except (TypeError, OverflowError) as problem:
+            raise type(problem)(f"{key}: {problem}") from None
     return "{" + ", ".join(pairs) + "}"
 
 
@@ -26,6 +26,8 @@ def value(item: Any) -> str:
     if isinstance(item, bool):
         return "true" if item else "false"
     if isinstance(item, int):
+        if not -(2**63) <= item < 2**63:
+            raise OverflowError(f"{item} has more than 64 bits; the largest number is {2**63 - 1}")
         return str(item)
     if isinstance(item, float):
         return number(item)

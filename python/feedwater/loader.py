@@ -21,7 +21,7 @@ from ._classes import check_classes, names_of
 from ._datasets import Dataset, as_source
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
-from .errors import ConfigError, StoppedError
+from .errors import ConfigError, Error, StoppedError
 from .report import Report
 
 if TYPE_CHECKING:
@@ -61,42 +61,45 @@ class Loader:
 
     * ``source``: a function of :mod:`feedwater.sources`, a path or URL, whose kind is recognised, :func:`feedwater.samples`, or a
       combination of them; or a data set of torchvision (``ImageFolder``) or Hugging Face, as :func:`feedwater.dataset` takes it.
-    * ``chain``: operators of :mod:`feedwater.ops` in order, or a recipe.
+    * ``chain``: operators of :mod:`feedwater.ops` in order, one operator, or a recipe.
     * ``batch``: samples of a batch.
     * ``framework``: what the images and labels are: tensors of ``"torch"``, ``"jax"`` or ``"tensorflow"``, arrays of ``"numpy"``, or ``"batch"``
       for :class:`feedwater.Batch` instead of pairs.
     * ``device``: ``"auto"`` (default), ``"cpu"``, ``"cuda"`` (the GPU of the launcher's local rank) or ``"cuda:N"``, or a ``torch.device``.
     * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``, or that of a framework, such as ``torch.bfloat16``. ``layout``: ``"nchw"`` (default) or ``"nhwc"``.
-    * ``shuffle``, ``seed``: a recipe for training shuffles; otherwise the order is that of the source. The seed is 0 by default.
+    * ``shuffle``: whether each epoch has its own order. Default: True for ``train_recipe``, else False, also for ``from_torchvision``.
+      ``seed``: default 0.
     * ``workers``: threads, or ``"auto"``. ``prefetch``: batches, or ``"auto"``.
     * ``last``: ``"drop"`` (default), ``"pad"`` or ``"partial"``: samples that do not fill the last batch. Recipes for evaluation have
       ``"partial"``.
     * ``on_error``: images that cannot be used. ``"stop"`` (default) raises an error; ``"skip"`` puts another sample in the place, which the
       epoch then has twice; ``"substitute"`` puts zeros with the label -100 (``loader={"ignore_label": …}``), which losses of PyTorch ignore;
-      ``"drop"`` makes the batch shorter, for exact evaluation. A warning has their number, and :attr:`stats` counts them.
+      ``"drop"`` makes the batch shorter, for exact evaluation, and leaves out a batch without any sample, so ranks may have different
+      numbers of batches. A warning has their number, and :attr:`stats` counts them.
     * ``rank``, ``world``: the shard. Default: those of the process group of ``torch.distributed``, also if it is initialized after the
       loader was built; without one, those of the launcher (``torchrun``, Slurm, MPI), by its environment variables.
-    * ``epoch``, ``epochs``: the first epoch, from 0, and their number, at least 1; without it there is no end. The first batches of an
-      epoch are read while the one before it runs, those of the first one when the loader is built (:meth:`set_epoch`, ``fresh``).
+    * ``epoch``, ``epochs``: the first epoch, from 0, and their number, at least 1; without it there is no end. Up to
+      ``prefetch + 1`` batches are read ahead, also across the end of an epoch, and the first ones when the loader is built (:meth:`set_epoch`,
+      ``fresh``).
     * ``positions``: first position of each epoch's order, and the one after the last. The samples and pixels there are those of a loader
       of the whole epoch, so loaders of consecutive parts, on any machines, give together what one loader gives. Parts should begin where
       one of its batches begins.
     * ``batch_operators``, ``classes``, ``smoothing``: operators on pairs of samples, and soft targets.
-    * ``classes_of``: gives the classes the numbers that they have elsewhere, which a validation set needs that lacks a class: another
-      loader, its :meth:`state_dict`, names in the order of their numbers, or the number of each name, such as ``class_to_idx``. See
-      :meth:`feedwater.Source.with_classes`.
+    * ``classes_of``: where the number of each class comes from: another loader, its :meth:`state_dict`, a list of names in the order of
+      their numbers, or a dictionary from names to numbers such as ``class_to_idx``. For a validation set that lacks a class of the
+      training set. See :meth:`feedwater.Source.with_classes`.
     * ``loader``, ``decode``, ``output``, ``targets``, ``cache``, ``limits``, ``storage``: other settings of these sections of a pipeline file.
 
     Threads may share a loader, and an iterator of it: each batch goes to one of them. :meth:`set_epoch`, :meth:`load_state_dict` and
     :meth:`close` end the running epoch of all threads.
 
-    Raises a class of :mod:`feedwater.errors`.
+    Raises a class of :mod:`feedwater.errors`, or ``TypeError`` or ``ValueError`` for an argument that is of a wrong type or excludes another.
     """
 
     def __init__(
         self,
         source: Source | str | bytes | os.PathLike[str] | Dataset,
-        chain: Sequence[Operator] = (),
+        chain: Operator | Sequence[Operator] = (),
         *,
         batch: int = 64,
         framework: Framework = "torch",
@@ -227,6 +230,7 @@ class Loader:
         self._end = None if epochs is None else epoch + epochs
         self._positions = positions
         self._has_whole_length = False
+        self._has_state = False
         self._inner = self._built(epoch, None)
         check_framework(framework, self._inner.shape[1])
         self._meaning = Meaning(self._inner.classes, self._inner.normalization)
@@ -309,8 +313,15 @@ class Loader:
 
     def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch) -> Batch | None:
         """The next batch, or ``None`` at the end."""
-        while not (known := epoch.next_within(_WARN_EVERY))[0]:
-            self._warn(inner)
+        try:
+            while not (known := epoch.next_within(_WARN_EVERY))[0]:
+                self._warn(inner)
+        except StoppedError:
+            raise
+        except Error:
+            # Later loops raise it again. `set_epoch` opens the source again, whichever epoch it sets.
+            self._next = -1
+            raise
         batch = known[1]
         if batch is None:
             return None
@@ -332,13 +343,15 @@ class Loader:
                 _log.warning("%s", warning)
 
     def set_epoch(self, epoch: int, *, fresh: bool = False) -> None:
-        """Sets the epoch of the next loop, from 0. It costs nothing if that is the next epoch anyway; else the source is opened again
-        and caches are lost. With ``fresh`` that is always done: prefetched batches are discarded, and their samples are read again, for
-        items whose labels or images changed (:func:`feedwater.samples`)."""
+        """Sets the epoch of the next loop, from 0. If it is the next epoch, nothing happens. Otherwise, or after an error that ended the
+        loader, the source is opened again, and prefetched batches and caches are discarded. ``fresh=True`` does so for the next epoch too:
+        use it after labels or images of :func:`feedwater.samples` have changed."""
         check_epoch("epoch", epoch, 0)
         with self._lock:
             if fresh or epoch != self._next:
-                self._rebuild(epoch, None)
+                # A state that was loaded keeps its seed and order.
+                state = {**json.loads(self._inner.state()), "epoch": epoch, "position": 0} if self._has_state else None
+                self._rebuild(epoch, state)
 
     @property
     def sampler(self) -> Loader | None:
@@ -389,6 +402,11 @@ class Loader:
 
     def _state_after(self, epoch: int, batches: int) -> dict[str, Any]:
         """The position in an epoch, from 0, after this number of batches of each shard."""
+        if 'on_error = "drop"' in self._pipeline.to_toml():
+            raise ConfigError(
+                'on_error is "drop", so the number of batches does not say which samples were seen; set "substitute" to continue by batches',
+                key="on_error",
+            )
         (batch, *_), _ = self._inner.shape
         _, world = self.shard
         state = self.state_dict()
@@ -397,8 +415,8 @@ class Loader:
         return {**state, "state": {**state["state"], "epoch": epoch, "position": position}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends. The seed and the order are those of
-        the state from then on, whatever the arguments ``seed`` and ``shuffle`` were."""
+        """Continues at a position. The next loop has what is left of the epoch. A loop that runs ends. Seed and shuffling are those of
+        the state from then on, also after :meth:`set_epoch`. A warning is logged if the arguments ``seed`` and ``shuffle`` were others."""
         if not isinstance(state, Mapping):
             raise ConfigError(f"the state is {state!r}; it is what state_dict() returned", key="state")
         version = state.get("version")
@@ -414,7 +432,12 @@ class Loader:
         # Lightning compares the number of a batch in the whole epoch with the length.
         self._has_whole_length = sys._getframe(1).f_globals.get("__name__", "").startswith(("lightning.", "pytorch_lightning."))
         with self._lock:
+            here = json.loads(self._inner.state())
+            for name in ("seed", "shuffle"):
+                if name in position and position[name] != here[name]:
+                    _log.warning("%s is %s in the state and %s here; that of the state is used", name, position[name], here[name])
             self._rebuild(0, position)
+            self._has_state = True
             self._failed = {outcome: failed.get(outcome, 0) for outcome in _FAILED}
 
     def _rebuild(self, epoch: int, state: Mapping[str, Any] | None) -> None:
@@ -450,7 +473,7 @@ class Loader:
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Rank, from 0, and world: the number of loaders that share an epoch."""
+        """Rank, from 0, and world size: the number of loaders that share an epoch."""
         self._follow_group()
         return self._inner.shard
 
@@ -470,7 +493,8 @@ class Loader:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counts and times since the loader was built: every sample's outcome, bytes, memory, caches."""
+        """Counts and times since the loader was built, or since the last :meth:`load_state_dict` or :meth:`set_epoch` that opened the source
+        again: every sample's outcome, bytes, memory, caches. ``state_dict()["failed"]`` also has the samples that failed before."""
         stats: dict[str, Any] = json.loads(self._inner.stats())
         return stats
 
@@ -491,7 +515,8 @@ class Loader:
     def settings(self) -> str:
         """The pipeline file with every setting written out. A sequence is ``own = "samples"`` in it, a second one ``own = "samples2"``;
         only a program can run such a file, by :meth:`from_toml` with ``own``. Transforms that stay Python (``keep_rest``) are not part of it,
-        and a comment names them. Seed and shuffling are those of the arguments, also after :meth:`load_state_dict`, which brings its own."""
+        and a comment names them. Seed and shuffling are those that the loader was built with. Those of a state that was loaded are not
+        written."""
         text = self._pipeline.to_toml()
         if self._rest:
             names = [getattr(step, "__name__", type(step).__name__) for step in self._rest]

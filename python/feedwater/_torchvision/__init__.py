@@ -27,8 +27,9 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
     numbers differ, distributions do not. The element type is that of the transform: ``u8`` without ``ToTensor`` or its like, else that of
     the tensor.
 
-    Behind ``ToImage`` or ``ToTensor`` torchvision computes on tensors. What has other pixels there, by more than one level of 255 for each
-    transform, is an error that names the transform, unless ``as_pil``: then pixels are those of the transforms on PIL images.
+    Behind ``ToImage`` or ``ToTensor`` torchvision computes on tensors. Results are equal or differ by at most one level of 255 per
+    transform. A transform that differs more is an error that names it, unless ``as_pil``: then pixels are those of the transforms on PIL
+    images.
 
     ``MixUp`` and ``CutMix`` of torchvision, or timm's ``Mixup``, at the end of the list become batch operators of the recipe.
 

@@ -79,7 +79,8 @@ class State:
             raise Misplaced(f"{why}; move it before {self.tensor_by}, or pass as_pil=True for the pixels of PIL images")
 
     def rounds(self) -> None:
-        """For a computation whose results torchvision does not round to bytes if they are floats. Those of 0 to 1 are within one level."""
+        """For a computation whose results torchvision does not round to bytes if they are floats. Floats from 0 to 1 differ by at most one
+        level of 255."""
         self.needs_bytes()
         if self.form is Form.UNSCALED:
             raise Misplaced(f"{self.tensor_by} and a ToDtype without scale=True made floats above 1 of the image, which torchvision limits to 1")
