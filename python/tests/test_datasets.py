@@ -57,6 +57,16 @@ def test_folders_and_parts_of_the_libraries_themselves(folder):
     images, labels, classes = batch_of(whole)
     numpy.testing.assert_array_equal(images, [numpy.asarray(image) for image, _ in whole])
     assert labels == whole.targets and classes == whole.classes
+
+    class Flipped(data.Subset):
+        def __getitem__(self, index):
+            return super().__getitem__(index)[0].transpose(0), 0
+
+        def __getitems__(self, indices):
+            return [self[index] for index in indices]
+
+    with pytest.raises(ValueError, match="Flipped has a __getitem__ of its own"):
+        fw.dataset(Flipped(whole, [0]))
     first, _ = data.random_split(whole, [20, 0])
     images, labels, _ = batch_of(first)
     numpy.testing.assert_array_equal(images, [numpy.asarray(image) for image, _ in first])
@@ -90,6 +100,8 @@ def test_a_table_of_hugging_face(folder):
             fw.dataset(table, **arguments)
     with pytest.raises(ValueError, match="0 columns of the type Image"):
         fw.dataset(table.remove_columns("photo"))
+    with pytest.raises(ValueError, match="set_transform"):
+        fw.dataset(table.with_transform(lambda rows: rows))
 
 
 def test_other_objects_are_named():

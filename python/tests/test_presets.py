@@ -1,5 +1,9 @@
 """Presets of torchvision's weights, timm's transforms, and transforms of batches, compared with these on PIL images."""
 
+import json
+import subprocess
+import sys
+
 import feedwater as fw
 import numpy
 import pytest
@@ -128,6 +132,56 @@ def test_policies_of_timm(large, text, operator):
         assert recipe[2] == operator
     images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
     assert images.shape == (4, 3, 24, 24) and images.dtype == torch.float32
+
+
+def drawn(action, image):
+    """An operation of AugMix, as timm calls Pillow for it."""
+    from PIL import ImageEnhance, ImageOps
+
+    values = action["params"]
+    if action["kind"] == "warp":
+        return image.transform(image.size, Image.Transform.AFFINE, values["matrix"][:6], Image.Resampling.BILINEAR, fillcolor=tuple(values["fill"]))
+    enhance = {"Contrast": "Contrast", "Saturation": "Color", "Brightness": "Brightness", "Sharpness": "Sharpness"}
+    formula = action["formula"]
+    if formula in enhance:
+        return getattr(ImageEnhance, enhance[formula])(image).enhance(values["factor"])
+    if formula == "Solarize":
+        return ImageOps.solarize(image, int(values["threshold"]))
+    if formula == "Posterize":
+        return ImageOps.posterize(image, int(values["bits"]))
+    return {"Equalize": ImageOps.equalize, "Autocontrast": ImageOps.autocontrast}[formula](image)
+
+
+@pytest.mark.parametrize("config", ["augmix-m5-w4-d2", "augmix-m9-w3-mstd0.5"])
+def test_pixels_of_aug_mix_are_within_a_level_of_timms(tmp_path, config, count=60):
+    """``AugMixAugment._apply_basic`` with the operations and weights that feedwater has drawn."""
+    chain = [ops.TimmAugMix(config=config, interpolation="bilinear"), ops.CenterCrop(width=60, height=44)]
+    (tmp_path / "set" / "a").mkdir(parents=True)
+    for index in range(count):
+        write_image(tmp_path / "set" / "a" / f"{index:02}.ppm", smooth(index))
+    with fw.Loader(fw.directory(tmp_path / "set"), chain, batch=count, layout="nhwc", framework="batch", device="cpu") as loader:
+        (tmp_path / "pipeline.toml").write_text(loader.settings())
+    command = [sys.executable, "-m", "feedwater", "dump", str(tmp_path / "pipeline.toml"), "--out", str(tmp_path / "dump")]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    images = numpy.load(tmp_path / "dump" / "images.npy")
+    samples = json.loads((tmp_path / "dump" / "samples.json").read_text())
+    differences, formulas = [], set()
+    for image, sample in zip(images, samples, strict=True):
+        start = Image.open(sample["path"])
+        begin, *actions = sample["operators"][0]["actions"]
+        rest = 1 - begin["params"]["weight"]
+        mixed, chained = numpy.zeros((44, 60, 3), numpy.float32), start
+        for action in actions:
+            if action["kind"] == "mix":
+                mixed += numpy.float32(action["params"]["weight"] / rest) * numpy.asarray(chained, numpy.float32)
+                chained = start
+            else:
+                formulas.add(action.get("formula", action["kind"]))
+                chained = drawn(action, chained)
+        expected = Image.blend(start, Image.fromarray(mixed.clip(0, 255).astype(numpy.uint8)), rest)
+        differences.append(numpy.abs(numpy.asarray(expected).astype(int) - image.astype(int)).max())
+    assert len(differences) == count and max(differences) <= 1
+    assert len(formulas) == 9
 
 
 def test_training_crops_of_timm(large):

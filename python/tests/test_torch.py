@@ -1,5 +1,7 @@
 """Batches as tensors of PyTorch."""
 
+import logging
+
 import feedwater as fw
 import pytest
 from conftest import pixels_of
@@ -22,6 +24,40 @@ def test_every_type_of_elements(folder, dtype):
     expected = {"u8": torch.uint8, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype]
     assert images.dtype == expected and labels.dtype == torch.int64
     assert images[0, 0, 0, 0].item() == pixels_of(0)[0, 0, 0]
+
+
+def test_types_of_pytorch_are_taken(folder):
+    images, _ = next(iter(fw.Loader(folder, SAME, batch=4, dtype=torch.bfloat16)))
+    assert images.dtype == torch.bfloat16
+
+
+def test_a_dataloader_of_a_loader_is_an_error_with_what_to_do(folder):
+    with pytest.raises(TypeError, match="torch_dataset"):
+        next(iter(torch.utils.data.DataLoader(fw.Loader(folder, SAME, batch=4))))
+
+
+@pytest.mark.parametrize("keep", ["outputs", "losses"])
+def test_gradients_may_hold_every_batch(folder, caplog, keep):
+    """The graph of autograd keeps the images of a layer with weights until ``backward``."""
+    model = torch.nn.Conv2d(3, 1, 3)
+    loader = fw.Loader(folder, SAME, batch=2, prefetch=2, epochs=1)
+    held = []
+    with caplog.at_level(logging.WARNING, "feedwater"):
+        for images, _ in loader:
+            out = model(images)
+            held.append(out if keep == "outputs" else out.square().mean())
+        loader._warn(loader._inner)
+    del images
+    loss = torch.cat(held).square().sum() if keep == "outputs" else sum(held)
+    loss.backward()
+    expected = torch.nn.Conv2d(3, 1, 3)
+    expected.load_state_dict(model.state_dict())
+    whole = torch.stack([torch.as_tensor(pixels_of(index)).permute(2, 0, 1).float() for index in range(20)])
+    out = expected(whole)
+    (out.square().sum() if keep == "outputs" else out.square().view(10, -1).mean(1).sum()).backward()
+    torch.testing.assert_close(model.weight.grad, expected.weight.grad)
+    assert sum("prefetch" in record.getMessage() for record in caplog.records) == 1
+    assert loader.stats["batches_added"] >= 7
 
 
 def test_a_model_learns_the_classes(folder):
