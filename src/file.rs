@@ -113,7 +113,7 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a regular file, or what the options create where there is none.
+/// Opens a regular file with these options, which may create it. Links, pipes and devices are errors.
 fn unfollowed(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // The type is checked before opening, because opening a pipe or a device may have effects, and again afterwards.
     match fs::symlink_metadata(path).map(|it| it.file_type()) {

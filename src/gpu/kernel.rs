@@ -12,6 +12,7 @@ use super::pool::DeviceBuffer;
 use super::stream::LastUses;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
+use crate::footprint::counted;
 use crate::geometry::Size;
 
 /// Threads per block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
@@ -289,7 +290,8 @@ impl Kernel {
             .and_then(|bytes| bytes.checked_add(samples_offset));
         if end.is_none_or(|end| end > samples.len()) {
             let problem = format!(
-                "{count} samples of {} bytes from {samples_offset} on are not in a buffer of {} bytes",
+                "{} of {} bytes from {samples_offset} on: not in a buffer of {} bytes",
+                counted(count, "sample"),
                 self.sample_bytes,
                 samples.len()
             );
@@ -297,8 +299,8 @@ impl Kernel {
         }
         let Shape { grid, .. } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
-            let problem =
-                format!("a launch of {count} samples of {width}x{height} is over CUDA's limits");
+            let count = counted(count, "sample");
+            let problem = format!("a launch of {count} of {width}x{height} is over CUDA's limits");
             return Err(Error::Internal { problem });
         }
         let address = samples.address() + samples_offset as u64;

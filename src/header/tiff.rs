@@ -3,6 +3,7 @@
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, truncated};
 use crate::error::{DataError, Reason};
+use crate::footprint::counted;
 use crate::geometry::Size;
 
 const MAX_SIDE: u32 = i32::MAX as u32;
@@ -244,7 +245,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     let is_complete =
         samples == extras.saturating_add(needed) || (photometric, samples, extras) == (2, 4, 0);
     if !is_complete || samples > MOST_SAMPLES {
-        return Err(unsupported(format!("{samples} samples, {extras} of them extra")));
+        return Err(unsupported(format!("{}, {extras} of them extra", counted(samples, "sample"))));
     }
     let has_bits = match colors {
         // Pillow reads no inverted words in big-endian order, and does not invert the others.
@@ -262,7 +263,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     };
     if !has_bits || !directory.all(258, bits)? || !directory.all(339, 1)? {
         return Err(unsupported(format!(
-            "{samples} samples of {bits} bits of meaning {photometric}"
+            "{} of {} of meaning {photometric}",
+            counted(samples, "sample"),
+            counted(bits, "bit")
         )));
     }
     let packing = match compression {

@@ -398,8 +398,8 @@ impl LoaderBuilder {
     }
 
     /// Continues from the position of another loader of the same source, see [`Loader::state`]. The seed, the shuffle
-    /// with its window, the repeats, and the first epoch come from the state. Workers, batch, prefetch, device, rank and world may
-    /// differ.
+    /// with its window, the repeats, and the first epoch come from the state. Workers, batch, prefetch, device, rank and world size
+    /// may differ.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.settings.loader.seed = state.seed;
         self.settings.loader.shuffle = state.shuffle;

@@ -228,7 +228,7 @@ impl Cursor {
         let epoch = state.next_epoch;
         let over = state.end_epoch.is_some_and(|end| epoch >= end);
         if state.ended.is_some() && !over {
-            // An error has ended the loader. The position stays there, and one batch remains, in whose place the error is returned.
+            // An error has ended the loader. This epoch has one step left, which returns that error; the position does not change.
             let (epoch, _) = state.at;
             return Self { epoch, remaining: 1, over, forked: false, asking: None };
         }

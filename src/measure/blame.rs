@@ -62,7 +62,7 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
             stage.cpu_share = share(stage.without_waiting(), stage.busy).min(stage.cpu_share);
         }
     }
-    // The kernel may count more than the threads' measured times leave; parts of a whole must not exceed it.
+    // Limit the kernel's waiting time to what the threads' measured times leave, so that the shares do not exceed the whole.
     let attributed = of_computing + of_between + of_waiting;
     profile.processors.waits = measured.waits_for_processor().map(|it| it.part(attributed));
 }

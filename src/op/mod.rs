@@ -247,7 +247,8 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         self.fixed_output(Some(input)).unwrap_or(input)
     }
 
-    /// [`largest_output`](Self::largest_output), but of a combinator that of each of its operators alone, as if it was the only one.
+    /// Largest output if only one operator runs. For a combinator: the largest over its operators, each applied to `input` alone.
+    /// Default: [`largest_output`](Self::largest_output).
     #[doc(hidden)]
     fn largest_alone(&self, input: Size) -> Size {
         self.largest_output(input)

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::footprint::{Footprint, Memory};
+use crate::footprint::{Footprint, Memory, counted};
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
 use crate::op::batch::PairParams;
@@ -310,10 +310,11 @@ impl DevicePlan {
                 footprint.add(memory, row, aligned(each) as u64, count as u64, note);
             }
         };
-        let launch = format!("{} samples x ({} B + tables)", self.group, self.sample_bytes());
+        let launch =
+            format!("{} x ({} B + tables)", counted(self.group, "sample"), self.sample_bytes());
         let (slots, slot) = (plan.slots(), plan.slots_note());
         let states = |route: &RoutePlan| match route.route.batches() {
-            true => format!("{} images in a call, estimated", self.hardware_group),
+            true => format!("{} in a call, estimated", counted(self.hardware_group, "image")),
             false => "decode states, estimated".to_string(),
         };
 

@@ -1,6 +1,6 @@
 //! The footprint, computed from the settings and a few facts about the source.
 
-use crate::footprint::{Footprint, Memory};
+use crate::footprint::{Footprint, Memory, counted};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
 
 use super::device;
@@ -86,7 +86,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "pairs", pairs, plan.slots() as u64, note);
     }
     if let Shuffle::Windows(windows) = plan.shuffle {
-        let note = format!("{} files, their ends and their order in two epochs", windows.files);
+        let note =
+            format!("{}, their ends and their order in two epochs", counted(windows.files, "file"));
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
     }
     if let Some((samples, each)) = plan.ahead {

@@ -44,9 +44,9 @@ pub struct SampleMemory {
     pub decoder: [u64; 2],
     /// Memory that a format's library allocates and frees while it decodes.
     pub library: u64,
-    /// Resampling of the chain.
+    /// Buffers of the chain's resampling.
     pub resampling: ScratchBytes,
-    /// Resampling of `cache.presize`.
+    /// Buffers of the resize for `cache.presize`.
     pub resize: ScratchBytes,
     /// Rows between operators.
     pub rows: u64,
@@ -78,8 +78,8 @@ impl SampleMemory {
         }
     }
 
-    /// Maximum of this bound and the memory of a planned sample. What resampling takes is compared by its sum, because a bound
-    /// may distribute it in another way.
+    /// Maximum of this bound and the memory of a planned sample. The resampling buffers and `rows` are compared by their sum: bound
+    /// and sample may split the same bytes differently.
     pub fn with_drawn(mut self, drawn: &Self) -> Self {
         let rows = |it: &Self| sum(it.resampling.0).saturating_add(it.rows);
         self.rows = self.rows.saturating_add(rows(drawn).saturating_sub(rows(&self)));
@@ -424,7 +424,7 @@ impl SampleMemory {
                 let one = Bounds { pixels, side, wanted: Some(output) };
                 operator.coefficients(one).saturating_sub(2)
             };
-            // A kernel may have more taps than the image has pixels, as for the smallest image.
+            // A blur kernel keeps its size on a 1x1 image, so it may have more taps than the side has pixels.
             let pixels = if output.height == 0 { width } else { height };
             taps(bounds.pixels, side).min(taps(1, 1).max(pixels as usize))
         });

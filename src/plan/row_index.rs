@@ -53,10 +53,11 @@ impl RowIndexGain {
         for (index, looked) in (0..).zip(indexed.into_iter().step_by(every)) {
             let Looked { header, file_bytes, decode } = looked;
             let need = plan.sample_memory(header, *file_bytes, *decode, &mut sample);
-            // A growing table would take more than a worker has, and those of a large image more than there may be.
+            // Skip images that need more than a worker's share: their tables could exceed the memory of the plan.
             if need.total() > plan.room.share.total() {
                 continue;
             }
+            // Reserve the bound, because a vector that grows allocates up to twice its length.
             sample.actions.reserve((need.tables / size_of::<i32>() as u64) as usize, 0);
             let key = SampleKey { seed: plan.settings.loader.seed, epoch: 0, index };
             if plan.sample(key, header, &mut sample).is_err() {

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::footprint::counted;
 
 use super::{Facts, LoaderSettings, Plan};
 
@@ -148,9 +149,10 @@ impl fmt::Display for Windows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { window, files, bits, ideal_bits } = self;
         let percent = if *ideal_bits > 0.0 { 100.0 * bits / ideal_bits } else { 100.0 };
+        let (files, window) = (counted(*files, "file"), counted(*window, "sample"));
         write!(
             f,
-            "{files} files shuffled, windows of {window} samples: {bits:.1} of {ideal_bits:.1} bits of entropy per \
+            "{files} shuffled, windows of {window}: {bits:.1} of {ideal_bits:.1} bits of entropy per \
              sample ({percent:.0} %)"
         )
     }

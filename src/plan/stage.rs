@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::footprint::counted;
 use crate::op::batch::TargetCoding;
 use crate::op::{BatchOperator, Blends, Chain};
 
@@ -59,8 +60,8 @@ impl BatchStage {
         };
         if facts.classes > classes as usize {
             let problem = format!(
-                "is {classes}, but the source has {} classes; set at least that number",
-                facts.classes
+                "is {classes}, but the source has {}; set at least that number",
+                counted(facts.classes, "class")
             );
             return Err(Error::config("targets.classes", problem));
         }

@@ -59,7 +59,8 @@ struct Bound {
     certain: bool,
 }
 
-/// Rows of one column that show whether an operator turns images.
+/// Height of a probe image that is one pixel wide. An operator whose output for it is wider than 1/256 of this height may turn
+/// images by 90 degrees.
 const LINE: u32 = 1 << 16;
 
 impl Bound {
@@ -78,8 +79,8 @@ impl Bound {
     fn behind(self, PlannedStep { operator, kinds, .. }: &PlannedStep) -> (Self, Size) {
         let Self { size, exact, certain } = self;
         let of_one = |width: u32, height: u32| operator.largest_output(Size::new(width, height));
-        // An operator inside of a combinator may see an image that another one in it has turned, for example by an expanding
-        // rotation, and may make more columns of a wide image than of one that covers both.
+        // An operator inside of a combinator may run after another one that turned the image, for example by an expanding
+        // rotation. So the bound is taken over the image and the image turned by 90 degrees.
         let turns = !kinds.is_exact()
             && operator.fixed_output(None).is_none()
             && of_one(1, LINE).width > LINE / 256;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ExclusionReason, Exclusions};
 use crate::error::{Error, Redacted};
+use crate::footprint::counted;
 use crate::storage;
 
 /// What a source does with a shard that is damaged or cannot be opened.
@@ -95,7 +96,7 @@ impl BadShardList {
         let kind = if *used > 0 { "read until the damage" } else { "skipped" };
         let example = match used {
             0 => format!("{path}: {problem}"),
-            _ => format!("{path}, {used} samples used: {problem}"),
+            _ => format!("{path}, {} used: {problem}", counted(*used, "sample")),
         };
         excluded.add(ExclusionReason::BadShard, kind, 1, &example);
         let mut lost = |why, count: u64| {
@@ -115,9 +116,10 @@ impl BadShardList {
     pub fn warning(&self, policy: BadShards, shards: usize) -> Option<String> {
         let Self { count, first } = self;
         (*count > 0).then(|| {
-            let name = policy.name();
+            let (name, shards) = (policy.name(), counted(shards, "shard"));
+            let are = if *count == 1 { "is" } else { "are" };
             format!(
-                "{count} of {shards} shards are damaged or cannot be read (source.{} = {name:?}); the first is {first}",
+                "{count} of {shards} {are} damaged or cannot be read (source.{} = {name:?}); the first is {first}",
                 BadShards::KEY
             )
         })

@@ -15,6 +15,7 @@ use super::{
 };
 use super::{exclusion, settings};
 use crate::error::{DataError, Error, Redacted, Result};
+use crate::footprint::counted;
 use crate::storage::{self, Stamp, Storage};
 
 pub use classes::DirectorySettings;
@@ -313,7 +314,8 @@ impl Source for Directory {
 
     fn describe(&self) -> String {
         let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
-        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
+        let (files, classes) = (counted(self.len(), "file"), counted(classes, "class"));
+        format!("{}: {files} in {classes}", Redacted::path(&self.root))
     }
 
     fn classes(&self) -> &[String] {

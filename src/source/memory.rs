@@ -2,6 +2,7 @@
 
 use super::{Heads, Hints, HostPage, Page, Source};
 use crate::error::{DataError, Error, Result};
+use crate::footprint::counted;
 
 /// Encoded images in memory, each with a label.
 pub struct Memory {
@@ -36,7 +37,7 @@ impl Source for Memory {
     }
 
     fn describe(&self) -> String {
-        format!("memory: {} samples", self.samples.len())
+        format!("memory: {}", counted(self.samples.len(), "sample"))
     }
 
     fn heads(&self) -> Option<&dyn Heads> {

@@ -24,7 +24,7 @@ pub struct Opening {
     allowed: u32,
 }
 
-/// Unanswered requests after which [`opening_apart`] still sends others: some, because a list may name hosts that are gone, and few,
+/// Number of unanswered requests that [`opening_apart`] tolerates. More than zero, because a list may name a few dead hosts. Small,
 /// because each may take `storage.open_timeout`.
 #[cfg(feature = "remote")]
 const ALLOWED_APART: u32 = 4;

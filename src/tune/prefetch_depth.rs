@@ -25,6 +25,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::footprint::counted;
 use crate::measure::Counts;
 
 use measured::{Measured, Seen, Watch};
@@ -182,7 +183,7 @@ impl PrefetchDepth {
                 return self.change(
                     self.least(),
                     false,
-                    format!("one for each of {workers} workers"),
+                    format!("one for each of {}", counted(workers, "worker")),
                 );
             }
         }
@@ -315,7 +316,8 @@ impl PrefetchDepth {
         let tried = self.trials.len();
         self.trials.clear();
         let why = format!(
-            "the shortest of {tried} trials that is nearly as fast as the fastest: {:.0} samples/s",
+            "the shortest of {} that is nearly as fast as the fastest: {:.0} samples/s",
+            counted(tried, "trial"),
             taken.rate
         );
         self.change(taken.window, true, why)
@@ -420,6 +422,7 @@ impl fmt::Display for PrefetchDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { batch, window, settled, why } = self;
         let word = if *settled { "chosen" } else { "tried" };
-        write!(f, "batch {batch}: prefetch of {window} samples {word}: {why}")
+        let window = counted(*window, "sample");
+        write!(f, "batch {batch}: prefetch of {window} {word}: {why}")
     }
 }

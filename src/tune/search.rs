@@ -1,6 +1,7 @@
 //! Search for the best configuration in the model.
 
 use crate::error::Result;
+use crate::footprint::counted;
 use feedwater_insight::model::{Model, Options};
 
 use super::{AS_FAST, Choice, Space};
@@ -71,7 +72,8 @@ impl Found {
     pub fn words(&self, now: Choice) -> String {
         let mut words = Vec::new();
         if self.choice.workers != now.workers {
-            words.push(format!("{} workers instead of {}", self.choice.workers, now.workers));
+            let workers = counted(self.choice.workers, "worker");
+            words.push(format!("{workers} instead of {}", now.workers));
         }
         if self.choice.prefetch != now.prefetch {
             words.push(format!("prefetch {} instead of {}", self.choice.prefetch, now.prefetch));

@@ -1,14 +1,15 @@
 //! Memory that depends on the set: batches larger than it, and files of row indexes beside it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use feedwater::decode::begin_row_indexes;
 use feedwater::loader::Loader;
 use feedwater::plan::{Last, OnError};
-use feedwater::source::WebDataset;
 use feedwater::source::settings::WebDatasetSettings;
+use feedwater::source::{Directory, WebDataset};
+use feedwater::storage::{Storage, StorageSettings};
 
 use super::{Files, MIB, alone, crop, run, small};
 
@@ -68,5 +69,35 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
         let seen = run(loader, 2);
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
         seen.check("a sparse file of row indexes");
+    }
+}
+
+/// The same in the cache folder.
+#[test]
+fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
+    let _alone = alone();
+    let (files, caches) = (Files::new(small(20)), tempfile::tempdir().unwrap());
+    let loader = || {
+        let settings = StorageSettings::default();
+        let storage = Storage::with_cache_directory(&settings, caches.path()).unwrap();
+        let source = Directory::open_with(files.0.path(), &Default::default(), &storage).unwrap();
+        let loader = Loader::builder(source, crop()).batch(4).workers(1).prefetch(1);
+        let device = feedwater::loader::DeviceChoice::Cpu;
+        loader.device(device).last(Last::Partial).cache_row_index(Some(MIB))
+    };
+    assert!(run(loader, 1).problem.is_none());
+    let mut names = fs::read_dir(caches.path()).unwrap().map(|it| it.unwrap().path());
+    let is_stored = |path: &PathBuf| path.to_string_lossy().contains("/row-index-");
+    let stored = names.find(is_stored).expect("the indexes are stored");
+    for entry in [&[][..], &[255, 1, 0, 0]] {
+        let mut file = File::create(&stored).unwrap();
+        begin_row_indexes(&mut file).unwrap();
+        file.write_all(entry).unwrap();
+        // Sparse: it takes no space.
+        file.set_len(300 * MIB).unwrap();
+        let seen = run(loader, 2);
+        assert!(seen.problem.is_none(), "{:?}", seen.problem);
+        seen.check("a sparse stored file of row indexes");
+        assert!(fs::metadata(&stored).unwrap().len() < MIB, "the file is replaced");
     }
 }

@@ -1,11 +1,13 @@
 //! Row indexes of JPEGs: the same batches, whatever was stored.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use feedwater::decode::{
     Decoders, Fingerprint, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
-    write_row_index,
+    read_row_indexes, write_row_index,
 };
 use feedwater::source::Directory;
 use feedwater::storage::{Storage, StorageSettings};
@@ -276,4 +278,67 @@ fn indexes_of_version_1_are_made_again() {
     fs::write(set.stored(), bytes).unwrap();
     assert_eq!(counts(&set.run(training)), [(0, SAMPLES), (SAMPLES, 0)]);
     assert_eq!(counts(&set.run(training)), [(SAMPLES, 0), (SAMPLES, 0)]);
+}
+
+/// The cache folder may be one in which others write.
+#[test]
+fn a_link_or_a_pipe_in_place_of_the_file_is_neither_followed_nor_waited_for() {
+    let set = Set::new();
+    set.run(training);
+    let stored = set.stored();
+    let outside = tempfile::tempdir().unwrap();
+    let precious = outside.path().join("precious");
+    // If the link were followed, these indexes would be used.
+    let whole = fs::read(&stored).unwrap();
+    fs::write(&precious, &whole).unwrap();
+    let is_replaced = || {
+        assert_eq!(counts(&set.run(training)), [(0, SAMPLES), (SAMPLES, 0)]);
+        assert!(fs::symlink_metadata(&stored).unwrap().is_file());
+        assert_eq!(counts(&set.run(training)), [(SAMPLES, 0), (SAMPLES, 0)]);
+    };
+    for target in [&precious, &outside.path().join("missing")] {
+        fs::remove_file(&stored).unwrap();
+        symlink(target, &stored).unwrap();
+        is_replaced();
+    }
+    assert!(fs::read(&precious).unwrap() == whole);
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    fs::remove_file(&stored).unwrap();
+    assert!(Command::new("mkfifo").arg(&stored).status().unwrap().success());
+    is_replaced();
+}
+
+#[test]
+fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
+    let set = Set::new();
+    set.run(training);
+    let stored = set.stored();
+    let bytes = fs::read(&stored).unwrap();
+    let (magic, indexes) = bytes.split_at(16);
+    // Entries that are no indexes, in total a little more than 1 MiB.
+    let others = [&(1u32 << 14).to_le_bytes()[..], &[0; 1 << 14]].concat().repeat(64);
+    for (limit, hits) in [(1 << 20, 0), (4 << 20, SAMPLES)] {
+        fs::write(&stored, [magic, &others[..], indexes].concat()).unwrap();
+        let builder = set.builder(training()).cache_row_index(Some(limit)).epochs(Some(1));
+        let mut loader = builder.build().unwrap();
+        epoch(&mut loader);
+        let stats = loader.stats();
+        assert_eq!(cache(&stats.caches, "row_index").epochs[0].hits, hits, "limit {limit}");
+    }
+}
+
+/// Whoever knows the seed can make images that share an index.
+#[test]
+fn every_cache_draws_its_own_seed() {
+    let [one, other] = [Set::new(), Set::new()].map(|set| {
+        set.run(training);
+        let (bytes, mut found) = (fs::read(set.stored()).unwrap(), Vec::new());
+        read_row_indexes(&mut &bytes[..], |index| found.push(index.fingerprint()));
+        assert_eq!(found.len() as u64, SAMPLES);
+        found.sort_by_key(|it| (it.key().len, it.key().crc));
+        found
+    });
+    for (one, other) in one.iter().zip(&other) {
+        assert!(one.key() == other.key() && one != other, "{one:?}, {other:?}");
+    }
 }

@@ -293,6 +293,25 @@ fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
     assert!(pipeline.source.open_with(&storage(&settings)).is_err());
 }
 
+/// Requests to buckets are signed and contain the session token.
+#[test]
+fn a_bucket_in_a_row_gets_no_request_unless_the_settings_allow_it() {
+    let (server, _guard) = buckets();
+    server.put("/of-a-row/a.jpg", [7]);
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("list.txt");
+    fs::write(&path, "s3://of-a-row/a.jpg\t1\n").unwrap();
+    let error = list(&path, &USUAL).err().unwrap().to_string();
+    assert!(error.contains("allow_urls = [\"s3://of-a-row\"]"), "{error}");
+    assert_eq!(server.log("/of-a-row"), []);
+    let allow_urls = vec!["s3://of-a-row".into()];
+    let allowed = storage(&StorageSettings { allow_urls, ..settings() });
+    assert_eq!(read(&list(&path, &allowed).unwrap(), 0).unwrap(), [7]);
+    // The allowed request has the session token.
+    let token = ("x-amz-security-token".to_string(), "session".to_string());
+    assert!(server.log("/of-a-row/a.jpg").iter().any(|it| it.head.contains(&token)));
+}
+
 #[test]
 fn a_list_may_be_remote_and_name_other_urls() {
     let (server, _guard) = buckets();

@@ -14,6 +14,7 @@ use feedwater::geometry::{BoundingBox, Orientation, Size, View};
 use feedwater::source::custom::{Annotations, Hints, HostPage, Notes};
 use feedwater::source::settings::CocoSettings;
 use feedwater::source::{Coco, ExclusionReason, Source};
+use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -103,6 +104,51 @@ fn categories_are_numbered_in_the_order_of_their_ids() {
     let nameless = json!({"images": [{"id": 1, "file_name": "a"}], "categories": [{"id": 9}]});
     let nameless = open(&nameless.to_string(), &CocoSettings::default()).unwrap();
     assert_eq!(nameless.classes(), ["9"]);
+}
+
+/// File names come from elsewhere: by default they name only files below the folder of the images.
+#[test]
+fn file_names_stay_below_the_folder_unless_the_settings_allow_more() {
+    let root = tempfile::tempdir().unwrap();
+    let set = root.path().join("set");
+    fs::create_dir_all(set.join("x")).unwrap();
+    for name in ["set/a.jpg", "b.jpg"] {
+        fs::write(root.path().join(name), name).unwrap();
+    }
+    let open = |name: &str, settings: StorageSettings| {
+        let images = json!([{"id": 1, "file_name": "a.jpg"}, {"id": 77, "file_name": name}]);
+        let all = json!({"images": images, "categories": [{"id": 3, "name": "cat"}]});
+        fs::write(set.join("a.json"), all.to_string()).unwrap();
+        let storage = Storage::new(&settings).unwrap();
+        Coco::open_with(set.join("a.json"), &CocoSettings::default(), &storage)
+    };
+    let refused = |name: &str, values: &[&str]| {
+        let error = config_error(open(name, StorageSettings::default()));
+        assert!(error.key.starts_with("source.coco: "), "{error}");
+        assert!(error.key.ends_with("a.json, image 77"), "{error}");
+        for value in [name].iter().chain(values) {
+            assert!(error.problem.contains(value), "{value}: {error}");
+        }
+    };
+    let outside = root.path().join("b.jpg").to_str().unwrap().to_owned();
+    for name in ["../b.jpg", "x/../../b.jpg", &outside] {
+        refused(name, &["allow_folders", root.path().to_str().unwrap()]);
+        let allow_folders = vec![root.path().to_path_buf()];
+        let coco = open(name, StorageSettings { allow_folders, ..Default::default() }).unwrap();
+        let mut page = HostPage::default();
+        coco.read(1, &mut page, 100).unwrap();
+        assert_eq!(page.bytes(), b"b.jpg");
+    }
+    for (url, host) in [
+        ("http://169.254.169.254/latest/meta-data.jpg", "169.254.169.254"),
+        ("s3://bucket/a.jpg", "s3://bucket"),
+    ] {
+        refused(url, &[&format!("allow_urls = [{host:?}]")]);
+    }
+    let inside = set.join("a.jpg").to_str().unwrap().to_owned();
+    for name in ["x/../a.jpg", "./a.jpg", &inside] {
+        assert!(open(name, StorageSettings::default()).is_ok(), "{name}");
+    }
 }
 
 #[test]

@@ -419,9 +419,13 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
     for row in ["x/../a.jpg", "./a.jpg", &inside] {
         assert!(open(row, StorageSettings::default()).is_ok(), "{row}");
     }
-    let metadata = "http://169.254.169.254/latest/meta-data";
-    let error = config_error(open(metadata, StorageSettings::default()));
-    assert!(error.problem.contains("allow_urls = [\"169.254.169.254\"]"), "{error}");
+    for (url, host) in [
+        ("http://169.254.169.254/latest/meta-data", "169.254.169.254"),
+        ("s3://bucket/a.jpg", "s3://bucket"),
+    ] {
+        let error = config_error(open(url, StorageSettings::default()));
+        assert!(error.problem.contains(&format!("allow_urls = [{host:?}]")), "{error}");
+    }
     // Relative to the pipeline file.
     fs::write(folder.join("list.txt"), "../b.jpg\t1\n").unwrap();
     let text = "[source]\nlist = \"set/list.txt\"\n[storage]\nallow_folders = [\".\"]\n";

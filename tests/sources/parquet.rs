@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use feedwater::error::{Error, Reason};
 use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::{Configured, LabelSort, ParquetSettings};
 use feedwater::source::{Parquet, Source};
+use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -235,6 +237,51 @@ fn a_row_without_image_bytes_is_read_from_the_named_file() {
     assert_eq!(read(&source, 2).unwrap(), image(2));
     assert_eq!(read(&source, 3), Err(Reason::Empty));
     assert_eq!(labels(&source), [5, 6, 7, 8]);
+}
+
+/// The golden file `paths` whose first row names a file of ten bytes. The dictionary has two names of five bytes; the second one
+/// becomes empty. Its row has an image.
+fn with_path(name: &str) -> Vec<u8> {
+    let mut bytes = fs::read(file("paths")).unwrap();
+    let names = [&5u32.to_le_bytes()[..], b"0.jpg", &5u32.to_le_bytes(), b"2.jpg"].concat();
+    let at = bytes.windows(names.len()).position(|it| it == names).unwrap();
+    let new = [&10u32.to_le_bytes()[..], name.as_bytes(), &0u32.to_le_bytes()].concat();
+    bytes[at..at + names.len()].copy_from_slice(&new);
+    bytes
+}
+
+/// Paths come from elsewhere: by default they name only files below the folder of the Parquet file.
+#[test]
+fn paths_stay_below_the_folder_unless_the_settings_allow_more() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("set/a.parquet");
+    fs::create_dir_all(root.path().join("set/x")).unwrap();
+    fs::write(root.path().join("bbb.jpg"), "outside").unwrap();
+    let first = |name: &str, settings: StorageSettings| {
+        fs::write(&path, with_path(name)).unwrap();
+        let storage = Storage::new(&settings).unwrap();
+        let paths = slice::from_ref(&path);
+        let source = Parquet::open_with(paths, &ParquetSettings::default(), &storage).unwrap();
+        let mut page = HostPage::default();
+        source.read(0, &mut page, 100).map(|()| page.bytes().to_vec())
+    };
+    for (name, setting) in [
+        ("../bbb.jpg", "allow_folders"),
+        ("/other.jpg", "allow_folders = [\"/\"]"),
+        ("http://a/b", "allow_urls = [\"a\"]"),
+        ("s3://bu/ab", "allow_urls = [\"s3://bu\"]"),
+    ] {
+        let fault = first(name, StorageSettings::default()).unwrap_err();
+        assert_eq!(fault.reason, Reason::Unreadable, "{fault}");
+        assert!(fault.problem.contains(name) && fault.problem.contains(setting), "{fault}");
+    }
+    let allow_folders = vec![root.path().to_path_buf()];
+    let allowed = StorageSettings { allow_folders, ..Default::default() };
+    assert_eq!(first("../bbb.jpg", allowed).unwrap(), b"outside");
+    for name in ["././cc.jpg", "x/../c.jpg"] {
+        fs::write(root.path().join("set").join(name), "inside").unwrap();
+        assert_eq!(first(name, StorageSettings::default()).unwrap(), b"inside");
+    }
 }
 
 #[test]

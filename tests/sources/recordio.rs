@@ -1,8 +1,10 @@
 //! The documented behaviour of `RecordIo`, on files written by MXNet (tests/golden/recordio.py) and on invalid records built
 //! here.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::common::words::has_words;
 use crate::common::{config_error, position, refused_at};
@@ -143,6 +145,32 @@ fn a_label_is_an_integer_selected_by_the_settings() {
     }
     for label in [16_777_215.0, -16_777_215.0, -0.0] {
         assert_eq!(open(&record(0, label, b"image")).unwrap().1.label(0), label as i64);
+    }
+}
+
+/// The table of an open source cannot be compared with the file again, so the headers before each image are.
+#[test]
+fn a_file_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
+    let old = [record(0, 1.0, b"the first image"), record(0, 2.0, b"second")].concat();
+    let (_root, path) = file(&old);
+    let handle = File::options().write(true).open(&path).unwrap();
+    let rewrite = |bytes: &[u8]| {
+        handle.write_all_at(bytes, 0).unwrap();
+        handle.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    };
+    rewrite(&old);
+    let source = RecordIo::open(&[path], &RecordIoSettings::default()).unwrap();
+    // Another label, and other lengths of the same sum.
+    for new in [
+        [record(0, 3.0, b"another picture"), record(0, 2.0, b"second")].concat(),
+        [record(0, 1.0, b"another"), record(0, 2.0, b"the second image")].concat(),
+    ] {
+        assert_eq!(new.len(), old.len());
+        rewrite(&new);
+        assert_eq!(read(&source, 0), Err(Reason::Corrupt));
+        rewrite(&old);
+        assert_eq!(read(&source, 0).unwrap(), b"the first image");
+        assert_eq!(read(&source, 1).unwrap(), b"second");
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use feedwater::footprint::counted;
 use feedwater::loader::Batch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -71,7 +72,8 @@ impl Consumer {
     pub fn stuck(&self) -> Option<String> {
         match self {
             Consumer::Runs(Fed { command, batches, stuck: true, .. }) => Some(format!(
-                "--consumer-cmd {command:?}: stopped reading its standard input after {batches} batches"
+                "--consumer-cmd {command:?}: stopped reading its standard input after {}",
+                counted(*batches, "batch")
             )),
             _ => None,
         }
@@ -130,6 +132,7 @@ impl Fed {
             Ok(status) => format!("ended with {status}"),
             Err(_) => error.to_string(),
         };
-        CommandError::Failed(format!("--consumer-cmd {command:?}: {why} after {batches} batches"))
+        let batches = counted(*batches, "batch");
+        CommandError::Failed(format!("--consumer-cmd {command:?}: {why} after {batches}"))
     }
 }

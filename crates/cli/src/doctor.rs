@@ -43,7 +43,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         }));
     }
     print(format!("feedwater {}", env!("CARGO_PKG_VERSION")))?;
-    print(format!("cpu       {cores} cores; {}", features.join(" ")))?;
+    print(format!("cpu       {}; {}", counted(cores, "core"), features.join(" ")))?;
     let size = |count: Option<u64>| count.map_or("unknown".into(), bytes);
     print(format!("memory    {}, {} available", size(total), size(available)))?;
     print(format!("libjpeg   {}", libjpeg(simd)))?;

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use feedwater::file::create_private_folder;
-use feedwater::footprint::bytes;
+use feedwater::footprint::{bytes, counted};
 use feedwater_tools::synth::{self, Settings};
 
 use super::{CommandError, io_failure, print, progress};
@@ -16,7 +16,8 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, C
     let summary = match synth::complete(&directory, settings) {
         Some(summary) => summary,
         None => {
-            note(format!("generate  {} images in {}", settings.images, directory.display()))?;
+            let images = counted(settings.images, "image");
+            note(format!("generate  {images} in {}", directory.display()))?;
             // Tables and kernels are kept in the same folder, and only one of this user alone is believed.
             create_private_folder(cache).map_err(|error| io_failure(cache, &error))?;
             let bar = progress(settings.images, "images");

@@ -8,7 +8,7 @@ use std::thread;
 use clap::Args;
 use feedwater::config::Pipeline;
 use feedwater::error::beginning;
-use feedwater::footprint::bytes;
+use feedwater::footprint::{bytes, counted};
 use feedwater::plan::Limits;
 use feedwater::source::{self, Source, exclusion_lines};
 use feedwater::storage::Storage;
@@ -185,7 +185,8 @@ fn labels(report: &Report) -> String {
     };
     let more = if report.other_labels > 0 { " or more" } else { "" };
     let without = if without > 0 { format!("; {without} without") } else { String::new() };
-    format!("{}{more}, with {least} to {most} samples each{without}", labelled.len())
+    let most = counted(*most, "sample");
+    format!("{}{more}, with {least} to {most} each{without}", labelled.len())
 }
 
 /// Formats rows of label, samples and class in label order: the first [`MAX_ROWS`], then the number of remaining labels.
@@ -208,8 +209,8 @@ fn class_table(report: &Report) -> Vec<String> {
     let mut rows: Vec<String> = table.iter().take(MAX_ROWS).map(row).collect();
     if table.len() > MAX_ROWS {
         rows.push(format!(
-            "          and {} more labels (--json lists them)",
-            table.len() - MAX_ROWS
+            "          and {} (--json lists them)",
+            counted(table.len() - MAX_ROWS, "more label")
         ));
     }
     rows

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 
-use feedwater::footprint::bytes;
+use feedwater::footprint::{bytes, counted};
 use feedwater::loader::{CacheStats, Loader, PrefetcherReport, RouteReport, StageSeconds};
 use feedwater::measure::{Profile, Stage, Waits};
 use feedwater::plan::{DevicePick, Shard, Shuffle};
@@ -153,7 +153,8 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(signal) = self.interrupted {
-            writeln!(f, "stopped   by {signal} after {} batches, before the end", self.batches)?;
+            let batches = counted(self.batches, "batch");
+            writeln!(f, "stopped   by {signal} after {batches}, before the end")?;
         }
         writeln!(f, "device    {}", self.device_reason)?;
         writeln!(f, "shard     {}", self.shard)?;
@@ -167,16 +168,18 @@ impl fmt::Display for Report {
             for decision in decisions {
                 writeln!(f, "{:<9} {decision}", "auto")?;
             }
-            writeln!(f, "{:<9} {window} samples, at most {most} fit", "prefetch")?;
+            let window = counted(*window, "sample");
+            writeln!(f, "{:<9} {window}, at most {most} fit", "prefetch")?;
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
         if self.left_over > 0 {
             writeln!(
                 f,
-                "left over {} samples that did not fill a batch of {} at the end of an epoch; loader.last = \"partial\" or \"pad\" \
+                "left over {} that did not fill a batch of {} at the end of an epoch; loader.last = \"partial\" or \"pad\" \
                  delivers them",
-                self.left_over, self.batch
+                counted(self.left_over, "sample"),
+                self.batch
             )?;
         }
         let StageSeconds { consumer_waiting, device_decode, device_kernel, device_waiting, .. } =
@@ -200,11 +203,13 @@ impl fmt::Display for Report {
         }
         if self.storage != StorageStats::default() {
             let StorageStats { requests, retries, bytes: fetched, .. } = self.storage;
-            write!(f, "storage   {requests} requests, {retries} retries, {}", bytes(fetched))?;
+            let [requests, retries] = [counted(requests, "request"), counted(retries, "retry")];
+            write!(f, "storage   {requests}, {retries}, {}", bytes(fetched))?;
             let StorageStats { cache_hits: hits, cache_misses: misses, cache_damaged, .. } =
                 self.storage;
             if hits + misses > 0 {
-                write!(f, "; disk cache: {hits} hits, {misses} misses, {cache_damaged} damaged")?;
+                let [hits, misses] = [counted(hits, "hit"), counted(misses, "miss")];
+                write!(f, "; disk cache: {hits}, {misses}, {cache_damaged} damaged")?;
             }
             writeln!(f)?;
         }
@@ -345,7 +350,8 @@ fn held(cache: &CacheStats) -> String {
     let (kept, limit) = (bytes(*kept_bytes), bytes(*limit_bytes));
     let hits = epochs.iter().map(|it| format!("{} of {}", it.hits, it.hits + it.misses));
     let hits = hits.collect::<Vec<_>>().join(", ");
-    format!("{cache}: {samples} samples, {kept} of {limit}; hits by epoch: {hits}")
+    let samples = counted(*samples, "sample");
+    format!("{cache}: {samples}, {kept} of {limit}; hits by epoch: {hits}")
 }
 
 /// Formats the share and utilization of each route that decoded images.

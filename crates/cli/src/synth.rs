@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use feedwater::footprint::bytes;
+use feedwater::footprint::{bytes, counted};
 use feedwater_tools::synth::{self, Settings};
 use serde_json::json;
 
@@ -57,9 +57,10 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         }));
     }
     print(format!(
-        "{}: {images} images of {width}x{height} in {} classes, {} ({:.2} bytes per pixel)",
+        "{}: {} of {width}x{height} in {}, {} ({:.2} bytes per pixel)",
         options.dir.display(),
-        classes.min(images),
+        counted(images, "image"),
+        counted(classes.min(images), "class"),
         bytes(summary.bytes),
         summary.bytes_per_pixel(),
     ))

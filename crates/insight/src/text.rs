@@ -1,6 +1,7 @@
 //! Formats numbers and text for people.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 /// Formats a number of bytes: `73.5 MiB`.
 pub fn bytes(count: u64) -> String {
@@ -17,10 +18,17 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Formats a number of things whose plural ends with `s`: `1 shard`, `2 shards`.
+/// Formats a number of things with a regular plural: `1 shard`, `2 shards`, `2 batches`, `2 retries`.
 #[doc(hidden)]
-pub fn counted(many: u64, what: &str) -> String {
-    format!("{many} {what}{}", if many == 1 { "" } else { "s" })
+pub fn counted<N: Copy + Display + From<u8> + PartialEq>(many: N, what: &str) -> String {
+    if many == N::from(1) {
+        return format!("1 {what}");
+    }
+    match what.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{many} {stem}ies"),
+        _ if what.ends_with("ch") || what.ends_with('s') => format!("{many} {what}es"),
+        _ => format!("{many} {what}s"),
+    }
 }
 
 /// Escapes text from data, such as a class or file name, for one line of a terminal or a log: `\n`, `\u{1b}`.
@@ -78,6 +86,18 @@ mod tests {
     fn one_thing_is_singular() {
         let shards = [0, 1, 2].map(|many| counted(many, "shard"));
         assert_eq!(shards, ["0 shards", "1 shard", "2 shards"]);
+        for (what, several) in [
+            ("batch", "2 batches"),
+            ("class", "2 classes"),
+            ("retry", "2 retries"),
+            ("key", "2 keys"),
+            ("other rank", "2 other ranks"),
+        ] {
+            assert_eq!(
+                [counted(1u64, what), counted(2usize, what)],
+                [format!("1 {what}"), several.into()]
+            );
+        }
     }
 
     #[test]

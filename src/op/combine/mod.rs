@@ -199,8 +199,8 @@ fn largest_in_order(operators: &Inner, input: Size) -> Size {
     })
 }
 
-/// Largest output of any of the operators for the input itself. An operator that keeps the ratio of the sides makes a larger image
-/// of a thin input than of one that covers the outputs of other operators too.
+/// Largest output of any of the operators for the input itself. An operator that keeps the ratio of the sides may make a larger image
+/// of a thin input than of a less thin one that is larger in both sides.
 fn largest_alone(operators: &Inner, input: Size) -> Size {
     operators.iter().map(|it| it.largest_alone(input)).fold(input, larger)
 }

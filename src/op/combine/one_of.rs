@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::footprint::counted;
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::op::{Bounds, Draw, FieldError, Kinds, Operator};
@@ -79,7 +80,8 @@ impl Operator for OneOf {
         super::check(&self.operators)?;
         if self.weights.len() != self.operators.len() {
             let (weights, operators) = (self.weights.len(), self.operators.len());
-            let problem = format!("are {weights} for {operators} operators; write one for each");
+            let operators = counted(operators, "operator");
+            let problem = format!("are {weights} for {operators}; write one for each");
             return Err(FieldError::new("weights", problem));
         }
         if self.weights.iter().sum::<f64>() > 0.0 {

@@ -100,12 +100,12 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowPair>()
     }
 
-    /// Maximum bytes of each buffer: no ring, rows that are read together, and what is kept per column, per tap of a column, per
-    /// block (nothing) and per tap of a row.
+    /// Upper bounds in bytes of the buffers, in this order: ring (0: the resampler has it), rows read together, per column, per column
+    /// tap, per block (0 here), per row tap.
     pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps.map(|taps| taps.min(MOST_TAPS));
-        // For every number of outputs up to `columns`, rounded up to a multiple of 4, with half as many pairs as taps, rounded up.
+        // Bound for any number of outputs up to `columns`: outputs are padded to a multiple of 4, and two taps form a pair.
         let by_entries = (table.columns + 3 * taps).div_ceil(4);
         [
             0,

@@ -112,8 +112,8 @@ impl Params {
     }
 }
 
-/// Upper bounds on the tables of an operator's resamplings, whose outputs may have different sizes: one of few columns may
-/// have the most taps per column.
+/// Upper bounds over all tables that an operator may need. Each field is a bound by itself: the output with the fewest columns
+/// may have the most taps per column.
 #[derive(Clone, Copy, Debug)]
 pub struct TableBounds {
     /// Entries of a table.

@@ -238,7 +238,7 @@ impl Document {
         let warning = repeated(ids.collect()).map(|(id, count)| {
             let (json, id) = (Redacted::path(json), self.annotation_ids.written(id));
             format!(
-                "{json}: {count} annotations have the id of another one, the first is {id}; all are used. Give each an id of its own \
+                "{json}: annotations with the id of another one: {count}, the first is {id}; all are used. Give each an id of its own \
                  where results are matched by it"
             )
         });
@@ -256,7 +256,7 @@ impl Document {
             let (id, image) = named(orphan);
             if count == self.annotations.len() && !self.images.is_empty() {
                 return Err(format!(
-                    "none of the {count} annotations is of an image of the file: annotation {id} is of image {image}"
+                    "no annotation is of an image of the file ({count} in all): annotation {id} is of image {image}"
                 ));
             }
             let example = format!("annotation {id} of image {image}");

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{DataError, Error, Redacted, Result};
+use crate::footprint::counted;
 use crate::geometry::Size;
 use crate::storage::{self, Storage};
 
@@ -256,12 +257,12 @@ impl Source for Coco {
 
     fn describe(&self) -> String {
         format!(
-            "{}: {} images in {}, {} objects of {} categories",
+            "{}: {} in {}, {} of {}",
             Redacted::path(&self.json),
-            self.images.len(),
+            counted(self.images.len(), "image"),
             Redacted::path(&self.folder),
-            self.starts.len(),
-            self.categories.len()
+            counted(self.starts.len(), "object"),
+            counted(self.categories.len(), "category")
         )
     }
 

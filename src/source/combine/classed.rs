@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::select::Chosen;
 use super::{Arrangement, Classed, Combined, OwnNotes, Part};
 use crate::error::{Error, Result};
+use crate::footprint::counted;
 use crate::source::class_table::{ClassTable, listed};
 use crate::source::{ExclusionReason, Exclusions, Source};
 
@@ -56,8 +57,9 @@ fn check_labels(source: &dyn Source, table: &ClassTable) -> Result<()> {
     let is_beyond = |&index: &u64| usize::try_from(source.label(index)).is_ok_and(|it| it >= count);
     let Some(index) = (0..source.len()).find(is_beyond) else { return Ok(()) };
     let problem = format!(
-        "has {count} names, but sample {index} ({}) has label {}, and the source has no class names; list a name for every \
+        "has {}, but sample {index} ({}) has label {}, and the source has no class names; list a name for every \
          label",
+        counted(count, "name"),
         source.location(index),
         source.label(index)
     );
@@ -134,10 +136,6 @@ fn leave_out(
     own.excluded = excluded.into_list();
     own.classed_objects = !objects.is_empty();
     Ok((!samples.is_empty()).then(|| Chosen::listed(source.len(), kept.into_iter())))
-}
-
-fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Arrangement for Numbered {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Arrangement, Combined, Mixture};
 use crate::error::{Error, Result};
+use crate::footprint::counted;
 use crate::source::Source;
 
 /// Longest period of a mixture, in draws; each takes 6 bytes in the table.
@@ -124,7 +125,8 @@ impl Arrangement for Weighted {
         let parts = self.parts.iter().zip(parts);
         let parts = parts.map(|(it, text)| format!("{} of {total} from {text}", it.share));
         let rounded = if self.rounded { " (weights rounded to a period of 2^20)" } else { "" };
-        format!("{} samples, mixed{rounded}: {}", self.len, parts.collect::<Vec<_>>().join("; "))
+        let samples = counted(self.len, "sample");
+        format!("{samples}, mixed{rounded}: {}", parts.collect::<Vec<_>>().join("; "))
     }
 
     fn weights(&self) -> Vec<u64> {

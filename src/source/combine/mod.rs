@@ -10,7 +10,7 @@ use super::fingerprint::{Fingerprint, inspected, of_part};
 use super::largest::largest;
 use super::{
     Annotations, Exclusion, Exclusions, Expected, Heads, Hints, HostPage, Identity, Notes, Page,
-    RemoteReads, Source,
+    RemoteReads, Source, counted,
 };
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Error, Reason, Result};
@@ -114,7 +114,7 @@ pub trait Arrangement: Send + Sync + 'static {
 
     /// Description for people, from those of the parts.
     fn describe(&self, parts: &[String]) -> String {
-        format!("{} samples of {}", self.samples(), parts.join("; "))
+        format!("{} of {}", counted(self.samples(), "sample"), parts.join("; "))
     }
 }
 
@@ -155,7 +155,7 @@ impl Part {
         let Some(names) = self.labels.as_ref().map(Vec::len) else { return Ok(()) };
         if usize::try_from(label).is_ok_and(|number| number >= names) {
             let problem = format!(
-                "label {label} has no class name: the source names {names} classes; name all"
+                "label {label} has no class name: the source has {names} names; name every label (classes)"
             );
             return Err(DataError::new(Reason::Label, problem));
         }
@@ -233,7 +233,7 @@ impl Arrangement for InTurn {
     }
 
     fn describe(&self, parts: &[String]) -> String {
-        format!("{} samples, one after another: {}", self.samples(), parts.join("; "))
+        format!("{}, one after another: {}", counted(self.samples(), "sample"), parts.join("; "))
     }
 }
 

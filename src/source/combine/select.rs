@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Arrangement, Combined, Repeat, Subset};
 use crate::error::{DataError, Error, Reason, Result};
+use crate::footprint::counted;
 use crate::source::Source;
 
 /// Arrangement of [`Subset`]: a range of the part, or a list of its indices in any order.
@@ -36,7 +37,8 @@ impl Subset {
     pub fn of(source: Arc<dyn Source>, indices: &[u64]) -> Result<Self> {
         let len = source.len();
         if let Some(place) = indices.iter().position(|&index| index >= len) {
-            let problem = format!("is {}, but the source has {len} samples", indices[place]);
+            let len = counted(len, "sample");
+            let problem = format!("is {}, but the source has {len}", indices[place]);
             return Err(Error::config(format!("source.subset[{place}]"), problem));
         }
         if indices.is_empty() {
@@ -81,7 +83,8 @@ impl Subset {
     pub fn skip(source: Arc<dyn Source>, samples: u64) -> Result<Self> {
         let len = source.len();
         if samples >= len {
-            let problem = format!("is {samples}, but the source has {len} samples: none is left");
+            let len = counted(len, "sample");
+            let problem = format!("is {samples}, but the source has {len}: none is left");
             return Err(Error::config("source.skip", problem));
         }
         Self::range(source, samples..len)
@@ -113,7 +116,7 @@ impl Subset {
     ) -> Result<Self> {
         let chosen = Chosen { labels, ..Chosen::listed(source.len(), indices) };
         if chosen.samples() == 0 {
-            let problem = format!("selects none of {} samples", source.len());
+            let problem = format!("selects none of {}", counted(source.len(), "sample"));
             return Err(Error::config(key, problem));
         }
         Self::join(key, vec![source], chosen)
@@ -130,11 +133,11 @@ impl Repeat {
     pub fn new(source: Arc<dyn Source>, times: u64) -> Result<Self> {
         let len = source.len();
         if times == 0 || len == 0 {
-            let problem = format!("{times} times {len} samples is none");
+            let problem = format!("{times} times {} is none", counted(len, "sample"));
             return Err(Error::config("source.repeat", problem));
         }
         if len.checked_mul(times).is_none() {
-            let problem = format!("{times} times {len} samples is 2^64 or more");
+            let problem = format!("{times} times {} is 2^64 or more", counted(len, "sample"));
             return Err(Error::config("source.repeat", problem));
         }
         Combined::join("source.repeat", vec![source], Repeated { len, times })
@@ -209,7 +212,7 @@ impl Arrangement for Chosen {
     fn describe(&self, parts: &[String]) -> String {
         let what = match &self.indices {
             Indices::Range(Range { start, end }) => format!("samples {start} to {end}"),
-            _ => format!("{} samples", self.samples()),
+            _ => counted(self.samples(), "sample"),
         };
         format!("{what} of {}", parts.concat())
     }

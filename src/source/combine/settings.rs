@@ -132,7 +132,7 @@ impl FilterSettings {
                 let problem = match source.classes().len() {
                     0 => format!("is {name}, but the source has no class names; write labels"),
                     count => {
-                        format!("is {name}, which is not among the {count} classes of the source")
+                        format!("is {name}, which is no class of the source; it has {count}")
                     }
                 };
                 Error::config(format!("source.filter.classes[{place}]"), problem)

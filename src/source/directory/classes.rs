@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::footprint::counted;
 use crate::source::class_table::{ClassTable, listed};
 
 /// torchvision's `IMG_EXTENSIONS`.
@@ -133,7 +134,7 @@ impl Classes {
         };
         let first = self.0.iter().find(|class| class.images() > 0)?;
         (above || self.0.iter().filter(part).count() > 1).then(|| {
-            let table = self.0.iter().map(|it| format!("{} ({} images)", it.name, it.images()));
+            let table = self.0.iter().map(|it| format!("{} ({})", it.name, counted(it.images(), "image")));
             format!(
                 "the class folders {} of {} {why}; if the classes are inside them, write directory = {:?}",
                 listed(table),

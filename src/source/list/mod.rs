@@ -11,6 +11,7 @@ use super::{
     Configured, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source, settings,
 };
 use crate::error::{DataError, Error, Redacted, Result};
+use crate::footprint::counted;
 use crate::storage::{self, Storage};
 
 use blocks::{BLOCK, Blocks};
@@ -182,8 +183,8 @@ impl FileList {
         }
         let (list, first) = (self.list.display(), self.path(0));
         let mut problem = format!(
-            "{list} names {} files, and none of the {tried} that were checked exists: the first is {:?}, resolved to {}",
-            self.len(),
+            "{list} names {}, and none exists (checked: {tried}): the first is {:?}, resolved to {}",
+            counted(self.len(), "file"),
             self.written(0),
             first.display()
         );
@@ -242,9 +243,10 @@ impl Source for FileList {
     fn describe(&self) -> String {
         let classes = match self.classes.len() {
             0 => String::new(),
-            classes => format!(" in {classes} classes"),
+            classes => format!(" in {}", counted(classes, "class")),
         };
-        format!("{}: {} files{classes}", Redacted::path(&self.list), self.ends.len())
+        let files = counted(self.len(), "file");
+        format!("{}: {files}{classes}", Redacted::path(&self.list))
     }
 
     fn classes(&self) -> &[String] {

@@ -9,6 +9,7 @@ use csv::{ReaderBuilder, StringRecord};
 use super::blocks::{Blocks, MOST_LINE_BYTES};
 use super::format::PATHS;
 use super::{FileListSettings, LineError, Samples, Written};
+use crate::footprint::counted;
 
 /// Whether the first line of a TSV names a column of paths.
 pub fn has_header(first: &str) -> bool {
@@ -122,9 +123,10 @@ impl Columns {
 fn wrong(error: csv::Error, line: u64) -> LineError {
     let line = error.position().map_or(line, |position| position.line());
     match error.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            LineError::new(line, format!("{len} fields, the header has {expected_len}"))
-        }
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => LineError::new(
+            line,
+            format!("{}, the header has {expected_len}", counted(*len, "field")),
+        ),
         _ => LineError::new(line, error.to_string()),
     }
 }

@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Range;
 
+use crate::footprint::counted;
 use crate::source::records::{FileError, Window};
 
 const MAGIC: [u8; 4] = 0xbeef_c0de_u32.to_le_bytes();
@@ -151,8 +152,8 @@ impl Environment {
         let entries = walk.entries;
         if entries != database.entries {
             let problem = format!(
-                "the database has {} entries, but its pages have {entries}: the file is damaged",
-                database.entries
+                "the database has {}, but its pages have {entries}: the file is damaged",
+                counted(database.entries, "entry")
             );
             return Err(FileError::new(root * self.page_bytes, problem));
         }

@@ -10,6 +10,7 @@ use super::largest::largest;
 use super::records::{FileError, expand};
 use super::{Configured, Hints, Identity, Page, Sealed, Source, settings};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
+use crate::footprint::counted;
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::{self, File, Stamp, Storage};
@@ -114,7 +115,7 @@ impl Configured for Npy {
         let count = stacks.last().map_or(0, |stack| stack.samples.end);
         if count == 0 {
             let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
-            let problem = format!("no samples in {} files of {first}", stacks.len());
+            let problem = format!("no samples in {} of {first}", counted(stacks.len(), "file"));
             return Err(Error::config("source.npy", problem));
         }
         let labels = (!labels.is_empty()).then(|| Labels::open(storage, &labels)).transpose()?;
@@ -122,9 +123,10 @@ impl Configured for Npy {
             && labels.count() != count
         {
             let problem = format!(
-                "{} has {} labels for {count} samples; set the labels of these stacks",
+                "{} has {} for {}; set the labels of these stacks",
                 settings.labels.display(),
-                labels.count()
+                counted(labels.count(), "label"),
+                counted(count, "sample")
             );
             return Err(Error::config("source.labels", problem));
         }
@@ -170,9 +172,10 @@ impl Source for Npy {
     /// First file, number of files, and number of samples.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
+        let samples = counted(self.len(), "sample");
         match more {
-            0 => format!("{first}: {} samples", self.len()),
-            _ => format!("{first} and {more} more: {} samples", self.len()),
+            0 => format!("{first}: {samples}"),
+            _ => format!("{first} and {more} more: {samples}"),
         }
     }
 

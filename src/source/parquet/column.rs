@@ -9,6 +9,7 @@ use super::footer::{Chunk, Form};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
 use super::{FileError, Shard};
 use crate::error::Reason;
+use crate::footprint::counted;
 
 /// Stands for no dictionary.
 const NO_DICTIONARY: u32 = u32::MAX;
@@ -101,8 +102,8 @@ impl Column {
         }
         if row != rows.end {
             let problem = format!(
-                "the pages have {} rows, but the row group has {}: the file is damaged; copy it again",
-                row - rows.start,
+                "the pages have {}, but the row group has {}: the file is damaged; copy it again",
+                counted(row - rows.start, "row"),
                 rows.end - rows.start
             );
             return Err(FileError::corrupt(chunk.start, problem));

@@ -3,6 +3,7 @@
 use super::codec::Codec;
 use super::thrift::{Kind, Malformed, Thrift};
 use super::{FileError, Shard};
+use crate::footprint::counted;
 
 /// Longest footer, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
@@ -338,8 +339,8 @@ fn group(
     };
     if chunks.len() != leaves {
         let problem = format!(
-            "a row group of {} columns, but the file has {leaves}: it is damaged",
-            chunks.len()
+            "a row group of {}, but the file has {leaves}: it is damaged",
+            counted(chunks.len(), "column")
         );
         return Ok(Err(problem));
     }

@@ -8,6 +8,7 @@ use super::encoding::{delta, hybrid};
 use super::footer::{Chunk, Form, Leaf};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
 use super::{FileError, Shard};
+use crate::footprint::counted;
 use crate::source::label::{self, MOST_NAME_BYTES};
 
 /// Most distinct texts in a column of labels.
@@ -61,8 +62,8 @@ impl Labels {
         }
         if self.numbers.len() as u64 != end {
             let problem = format!(
-                "{} rows of the row group have no labels: the file is damaged; copy it again",
-                end - self.numbers.len() as u64
+                "the row group has {} without a label: the file is damaged; copy it again",
+                counted(end - self.numbers.len() as u64, "row")
             );
             return Err(FileError::corrupt(chunk.start, problem));
         }

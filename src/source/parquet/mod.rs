@@ -13,6 +13,7 @@ use super::{
     BadShards, Configured, Exclusion, Exclusions, Hints, Notes, Page, Sealed, Source, file,
 };
 use crate::error::{DataError, Error, Reason, Redacted, Result};
+use crate::footprint::counted;
 use crate::storage::{self, Storage};
 
 use cache::Cache;
@@ -159,8 +160,8 @@ impl Configured for Parquet {
         tables.into_iter().for_each(|table| source.append(table));
         source.cache.expect(source.cached_bytes());
         if source.labels.is_empty() {
-            let (count, first) = (files.len(), files[0].display());
-            let problem = format!("no samples in {count} files; the first is {first}");
+            let (count, first) = (counted(files.len(), "file"), files[0].display());
+            let problem = format!("no samples in {count}; the first is {first}");
             return Err(Error::config("source.parquet", none_but(problem, &source.excluded)));
         }
         Ok(source)
@@ -243,9 +244,10 @@ impl Source for Parquet {
     /// First file, number of files, and number of samples.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
+        let samples = counted(self.len(), "sample");
         match more {
-            0 => format!("{first}: {} samples", self.len()),
-            _ => format!("{first} and {more} more: {} samples", self.len()),
+            0 => format!("{first}: {samples}"),
+            _ => format!("{first} and {more} more: {samples}"),
         }
     }
 

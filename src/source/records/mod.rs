@@ -26,6 +26,7 @@ use super::{
     Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source,
 };
 use crate::error::{DataError, Reason, Redacted, Result};
+use crate::footprint::counted;
 use crate::header::PnmHead;
 use crate::source::largest::largest;
 use crate::storage::unpacked::{Listed, Packing, Unpacker};
@@ -371,13 +372,14 @@ impl<F: Format> Source for Records<F> {
     /// First file, number of files and samples, and number of compressed files.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
+        let samples = counted(self.len(), "sample");
         let what = match more {
-            0 => format!("{first}: {} samples", self.len()),
-            _ => format!("{first} and {more} more: {} samples", self.len()),
+            0 => format!("{first}: {samples}"),
+            _ => format!("{first} and {more} more: {samples}"),
         };
         match self.packed() {
             0 => what,
-            packed => format!("{what}, {packed} files compressed"),
+            packed => format!("{what}, {} compressed", counted(packed, "file")),
         }
     }
 
@@ -450,9 +452,9 @@ impl<F: Format> Hints for Records<F> {
     fn slow_shuffled(&self) -> Option<String> {
         let first = self.shards.iter().find(|shard| shard.packing.is_some())?;
         Some(format!(
-            "{} files are compressed, the first is {}: each sample read out of order decompresses some MiB more; \
+            "the set has {}, the first is {}: each sample read out of order decompresses some MiB more; \
              set loader.shuffle_window, decompress the files, or rewrite them with feedwater pack",
-            self.packed(),
+            counted(self.packed(), "compressed file"),
             Redacted::path(&first.path)
         ))
     }

@@ -6,6 +6,7 @@ use super::classes::OfFiles;
 use super::table::{Opened, Table, Unopened, table_of};
 use super::{Exclusions, Format, Records, Shard, expand, of_each};
 use crate::error::{Error, Result};
+use crate::footprint::counted;
 use crate::source::bad_shards::BadShardList;
 use crate::source::exclusion::none_but;
 use crate::source::{BadShards, Configured};
@@ -94,7 +95,8 @@ impl<F: Format> Records<F> {
         let excluded = excluded.into_list();
         if end == 0 {
             let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
-            let problem = format!("no samples in {} files; the first is {first}", files.len());
+            let problem =
+                format!("no samples in {}; the first is {first}", counted(files.len(), "file"));
             return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &excluded)));
         }
         let warning = bad_shards.warning(bad, files.len());

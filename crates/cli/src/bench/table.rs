@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use feedwater::error::escaped;
-use feedwater::footprint::bytes;
+use feedwater::footprint::{bytes, counted};
 use feedwater::plan::Route;
 
 use super::case::Measured;
@@ -48,7 +48,8 @@ impl fmt::Display for Table<'_> {
         for case in self.0 {
             if let Some((window, why)) = measured(case).and_then(|it| it.read_ahead.as_ref()) {
                 let set = escaped(&case.set);
-                writeln!(f, "prefetch  {set} {}: {window} samples; {why}", case.name())?;
+                let window = counted(*window, "sample");
+                writeln!(f, "prefetch  {set} {}: {window}; {why}", case.name())?;
             }
         }
         for (reason, names) in self.unmeasured() {

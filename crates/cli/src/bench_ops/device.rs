@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use feedwater::Error;
 use feedwater::config::Pipeline;
+use feedwater::footprint::counted;
 use feedwater::gpu::{self, DeviceReport};
 use feedwater::loader::{DeviceChoice, open_device};
 use feedwater::plan::Plan;
@@ -144,10 +145,10 @@ impl Device {
     pub fn problem(&self) -> Option<String> {
         let wrong = self.kernels.iter().find(|row| row.equal != row.images)?;
         Some(format!(
-            "the kernel of {} differs from the CPU in {} of {} images: run `feedwater selftest`",
+            "the kernel of {} differs from the CPU in {} of {}: run `feedwater selftest`",
             wrong.name,
             wrong.images - wrong.equal,
-            wrong.images
+            counted(wrong.images, "image")
         ))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use feedwater::footprint::counted;
 use feedwater::loader::{Batch, Loader, Outcome, SampleRecord};
 
 use super::font;
@@ -61,8 +62,7 @@ impl Caption {
         let objects: Vec<_> = batch.objects(place).iter().map(object).collect();
         let title = match (sample.label, objects.len()) {
             (None, 0) => "no label".into(),
-            (None, 1) => "1 object".into(),
-            (None, count) => format!("{count} objects"),
+            (None, count) => counted(count, "object"),
             (Some(label), _) => match class(label) {
                 Some(class) => format!("{label} {class}"),
                 None => label.to_string(),

@@ -1,6 +1,7 @@
 //! `simulate` without a report: loaders that produce one batch each, their queue, and the consumer.
 
 use feedwater::file;
+use feedwater::footprint::counted;
 use feedwater_insight::model::{
     Consumer, Forecast, JAVASCRIPT, Limit, Model, On, Options as Run, Service, Stage, What, Who,
 };
@@ -147,10 +148,11 @@ impl Loop {
             (_, None) => format!("the consumer waits {waits} of the time"),
         };
         format!(
-            "{batches} batches in {seconds} s, {batches_per_second:.2} a second; \
+            "{} in {seconds} s, {batches_per_second:.2} a second; \
              the consumer waits {waits} of the time, {} of its arrivals find a batch\n\
              bounds: {} by the loaders ({loaders} / {load_ms} ms), {} by the consumer (1 / {step_ms} ms)\n\
              {halting}",
+            counted(*batches, "batch"),
             percent(*readiness),
             bound(Limit::Workers),
             bound(Limit::Consumer),

@@ -202,6 +202,58 @@ fn the_command_prints_the_contents_as_text_and_as_json() {
     assert_eq!(json["source"]["directory"], path);
 }
 
+/// The printed settings are the start of a pipeline file: an extension there is one of a format that can be decoded.
+#[test]
+fn the_printed_extensions_are_those_of_decodable_formats() {
+    let root = tempfile::tempdir().unwrap();
+    let files = [
+        ("bmp", "bmp-rgb.bmp"),
+        ("gif", "gif-interlaced-0.gif"),
+        ("jpeg", "jpeg-422.jpg"),
+        ("jpg", "jpeg-420.jpg"),
+        ("pgm", "pnm-gray.pgm"),
+        ("png", "png-rgb.png"),
+        ("ppm", "pnm-rgb.ppm"),
+        ("tif", "tiff-rgb.tif"),
+        ("tiff", "tiff-packbits-gray.tif"),
+        ("webp", "webp-lossy.webp"),
+    ];
+    let folder = root.path().join("data");
+    fs::create_dir(&folder).unwrap();
+    for (extension, file) in files {
+        let file = crate::repository().join("tests/golden/decode").join(file);
+        fs::copy(file, folder.join(format!("image.{extension}"))).unwrap();
+    }
+    let inspected = |path: &Path| -> Value {
+        let (done, text, words) = feedwater(&[path.to_str().unwrap(), "--decode", "--json"]);
+        assert!(done, "{words}");
+        serde_json::from_str(&text).unwrap()
+    };
+    let json = inspected(&folder);
+    let printed = json["source"]["extensions"].as_array().unwrap();
+    for extension in printed {
+        let is_here = files.iter().any(|(name, _)| extension == name);
+        assert!(is_here, "no image with the extension {extension}");
+    }
+    let report = &json["report"];
+    assert_eq!(
+        (&report["samples"], &report["seen"]),
+        (&printed.len().into(), &printed.len().into())
+    );
+    assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+    let formats =
+        serde_json::json!({ "BMP": 1, "JPEG": 2, "PNG": 1, "PNM": 2, "TIFF": 2, "WebP": 1 });
+    assert_eq!(report["formats"], formats);
+    // torchvision's list has no GIFs, which can be decoded too.
+    assert_eq!(report["excluded"][0]["kind"], ".gif", "{report}");
+    let file = root.path().join("more.toml");
+    fs::write(&file, "[source]\ndirectory = \"data\"\nextensions = [\"bmp\", \"gif\", \"tif\"]\n")
+        .unwrap();
+    let report = &inspected(&file)["report"];
+    assert_eq!(report["formats"], serde_json::json!({ "BMP": 1, "GIF": 1, "TIFF": 1 }));
+    assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+}
+
 #[test]
 fn the_command_prints_classes_skipped_files_and_warnings() {
     let root = tempfile::tempdir().unwrap();

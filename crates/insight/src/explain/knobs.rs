@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::model::{Model, On, Service, slots};
 use crate::profile::Profile;
-use crate::text::bytes;
+use crate::text::{bytes, counted};
 
 use super::cause::{Cause, cause, named};
 use super::fit::{OVERHEAD, forecast};
@@ -100,7 +100,7 @@ fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }
     Ok(least(&rates, NEARLY_AS_MUCH).filter(|many| *many != now).map(|many| Tried {
         setting: format!("loader.workers = {many}"),
-        cost: format!("{} threads more", many - now),
+        cost: format!("{} more", counted(many - now, "thread")),
         model: with(many),
     }))
 }

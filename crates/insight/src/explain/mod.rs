@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Forecast, Model};
 use crate::profile::{Profile, Stage, StageProfile};
-use crate::text::escaped;
+use crate::text::{counted, escaped};
 use crate::{Error, Result};
 
 pub use cause::Cause;
@@ -136,7 +136,7 @@ pub struct Cost {
 /// Fails with [`Error`] for a profile of less than two batches.
 pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
     if profile.batches < 2 {
-        let problem = format!("{} batches were measured; at least 2 are needed", profile.batches);
+        let problem = format!("at least 2 batches are needed, measured: {}", profile.batches);
         return Err(Error::new("batches", problem));
     }
     let Fit { model, forecast, quality } = fit(profile, options.scaling.as_ref())?;
@@ -256,7 +256,7 @@ fn nothing(cause: Cause, quality: f64, batches: u64) -> String {
     match (cause, error(quality)) {
         (Cause::Consumer, _) => "no change needed: the loader is faster than the consumer".into(),
         _ if batches < MIN_BATCHES_FOR_ADVICE => format!(
-            "no advice: {batches} batches were measured, and at least {MIN_BATCHES_FOR_ADVICE} are needed; measure for longer"
+            "no advice: at least {MIN_BATCHES_FOR_ADVICE} batches are needed, measured: {batches}; measure for longer"
         ),
         (_, error) if error > TRUSTED => format!(
             "no gain is predicted: the model gives {} of the measured throughput",
@@ -293,7 +293,7 @@ fn verdict(
         Cause::OtherPrograms => {
             let told = &profile.processors;
             let had = told.others.map_or(String::new(), |others| {
-                format!(" and use {others:.2} of {} processors", told.allowed)
+                format!(" and use {others:.2} of {}", counted(told.allowed, "processor"))
             });
             format!(": they take {lost} of the workers' time{had}")
         }
@@ -322,8 +322,8 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     )];
     if let Some(empty) = ring.occupancy.first() {
         lines.push(format!(
-            "ring: none of {} slots was ready for {} of the time",
-            ring.slots,
+            "ring: none of {} was ready for {} of the time",
+            counted(ring.slots, "slot"),
             percent(*empty)
         ));
     }
@@ -409,8 +409,10 @@ fn percent(share: f64) -> String {
 
 impl fmt::Display for ReadScaling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let some =
-            self.rates.iter().map(|(threads, rate)| format!("{rate:.0}/s by {threads} threads"));
+        let text = |(threads, rate): &(u32, f64)| {
+            format!("{rate:.0}/s by {}", counted(*threads, "thread"))
+        };
+        let some = self.rates.iter().map(text);
         f.write_str(&some.collect::<Vec<_>>().join(", "))
     }
 }

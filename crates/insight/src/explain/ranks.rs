@@ -356,7 +356,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     }
     match most {
         _ if fewer(slow.workers, usual.workers) > longer.max(1.0) => {
-            let many = counted(slow.workers.into(), "worker");
+            let many = counted(slow.workers, "worker");
             format!("it has {many}, the median rank {}", usual.workers)
         }
         Some((stage, here, there)) => format!(
@@ -364,7 +364,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
             stage.name()
         ),
         None if fewer(slow.cores, usual.cores) > 1.0 => {
-            let many = counted(slow.cores.into(), "processor");
+            let many = counted(slow.cores, "processor");
             format!("it has {many}, the median rank {}", usual.cores)
         }
         None => format!("its stages take as long as elsewhere; {}", slow.cause.words()),
@@ -473,7 +473,7 @@ impl fmt::Display for Ranks {
             let (rank, gain) = ranks.first().map_or((0, 0.0), |it| *it);
             write!(f, "\n  {:<32} rank {rank}: +{}", escaped(setting), percent(gain))?;
             if ranks.len() > 1 {
-                write!(f, ", and {}", counted(ranks.len() as u64 - 1, "other rank"))?;
+                write!(f, ", and {}", counted(ranks.len() - 1, "other rank"))?;
             }
         }
         if let Some(lost) = self.cost.and_then(|cost| cost.lost_per_epoch) {

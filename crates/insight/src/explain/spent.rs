@@ -59,7 +59,7 @@ impl Spent {
         let sum = |wait: fn(&crate::profile::ThreadProfile) -> f64| {
             profile.workers().map(wait).sum::<f64>() / all
         };
-        // These two are exact. The processor's part of the stages is estimated, so the sum of all may be too large.
+        // `starting` and `finished` are measured; waiting for a processor is estimated. So the shares may add up to more than 1.
         let (starting, finished) = (sum(|it| it.starting), sum(|it| it.finished));
         let mut left = 1.0 - starting - finished - stages.iter().map(|it| it.1).sum::<f64>();
         left = (left - processor.map_or(0.0, |it| it.all)).max(0.0);

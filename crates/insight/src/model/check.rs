@@ -1,5 +1,6 @@
 //! Rejects models that cannot be simulated.
 
+use crate::text::counted;
 use crate::{Error, Result};
 
 use super::{Contention, Model, On, Service};
@@ -41,7 +42,9 @@ impl Model {
         if !self.starts.is_empty() && self.starts.len() != self.workers.len() {
             let (starts, workers) = (self.starts.len(), self.workers.len());
             let problem = format!(
-                "has {starts} entries for {workers} workers: give one entry per worker, or none"
+                "has {} for {}: give one entry per worker, or none",
+                counted(starts, "entry"),
+                counted(workers, "worker")
             );
             return Err(Error::new("model.starts", problem));
         }

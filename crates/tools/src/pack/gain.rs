@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Settings;
 use super::encode::Maker;
 use feedwater::error::{Error, Result};
+use feedwater::footprint::counted;
 use feedwater::loader::{DeviceChoice, LargeImages, LoaderBuilder};
 use feedwater::op::Chain;
 use feedwater::plan::{self, Last, OnError};
@@ -55,7 +56,8 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
         }
     }
     if before.is_empty() {
-        let problem = format!("none of {looks} samples can be used; see feedwater probe");
+        let problem =
+            format!("none of {} can be used; see feedwater probe", counted(looks, "sample"));
         return Err(Error::config("source", problem));
     }
     let bytes = |set: &[(Vec<u8>, i64)]| set.iter().map(|(bytes, _)| bytes.len() as u64).sum();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::shard::content_crc;
 use super::{Manifest, Shard, ShardFormat};
 use feedwater::error::{Error, Result};
+use feedwater::footprint::counted;
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Source, TfRecord, WebDataset};
 
@@ -51,7 +52,8 @@ fn read_back(
     let source = open(format, &path)?;
     if source.len() != shard.samples {
         let found = source.len();
-        return problem(&path, format!("has {found} samples, {} were written", shard.samples));
+        let found = counted(found, "sample");
+        return problem(&path, format!("has {found}, written: {}", shard.samples));
     }
     let (mut crc, mut page) = (0, HostPage::default());
     for index in 0..source.len() {

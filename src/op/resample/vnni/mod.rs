@@ -97,14 +97,14 @@ impl Passes {
             + self.rows.capacity() * size_of::<RowQuad>()
     }
 
-    /// Maximum bytes of each buffer: the ring, rows that are read together, and what is kept per column, per tap of a column,
-    /// per block and per tap of a row.
+    /// Upper bounds in bytes of the buffers, in this order: ring, rows read together, per column, per column tap, per block, per row
+    /// tap.
     pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps;
         let (_, groups) = step_and_groups(taps);
-        // For every number of outputs up to `columns`, rounded up to a multiple of 4, with a quarter as many groups as taps,
-        // rounded up, and at most one more.
+        // Bound for any number of outputs up to `columns`: outputs are padded to a multiple of 4, and four taps form a group, of
+        // which there may be one more than the taps need.
         let by_entries = (table.columns + 4 * columns as usize + 3 * taps + 18) / 4;
         // Blocks overlap at every pixel only if outputs have at most four taps and begin at most four pixels (plus one
         // for rounding) apart.

@@ -295,6 +295,9 @@ fn run_reports_every_documented_field() {
     write(&dir, "partial.toml", &format!("{PIPELINE}last = \"partial\"\n{CHAIN}"));
     let report = done(dir.path(), &["run", "partial.toml", "--device", "cpu"]);
     assert!(!report.contains("left over"), "{report}");
+    write(&dir, "three.toml", &format!("{}{CHAIN}", PIPELINE.replace("batch = 4", "batch = 3")));
+    let report = done(dir.path(), &["run", "three.toml", "--device", "cpu"]);
+    assert!(has_words(row(&report, "left over "), &["1 sample"]), "{report}");
 }
 
 /// Checks the rows that `run` and `demo` print after so many images on the CPU.

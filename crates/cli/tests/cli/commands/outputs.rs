@@ -1,4 +1,4 @@
-//! Output files are complete or absent, and inputs are bounded.
+//! Output files are complete or absent, inputs are bounded, and printed text is correct.
 
 use std::os::unix::fs::symlink;
 
@@ -24,6 +24,45 @@ fn leftovers(dir: &Path) -> Vec<String> {
 }
 
 const OLD: &str = "a good file of an earlier run";
+
+/// Which decoder the CPU uses depends on the format, the processor and `decode.jpeg`.
+#[test]
+fn help_of_bench_names_what_each_route_decodes_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let help = done(dir.path(), &["bench", "--help"]);
+    assert!(!help.to_lowercase().contains("libjpeg"), "{help}");
+    for (route, values) in [
+        ("nvjpeg-hardware", &["GPU's", "engines"][..]),
+        ("nvjpeg-gpu", &["GPU", "kernels"]),
+        ("nvjpeg-hybrid", &["CPU", "GPU"]),
+        ("cpu", &["CPU's", "decoders"]),
+    ] {
+        let (_, about) =
+            help.split_once(&format!("- {route}:")).unwrap_or_else(|| panic!("{help}"));
+        assert!(has_words(about.lines().next().unwrap(), values), "{route}: {help}");
+    }
+}
+
+#[test]
+fn one_image_of_one_class_is_singular_in_every_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let loader = "[loader]\nbatch = 1\nworkers = 1\n[cache]\ndecoded = \"1 MiB\"\n";
+    write(&dir, "one.toml", &format!("[source]\ndirectory = \"data\"\n{loader}{CHAIN}"));
+    let synth = ["synth", "data", "--images", "1", "--width", "80", "--height", "60"];
+    for (args, expected) in [
+        (&[&synth[..], &["--classes", "1"]].concat()[..], &["1 image", "1 class"][..]),
+        (&["probe", "data"], &["1 file", "1 class", "1 sample"]),
+        (&["plan", "one.toml", "--device", "cpu"], &[]),
+        (&["run", "one.toml", "--device", "cpu"], &["1 sample"]),
+        (&["pack", "data", "out"], &["1 file", "1 sample", "1 shard"]),
+    ] {
+        let text = done(dir.path(), args);
+        assert!(has_words(&text, expected), "{expected:?}: {text}");
+        for several in ["batches", "classes", "files", "images", "samples", "shards", "workers"] {
+            assert!(!has_words(&text, &[&format!("1 {several}")]), "1 {several}: {text}");
+        }
+    }
+}
 
 #[test]
 fn on_a_full_disk_the_old_files_stay_and_the_error_names_the_file() {

@@ -237,6 +237,39 @@ fn one_changed_bit_at_equal_length_and_time_is_noticed() {
     assert!(has_words(&problem, &["class0/01.jpg", "CRC"]), "{problem}");
 }
 
+/// The packed part is made to have the version of the changed file, as if its length, times and inode were unchanged.
+#[test]
+fn the_option_verify_compares_the_bytes_of_unchanged_versions() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    drop(folder(&data));
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+        command.arg("pack").args(arguments).current_dir(root.path());
+        let output = command.env("FEEDWATER_CACHE", root.path().join("cache")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let version = || (&Directory::open(&data).unwrap() as &dyn Source).version(1).unwrap();
+    assert_eq!(run(&["data", "out"]).0, Some(0));
+    let before = version();
+    let path = data.join("class0/01.jpg");
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let origins = root.path().join("out/.train-000000.source.jsonl");
+    let text = fs::read_to_string(&origins).unwrap();
+    assert_eq!(text.matches(&before).count(), 1, "{text}");
+    fs::write(&origins, text.replace(&before, &version())).unwrap();
+    let (code, words) = run(&["data", "out"]);
+    assert_eq!(code, Some(0), "{words}");
+    let (code, words) = run(&["data", "out", "--verify"]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(has_words(&words, &["class0/01.jpg", "CRC", "--overwrite"]), "{words}");
+    let (code, words) = run(&["data", "out", "--verify", "--overwrite"]);
+    assert!(code == Some(2) && words.contains("--verify"), "{words}");
+}
+
 /// The directory may be one in which others write.
 #[test]
 fn names_that_pack_keeps_are_not_followed_or_waited_for() {
