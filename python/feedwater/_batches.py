@@ -88,5 +88,6 @@ def applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
     for image in images:
         for step in rest:
             image = step(image)
-        changed.append(image)
+        # Several views of an image, such as those of `FiveCrop`.
+        changed.append(torch.stack(tuple(image)) if isinstance(image, (tuple, list)) else image)
     return torch.stack(changed).to(images.device)

@@ -244,6 +244,30 @@ def test_the_rest_may_stay_python(large):
         fw.Loader(large, recipe, batch=4, framework="numpy")
 
 
+STACK = v1.Lambda(lambda views: torch.stack([v1.ToTensor()(view) for view in views]))
+
+
+@pytest.mark.parametrize(
+    ("views", "count"),
+    [
+        ([v1.FiveCrop(10), STACK], 5),
+        ([v1.TenCrop((8, 10), vertical_flip=True), STACK], 10),
+        ([v2.FiveCrop((8, 10)), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)], 5),
+    ],
+)
+def test_views_of_an_image_are_an_axis_of_the_batch(large, views, count):
+    with pytest.raises(fw.errors.ConversionError, match="Crop.*several images of one"):
+        fw.from_torchvision([v1.Resize((12, 16)), *views])
+    recipe = fw.from_torchvision([v1.Resize((12, 16)), *views], keep_rest=True)
+    images, _ = next(iter(fw.Loader(large, recipe, batch=4)))
+    assert images.shape[:3] == (4, count, 3)
+    for index, image in enumerate(images):
+        expected = Image.fromarray(smooth(index)).resize((16, 12), Image.Resampling.BILINEAR)
+        for step in views:
+            expected = step(expected)
+        torch.testing.assert_close(image, torch.stack(tuple(expected)), rtol=0, atol=0)
+
+
 def test_recipes_of_timm(large):
     timm = pytest.importorskip("timm.data")
     training = timm.create_transform(24, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", re_prob=0.25, re_mode="pixel", interpolation="random")

@@ -185,7 +185,7 @@ def converted(step: Any, state: State) -> list[Operator]:
 _BOXES = "it changes boxes, which batch.objects() gives; leave it out"
 #: Transforms of boxes and points alone.
 OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
-_VIEWS = "it makes several images of one, and a sample has one"
+_VIEWS = "it makes several images of one, and a sample has one; as the rest in Python (keep_rest=True) its views are an axis of the batch"
 _VIDEO = "it is for videos"
 #: Reasons by name.
 _REFUSED = {
