@@ -185,11 +185,7 @@ fn first_batch(source: Arc<dyn Source>) {
         epoch: 3,
         position: samples / 2 + 12_345,
         samples,
-        shuffle_window: None,
-        repeats: None,
-        files: None,
-        classes: None,
-        combined: None,
+        ..LoaderState::default()
     };
     let chain = Chain::new().then(CenterCrop::to(1, 1));
     let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
