@@ -433,10 +433,10 @@ class Loader:
         self._has_whole_length = sys._getframe(1).f_globals.get("__name__", "").startswith(("lightning.", "pytorch_lightning."))
         with self._lock:
             here = json.loads(self._inner.state())
-            for name in ("seed", "shuffle"):
-                if name in position and position[name] != here[name]:
-                    _log.warning("%s is %s in the state and %s here; that of the state is used", name, position[name], here[name])
             self._rebuild(0, position)
+            for name in ("seed", "shuffle"):
+                if position[name] != here[name]:
+                    _log.warning("%s is %s in the state and %s here; that of the state is used", name, position[name], here[name])
             self._has_state = True
             self._failed = {outcome: failed.get(outcome, 0) for outcome in _FAILED}
 
