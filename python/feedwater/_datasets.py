@@ -30,8 +30,8 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
       ``torch.utils.data.Subset`` of one. ``target_transform`` applies once to each label. A ``transform`` is an error, because it would not
       run: the argument ``chain`` takes its place, as ``fw.from_torchvision(transform)``. For the same reason an image reader (``loader=``)
       or an overridden ``__getitem__`` is an error, also of a subclass of ``Subset``.
-    * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. ``image`` and ``label`` name its columns; by default the only column of images, and the only one of
-      class labels. Their names are those of the classes.
+    * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. ``image`` and ``label`` name its columns; by default the only column
+      of images, and the only one of class labels. Their names are those of the classes.
     """
     inner = getattr(source, "dataset", None)
     indices = getattr(source, "indices", None)

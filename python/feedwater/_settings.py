@@ -109,7 +109,8 @@ class Source:
           ``fw.directory``: there use its ``class_to_index``.
 
         Samples and objects of other classes are left out and counted, with a warning. A source without class names gets those of the
-        table; a label beyond it is an error, for items of a sequence when they are read. A selection applies after it, with the numbers of the table.
+        table; a label beyond it is an error, for items of a sequence when they are read. A selection applies after it, with the numbers of
+        the table.
         """
         table = self.settings()
         if "classes" in table or ("class_to_index" in table and "directory" not in table):

@@ -1,4 +1,5 @@
-//! DLPack's capsules, as the Python array API standard's `__dlpack__` says. The only `unsafe` of the package.
+//! DLPack's capsules, as the Python array API standard's `__dlpack__` says. The only `unsafe` of the package beside
+//! `thread_state`.
 
 #![allow(unsafe_code)]
 
