@@ -181,6 +181,19 @@ def test_bad_shards_are_errors_or_skipped_with_a_warning(folder, tmp_path_factor
             assert any("1.tar" in warning and policy in warning for warning in loaded.warnings)
 
 
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_a_location_names_the_member_of_an_archive(folder, tmp_path, mode):
+    path = tmp_path / ("set.tar" if mode == "w" else "set.tar.gz")
+    with tarfile.open(path, mode) as archive:
+        for index, image in enumerate(sorted(folder.glob("*/*.ppm"))[:3]):
+            archive.add(image, f"photos/{index}.ppm")
+    chain = [ops.Crop(width=12, height=8)]
+    with fw.Loader(fw.webdataset(str(path), label=""), chain, batch=3, framework="batch", dtype="u8") as loader:
+        assert loader.location(1).endswith("[1] photos/1.ppm")
+        (batch,) = loader
+        assert [sample["location"].partition("] ")[2] for sample in batch.samples] == [f"photos/{index}.ppm" for index in range(3)]
+
+
 def test_weights_are_any_positive_numbers_and_part_of_the_state(folder):
     source = fw.directory(folder)
 

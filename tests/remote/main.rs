@@ -395,10 +395,20 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
     let settings = WebDatasetSettings::default();
     let local = WebDataset::open(&[local.path().into()], &settings).unwrap();
     let remote = WebDataset::open_with(&["s3://records/tar".into()], &settings, &USUAL).unwrap();
+    let stored = WebDataset::open_with(&["s3://records/tar".into()], &settings, &USUAL).unwrap();
     assert_eq!(remote.len(), local.len());
     for index in 0..local.len() {
         assert_eq!(remote.label(index), local.label(index));
         assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
+        // The names of members are in the table, also in the stored one.
+        let [remote, stored, local] = [&remote, &stored, &local].map(|source| {
+            let named = (source as &dyn Source).named_location(index);
+            named.rsplit_once(' ').unwrap().1.to_owned()
+        });
+        assert!(
+            local.ends_with(".jpg") && remote == local && stored == local,
+            "{remote}, {stored}"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{Entry, FileError, Format, Records, Window};
+use super::records::{Entries, Entry, FileError, Format, Records, Window};
 use super::{Exclusions, label};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -77,7 +77,7 @@ impl Format for BetonSettings {
     fn walk(
         &self,
         window: &mut Window,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         _: &mut Exclusions,
     ) -> Result<(), FileError> {
         let head = Head::read(window)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, FileError, Format, Records, Window, matches};
+use super::records::{Entries, Entry, FileError, Format, Records, Window, matches};
 use super::{ExclusionReason, Exclusions};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -96,7 +96,7 @@ impl Format for LmdbSettings {
     fn walk(
         &self,
         window: &mut Window,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         let mut environment = Environment::open(window)?;
@@ -173,7 +173,7 @@ impl LmdbSettings {
         key: &[u8],
         value: Range<u64>,
         values: &mut LmdbValues,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         let skipped = || self.skip_keys.iter().any(|pattern| matches(pattern.as_bytes(), key));

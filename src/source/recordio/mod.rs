@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, FileError, Format, Records, Window, check_of};
+use super::records::{Entries, Entry, FileError, Format, Records, Window, check_of};
 use super::{ExclusionReason, Exclusions, label};
 use crate::storage::File;
 
@@ -82,7 +82,7 @@ impl Format for RecordIoSettings {
     fn walk(
         &self,
         window: &mut Window,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         window.read_ahead(4096);

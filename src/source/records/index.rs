@@ -4,8 +4,9 @@
 //! stored in the cache directory (`storage/cache_dir.rs`). The eight digits are a hash of everything else that the table depends on:
 //! the format and its settings. The table is valid for one file ([`Key`]). It is written under a temporary name and renamed, so readers
 //! never see a partial table and concurrent writers do not conflict. A checksum detects damage; a damaged table is rebuilt. If it can
-//! be stored nowhere, the file is scanned each time, which is no error. Entries have the same layout as in memory, so they are read without conversion; they are followed by the skipped items and the names
-//! of classes as JSON.
+//! be stored nowhere, the file is scanned each time, which is no error. Entries have the same layout as in memory, so they are read
+//! without conversion; they are followed by the names of the samples, if those are kept, and by the skipped items and the names of
+//! classes as JSON.
 
 use std::env;
 use std::fs;
@@ -18,17 +19,18 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::names::{self, Names};
 use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES, Window};
 use crate::error::Redacted;
 use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
 use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 
 /// The last digit is the version of the format and of the data read from files: 5 is the first with the identity and the checksum of
-/// the file. Machines of the other byte order have their own tables.
+/// the file, 6 with names. Machines of the other byte order have their own tables.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index5" } else { b"feedwater index%" };
-/// Size of the header: magic, checksum of what follows, hash, key, length of the facts beside the samples.
-const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8;
+    if cfg!(target_endian = "little") { b"feedwater index6" } else { b"feedwater index&" };
+/// Size of the header: magic, checksum of what follows, hash, key, lengths of the names and of the facts beside the samples.
+const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8;
 /// Largest size of the facts beside the samples, in bytes: of skipped items about ten reasons with about twenty kinds each, and as
 /// many names of classes as a file may have.
 const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
@@ -38,8 +40,8 @@ const MOST_PACKED: u64 = 4;
 /// Entries read at a time, few enough to stay in the processor's cache until they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
-/// Samples of a file, and facts beside them.
-pub type Contents = (Box<[Entry]>, Facts);
+/// Samples of a file, their names, and facts beside them.
+pub type Contents = (Box<[Entry]>, Names, Facts);
 
 /// What a table has beside the samples.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -102,19 +104,20 @@ impl Index {
     }
 
     /// Stores the table, if possible.
-    pub fn write(&self, key: Key, (entries, beside): &Contents) {
+    pub fn write(&self, key: Key, (entries, names, beside): &Contents) {
         let Ok(beside) = serde_json::to_vec(beside) else { return };
-        let facts = self.facts(key, beside.len());
+        let facts = self.facts(key, names.bytes().len(), beside.len());
+        let parts = [bytemuck::must_cast_slice(entries), names.bytes(), &beside];
         // Use the first writable location.
-        let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &beside).is_ok());
+        let _ = self.places.iter().any(|place| write_to(place, &facts, parts).is_ok());
     }
 
-    /// Header fields that identify the file and the length of the facts beside the samples.
-    fn facts(&self, key: Key, beside_bytes: usize) -> Vec<u8> {
-        let beside_bytes = (beside_bytes as u64).to_le_bytes();
+    /// Header fields that identify the file, and the lengths of the names and of the facts beside the samples.
+    fn facts(&self, key: Key, name_bytes: usize, beside_bytes: usize) -> Vec<u8> {
+        let lens = [name_bytes as u64, beside_bytes as u64].map(u64::to_le_bytes);
         let Key { stamp, identity, ends } = key;
         let key = [&stamp.to_bytes()[..], &identity.to_bytes(), &ends.to_le_bytes()].concat();
-        [&self.hash[..], &key, &beside_bytes].concat()
+        [&self.hash[..], &key, lens.as_flattened()].concat()
     }
 
     fn read_from(&self, place: &Path, key: Key, len: u64) -> Option<Contents> {
@@ -131,21 +134,28 @@ impl Index {
         file.read_exact(&mut head).ok()?;
         let (magic, rest) = head.split_at(16);
         let (crc, facts) = rest.split_at(4);
-        let beside_bytes = u64::from_le_bytes(*facts.last_chunk()?) as usize;
+        let (before, beside_bytes) = facts.split_last_chunk()?;
+        let name_bytes = u64::from_le_bytes(*before.last_chunk()?) as usize;
+        let beside_bytes = u64::from_le_bytes(*beside_bytes) as usize;
         if magic != MAGIC
-            || facts != self.facts(key, beside_bytes)
+            || facts != self.facts(key, name_bytes, beside_bytes)
             || beside_bytes > MOST_FACTS_BYTES
         {
             return None;
         }
         let bytes = (bytes as usize).checked_sub(HEAD_BYTES + beside_bytes)?;
+        let bytes = bytes.checked_sub(name_bytes)?;
         // A longer file is no table, and no memory is allocated for it.
         let most =
             key.stamp.len.saturating_mul(if len == Window::UNKNOWN { MOST_PACKED } else { 1 });
-        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > most {
+        let count = bytes / ENTRY_BYTES;
+        if bytes % ENTRY_BYTES != 0
+            || count as u64 > most
+            || name_bytes > count.saturating_mul(names::MOST_BYTES)
+        {
             return None;
         }
-        let mut table = bytemuck::try_zeroed_slice_box(bytes / ENTRY_BYTES).ok()?;
+        let mut table = bytemuck::try_zeroed_slice_box(count).ok()?;
         let mut sum = crc32c::crc32c(facts);
         for part in table.chunks_mut(PART) {
             file.read_exact(bytemuck::must_cast_slice_mut::<Entry, u8>(part)).ok()?;
@@ -154,11 +164,17 @@ impl Index {
                 return None;
             }
         }
+        let mut text = Vec::new();
+        text.try_reserve_exact(name_bytes).ok()?;
+        text.resize(name_bytes, 0);
+        file.read_exact(&mut text).ok()?;
+        sum = crc32c::crc32c_append(sum, &text);
         let mut beside = vec![0; beside_bytes];
         file.read_exact(&mut beside).ok()?;
         sum = crc32c::crc32c_append(sum, &beside);
         let facts = serde_json::from_slice(&beside).ok()?;
-        (sum.to_le_bytes() == crc).then_some((table, facts))
+        let names = Names::read(text, count)?;
+        (sum.to_le_bytes() == crc).then_some((table, names, facts))
     }
 }
 
@@ -167,15 +183,12 @@ fn lies_within(entry: &Entry, file_len: u64) -> bool {
     entry.offset.checked_add(len).is_some_and(|end| end <= file_len)
 }
 
-fn write_to(place: &Path, facts: &[u8], entries: &[Entry], beside: &[u8]) -> io::Result<()> {
-    let entries = bytemuck::must_cast_slice(entries);
-    let sum = crc32c::crc32c_append(crc32c::crc32c(facts), entries);
-    let sum = crc32c::crc32c_append(sum, beside);
+fn write_to(place: &Path, facts: &[u8], parts: [&[u8]; 3]) -> io::Result<()> {
+    let sum = parts.into_iter().fold(crc32c::crc32c(facts), crc32c::crc32c_append);
     create_private_folder(place.parent().unwrap_or(Path::new("")))?;
     let mut file = AtomicFile::replace(place)?;
     file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
-    file.write_all(entries)?;
-    file.write_all(beside)?;
+    parts.into_iter().try_for_each(|part| file.write_all(part))?;
     file.commit_unsynced()
 }
 

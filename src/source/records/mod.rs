@@ -1,8 +1,8 @@
 //! Files with many samples each: tables of sample positions, and positioned reads.
 //!
-//! * The table has 24 bytes per sample. It is built by scanning each file once, several files in parallel, and stored on disk
-//!   (`index.rs`); a file with the same length and modification time is not scanned again. Each file's part of the table stays
-//!   where it was built or read, so loading takes no extra memory.
+//! * The table has 24 bytes per sample, and the names of samples in compressed files and behind URLs (`names.rs`). It is built by
+//!   scanning each file once, several files in parallel, and stored on disk (`index.rs`); a file with the same length and modification
+//!   time is not scanned again. Each file's part of the table stays where it was built or read, so loading takes no extra memory.
 //! * A sample is one positioned read into the page. There is no shared cursor: any number of threads may read at once.
 //! * A file behind a URL is scanned sequentially with prefetched blocks, and its samples can be prefetched.
 //! * A table belongs to one file: its length, modification time, inode, time of the last change, and a checksum of its first and
@@ -34,7 +34,10 @@ use crate::storage::{Fetch, File, Stamp, Storage};
 
 pub use classes::CLASSES_NAME;
 pub use files::matches;
+pub use names::Entries;
 pub use window::Window;
+
+use names::Names;
 
 pub(super) use classes::MOST_CLASSES_BYTES;
 pub(super) use each::of_each;
@@ -46,6 +49,7 @@ mod each;
 mod files;
 mod forward;
 mod index;
+mod names;
 mod open;
 #[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
@@ -92,7 +96,8 @@ pub trait Format:
         false
     }
 
-    /// Name of the sample whose bytes begin at this offset of an uncompressed file; `None`, the default, if samples have none.
+    /// Name of the sample whose bytes begin at this offset of an uncompressed local file; `None`, the default, if samples have none.
+    /// For other files [`walk`](Self::walk) keeps the names.
     fn name(_file: &File, _offset: u64) -> Option<String> {
         None
     }
@@ -105,7 +110,7 @@ pub trait Format:
     fn walk(
         &self,
         window: &mut Window,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError>;
 
@@ -182,6 +187,8 @@ struct Shard {
     stamp: Stamp,
     version: String,
     entries: Box<[Entry]>,
+    /// Names of the samples of a compressed or remote file, if they have any.
+    names: Names,
     /// Index after its last sample.
     end: u64,
 }
@@ -190,6 +197,11 @@ impl Shard {
     /// Facts about the file for the unpacker, if it is compressed.
     fn listed(&self) -> Option<Listed> {
         Some(Listed::new(self.path.clone(), self.packing?, Some(&self.file)))
+    }
+
+    /// Whether it is neither compressed nor behind a URL.
+    fn is_local(&self) -> bool {
+        self.packing.is_none() && !self.file.is_remote()
     }
 
     /// Index of its first sample.
@@ -434,7 +446,10 @@ impl<F: Format> Hints for Records<F> {
 
     fn memory_bytes(&self) -> u64 {
         let of = |shard: &Shard| {
-            size_of_val(&*shard.entries) + shard.path.capacity() + shard.version.capacity()
+            size_of_val(&*shard.entries)
+                + shard.names.memory_bytes()
+                + shard.path.capacity()
+                + shard.version.capacity()
         };
         let within: usize = self.shards.iter().map(of).sum();
         let shards = self.shards.capacity() * size_of::<Shard>();
@@ -463,8 +478,11 @@ impl<F: Format> Hints for Records<F> {
 impl<F: Format> Identity for Records<F> {
     fn name(&self, index: u64) -> Option<String> {
         let (shard, entry) = self.find(index);
-        let Shard { file, packing: None, .. } = &self.shards[shard] else { return None };
-        if file.is_remote() { None } else { F::name(file, entry.offset) }
+        let shard = &self.shards[shard];
+        match shard.is_local() {
+            true => F::name(&shard.file, entry.offset),
+            false => shard.names.get((index - shard.first()) as usize),
+        }
     }
 
     fn version(&self, index: u64) -> Option<String> {

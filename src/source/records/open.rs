@@ -78,14 +78,15 @@ impl<F: Format> Records<F> {
                 listed.push(None);
                 continue;
             };
-            let Table { file, packing, stamp, version, entries, facts, largest } = table;
+            let Table { file, packing, stamp, version, entries, names, facts, largest } = table;
             excluded.join_file(path, &facts.excluded);
             classes.add(path, facts.classes, F::KEY)?;
             end += entries.len() as u64;
             largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
             let file = if F::MAPPED && packing.is_none() { storage.map(file) } else { file };
-            let shard = Shard { path: path.clone(), file, packing, stamp, version, entries, end };
+            let path = path.clone();
+            let shard = Shard { path, file, packing, stamp, version, entries, names, end };
             listed.push(shard.listed());
             shards.push(shard);
         }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::index::{self, Facts, Key};
-use super::{DAMAGED, Entry, Exclusions, Format, Window};
+use super::names::Names;
+use super::{DAMAGED, Entries, Entry, Exclusions, Format, Window};
 use crate::error::{Error, Result};
 use crate::source::BadShards;
 use crate::source::bad_shards::BadShard;
@@ -44,6 +45,8 @@ pub struct Table {
     /// Stamp and identity of the file, as text.
     pub version: String,
     pub entries: Box<[Entry]>,
+    /// Names of the samples, if they are kept.
+    pub names: Names,
     /// Skipped items, and names of classes.
     pub facts: Facts,
     /// Size of the largest intact sample, in bytes.
@@ -55,14 +58,14 @@ impl Table {
         file: File,
         packing: Option<Packing>,
         (stamp, version): (Stamp, String),
-        (entries, facts): index::Contents,
+        (entries, names, facts): index::Contents,
     ) -> Self {
         let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
         let bytes = whole.map(|entry| {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest = bytes.max().unwrap_or(0);
-        Self { file, packing, stamp, version, entries, facts, largest }
+        Self { file, packing, stamp, version, entries, names, facts, largest }
     }
 }
 
@@ -106,7 +109,8 @@ pub fn table_of<F: Format>(
     }
     let packing = packing::<F>(&file).map_err(io)?;
     let (file, len) = opened(file, packing);
-    let (mut entries, mut excluded) = (Vec::new(), Exclusions::default());
+    let mut entries = Entries::new(is_remote || packing.is_some());
+    let mut excluded = Exclusions::default();
     let classes = format.classes(&mut Window::new(&file, len));
     let mut window = Window::new(&file, len);
     let walked = format.walk(&mut window, &mut entries, &mut excluded);
@@ -143,7 +147,9 @@ pub fn table_of<F: Format>(
         return Err(io(io::Error::other(problem)).into());
     }
     let facts = Facts { excluded: excluded.into_list(), classes };
-    let contents = (entries.into_boxed_slice(), facts);
+    let Entries { list, mut names, .. } = entries;
+    names.finish();
+    let contents = (list.into_boxed_slice(), names, facts);
     // A part of a table is not stored, so that a shard that is repaired, or another policy, finds all samples.
     if damage.is_none() {
         index(packing).write(key, &contents);

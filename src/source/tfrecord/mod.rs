@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Exclusions;
-use super::records::{CLASSES_NAME, Entry, FileError, Format, Records, Window};
+use super::records::{CLASSES_NAME, Entries, Entry, FileError, Format, Records, Window};
 
 mod example;
 
@@ -77,7 +77,7 @@ impl Format for TfRecordSettings {
     fn walk(
         &self,
         window: &mut Window,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         _: &mut Exclusions,
     ) -> Result<(), FileError> {
         let mut at = 0;

@@ -5,7 +5,9 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::records::{CLASSES_NAME, Entry, FileError, Format, MOST_CLASSES_BYTES, Records, Window};
+use super::records::{
+    CLASSES_NAME, Entries, Entry, FileError, Format, MOST_CLASSES_BYTES, Records, Window,
+};
 use super::{ExclusionReason, Exclusions, exclusion, label};
 use crate::storage::File;
 
@@ -115,7 +117,7 @@ impl Format for WebDatasetSettings {
     fn walk(
         &self,
         window: &mut Window,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         window.read_ahead(tar::AHEAD_BYTES);
@@ -164,9 +166,12 @@ impl Format for WebDatasetSettings {
             };
             if let Some(rank) = images.iter().position(|it| *it == extension) {
                 match &group.image {
-                    Some((other, _)) if *other == rank => return Err(twice()),
-                    Some((other, _)) if *other < rank => {}
-                    _ => group.image = Some((rank, data.clone())),
+                    Some((other, ..)) if *other == rank => return Err(twice()),
+                    Some((other, ..)) if *other < rank => {}
+                    _ => {
+                        let name = if table.keeps_names() { name.clone() } else { Vec::new() };
+                        group.image = Some((rank, data.clone(), name));
+                    }
                 }
             }
             if !wanted.is_empty() && extension == wanted {
@@ -225,8 +230,8 @@ struct Group {
     archive: u64,
     /// Offset of its first file.
     offset: u64,
-    /// Position of the extension in the settings, and the contents.
-    image: Option<(usize, tar::Data)>,
+    /// Position of the extension in the settings, the contents, and the name, if names are kept.
+    image: Option<(usize, tar::Data, Vec<u8>)>,
     label: Option<i64>,
     /// First extension that is not in the settings.
     other: String,
@@ -237,10 +242,10 @@ impl Group {
     fn finish(
         self,
         settings: &WebDatasetSettings,
-        table: &mut Vec<Entry>,
+        table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
-        let Some((_, image)) = self.image else {
+        let Some((_, image, name)) = self.image else {
             if !self.key.is_empty() {
                 let kind = if self.other.is_empty() { &settings.label } else { &self.other };
                 let name = format!("{}.{kind}", String::from_utf8_lossy(&self.key));
@@ -260,7 +265,7 @@ impl Group {
                 return Err(FileError::new(self.offset, problem));
             }
         };
-        table.push(Entry::new(image.bytes, label, image.check)?);
+        table.push_named(Entry::new(image.bytes, label, image.check)?, &name);
         Ok(())
     }
 }

@@ -44,6 +44,26 @@ fn joined_archives_are_read_to_the_end_of_the_file() {
     refused(&cut, cut.len() as u64, &[]);
 }
 
+/// The first time from the archive, then from the stored table.
+#[test]
+fn members_of_compressed_archives_have_their_names() {
+    let files: Vec<_> =
+        (0..70).map(|it| [format!("x/{it:03}.jpg"), format!("x/{it:03}.cls")]).collect();
+    let members: Vec<_> = files
+        .iter()
+        .flat_map(|[jpg, cls]| [(&**jpg, &b"image"[..]), (&**cls, &b"7"[..])])
+        .collect();
+    let root = folder(&[("t.tar.gz", &gzip(&archive(&members)))]);
+    for _ in 0..2 {
+        let source =
+            WebDataset::open(&[root.path().into()], &WebDatasetSettings::default()).unwrap();
+        for (index, [jpg, _]) in files.iter().enumerate() {
+            let named = (&source as &dyn Source).named_location(index as u64);
+            assert!(named.ends_with(&format!("t.tar.gz[{index}] {jpg}")), "{named}");
+        }
+    }
+}
+
 #[test]
 fn bytes_after_the_last_archive_are_counted_and_between_archives_an_error() {
     let first = archive(&[("a.jpg", b"one"), ("a.cls", b"1")]);

@@ -1,0 +1,199 @@
+//! Names of a file's samples, where they cannot be read again at once: in compressed files and behind URLs.
+
+use super::Entry;
+
+/// Names whose beginnings are stored only once: those of neighbours are usually equal but for a few digits. Names are in blocks;
+/// the first of a block is whole, and each other one is what it has in addition to the one before it.
+#[derive(Debug, Default, PartialEq)]
+pub struct Names {
+    /// For each name: the number of bytes that it shares with the one before it, the number of its own bytes, and these.
+    text: Vec<u8>,
+    /// Start of each block in the text.
+    blocks: Vec<u32>,
+    count: usize,
+    /// The last name.
+    last: Vec<u8>,
+}
+
+/// Samples that were found in a file.
+#[derive(Debug)]
+pub struct Entries {
+    pub(super) list: Vec<Entry>,
+    pub(super) names: Names,
+    /// Whether names are kept.
+    keeps_names: bool,
+}
+
+/// Names of a block.
+const BLOCK: usize = 32;
+/// Bytes of a name that are kept.
+const LONGEST: usize = u8::MAX as usize;
+/// Maximum bytes of text for a name.
+pub const MOST_BYTES: usize = 2 + LONGEST;
+
+impl Names {
+    /// Adds the name of the next sample.
+    fn push(&mut self, name: &[u8]) {
+        let name = &name[..name.len().min(LONGEST)];
+        let shared = match self.count % BLOCK {
+            0 => {
+                // Names beyond 4 GiB are not known.
+                let Ok(start) = u32::try_from(self.text.len()) else { return };
+                self.blocks.push(start);
+                0
+            }
+            _ => self.last.iter().zip(name).take_while(|(a, b)| a == b).count(),
+        };
+        // Both are at most 255.
+        self.text.extend([shared as u8, (name.len() - shared) as u8]);
+        self.text.extend_from_slice(&name[shared..]);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&name[shared..]);
+        self.count += 1;
+    }
+
+    /// Reads what [`bytes`](Self::bytes) returned. `None` if it is not the text of at most `count` names.
+    pub fn read(text: Vec<u8>, count: usize) -> Option<Self> {
+        let mut this = Self::default();
+        let (mut rest, mut len) = (&text[..], 0);
+        while !rest.is_empty() {
+            if this.count % BLOCK == 0 {
+                this.blocks.push(u32::try_from(text.len() - rest.len()).ok()?);
+                len = 0;
+            }
+            let (shared, own, behind) = next(rest)?;
+            if shared > len {
+                return None;
+            }
+            len = shared + own.len();
+            rest = behind;
+            this.count += 1;
+        }
+        (this.count <= count).then(|| Self { text, ..this })
+    }
+
+    /// Frees what only adding needs.
+    pub fn finish(&mut self) {
+        self.last = Vec::new();
+        self.text.shrink_to_fit();
+        self.blocks.shrink_to_fit();
+    }
+
+    /// The text, to be stored.
+    pub fn bytes(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Name of a sample.
+    pub fn get(&self, index: usize) -> Option<String> {
+        let start = *self.blocks.get(index / BLOCK)?;
+        let mut rest = self.text.get(start as usize..)?;
+        let mut name = Vec::new();
+        for _ in 0..=index % BLOCK {
+            let (shared, own, behind) = next(rest)?;
+            name.truncate(shared);
+            name.extend_from_slice(own);
+            rest = behind;
+        }
+        let end = if name.len() == LONGEST { "…" } else { "" };
+        Some(format!("{}{end}", String::from_utf8_lossy(&name)))
+    }
+
+    /// Memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.text.capacity() + size_of::<u32>() * self.blocks.capacity() + self.last.capacity()
+    }
+}
+
+/// The number of shared bytes, the own bytes, and the text behind a name.
+fn next(text: &[u8]) -> Option<(usize, &[u8], &[u8])> {
+    let (&[shared, own], rest) = text.split_first_chunk()?;
+    let (own, behind) = rest.split_at_checked(own.into())?;
+    Some((shared.into(), own, behind))
+}
+
+impl Entries {
+    /// None yet.
+    pub(super) fn new(keeps_names: bool) -> Self {
+        Self { list: Vec::new(), names: Names::default(), keeps_names }
+    }
+
+    /// Whether names are kept.
+    pub fn keeps_names(&self) -> bool {
+        self.keeps_names
+    }
+
+    /// Adds a sample of a format whose samples have no names.
+    pub fn push(&mut self, entry: Entry) {
+        self.list.push(entry);
+    }
+
+    /// Adds a sample with its name, which every sample of the file has.
+    pub fn push_named(&mut self, entry: Entry, name: &[u8]) {
+        self.list.push(entry);
+        if self.keeps_names {
+            self.names.push(name);
+        }
+    }
+
+    /// Removes all.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.keeps_names);
+    }
+}
+
+impl std::ops::Deref for Entries {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.list
+    }
+}
+
+impl std::ops::DerefMut for Entries {
+    fn deref_mut(&mut self) -> &mut [Entry] {
+        &mut self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_were_added() {
+        let mut names = Names::default();
+        let long = format!("a/{}", "long".repeat(100));
+        let mut expected: Vec<String> =
+            (0..100).map(|it| format!("train/{:06}.jpg", it * 7)).collect();
+        expected.extend(["".into(), "b".into(), "bé".into(), "".into()]);
+        expected.iter().for_each(|name| names.push(name.as_bytes()));
+        names.push(long.as_bytes());
+        let read = Names::read(names.bytes().to_vec(), expected.len() + 1).unwrap();
+        for names in [&names, &read] {
+            for (index, name) in expected.iter().enumerate() {
+                assert_eq!(names.get(index).as_ref(), Some(name));
+            }
+            assert_eq!(names.get(expected.len()), Some(format!("{}…", &long[..LONGEST])));
+            assert_eq!(names.get(expected.len() + 1), None);
+        }
+        // Of equal names but for the number, a third is stored.
+        assert!(3 * names.bytes().len() < 100 * "train/000000.jpg".len() + 3 * (LONGEST + 10));
+    }
+
+    #[test]
+    fn a_damaged_text_is_rejected() {
+        let mut names = Names::default();
+        ["abc", "abd", "b"].iter().for_each(|name| names.push(name.as_bytes()));
+        let text = names.bytes().to_vec();
+        assert!(Names::read(text.clone(), 3).is_some());
+        assert_eq!(Names::read(text.clone(), 2), None);
+        assert_eq!(Names::read(text[..text.len() - 1].to_vec(), 3), None);
+        assert_eq!(
+            Names::read(vec![1, 1, b'a'], 1),
+            None,
+            "the first name of a block shares nothing"
+        );
+        assert_eq!(Names::read(Vec::new(), 3).unwrap().get(0), None);
+    }
+}
