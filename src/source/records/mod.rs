@@ -188,7 +188,7 @@ struct Shard {
     version: String,
     entries: Box<[Entry]>,
     /// Names of the samples of a compressed or remote file, if they have any.
-    names: Names,
+    names: Option<Box<Names>>,
     /// Index after its last sample.
     end: u64,
 }
@@ -197,11 +197,6 @@ impl Shard {
     /// Facts about the file for the unpacker, if it is compressed.
     fn listed(&self) -> Option<Listed> {
         Some(Listed::new(self.path.clone(), self.packing?, Some(&self.file)))
-    }
-
-    /// Whether it is neither compressed nor behind a URL.
-    fn is_local(&self) -> bool {
-        self.packing.is_none() && !self.file.is_remote()
     }
 
     /// Index of its first sample.
@@ -447,7 +442,7 @@ impl<F: Format> Hints for Records<F> {
     fn memory_bytes(&self) -> u64 {
         let of = |shard: &Shard| {
             size_of_val(&*shard.entries)
-                + shard.names.memory_bytes()
+                + shard.names.as_ref().map_or(0, |names| names.memory_bytes())
                 + shard.path.capacity()
                 + shard.version.capacity()
         };
@@ -479,9 +474,10 @@ impl<F: Format> Identity for Records<F> {
     fn name(&self, index: u64) -> Option<String> {
         let (shard, entry) = self.find(index);
         let shard = &self.shards[shard];
-        match shard.is_local() {
-            true => F::name(&shard.file, entry.offset),
-            false => shard.names.get((index - shard.first()) as usize),
+        match &shard.names {
+            Some(names) => names.get((index - shard.first()) as usize),
+            None if shard.packing.is_some() || shard.file.is_remote() => None,
+            None => F::name(&shard.file, entry.offset),
         }
     }
 

@@ -86,6 +86,7 @@ impl<F: Format> Records<F> {
             remote |= file.is_remote();
             let file = if F::MAPPED && packing.is_none() { storage.map(file) } else { file };
             let path = path.clone();
+            let names = (!names.bytes().is_empty()).then(|| Box::new(names));
             let shard = Shard { path, file, packing, stamp, version, entries, names, end };
             listed.push(shard.listed());
             shards.push(shard);
