@@ -39,7 +39,7 @@ pub use slot::TensorSlot;
 #[doc(hidden)]
 pub use stopwatch::{Lap, Stopwatch};
 #[doc(hidden)]
-pub use transfer::{Staged, Upload, copy, copy_within, fill, read_back};
+pub use transfer::{Download, Staged, Upload, copy, copy_within, fill, read_back};
 
 mod arena;
 mod cache;

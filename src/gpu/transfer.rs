@@ -53,12 +53,7 @@ impl Upload {
         // `drop` wait for `copied` before the host's side is written or given back.
         let copy = unsafe { result::memcpy_htod_async(address, host, stream.handle()) };
         driver("cuMemcpyHtoDAsync", copy)?;
-        if let Err(error) = self.copied.record(stream) {
-            // Without the mark, the end of the copy could not be detected.
-            stream.synchronize()?;
-            return Err(error);
-        }
-        Ok(())
+        mark(&self.copied, stream)
     }
 
     /// Number of bytes.
@@ -76,6 +71,66 @@ impl Drop for Upload {
     fn drop(&mut self) {
         // The host buffer must not return to its pool before the copy has read it. If waiting fails, the device is
         // lost and no longer copies.
+        let _ = self.copied.synchronize_in_drop();
+    }
+}
+
+/// Page-locked buffer into which a stream copies from the device.
+///
+/// The host can read the bytes only after the last copy is done: [`bytes`](Self::bytes) waits for it.
+#[derive(Debug)]
+pub struct Download {
+    host: PinnedBuffer,
+    copied: Event,
+}
+
+impl Download {
+    /// Creates a download buffer with no copy in progress.
+    pub fn new(host: PinnedBuffer) -> Result<Self> {
+        let copied = Event::new(host.device())?;
+        Ok(Self { host, copied })
+    }
+
+    /// Enqueues a copy of these bytes of the source to byte `offset` of the host's. All copies between two calls of
+    /// [`bytes`](Self::bytes) go into one stream.
+    pub fn copy(
+        &mut self,
+        stream: &Stream,
+        source: &DeviceBuffer,
+        range: Range<usize>,
+        offset: usize,
+    ) -> Result<()> {
+        let len = source.len();
+        if range.start > range.end || range.end > len {
+            return Err(out_of_bounds(&range, len));
+        }
+        let target = offset..offset.saturating_add(range.len());
+        let len = self.host.len();
+        let Some(host) = self.host.get_mut(target.clone()) else {
+            return Err(out_of_bounds(&target, len));
+        };
+        if host.is_empty() {
+            return Ok(());
+        }
+        let _entered = stream.device().enter()?;
+        let address = source.address() + range.start as u64;
+        // SAFETY: the range is within the source and the target within the host's buffer; `bytes` and `drop` wait for `copied`
+        // before the host's side is read or given back.
+        let copy = unsafe { result::memcpy_dtoh_async(host, address, stream.handle()) };
+        driver("cuMemcpyDtoHAsync", copy)?;
+        mark(&self.copied, stream)
+    }
+
+    /// The host's bytes. Blocks until the last copy has written them.
+    pub fn bytes(&self) -> Result<&[u8]> {
+        self.copied.synchronize()?;
+        Ok(&self.host)
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        // As for `Upload`.
         let _ = self.copied.synchronize_in_drop();
     }
 }
@@ -222,6 +277,16 @@ pub fn copy_within(
     // SAFETY: both pieces are within the buffer, and different pieces do not overlap.
     let copied = unsafe { result::memcpy_dtod_async(at(to), at(from), bytes, stream.handle()) };
     driver("cuMemcpyDtoDAsync", copied)
+}
+
+/// Records the end of a copy.
+fn mark(copied: &Event, stream: &Stream) -> Result<()> {
+    if let Err(error) = copied.record(stream) {
+        // Without the mark, the end of the copy could not be detected.
+        stream.synchronize()?;
+        return Err(error);
+    }
+    Ok(())
 }
 
 fn out_of_bounds(range: &Range<usize>, len: usize) -> Error {

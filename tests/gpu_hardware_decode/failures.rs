@@ -197,3 +197,34 @@ fn every_call_may_fail_and_nothing_leaks() {
         assert!(failed > 20, "{failed} of {calls} calls");
     }
 }
+
+/// The destination of a skipped image keeps what was there.
+#[test]
+fn skipped_images_are_noticed() {
+    let machine = exclusive();
+    let files: Vec<_> = (1..4).map(|tag| file(IMAGE, tag)).collect();
+    for (hopper, schedule) in
+        [(true, Schedule::Lazy), (false, Schedule::Lazy), (false, Schedule::Eager)]
+    {
+        machine.restart();
+        machine.hopper(hopper);
+        machine.schedule(schedule);
+        machine.skipping(2);
+        let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+        let mut expected = [true, false, true];
+        // The narrowest windows have fewer bytes than a stamp.
+        for window in [IMAGE.window(), Roi::new(7, 5, 1, 1), Roi::new(3, 0, 2, 30)] {
+            setup.decode(&files, window).unwrap();
+            assert_eq!(setup.decoder.written().unwrap(), expected, "{window}");
+            for (page, bytes) in files.iter().enumerate().filter(|it| expected[it.0]) {
+                assert_eq!(setup.pixels(page, window).unwrap(), pattern(bytes, window), "{window}");
+            }
+            expected = expected.map(|it| !it);
+        }
+        machine.skipping(0);
+        setup.decode(&files, IMAGE.window()).unwrap();
+        assert_eq!(setup.decoder.written().unwrap(), [true; 3]);
+        drop(setup);
+        assert_clean(&machine, "skipped");
+    }
+}

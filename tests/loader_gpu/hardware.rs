@@ -48,3 +48,71 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
         same(|| make(Some(limit)), &format!("{schedule:?} hopper {hopper}"));
     }
 }
+
+/// Calls of the engines that do not end hold up their own images only: all others are launched, and the kernels run.
+#[test]
+fn a_slow_call_of_the_engines_delays_no_other_image() {
+    let machine = machine();
+    const GROUP: usize = 2;
+    for hopper in [true, false] {
+        machine.restart();
+        machine.set_decoder(Some(libjpeg));
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Eager);
+        let make = || {
+            let builder = builder(jpegs(60), training()).prefetch(8).epochs(Some(2));
+            builder.routes([Route::NvjpegHardware, Route::Cpu]).hardware_group(Some(GROUP))
+        };
+        machine.hold_engines();
+        let before = machine.samples_run();
+        let gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
+        let mut loader = gpu().build().unwrap();
+        // All that fits into the slots, but for what two calls and the images that wait for the next one have.
+        let begun = 4 * loader.plan().slots();
+        let expected = (begun - 3 * GROUP) as u64;
+        assert!(expected >= 24, "{begun}");
+        let (begin, mut run) = (Instant::now(), 0);
+        while run < expected && begin.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+            run = machine.samples_run() - before;
+        }
+        // Before the loader is dropped, which waits for its calls.
+        machine.end_work();
+        assert!(run >= expected, "hopper {hopper}: {run} of {expected} samples");
+        let expected = epochs(&mut on_cpu(make()).build().unwrap());
+        let delivered = epochs(&mut loader);
+        assert!(expected.iter().map(|it| &it.1).eq(delivered.iter().map(|it| &it.1)));
+        assert!(loader.stats().outcomes["nvjpeg-hardware"] > 0, "{:?}", loader.stats());
+        drop(loader);
+        assert_eq!((machine.counts().live(), machine.counts().faults()), (0, 0));
+    }
+}
+
+/// The page of a skipped image still holds the image before it.
+#[test]
+fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
+    let machine = machine();
+    let schedules = [Schedule::Lazy, Schedule::Eager, Schedule::Random(51), Schedule::Random(52)];
+    for (schedule, hopper) in schedules.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        for every in [1, 3, 17] {
+            machine.restart();
+            machine.set_decoder(Some(libjpeg));
+            machine.schedule(schedule);
+            machine.hopper(hopper);
+            machine.skipping(every);
+            let make = || {
+                let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
+                builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
+            };
+            let what = format!("{schedule:?} hopper {hopper}, every {every}");
+            let loader = same(make, &what);
+            let stats = loader.stats();
+            let skipped = stats.cpu_fallback["nvJPEG skipped it and reported success"];
+            assert_eq!(skipped, 80 / u64::from(every), "{what}: {stats:?}");
+            assert_eq!(stats.outcomes["nvjpeg-hardware"], 80 - skipped, "{what}: {stats:?}");
+            // After the first call, each has one image.
+            let calls = machine.calls("nvjpegDecodeBatchedEx");
+            assert!(calls > 80 - 4 * 7, "{what}: {calls}");
+        }
+    }
+}

@@ -286,7 +286,7 @@ API int cuStreamSynchronize(void* handle) {
     NEED_CONTEXT
     STREAM(handle)
     schedule();
-    wait(drain(*stream));
+    wait_until([&] { return drain(*stream); });
     return sticky;
 }
 
@@ -396,7 +396,8 @@ API int cuEventSynchronize(void* event) {
     if (found->second->timed) counts.timed_waits++;
     schedule();
     EventRef it = found->second;
-    wait(reach(it, it->recorded));
+    unsigned long long generation = it->recorded;
+    wait_until([&] { return reach(it, generation); });
     return sticky;
 }
 
@@ -540,7 +541,10 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
         memcpy(copies->data() + offset, params[i], bytes);
     }
     PtxShape shape = {{gx, gy, gz}, {bx, by, bz}, shared_bytes, 0, 0};
-    stream->queue.push_back({[=] { run_kernel(*function, shape, *copies); }, {}, {}, 0, function->module, gz * KERNEL_NS});
+    stream->queue.push_back({[=] {
+        run_kernel(*function, shape, *copies);
+        samples_run += gz;
+    }, {}, {}, 0, function->module, gz * KERNEL_NS});
     last_grid = {gx, gy, gz};
     counts.launches++;
     here->launches++;
@@ -747,6 +751,24 @@ API void sim_end_work() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     for (auto& [handle, stream] : streams)
         for (auto& operation : stream.queue) operation.endless = false;
+    holding = false;
+    released.notify_all();
+}
+
+// From now on, calls of the JPEG engines do not end before sim_end_work, and a host that waits for one waits.
+API void sim_hold_engines() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    holding = true;
+}
+
+API int sim_engines_are_held() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return holding;
+}
+
+API unsigned long long sim_samples_run() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return samples_run;
 }
 
 // ---- functions for the simulated nvJPEG ----

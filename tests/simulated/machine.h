@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -121,6 +122,9 @@ struct Failure {
 };
 
 std::recursive_mutex mutex;
+std::condition_variable_any released;      // sim_end_work was called
+bool holding = false;                      // calls of the JPEG engines do not end, and the host waits for them
+unsigned long long samples_run = 0;        // layers of the kernels that ran
 std::map<void*, Stream> streams;           // by handle, or by the key of a default stream
 std::map<void*, EventRef> events;
 std::map<void*, Module> modules;
@@ -261,11 +265,20 @@ bool drain(Context* context) {
     return drained;
 }
 
-// A host that waits for work that does not end would wait forever.
+// A host that waits for work that does not end would wait forever; for that of held engines it waits until sim_end_work.
 void wait(bool ended) {
     if (ended) return;
     fprintf(stderr, "simulated driver: the host waits for work that does not end\n");
     counts.misused++;
+}
+
+template <class Ended> void wait_until(Ended ended) {
+    bool has = ended();
+    while (!has && holding) {
+        released.wait(mutex);
+        has = ended();
+    }
+    wait(has);
 }
 
 

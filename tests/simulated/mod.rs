@@ -112,6 +112,7 @@ impl Simulated {
         self.nvjpeg_own(0);
         self.hopper(true);
         self.lenient(false);
+        self.skipping(0);
         self.set_decoder(None);
         self.stray(Backend::Hybrid, 0);
         self.call(&self.libraries.nvml, "sim_nvml_reset", |f: extern "C" fn()| f());
@@ -236,6 +237,16 @@ impl Simulated {
         assert_eq!(self.call(&self.libraries.driver, "sim_endless", put), 0);
     }
 
+    /// Makes calls of the engines last until [`end_work`](Self::end_work). A host that waits for one waits.
+    pub fn hold_engines(&self) {
+        self.call(&self.libraries.driver, "sim_hold_engines", |f: extern "C" fn()| f());
+    }
+
+    /// Number of samples that kernels have processed, since the process began.
+    pub fn samples_run(&self) -> u64 {
+        self.call(&self.libraries.driver, "sim_samples_run", |f: extern "C" fn() -> u64| f())
+    }
+
     /// Ends the work that did not end.
     pub fn end_work(&self) {
         self.call(&self.libraries.driver, "sim_end_work", |f: extern "C" fn()| f());
@@ -311,6 +322,13 @@ impl Simulated {
     pub fn hopper(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_hopper", |f: extern "C" fn(c_int)| {
             f(wanted.into())
+        });
+    }
+
+    /// Makes the engines skip every so many images, and report success; 0, as after the reset, is none.
+    pub fn skipping(&self, every: u32) {
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_skipping", |f: extern "C" fn(u32)| {
+            f(every)
         });
     }
 

@@ -12,7 +12,7 @@
 //
 // It has known bugs of the real library: a state whose image failed returns the pixels of the previous image; a bitstream that
 // did not parse accepts no other file; versions before 13.2 decode the outermost pixels of a window wrongly; with
-// sim_nvjpeg_set_lenient(1) decoding on the device does not report a broken file, and returns the pixels that it has. Destroying
+// sim_nvjpeg_set_skipping(3) the engines skip every third image and report success; with sim_nvjpeg_set_lenient(1) decoding on the device does not report a broken file, and returns the pixels that it has. Destroying
 // objects that the device still uses, and calls that would crash the real library, are counted as misuse.
 #define SIM_NVJPEG
 #include "simulated.h"
@@ -110,6 +110,8 @@ struct State {
 int version[3] = {13, 3, 2};
 Decode decode = nullptr;
 bool scratch = false, hopper = true, lenient = false;
+unsigned skip_every = 0;                           // images of the engines' calls; 0: none is skipped
+std::atomic<unsigned> engine_images{0};
 int engines = 7;
 size_t own_bytes = 0;
 int stray_backend = 0, stray_levels = 0;
@@ -226,6 +228,7 @@ API void sim_nvjpeg_set_version(int major, int minor, int patch) {
 API void sim_nvjpeg_set_scratch(int wanted) { scratch = wanted; }
 API void sim_nvjpeg_set_decoder(Decode wanted) { decode = wanted; }
 API void sim_nvjpeg_set_hopper(int wanted) { hopper = wanted; }
+API void sim_nvjpeg_set_skipping(unsigned every) { skip_every = every; }
 API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
 API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend, stray_levels = levels; }
 // Device bytes that a decode state allocates, besides the attached buffers.
@@ -234,6 +237,7 @@ API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_images[backend]; }
 API void sim_nvjpeg_reset() {
     for (auto& count : decoded_images) count = 0;
+    engine_images = 0;
 }
 
 API int nvjpegGetProperty(unsigned property, int* value) {
@@ -477,6 +481,7 @@ struct DecodeJob {
 static bool is_padding(const DecodeJob& it) { return it.count > 64 && memmem(it.bytes, 64, "feedwater padding", 17); }
 
 static void decode_image(const DecodeJob& it) {
+    if (!it.window.height) return;
     std::vector<uint8_t> rgb;
     decode_window(it.backend, it.bytes, it.count, it.window, it.width, it.height, rgb);
     size_t row = size_t(3) * it.window.width;
@@ -575,7 +580,12 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     if (!code) code = state->own->grow(needed, stream);
     // A failing batch has already started; a state that failed before writes nothing, so the previous images remain.
     size_t count = 0;
-    for (const DecodeJob& job : *jobs) count += !is_padding(job);
+    for (DecodeJob& job : *jobs) {
+        if (is_padding(job)) continue;
+        bool skipped = skip_every && ++engine_images % skip_every == 0;
+        if (skipped) job.window.height = 0;
+        count += !skipped;
+    }
     if (was_tainted) jobs->clear();
     auto run = [](void* data) {
         for (const DecodeJob& job : *(std::vector<DecodeJob>*)data) decode_image(job);
@@ -584,11 +594,11 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
         sim_run_now(run, jobs.get());
         for (DecodeJob& job : *jobs) job.window.height = 0;
     }
+    if (sim_engines_are_held() && sim_endless(stream)) return EXECUTION_FAILED;
     // The stream gets at least a marker for the end of the engines' work.
     if (sim_enqueue(stream, [](void* data) {
             std::unique_ptr<std::vector<DecodeJob>> it((std::vector<DecodeJob>*)data);
-            for (const DecodeJob& job : *it)
-                if (job.window.height) decode_image(job);
+            for (const DecodeJob& job : *it) decode_image(job);
         }, jobs.release())) return EXECUTION_FAILED;
     if (code) return code;
     state->tainted = was_tainted;

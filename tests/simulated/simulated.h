@@ -45,6 +45,8 @@ void sim_destroyed_in_use();
 void sim_misused(const char* what);
 int sim_pinned(const void* bytes, size_t count);
 void sim_wrote(void* bytes, size_t count);
+int sim_engines_are_held();
+int sim_endless(void* stream);
 int sim_enqueue(void* stream, void (*function)(void*), void* data);
 void sim_run_now(void (*function)(void*), void* data);
 }

@@ -6,6 +6,7 @@ use nvjpeg_sys as sys;
 
 use super::jpeg::{Jpeg, Window};
 use super::page::{Handle, check_room, image, is_within, rgb_params, set_roi};
+use super::stamps::Stamps;
 use super::status::{DecodeError, check};
 use super::{Backend, MAX_SIDE};
 use crate::error::{Error, Result};
@@ -32,6 +33,7 @@ pub struct BatchDecoder {
     largest: Size,
     params: Vec<Handle<sys::nvjpegDecodeParams_t>>,
     padding: Padding,
+    stamps: Stamps,
     arguments: Arguments,
     /// Reached when the last call's images are complete.
     done: Arc<Event>,
@@ -68,7 +70,8 @@ impl BatchJob<'_> {
 ///
 /// The engines of Hopper write when `nvjpegDecodeBatchedEx` is called, not when the stream reaches the call (seen with
 /// nvJPEG 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606). An event that the stream waits for does not delay them;
-/// only the host can. So this value is created only by checking an event on the host.
+/// only the host can. So this value is created only by checking an event on the host. On every GPU, [stamps](BatchDecoder::written)
+/// are written when the decoder is called.
 #[derive(Debug)]
 pub struct HostIdle<'a> {
     buffer: &'a DeviceBuffer,
@@ -118,6 +121,7 @@ impl BatchDecoder {
         let _entered = jpeg.device.enter()?;
         let params = (0..capacity).map(|_| rgb_params(jpeg)).collect::<Result<Vec<_>>>()?;
         let padding = Padding::new(jpeg)?;
+        let stamps = Stamps::new(jpeg, capacity)?;
         let arguments = Arguments {
             bytes: Vec::with_capacity(capacity),
             lengths: Vec::with_capacity(capacity),
@@ -127,7 +131,7 @@ impl BatchDecoder {
         let done = jpeg.allocators.event()?;
         let jpeg = jpeg.clone();
         let state = Some(new_state(&jpeg, capacity, largest)?);
-        Ok(Self { state, largest, params, padding, arguments, done, jpeg })
+        Ok(Self { state, largest, params, padding, stamps, arguments, done, jpeg })
     }
 
     /// Maximum number of images per call.
@@ -136,7 +140,8 @@ impl BatchDecoder {
     }
 
     /// Enqueues decoding of these images: RGB rows without padding into the destinations, for the windows that
-    /// [`BatchJob::window`] returns. On Hopper the destinations are written at once, whatever the state of the stream.
+    /// [`BatchJob::window`] returns. The destinations are written at once, whatever the state of the stream: by stamps, and on
+    /// Hopper by the engines.
     /// Blocks until this decoder's previous call is over.
     ///
     /// # Errors
@@ -149,9 +154,8 @@ impl BatchDecoder {
         self.decode_measured(stream, jobs, None)
     }
 
-    /// [`decode`](Self::decode) with a measured span that begins before nvJPEG is called. The span includes nvJPEG's
-    /// work on the host, and engines that ignore the stream's order, because [`done`](Self::done) is reached after
-    /// them. The caller ends the span.
+    /// [`decode`](Self::decode) with a measured span of `jobs.len()` images. The span begins before nvJPEG is called and includes
+    /// its work on the host. It ends when the images are complete, also of engines that ignore the stream's order.
     ///
     /// # Errors
     /// Errors of [`decode`](Self::decode).
@@ -159,7 +163,7 @@ impl BatchDecoder {
         &mut self,
         stream: &Stream,
         jobs: &[BatchJob<'_>],
-        lap: Option<&mut Lap<'_>>,
+        mut lap: Option<Lap<'_>>,
     ) -> Result<(), DecodeError> {
         if jobs.is_empty() {
             return Ok(());
@@ -173,9 +177,17 @@ impl BatchDecoder {
             None => new_state(&self.jpeg, self.capacity(), self.largest)?,
         };
         self.set_arguments(jobs)?;
-        lap.map_or(Ok(()), |lap| lap.start(stream))?;
-        let called = self.call(&state, stream);
-        if let Err(error) = called.and_then(|()| Ok(self.done.record(stream)?)) {
+        let jpeg = self.jpeg.clone();
+        let images = || jobs.iter().map(|job| (job.window(&jpeg), job.destination.buffer));
+        self.stamps.put(images())?;
+        lap.as_mut().map_or(Ok(()), |lap| lap.start(stream))?;
+        let enqueue = || {
+            self.call(&state, stream)?;
+            lap.map_or(Ok(()), |lap| lap.stop(stream, jobs.len() as u64))?;
+            self.stamps.look(stream, images())?;
+            Ok(self.done.record(stream)?)
+        };
+        if let Err(error) = enqueue() {
             // Some of it may be in progress, in the stream or, on Hopper, ahead of it.
             return Err(self.jpeg.behind(error, stream));
         }
@@ -187,6 +199,13 @@ impl BatchDecoder {
     /// used without blocking.
     pub fn done(&self) -> &Event {
         &self.done
+    }
+
+    /// Whether each image of the last call was written; nvJPEG may report success for one that it skipped, and its destination has
+    /// no pixels then. Blocks until [`done`](Self::done).
+    pub fn written(&mut self) -> Result<Vec<bool>> {
+        self.done.synchronize()?;
+        self.stamps.written()
     }
 
     /// Whether [`decode`](Self::decode) would not block.
@@ -328,9 +347,9 @@ impl Padding {
     }
 }
 
-/// Creates a state that is initialised for `images` images, with buffers for them, or for smaller ones if the rows have no room, because nvJPEG's
-/// memory per image is not documented. An image that later finds no room fails alone. nvJPEG uses its pool of buffers
-/// only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
+/// Creates a state that is initialised for `images` images, with buffers for them, or for smaller ones if the rows have no
+/// room, because nvJPEG's memory per image is not documented. An image that later finds no room fails alone. nvJPEG uses its
+/// pool of buffers only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
     jpeg: &Arc<Jpeg>,
     images: usize,

@@ -37,6 +37,7 @@ mod batch;
 mod calls;
 mod jpeg;
 mod page;
+mod stamps;
 mod status;
 
 /// Pixels decoded around a window if nvJPEG's outermost pixels are wrong. The error is one pixel wide.

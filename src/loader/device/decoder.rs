@@ -43,19 +43,23 @@ pub(super) trait DeviceDecoder: Send + Sync {
 /// Decodes many images in one call; the second part of the decoder of a route that [batches](Route::batches). Owned by
 /// the thread that gathers images.
 pub(in crate::loader) trait GroupDecoder: Send {
-    /// Blocks until the next call would not block.
-    fn wait(&mut self) -> Result<()>;
+    /// Most calls at a time.
+    fn calls(&self) -> usize;
 
-    /// Puts decoding of these images into the stream, as a span of `clock`. Call [`wait`](Self::wait) first.
+    /// Puts decoding of these images into the stream, as a span of `clock`. At most [`calls`](Self::calls) groups are not
+    /// [finished](Self::finish).
     ///
     /// # Errors
-    /// They apply to the whole group: nothing of it is in the stream.
+    /// They apply to the whole group: nothing of it is in the stream, and there is nothing to finish.
     fn decode(
         &mut self,
         stream: &Stream,
         group: &[Waiting],
         clock: &Stopwatch,
     ) -> Result<(), DecodeError>;
+
+    /// Blocks until the earliest call is over that is not finished. Returns for each of its images whether the decoder wrote it.
+    fn finish(&mut self) -> Result<Vec<bool>>;
 }
 
 /// An image to decode.

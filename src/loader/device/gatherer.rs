@@ -1,5 +1,6 @@
 //! The thread of a route that batches: it passes many images at a time to the decoder.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
@@ -19,15 +20,23 @@ use super::{DevicePage, Gathered, Payload, Waiting};
 
 /// Decodes waiting pages in groups. A group is gathered only when the decoder is idle, so that groups grow while it is
 /// busy.
+///
+/// Pages are published when their call is over and the decoder has written them, so that a launch never waits for a call.
 pub(in crate::loader) struct Gatherer {
     parts: Parts,
     stream: Stream,
     decoder: Box<dyn GroupDecoder>,
+    /// Most images of a call; one after the decoder has skipped one.
     group: usize,
+    /// The groups of calls that are not finished, in the order of their calls.
+    running: VecDeque<Vec<Waiting>>,
     clock: Arc<Stopwatch>,
     /// Makes samples on the CPU that the decoder rejected.
     pipeline: SamplePipeline,
 }
+
+/// Reason for making an image on the CPU that was in a call without an error.
+const SKIPPED: &str = "nvJPEG skipped it and reported success";
 
 impl Gatherer {
     /// Creates a thread that gathers up to `group` images for the decoder of a route.
@@ -40,7 +49,8 @@ impl Gatherer {
         let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
         let clock = clocks.decode(route)?;
-        Ok(Self { parts, stream, decoder, group, clock, pipeline })
+        let running = VecDeque::with_capacity(decoder.calls());
+        Ok(Self { parts, stream, decoder, group, running, clock, pipeline })
     }
 
     /// Decodes until all workers have ended. Holds `pages` so that the launcher waits for pages on the way. The stream is
@@ -51,6 +61,7 @@ impl Gatherer {
         let decoded = self.decode_all(waiting, &mut group);
         let emptied = self.stream.synchronize();
         // Workers may use the pages of a group again only now: after an error its decoding may be in the stream.
+        self.running.clear();
         drop((group, pages));
         decoded.and(emptied)
     }
@@ -60,12 +71,22 @@ impl Gatherer {
         let _clocked = meter.on_this_thread();
         loop {
             let begin = Instant::now();
-            let Ok(first) = waiting.recv() else { return Ok(()) };
+            // While nothing waits, the end of a call is waited for.
+            let first = match self.running.is_empty() {
+                true => waiting.recv().ok(),
+                false => waiting.try_recv().ok(),
+            };
+            let Some(first) = first else {
+                if self.running.is_empty() || !self.finish()? {
+                    return Ok(());
+                }
+                continue;
+            };
             meter.waited_for_input(Stage::DeviceDecode, begin.elapsed());
             group.push(first);
-            let begin = Instant::now();
-            self.decoder.wait()?;
-            meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
+            if !self.make_room()? {
+                return Ok(());
+            }
             group.extend(waiting.try_iter().take(self.group - 1));
             if !self.decode(group)? {
                 return Ok(());
@@ -76,46 +97,68 @@ impl Gatherer {
     /// Decodes a group. If the decoder rejects it, decodes each of its images alone, so that only the rejected ones fall
     /// back to the CPU. False if the loader ends. After an error the rest of the group stays in `group`.
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
+        if !self.make_room()? {
+            return Ok(false);
+        }
         let begin = self.parts.meter.begin(Stage::DeviceDecode);
         let decoded = self.decoder.decode(&self.stream, group, &self.clock);
         let bytes = group.iter().map(|it| it.gathered.len as u64).sum();
         self.parts.meter.add(Stage::DeviceDecode, begin, bytes);
-        match decoded {
-            Ok(()) => {
-                for Waiting { page, .. } in &*group {
-                    page.decoded.record(&self.stream)?;
-                }
-                let mut submitted = Vec::with_capacity(group.len());
-                for Waiting { page, gathered } in group.drain(..) {
-                    submitted.push(gathered.submitted);
-                    page.publish()?;
-                }
-                self.parts.router.track(submitted, &self.stream)?;
-                Ok(true)
-            }
-            Err(error) => {
-                let why = error.refusal()?;
-                if group.len() == 1 {
-                    return self.make_anew(group, why);
-                }
-                let mut one = Vec::with_capacity(1);
-                group.reverse();
-                while let Some(waiting) = group.pop() {
-                    one.push(waiting);
-                    let decoded = self.decode(&mut one);
-                    group.append(&mut one);
-                    if !decoded? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
+        let Err(error) = decoded else {
+            self.running.push_back(group.drain(..).collect());
+            return Ok(true);
+        };
+        let why = error.refusal()?;
+        let mut one = Vec::with_capacity(1);
+        if group.len() == 1 {
+            return group.pop().map_or(Ok(true), |waiting| self.make_anew(waiting, why));
+        }
+        group.reverse();
+        while let Some(waiting) = group.pop() {
+            one.push(waiting);
+            let decoded = self.decode(&mut one);
+            group.append(&mut one);
+            if !decoded? {
+                return Ok(false);
             }
         }
+        Ok(true)
+    }
+
+    /// Waits until the decoder has room for a call. False if the loader ends.
+    fn make_room(&mut self) -> Result<bool> {
+        while self.running.len() >= self.decoder.calls() {
+            if !self.finish()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for the earliest call and publishes its pages. False if the loader ends.
+    fn finish(&mut self) -> Result<bool> {
+        let begin = Instant::now();
+        let written = self.decoder.finish()?;
+        self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
+        let group = self.running.pop_front().unwrap_or_default();
+        for (waiting, written) in group.into_iter().zip(written) {
+            if written {
+                waiting.gathered.submitted.finish();
+                waiting.page.publish()?;
+                continue;
+            }
+            // Seen only in calls for several images.
+            self.group = 1;
+            if !self.make_anew(waiting, SKIPPED)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Makes a rejected image on the CPU; if the file is damaged, the policy decides.
-    fn make_anew(&mut self, group: &mut Vec<Waiting>, why: &'static str) -> Result<bool> {
-        let Some(Waiting { mut page, gathered }) = group.pop() else { return Ok(true) };
+    fn make_anew(&mut self, waiting: Waiting, why: &'static str) -> Result<bool> {
+        let Waiting { mut page, gathered } = waiting;
         let Gathered { submitted, .. } = gathered;
         drop(submitted);
         let Some(mut work) = page.work.take() else { return Ok(true) };

@@ -1,7 +1,8 @@
 //! The launcher: one thread that turns pixels into tensors.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::geometry::Size;
@@ -15,6 +16,7 @@ use crate::plan::DevicePlan;
 use crate::ring::{Consumer, Using};
 use crate::transform::{ChainKernels, Outputs};
 
+use super::held::Held;
 use super::parts::Parts;
 use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 
@@ -23,8 +25,8 @@ use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 /// While the consumer has no finished batch, launches are to end soon. Otherwise nobody waits for them, and they are to
 /// take little of the device from the model.
 ///
-/// Pages whose pixels are ready come first. A slow image delays those behind it in the stream at most by its own
-/// decoding time, and only if there is nothing else to launch.
+/// A page is launched after the host has seen that its pixels are ready. So nothing in the stream waits for a decoder, and images
+/// of a slow route delay no others.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
@@ -47,13 +49,6 @@ struct Block {
     staged: Staged,
     /// Reached when the kernel has read them.
     read: Event,
-}
-
-/// A page that waits for its launch.
-struct Held {
-    page: Using<DevicePage>,
-    /// Whether it was skipped before.
-    passed: bool,
 }
 
 impl Launcher {
@@ -85,21 +80,28 @@ impl Launcher {
         let (plan, meter) = (self.parts.plan.clone(), self.parts.meter.clone());
         let _clocked = meter.on_this_thread();
         let Some(device) = &plan.device else { return Ok(()) };
-        let mut held: Vec<Held> = Vec::with_capacity(2 * device.group);
+        let mut held = Held::new(device.pages);
         let mut ready = Vec::with_capacity(device.group);
+        let mut waiting = Instant::now();
         loop {
-            if held.is_empty() {
-                let begin = Instant::now();
-                let Some(page) = pages.next() else { return Ok(()) };
-                self.parts.meter.waited_for_input(Stage::Kernel, begin.elapsed());
-                held.push(Held { page: page?, passed: false });
+            let deadline = held.pause().map(|pause| Instant::now() + pause);
+            match pages.next_until(deadline, Duration::MAX, |_| ()) {
+                Poll::Ready(Some(page)) => held.push(page?),
+                Poll::Ready(None) => match held.first() {
+                    // No more pages come; these are waited for.
+                    Some(page) => page.decoded.synchronize()?,
+                    None => return Ok(()),
+                },
+                Poll::Pending => {}
             }
-            while held.len() < device.group
-                && let Some(page) = pages.try_next()
-            {
-                held.push(Held { page: page?, passed: false });
+            while let Some(page) = pages.try_next() {
+                held.push(page?);
             }
-            self.choose(device.group, &mut held, &mut ready)?;
+            held.take_ready(device.group, &mut ready, |page| page.decoded.query())?;
+            if ready.is_empty() {
+                continue;
+            }
+            self.parts.meter.waited_for_input(Stage::Kernel, waiting.elapsed());
             let begin = self.parts.meter.begin(Stage::Kernel);
             // The pages of a group rarely have different splits.
             ready.sort_by_key(|page| cut_of(device, page));
@@ -108,29 +110,8 @@ impl Launcher {
             }
             self.parts.meter.add(Stage::Kernel, begin, 0);
             ready.clear();
+            waiting = Instant::now();
         }
-    }
-
-    /// Selects the pages whose pixels are ready.
-    fn choose(
-        &self,
-        group: usize,
-        held: &mut Vec<Held>,
-        ready: &mut Vec<Using<DevicePage>>,
-    ) -> Result<()> {
-        let mut there = Vec::with_capacity(held.len());
-        for Held { page, passed } in &*held {
-            there.push(*passed || page.decoded.query()?);
-        }
-        let chosen = chosen(&there, group);
-        for (Held { page, .. }, chosen) in std::mem::take(held).into_iter().zip(chosen) {
-            if chosen {
-                ready.push(page);
-            } else {
-                held.push(Held { page, passed: true });
-            }
-        }
-        Ok(())
     }
 
     fn launch(
@@ -214,7 +195,6 @@ impl Launcher {
             }
             Payload::Pixels(pixels) => {
                 work.payload = Payload::Pixels(pixels);
-                self.stream.wait(&page.decoded)?;
                 let out = buffer.address() + *offset as u64;
                 self.describe((device, cut), page, out, pixels, count).map(Some)
             }
@@ -273,41 +253,4 @@ fn cut_of(device: &DevicePlan, page: &DevicePage) -> usize {
         _ => return 0,
     };
     device.splits.iter().position(|cut| cut.first == first).unwrap_or(0)
-}
-
-/// Selects at most `group` pages to launch: those whose pixels are ready or that were skipped before. If there are none,
-/// the first pages, because the stream can wait for them as well as the host.
-fn chosen(there: &[bool], group: usize) -> Vec<bool> {
-    let none = !there.contains(&true);
-    let mut room = group;
-    let mut choose = |there: bool| {
-        let chosen = (there || none) && room > 0;
-        room -= usize::from(chosen);
-        chosen
-    };
-    there.iter().map(|&there| choose(there)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slow_image_is_skipped_once_and_delays_no_other() {
-        assert_eq!(chosen(&[false, true, true], 8), [false, true, true]);
-        // Now it was skipped, and others have come.
-        assert_eq!(chosen(&[true, false, true], 8), [true, false, true]);
-    }
-
-    #[test]
-    fn if_nothing_is_ready_the_stream_waits() {
-        assert_eq!(chosen(&[false, false], 8), [true, true]);
-        assert_eq!(chosen(&[], 8), [false; 0]);
-    }
-
-    #[test]
-    fn at_most_one_group_is_launched() {
-        assert_eq!(chosen(&[true, true, true], 2), [true, true, false]);
-        assert_eq!(chosen(&[false, false, false], 2), [true, true, false]);
-    }
 }

@@ -4,8 +4,8 @@
 //! ```text
 //! worker      page, cell, read, header, plan, route, and one of
 //!               a decoder on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
-//! gatherer    for a route that batches: gathers pages and decodes them in one call launcher    for a group of pages
-//! whose pixels are ready: one launch of the fused kernel, then, with a batch stage, one
+//! gatherer    for a route that batches: gathers pages, decodes them in one call, and publishes those that were written
+//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel, then, with a batch stage, one
 //!             of the kernel that mixes the pairs which are complete now
 //! ```
 //!
@@ -22,8 +22,10 @@
 //! * Device work is timed by events in its streams, for some spans of each kind. All events are created at the start; no
 //!   stream and no thread ever waits for one.
 //! * While another thread of the process captures a graph, these threads continue and do not end the capture.
-//! * The host waits for the device only for a page, decoder or upload that is still in use, and before an image goes to
-//!   the hardware engine, which on Hopper writes when it is called and not in stream order.
+//! * The host waits for the device only for a page, decoder or upload that is still in use, for a call of the hardware
+//!   engines, and before an image goes to them, because on Hopper they write when they are called and not in stream order.
+//! * A page is launched after the host has seen that its pixels are ready, so a slow image or call delays no other image.
+//! * An image that nvJPEG skipped although its call succeeded is made on the CPU and counted.
 
 use std::sync::Arc;
 
@@ -55,6 +57,7 @@ mod clocks;
 mod decoder;
 mod encoded;
 mod gatherer;
+mod held;
 mod launcher;
 mod mixer;
 mod object_pool;
@@ -159,11 +162,11 @@ impl BatchSlot for DeviceSlot {
 
 /// One sample on its way from a worker to the launcher.
 pub(super) struct DevicePage {
-    /// The file, readable by nvJPEG. The hardware engine reads it until `decoded`, the other routes during their call.
+    /// The file, readable by nvJPEG. The hardware engine reads it until its call is over, the other routes during theirs.
     encoded: Option<PinnedBuffer>,
     /// The decoded window.
     pixels: DeviceBuffer,
-    /// Reached when `pixels` are written.
+    /// Reached when `pixels` are written, unless the page was published after that.
     decoded: Event,
     /// Reached when the kernel has read `pixels`.
     read: Event,

@@ -167,11 +167,20 @@ impl Submitted {
         self.ticket.as_ref().map_or(Route::Cpu, Ticket::route)
     }
 
-    /// Records that the CPU has decoded the image.
+    /// Records that the image is decoded, as the host has seen.
     pub fn finish(mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.queues.balancer.finish(ticket, Instant::now());
         }
+        self.leave();
+    }
+
+    /// Tells those that wait for room.
+    fn leave(&mut self) {
+        let queues = self.queues.clone();
+        let mut state = queues.lock();
+        self.leave_cpu(&mut state);
+        queues.change(state);
     }
 
     fn leave_cpu(&mut self, state: &mut State) {
@@ -181,16 +190,13 @@ impl Submitted {
 
 impl Drop for Submitted {
     fn drop(&mut self) {
-        // A tracked image has nothing to cancel.
+        // An image that is tracked or finished has nothing to cancel.
         if self.ticket.is_none() && !self.on_cpu {
             return;
         }
         if let Some(ticket) = self.ticket.take() {
             self.queues.balancer.cancel(ticket);
         }
-        let queues = self.queues.clone();
-        let mut state = queues.lock();
-        self.leave_cpu(&mut state);
-        queues.change(state);
+        self.leave();
     }
 }

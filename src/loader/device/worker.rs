@@ -96,7 +96,7 @@ impl PageWorker {
         while !self.stopped && controls.gate.pass(number) {
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
-            // The hardware engine may still read the previous image's file.
+            // A decoder may still work on the previous image if that was never launched.
             page.decoded.synchronize()?;
             meter.waited_for_room(Stage::Upload, begin.elapsed());
             let Some(job) = feed.take() else { break };

@@ -1,5 +1,6 @@
 //! nvJPEG's hardware route: many images per call of the GPU's JPEG engines.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -26,7 +27,11 @@ struct NvjpegHardware {
 
 /// The engines' decoders, used in turn: one group is decoded while the next is gathered. Before an image goes to the
 /// engines, the host has observed that the kernel has read the page's previous pixels.
-struct Engines(Vec<BatchDecoder>);
+struct Engines {
+    /// Those of running calls first, in the order of their calls.
+    decoders: VecDeque<BatchDecoder>,
+    running: usize,
+}
 
 pub(super) const ENTRY: Entry =
     Entry { offered: |device| has_backend(device, Backend::Hardware), open };
@@ -45,7 +50,7 @@ fn open(opening: &Opening<'_>) -> Result<Opened> {
         capacity: group * (planned.decoders + 1),
     };
     let decoder = Box::new(NvjpegHardware { queue, jpeg });
-    Ok(Opened { decoder, group: Some(Box::new(Engines(decoders))) })
+    Ok(Opened { decoder, group: Some(Box::new(Engines { decoders, running: 0 })) })
 }
 
 impl DeviceDecoder for NvjpegHardware {
@@ -80,10 +85,8 @@ impl DeviceDecoder for NvjpegHardware {
 }
 
 impl GroupDecoder for Engines {
-    fn wait(&mut self) -> Result<()> {
-        // The decoder that was used longest ago.
-        self.0.rotate_left(1);
-        self.0.first().map_or(Ok(()), |decoder| decoder.done().synchronize())
+    fn calls(&self) -> usize {
+        self.decoders.len()
     }
 
     fn decode(
@@ -107,11 +110,20 @@ impl GroupDecoder for Engines {
             })
         });
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
-        let decoder = self.0.first_mut().ok_or_else(|| Error::Internal {
-            problem: "the hardware route has no decoder".into(),
+        let decoder = self.decoders.get_mut(self.running).ok_or_else(|| Error::Internal {
+            problem: format!("{} calls of the engines run", self.running),
         })?;
-        let mut lap = clock.lap()?;
-        decoder.decode_measured(stream, &jobs, Some(&mut lap))?;
-        Ok(lap.stop(stream, jobs.len() as u64)?)
+        decoder.decode_measured(stream, &jobs, Some(clock.lap()?))?;
+        self.running += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Vec<bool>> {
+        let running = self.running.checked_sub(1).zip(self.decoders.front_mut());
+        let Some((others, decoder)) = running else { return Ok(Vec::new()) };
+        let written = decoder.written()?;
+        self.running = others;
+        self.decoders.rotate_left(1);
+        Ok(written)
     }
 }
