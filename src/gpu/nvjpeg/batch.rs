@@ -141,8 +141,7 @@ impl BatchDecoder {
 
     /// Enqueues decoding of these images: RGB rows without padding into the destinations, for the windows that
     /// [`BatchJob::window`] returns. The destinations are written at once, whatever the state of the stream: by stamps, and on
-    /// Hopper by the engines.
-    /// Blocks until this decoder's previous call is over.
+    /// Hopper by the engines. Blocks until this decoder's previous call is over.
     ///
     /// # Errors
     /// Errors apply to the whole batch: the destinations' content is unspecified, and nothing writes there any more.

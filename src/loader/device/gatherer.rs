@@ -141,12 +141,16 @@ impl Gatherer {
         let written = self.decoder.finish()?;
         self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
         let group = self.running.pop_front().unwrap_or_default();
+        let mut skipped = Vec::new();
         for (waiting, written) in group.into_iter().zip(written) {
             if written {
                 waiting.gathered.submitted.finish();
                 waiting.page.publish()?;
-                continue;
+            } else {
+                skipped.push(waiting);
             }
+        }
+        for waiting in skipped {
             // Seen only in calls for several images.
             self.group = 1;
             if !self.make_anew(waiting, SKIPPED)? {
