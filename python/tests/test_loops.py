@@ -159,14 +159,15 @@ def test_an_error_of_a_signal_handler_ends_a_wait(folder):
         import signal, threading
         import feedwater as fw
 
-        go = threading.Event()
+        built, go = threading.Event(), threading.Event()
 
         class Slow:
             def __len__(self):
-                return 8
+                return 100
 
             def __getitem__(self, index):
-                go.wait()
+                if built.is_set():
+                    go.wait()
                 return b"P6 1 1 255\\n..."
 
         def expired(*_):
@@ -174,6 +175,7 @@ def test_an_error_of_a_signal_handler_ends_a_wait(folder):
 
         signal.signal(signal.SIGALRM, expired)
         loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=8, workers=1, framework="batch")
+        built.set()
         for wait in (lambda: next(iter(loader)), loader.peek):
             signal.setitimer(signal.ITIMER_REAL, 0.3)
             try:

@@ -116,3 +116,31 @@ fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
         }
     }
 }
+
+/// Calls that end at any time, fail, and skip images.
+#[test]
+fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
+    let machine = machine();
+    for seed in 0..6 {
+        machine.restart();
+        machine.set_decoder(Some(libjpeg));
+        machine.schedule(Schedule::Random(60 + seed));
+        machine.hopper(seed % 2 == 0);
+        machine.skipping(4 + seed as u32);
+        // The first one fails for a group, and the next for some of its images, which are decoded one by one.
+        for nth in [1, 3, 4, 11] {
+            machine.fail("nvjpegDecodeBatchedEx", nth, LAUNCH_FAILED);
+        }
+        let make = || {
+            let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
+            builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
+        };
+        let stats = same(make, &format!("seed {seed}")).stats();
+        let on_cpu: u64 = stats.cpu_fallback.values().sum();
+        assert_eq!(stats.outcomes["nvjpeg-hardware"] + on_cpu, 80, "{stats:?}");
+        assert_eq!(stats.outcomes["cpu"], on_cpu, "{stats:?}");
+        assert!(stats.cpu_fallback["nvJPEG skipped it and reported success"] >= 5, "{stats:?}");
+        assert!(stats.cpu_fallback["nvJPEG failed at it: execution failed"] >= 1, "{stats:?}");
+        assert_eq!(machine.counts().injected, 4);
+    }
+}

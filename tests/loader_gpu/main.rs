@@ -39,7 +39,7 @@ use feedwater::tensor::{DType, Layout};
 use feedwater::testing::check_operator;
 use serde_json::Value;
 use simulated::images::libjpeg;
-use simulated::{Schedule, Simulated, exclusive, runtime};
+use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 
 fn machine() -> Simulated {
     let machine = exclusive();
