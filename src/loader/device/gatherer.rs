@@ -105,7 +105,7 @@ impl Gatherer {
         let bytes = group.iter().map(|it| it.gathered.len as u64).sum();
         self.parts.meter.add(Stage::DeviceDecode, begin, bytes);
         let Err(error) = decoded else {
-            self.running.push_back(group.drain(..).collect());
+            self.running.push_back(std::mem::take(group));
             return Ok(true);
         };
         let why = error.refusal()?;

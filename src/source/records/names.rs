@@ -69,7 +69,7 @@ impl Names {
             rest = behind;
             this.count += 1;
         }
-        (this.count <= count).then(|| Self { text, ..this })
+        (this.count <= count).then_some(Self { text, ..this })
     }
 
     /// Frees what only adding needs.
