@@ -11,9 +11,7 @@ use feedwater::file::open_own;
 const NAME: &str = ".feedwater-pack.lock";
 
 /// Lock that is released when it is dropped, or by the system when the process ends in any way.
-pub(super) struct Lock {
-    _file: File,
-}
+pub(super) struct Lock(File);
 
 impl Lock {
     /// Locks a directory. On file systems without locks this has no effect.
@@ -34,7 +32,15 @@ impl Lock {
         }
         let told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         told.map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self(file))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread starts at this moment has it open until it is replaced by its
+        // program, and a lock belongs to the file that both have.
+        let _ = self.0.unlock();
     }
 }
 
@@ -48,4 +54,20 @@ fn held(directory: &Path, file: File) -> Error {
     let problem =
         format!("{who} is packing into this directory; wait for it, or name another directory");
     Error::Io { path: directory.into(), problem, source: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_released_while_a_started_process_has_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = Lock::take(directory.path()).unwrap();
+        assert!(Lock::take(directory.path()).is_err());
+        // What `fork` gives to the process.
+        let _of_process = lock.0.try_clone().unwrap();
+        drop(lock);
+        Lock::take(directory.path()).unwrap();
+    }
 }
