@@ -56,6 +56,17 @@ pub struct Place {
     bytes: u64,
 }
 
+/// The locked file with the byte count.
+struct Count(File);
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread forked meanwhile has it open, and a lock belongs to the file
+        // that both have.
+        let _ = self.0.unlock();
+    }
+}
+
 const MAGIC: &[u8; 8] = b"FWCACHE1";
 /// Entry header in bytes: magic, length (8 bytes), CRC-32C of the body, and CRC-32C of the preceding 20 bytes; little
 /// endian.
@@ -176,12 +187,12 @@ impl Cache {
         }
     }
 
-    /// Opens the file with the byte count and locks it until it is closed, also by the end of the process.
-    fn lock(&self) -> Result<File> {
+    /// Opens the file with the byte count and locks it until it is dropped, also by the end of the process.
+    fn lock(&self) -> Result<Count> {
         let path = self.root.join(COUNT);
         let file = options().read(true).create(true).open(path)?;
         file.lock()?;
-        Ok(file)
+        Ok(Count(file))
     }
 
     /// Reserves `len` bytes with a file of that length. Returns false if there is no space.
@@ -189,9 +200,10 @@ impl Cache {
         if len > self.limit || self.state().full_until.is_some_and(|until| Instant::now() < until) {
             return Ok(false);
         }
-        let mut file = self.lock()?;
+        let count = self.lock()?;
+        let mut file = &count.0;
         let mut text = String::new();
-        (&file).take(COUNT_BYTES).read_to_string(&mut text)?;
+        file.take(COUNT_BYTES).read_to_string(&mut text)?;
         let mut total = match text.trim().parse::<u64>() {
             Ok(total) => total,
             Err(_) => self.total()?,
@@ -378,5 +390,23 @@ mod tests {
             assert_eq!(path(number).exists(), room);
             let _ = fs::remove_file(root.path().join(COUNT));
         }
+    }
+
+    #[test]
+    fn the_count_is_unlocked_while_a_forked_process_has_its_file() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = StorageSettings {
+            cache: 200,
+            cache_directory: Some(root.path().into()),
+            ..StorageSettings::default()
+        };
+        let cache = Cache::open(&settings, None, Arc::default()).unwrap();
+        let count = cache.lock().unwrap();
+        let other = File::open(root.path().join(COUNT)).unwrap();
+        assert!(other.try_lock().is_err());
+        // What `fork` gives to the process.
+        let _of_process = count.0.try_clone().unwrap();
+        drop(count);
+        other.try_lock().unwrap();
     }
 }
