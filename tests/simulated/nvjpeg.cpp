@@ -11,9 +11,10 @@
 //   sim_nvjpeg_set_hopper(0), in stream order.
 //
 // It has known bugs of the real library: a state whose image failed returns the pixels of the previous image; a bitstream that
-// did not parse accepts no other file; versions before 13.2 decode the outermost pixels of a window wrongly; with
-// sim_nvjpeg_set_skipping(3) the engines skip every third image and report success; with sim_nvjpeg_set_lenient(1) decoding on the device does not report a broken file, and returns the pixels that it has. Destroying
-// objects that the device still uses, and calls that would crash the real library, are counted as misuse.
+// did not parse accepts no other file; versions before 13.2 decode the outermost pixels of a window wrongly. With
+// sim_nvjpeg_set_skipping(3) the engines skip every third image and report success. With sim_nvjpeg_set_lenient(1) decoding on the
+// device does not report a broken file, and returns the pixels that it has. Destroying objects that the device still uses, and calls
+// that would crash the real library, are counted as misuse.
 #define SIM_NVJPEG
 #include "simulated.h"
 

@@ -178,12 +178,12 @@ impl BatchDecoder {
         self.set_arguments(jobs)?;
         let jpeg = self.jpeg.clone();
         let images = || jobs.iter().map(|job| (job.window(&jpeg), job.destination.buffer));
-        self.stamps.put(images())?;
+        self.stamps.write(images())?;
         lap.as_mut().map_or(Ok(()), |lap| lap.start(stream))?;
         let enqueue = || {
             self.call(&state, stream)?;
             lap.map_or(Ok(()), |lap| lap.stop(stream, jobs.len() as u64))?;
-            self.stamps.look(stream, images())?;
+            self.stamps.read(stream, images())?;
             Ok(self.done.record(stream)?)
         };
         if let Err(error) = enqueue() {

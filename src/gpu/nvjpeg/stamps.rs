@@ -1,8 +1,8 @@
 //! Detection of images that a call of nvJPEG skipped.
 //!
-//! On GPUs of 2025 (RTX 50), calls for several images were seen to report success although an image was not decoded (LichtFeld Studio,
-//! PR 1924). Its page would still hold the image before it, so a sample would carry the pixels of another. So each destination gets
-//! a stamp before the call, and an image whose stamp is still there afterwards was skipped.
+//! On RTX 50 GPUs, calls for several images reported success although an image was not decoded (LichtFeld Studio, PR 1924). The page
+//! of such an image still holds the previous one, whose pixels the sample would have. To detect this, a known byte pattern, the
+//! stamp, is written to each destination before the call. An image whose destination still has the stamp afterwards was skipped.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::gpu::{Download, Stream, Upload};
 pub(super) struct Stamps {
     stamp: Upload,
     found: Download,
-    /// Stamps have a stream of their own: in that of the calls they would be behind the call before.
+    /// Stamps have their own stream: in the stream of the calls they would wait for the previous call.
     stream: Stream,
     /// Number of bytes of each image's stamp.
     lens: Vec<usize>,
@@ -29,7 +29,7 @@ impl Stamps {
     /// Creates stamps for calls of up to `capacity` images.
     pub fn new(jpeg: &Jpeg, capacity: usize) -> Result<Self> {
         let mut stamp = jpeg.allocators.pinned_buffer(BYTES)?;
-        // Bytes that are unlikely as pixels. An image that ends in them is made on the CPU, with the same pixels as ever.
+        // Bytes that are unlikely as pixels. An image that ends in them would be decoded on the CPU, which is correct too.
         for (byte, index) in stamp.iter_mut().zip(1u32..) {
             *byte = (index.wrapping_mul(0x9E37_79B9) >> 24) as u8;
         }
@@ -41,9 +41,9 @@ impl Stamps {
         })
     }
 
-    /// Puts stamps where the last pixels of these images will be. Nothing else may use the buffers. Blocks until the stamps are
-    /// there, because the engines of Hopper write when they are called.
-    pub fn put<'a>(
+    /// Writes stamps where the last pixels of these images will be. Nothing else may use the buffers. Blocks until the stamps are
+    /// written, because the engines of Hopper write when they are called.
+    pub fn write<'a>(
         &mut self,
         images: impl Iterator<Item = (Window, &'a DeviceBuffer)>,
     ) -> Result<()> {
@@ -56,8 +56,8 @@ impl Stamps {
         self.stream.synchronize()
     }
 
-    /// Enqueues reading the places of the stamps again, behind the decoding of the same images.
-    pub fn look<'a>(
+    /// Enqueues reading the bytes at the stamps' places, after the decoding of the same images.
+    pub fn read<'a>(
         &mut self,
         stream: &Stream,
         images: impl Iterator<Item = (Window, &'a DeviceBuffer)>,
@@ -68,7 +68,7 @@ impl Stamps {
         Ok(())
     }
 
-    /// Whether each image was written. Blocks until the places are read.
+    /// Whether each image was written. Blocks until [`read`](Self::read) is done.
     pub fn written(&mut self) -> Result<Vec<bool>> {
         let found = self.found.bytes()?;
         let stamp = &*self.stamp.bytes()?;

@@ -21,7 +21,7 @@ use super::{DevicePage, Gathered, Payload, Waiting};
 /// Decodes waiting pages in groups. A group is gathered only when the decoder is idle, so that groups grow while it is
 /// busy.
 ///
-/// Pages are published when their call is over and the decoder has written them, so that a launch never waits for a call.
+/// A page is published after its call has ended and its pixels were found written. A launch therefore never waits for a call.
 pub(in crate::loader) struct Gatherer {
     parts: Parts,
     stream: Stream,
@@ -35,7 +35,7 @@ pub(in crate::loader) struct Gatherer {
     pipeline: SamplePipeline,
 }
 
-/// Reason for making an image on the CPU that was in a call without an error.
+/// Reason for making an image on the CPU whose call reported no error.
 const SKIPPED: &str = "nvJPEG skipped it and reported success";
 
 impl Gatherer {
@@ -71,7 +71,7 @@ impl Gatherer {
         let _clocked = meter.on_this_thread();
         loop {
             let begin = Instant::now();
-            // While nothing waits, the end of a call is waited for.
+            // Without a waiting image, wait for the earliest call instead.
             let first = match self.running.is_empty() {
                 true => waiting.recv().ok(),
                 false => waiting.try_recv().ok(),
@@ -111,7 +111,7 @@ impl Gatherer {
         let why = error.refusal()?;
         let mut one = Vec::with_capacity(1);
         if group.len() == 1 {
-            return group.pop().map_or(Ok(true), |waiting| self.make_anew(waiting, why));
+            return group.pop().map_or(Ok(true), |waiting| self.make_on_cpu(waiting, why));
         }
         group.reverse();
         while let Some(waiting) = group.pop() {
@@ -153,15 +153,15 @@ impl Gatherer {
         for waiting in skipped {
             // Seen only in calls for several images.
             self.group = 1;
-            if !self.make_anew(waiting, SKIPPED)? {
+            if !self.make_on_cpu(waiting, SKIPPED)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Makes a rejected image on the CPU; if the file is damaged, the policy decides.
-    fn make_anew(&mut self, waiting: Waiting, why: &'static str) -> Result<bool> {
+    /// Makes the sample of a rejected or skipped image on the CPU. If the file is damaged, the policy decides.
+    fn make_on_cpu(&mut self, waiting: Waiting, why: &'static str) -> Result<bool> {
         let Waiting { mut page, gathered } = waiting;
         let Gathered { submitted, .. } = gathered;
         drop(submitted);

@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use crate::error::Result;
 
-/// Published pages, in the order in which they came.
+/// Published pages, in the order of their publication.
 ///
-/// Every page that was published is taken from the ring at once, so that images of a slow route never keep those of a fast one
-/// from being seen.
+/// The launcher takes every published page from the ring at once. Pages of a slow route therefore do not hide those of a fast one.
 pub(super) struct Held<P> {
     pages: Vec<P>,
     pause: Duration,
 }
 
-/// How long the launcher sleeps between looks while pages are held and none is ready: the times of a copy and of an image that a
-/// GPU decodes. A page that is published ends the sleep.
+/// Shortest and longest sleep of the launcher between two queries of the held pages, if none was ready: about the times of a copy
+/// and of decoding an image on a GPU. The publication of a page ends the sleep.
 const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
 impl<P> Held<P> {
@@ -27,17 +26,17 @@ impl<P> Held<P> {
         self.pages.push(page);
     }
 
-    /// The page that came first.
+    /// The page that was published first.
     pub fn first(&self) -> Option<&P> {
         self.pages.first()
     }
 
-    /// Time until the next look at the pages, if there are any.
+    /// Time until the next query; `None` without pages.
     pub fn pause(&self) -> Option<Duration> {
         (!self.pages.is_empty()).then_some(self.pause)
     }
 
-    /// Moves at most `most` pages that are ready into `ready`, those that came first.
+    /// Moves at most `most` ready pages into `ready`, those that were published first.
     pub fn take_ready(
         &mut self,
         most: usize,
@@ -93,7 +92,7 @@ mod tests {
         }
     }
 
-    /// A launcher as feedwater 0.1 had it: it holds one group, passes over a page once, and then the stream waits for it.
+    /// The launcher before this one: it held one group and passed over a page once; then its stream waited for the page.
     #[derive(Default)]
     struct InStream {
         pages: VecDeque<u64>,
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_launched_in_the_order_in_which_they_came() {
+    fn pages_are_launched_in_the_order_of_their_publication() {
         let mut held = Held::new(4);
         (0..6).for_each(|page| held.push(page));
         let mut ready = Vec::new();
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_become_rarer_while_nothing_is_ready() {
+    fn queries_become_rarer_while_nothing_is_ready() {
         let mut held = Held::new(1);
         held.push(0);
         let mut pauses = Vec::new();

@@ -25,7 +25,7 @@ use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 /// While the consumer has no finished batch, launches are to end soon. Otherwise nobody waits for them, and they are to
 /// take little of the device from the model.
 ///
-/// A page is launched after the host has seen that its pixels are ready. So nothing in the stream waits for a decoder, and images
+/// A page is launched after the host has observed that its pixels are ready. Nothing in the stream waits for a decoder, and images
 /// of a slow route delay no others.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
@@ -88,7 +88,7 @@ impl Launcher {
             match pages.next_until(deadline, Duration::MAX, |_| ()) {
                 Poll::Ready(Some(page)) => held.push(page?),
                 Poll::Ready(None) => match held.first() {
-                    // No more pages come; these are waited for.
+                    // No more pages will be published: wait for the held ones.
                     Some(page) => page.decoded.synchronize()?,
                     None => return Ok(()),
                 },

@@ -24,7 +24,7 @@
 //! * While another thread of the process captures a graph, these threads continue and do not end the capture.
 //! * The host waits for the device only for a page, decoder or upload that is still in use, for a call of the hardware
 //!   engines, and before an image goes to them, because on Hopper they write when they are called and not in stream order.
-//! * A page is launched after the host has seen that its pixels are ready, so a slow image or call delays no other image.
+//! * A page is launched after the host has observed that its pixels are ready. A slow image or call delays no other image.
 //! * An image that nvJPEG skipped although its call succeeded is made on the CPU and counted.
 
 use std::sync::Arc;

@@ -167,7 +167,7 @@ impl Submitted {
         self.ticket.as_ref().map_or(Route::Cpu, Ticket::route)
     }
 
-    /// Records that the image is decoded, as the host has seen.
+    /// Records that the image is decoded, as the host has observed.
     pub fn finish(mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.queues.balancer.finish(ticket, Instant::now());

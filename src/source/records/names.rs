@@ -72,14 +72,14 @@ impl Names {
         (this.count <= count).then_some(Self { text, ..this })
     }
 
-    /// Frees what only adding needs.
+    /// Frees memory that only adding names needs.
     pub fn finish(&mut self) {
         self.last = Vec::new();
         self.text.shrink_to_fit();
         self.blocks.shrink_to_fit();
     }
 
-    /// The text, to be stored.
+    /// The text, as index tables store it.
     pub fn bytes(&self) -> &[u8] {
         &self.text
     }
@@ -116,7 +116,7 @@ fn next(text: &[u8]) -> Option<(usize, &[u8], &[u8])> {
 }
 
 impl Entries {
-    /// None yet.
+    /// Creates an empty list.
     pub(super) fn new(keeps_names: bool) -> Self {
         Self { list: Vec::new(), names: Names::default(), keeps_names }
     }
@@ -139,7 +139,7 @@ impl Entries {
         }
     }
 
-    /// Removes all.
+    /// Removes all samples.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.keeps_names);
     }

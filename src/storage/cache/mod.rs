@@ -61,8 +61,8 @@ struct Count(File);
 
 impl Drop for Count {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that another thread forked meanwhile has it open, and a lock belongs to the file
-        // that both have.
+        // Closing the file is not enough. A lock belongs to the open file description, which a process that another thread forks shares
+        // until it executes its program or ends.
         let _ = self.0.unlock();
     }
 }
@@ -373,9 +373,8 @@ fn bytes_in(folder: &Path) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// Another process has reserved space but not written yet when everything is counted again.
-    #[test]
-    fn reserved_space_counts_before_anything_is_written() {
+    /// A cache of 200 bytes, with its folder.
+    fn cache() -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().unwrap();
         let settings = StorageSettings {
             cache: 200,
@@ -383,6 +382,13 @@ mod tests {
             ..StorageSettings::default()
         };
         let cache = Cache::open(&settings, None, Arc::default()).unwrap();
+        (root, cache)
+    }
+
+    /// Another process has reserved space but not written yet when everything is counted again.
+    #[test]
+    fn reserved_space_counts_before_anything_is_written() {
+        let (root, cache) = cache();
         cache.mark("folder");
         let path = |number: u32| root.path().join(format!("folder/{TEMPORARY}1-{number}"));
         for (number, room) in [(0, true), (1, true), (2, false)] {
@@ -394,13 +400,7 @@ mod tests {
 
     #[test]
     fn the_count_is_unlocked_while_a_forked_process_has_its_file() {
-        let root = tempfile::tempdir().unwrap();
-        let settings = StorageSettings {
-            cache: 200,
-            cache_directory: Some(root.path().into()),
-            ..StorageSettings::default()
-        };
-        let cache = Cache::open(&settings, None, Arc::default()).unwrap();
+        let (root, cache) = cache();
         let count = cache.lock().unwrap();
         let other = File::open(root.path().join(COUNT)).unwrap();
         assert!(other.try_lock().is_err());

@@ -38,8 +38,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that another thread starts at this moment has it open until it is replaced by its
-        // program, and a lock belongs to the file that both have.
+        // Closing the file is not enough. A lock belongs to the open file description, which a process that another thread forks shares
+        // until it executes its program or ends.
         let _ = self.0.unlock();
     }
 }
