@@ -16,8 +16,8 @@ use feedwater::Error;
 use feedwater::error::Result;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, Event, Kernel, LibraryName, PinnedPool, Staged, Stream,
-    TensorSlot, fill, probe, read_back,
+    Device, DeviceBuffer, DevicePool, Download, Event, Kernel, LibraryName, PinnedPool, Staged,
+    Stream, TensorSlot, fill, probe, read_back,
 };
 use feedwater::ring::Slot;
 use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};

@@ -54,6 +54,41 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
     assert_clean(&machine, "dropped");
 }
 
+/// Bytes outside of the buffers are errors, and nothing is copied.
+#[test]
+fn downloaded_bytes_are_read_after_the_last_copy() {
+    let machine = exclusive();
+    for schedule in SCHEDULES {
+        machine.schedule(schedule);
+        let device = Device::open_with(0, &runtime()).unwrap();
+        let (memory, pinned) = pools(&device).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        let source = memory.buffer("slots", 512).unwrap();
+        let mut found = Download::new(pinned.buffer("pages", 512).unwrap()).unwrap();
+        for round in 0..4u8 {
+            feedwater::gpu::fill(&stream, &source, 0..512, round).unwrap();
+            found.copy(&stream, &source, 0..300, 0).unwrap();
+            found.copy(&stream, &source, 300..512, 300).unwrap();
+            assert_eq!(found.bytes().unwrap(), [round; 512], "{schedule:?}");
+        }
+        for (range, offset) in [(500..513, 0), (0..2, 511), (0..1, usize::MAX)] {
+            let error = found.copy(&stream, &source, range, offset).unwrap_err();
+            assert!(matches!(error, Error::Internal { .. }), "{error}");
+        }
+        assert_eq!(found.bytes().unwrap(), [3; 512]);
+        // The same page-locked bytes for another owner, after a copy that may not have run.
+        feedwater::gpu::fill(&stream, &source, 0..512, 9).unwrap();
+        found.copy(&stream, &source, 0..512, 0).unwrap();
+        drop(found);
+        let mut other = pinned.buffer("pages", 512).unwrap();
+        other.fill(6);
+        stream.synchronize().unwrap();
+        assert_eq!(*other, [6; 512], "{schedule:?}");
+        drop((other, memory, pinned, stream, source, device));
+        assert_clean(&machine, "download");
+    }
+}
+
 /// The driver waits by itself only for copies into ordinary memory.
 #[test]
 fn bytes_are_read_back_into_page_locked_memory_before_the_call_returns() {
