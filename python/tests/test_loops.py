@@ -154,20 +154,22 @@ def test_held_batches_stay_within_the_limit(folder):
 
 
 def test_an_error_of_a_signal_handler_ends_a_wait(folder):
-    """A class of the error that a wait could have for its own. Items take until the program is told to go on."""
+    """A class of the error that a wait could have for its own. The loader reads each item once while it is built; the second read takes
+    until the program goes on, so nothing but the signal ends a wait."""
     program = """
         import signal, threading
         import feedwater as fw
 
-        built, go = threading.Event(), threading.Event()
+        known, go = set(), threading.Event()
 
         class Slow:
             def __len__(self):
                 return 100
 
             def __getitem__(self, index):
-                if built.is_set():
+                if index in known:
                     go.wait()
+                known.add(index)
                 return b"P6 1 1 255\\n..."
 
         def expired(*_):
@@ -175,7 +177,7 @@ def test_an_error_of_a_signal_handler_ends_a_wait(folder):
 
         signal.signal(signal.SIGALRM, expired)
         loader = fw.Loader(fw.samples(Slow()), [fw.ops.Crop(width=1, height=1)], batch=8, workers=1, framework="batch")
-        built.set()
+        assert len(known) == 100, known
         for wait in (lambda: next(iter(loader)), loader.peek):
             signal.setitimer(signal.ITIMER_REAL, 0.3)
             try:
