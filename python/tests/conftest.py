@@ -37,7 +37,8 @@ def folder(tmp_path):
 
 def interrupted(program):
     """Output, errors and exit code of a program that gets the signal of Ctrl-C when it has written that it waits."""
-    command = [sys.executable, "-c", textwrap.dedent(program)]
+    # The background of a script ignores the signal, and Python then does so too.
+    command = ["env", "--default-signal=INT", sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         # Only a program that hangs reaches it.
         killer = threading.Timer(120, process.kill)

@@ -12,8 +12,15 @@ use super::*;
 /// Timeout that only a hanging test reaches.
 const FOR_EVER: Duration = Duration::from_secs(300);
 
+/// A command that signals end, also where the tests run in the background of a script, which ignores SIGINT.
+fn signalled(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP", program]);
+    command
+}
+
 fn start(dir: &Path, args: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    let mut command = signalled(env!("CARGO_BIN_EXE_feedwater"));
     command.args(args).current_dir(dir).env("FEEDWATER_CACHE", dir.join("cache"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -89,7 +96,7 @@ fn an_interrupted_run_reports_its_progress_and_writes_its_files() {
 #[test]
 fn a_signal_that_was_ignored_stays_ignored() {
     let dir = workplace();
-    let mut command = Command::new("sh");
+    let mut command = signalled("sh");
     let script =
         "trap '' HUP; exec \"$0\" run pipeline.toml --epochs 4000000000 --metrics 127.0.0.1:0";
     command.args(["-c", script, env!("CARGO_BIN_EXE_feedwater")]).current_dir(dir.path());
