@@ -290,11 +290,12 @@ impl Engine {
         };
         match self {
             Engine::Host(_) => stats,
-            Engine::Device(_, OnDevice { memory, .. }) => MemoryStats {
+            Engine::Device(_, OnDevice { memory, decoders, .. }) => MemoryStats {
                 pinned_bytes_peak: memory.pinned.peak_bytes(),
                 device_bytes_peak: memory.device.peak_bytes(),
                 device_bytes_of_driver: memory.driver_bytes,
                 bytes_withheld: memory.pinned.withheld_bytes() + memory.device.withheld_bytes(),
+                nvjpeg_waits: decoders.memory_waits(),
                 ..stats
             },
         }

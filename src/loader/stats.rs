@@ -141,9 +141,12 @@ pub struct MemoryStats {
     /// Device memory of the driver, the context and the libraries, which cannot be predicted: how much more the free
     /// memory of the device shrank at the start than the plan allocates.
     pub device_bytes_of_driver: u64,
-    /// Page-locked and device memory that nvJPEG freed and that is not used again, because waiting for the work that
-    /// may use it failed. 0 unless the driver fails.
+    /// Page-locked and device memory that nvJPEG freed and that is not used again, because the end of the work that may
+    /// use it could not be observed. 0 unless the driver fails.
     pub bytes_withheld: u64,
+    /// How often nvJPEG waited for memory that it had freed and the device still used. 0 while images fit the buffers that
+    /// were made at the start.
+    pub nvjpeg_waits: u64,
 }
 
 /// Seconds by stage, summed over all threads.

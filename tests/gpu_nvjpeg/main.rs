@@ -46,11 +46,21 @@ struct Setup {
 }
 
 fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
+    setup_with(backend, pages, row_bytes, row_bytes)
+}
+
+/// As [`setup`], with rows of nvJPEG of two sizes.
+fn setup_with(
+    backend: Backend,
+    pages: usize,
+    device_bytes: u64,
+    pinned_bytes: u64,
+) -> Result<Setup> {
     let device = Device::open_with(0, &runtime())?;
     let mut footprint = Footprint::default();
     footprint.add(Memory::Device, "pages", PAGE_BYTES, pages as u64, "");
-    footprint.add(Memory::Device, "nvjpeg", row_bytes, 1, "");
-    footprint.add(Memory::Pinned, "nvjpeg", row_bytes, 1, "");
+    footprint.add(Memory::Device, "nvjpeg", device_bytes, 1, "");
+    footprint.add(Memory::Pinned, "nvjpeg", pinned_bytes, 1, "");
     footprint.add(Memory::Pinned, "encoded", 4096, 1, "");
     let memory = DevicePool::take(&device, &footprint)?;
     let pinned = PinnedPool::take(&device, &footprint)?;

@@ -91,12 +91,11 @@ fn grow(setup: &mut Setup) {
 }
 
 #[test]
-fn memory_whose_last_use_cannot_be_waited_for_is_not_used_again() {
+fn memory_whose_last_use_cannot_be_observed_is_not_used_again() {
     let machine = exclusive();
     let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
-    // The first wait is the decoder's for its previous image, the second one the allocator's.
-    machine.fail("cuEventSynchronize", 2, LAUNCH_FAILED);
+    machine.fail("cuEventQuery", 1, LAUNCH_FAILED);
     let large = Size::new(80, 60);
     setup.decode(0, &file(large, 2), Roi::new(0, 0, 35, 35)).unwrap();
     assert_eq!(machine.counts().injected, 1);
@@ -125,6 +124,44 @@ fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
     drop((memory, pinned));
     // nvJPEG's objects are destroyed all the same: what the device uses of them is the memory.
     assert_eq!(machine.counts().live(), 0);
+}
+
+/// Freed memory that the device still uses goes back when it is unused. An allocation waits for it only if the row has no room.
+#[test]
+fn nobody_waits_for_freed_memory_while_the_row_has_room() {
+    let machine = exclusive();
+    let small = |setup: &mut Setup| setup.decode(0, &file(IMAGE, 1), Roi::new(0, 0, 20, 20));
+    let large =
+        |setup: &mut Setup| setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35));
+    // Only this backend's device buffer grows with the image here, and it grows in a call with the stream.
+    let mut roomy = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
+    small(&mut roomy).unwrap();
+    roomy.stream.synchronize().unwrap();
+    machine.endless_work(&roomy.stream);
+    large(&mut roomy).unwrap();
+    assert_eq!((machine.counts().faults(), roomy.jpeg.memory_waits()), (0, 0));
+    machine.end_work();
+    drop(roomy);
+    assert_clean(&machine, "room");
+    // The row shrinks until the image does not fit. Before, both of its buffers do not.
+    let mut waits = 0;
+    for device_bytes in (0..64).rev().map(|it| it * 256) {
+        let mut setup = setup_with(Backend::Hybrid, 1, device_bytes, 1 << 20).unwrap();
+        // What is enqueued ends only when the host waits for it.
+        machine.schedule(Schedule::Lazy);
+        let fits = small(&mut setup).is_ok() && {
+            // A query of an event ends one piece of what is before it.
+            (0..50).for_each(|_| machine.work(&setup.stream, 1));
+            large(&mut setup).is_ok()
+        };
+        waits += setup.jpeg.memory_waits();
+        drop(setup);
+        assert_clean(&machine, "no room");
+        if !fits {
+            break;
+        }
+    }
+    assert!(waits > 0);
 }
 
 /// A framework's queue may be long, or wait for other ranks.

@@ -1,19 +1,21 @@
 //! nvJPEG's memory: allocated from two rows of the pools, never from the driver.
 //!
-//! nvJPEG frees in stream order (like `cudaFreeAsync`), while a pool may reuse freed bytes at once. So freeing waits
-//! for the work that may use the bytes. That happens only when a buffer grows or is destroyed, never in the steady
-//! state. Destroying a buffer takes no stream, and the stream that nvJPEG then passes may be that of the last image and
-//! no longer exist; the driver must never be called with it. So the allocator waits for that stream only during a call
-//! that was given it. Otherwise it waits for all streams of calls in progress, and for the event that each decoder
-//! records after its calls. It never waits for the whole context: a framework's queue may be long, and
-//! `cuCtxSynchronize` fails while one of the context's streams is captured.
+//! nvJPEG frees in stream order (like `cudaFreeAsync`), while a pool may reuse freed bytes at once. So freed bytes go back to the
+//! pool when the work is over that may use them, which events tell; nobody waits for it, unless the row has no room for the next
+//! buffer ([`Allocators::waits`]). That happens only when a buffer grows or is destroyed, never in the steady state. Destroying a
+//! buffer takes no stream, and the stream that nvJPEG then passes may be that of the last image and no longer exist; the driver
+//! must never be called with it. So an event is recorded in that stream only during a call that was given it. Otherwise one is
+//! recorded in each stream of the calls in progress, and the events count that each decoder records after its calls. The whole
+//! context is never waited for: a framework's queue may be long, and `cuCtxSynchronize` fails while one of the context's streams is
+//! captured.
 //!
-//! If waiting fails, the bytes are not used again ([`Pool::withheld_bytes`]).
+//! If the end of the work cannot be observed, the bytes are not used again ([`Pool::withheld_bytes`]).
 
 use std::cell::UnsafeCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
@@ -80,20 +82,21 @@ impl Drop for Call<'_> {
 }
 
 impl Work {
-    /// Blocks until all work is over that may use memory freed with this stream.
-    fn wait(&self, gpu: &Device, stream: usize) -> Result<()> {
+    /// Marks behind all work that may use memory freed with this stream.
+    fn ends(&self, gpu: &Arc<Device>, stream: usize) -> Result<Vec<Arc<Event>>> {
         let _entered = gpu.enter()?;
         // Locked until the end, so that no call ends and no stream in the list is destroyed.
         let known = self.known();
         if known.unmarked {
-            let problem = "work of a failed call cannot be waited for".into();
+            let problem = "work of a failed call cannot be observed".into();
             return Err(Error::Internal { problem });
         }
         if known.streams.contains(&stream) {
-            return synchronize(stream);
+            return Ok(vec![mark(gpu, stream)?]);
         }
-        known.streams.iter().try_for_each(|&stream| synchronize(stream))?;
-        known.events.iter().filter_map(Weak::upgrade).try_for_each(|event| event.synchronize())
+        let marks = known.streams.iter().map(|&stream| mark(gpu, stream));
+        let decoders = known.events.iter().filter_map(Weak::upgrade).map(Ok);
+        marks.chain(decoders).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -101,11 +104,13 @@ impl Work {
     }
 }
 
-/// Blocks until the stream of a call in progress is empty. Its context is bound.
-fn synchronize(stream: usize) -> Result<()> {
-    // SAFETY: the call borrows its stream.
-    let waited = unsafe { result::stream::synchronize(stream as cuda::CUstream) };
-    driver("cuStreamSynchronize", waited)
+/// A new event, recorded in the stream of a call in progress. The context is bound.
+fn mark(gpu: &Arc<Device>, stream: usize) -> Result<Arc<Event>> {
+    let event = Event::new(gpu)?;
+    // SAFETY: the event is alive, and the call borrows its stream.
+    let recorded = unsafe { result::event::record(event.raw().cast(), stream as cuda::CUstream) };
+    driver("cuEventRecord", recorded)?;
+    Ok(Arc::new(event))
 }
 
 #[derive(Debug)]
@@ -114,9 +119,32 @@ struct Source<M: Place> {
     pool: Pool<M>,
     row: String,
     live: Mutex<HashMap<u64, Buffer<M>>>,
+    /// What nvJPEG has freed and the device may still use, in the order of freeing.
+    freed: Mutex<VecDeque<Freed<M>>>,
+    /// How often an allocation waited for freed memory.
+    waits: AtomicU64,
     /// Errors by thread, because several threads decode at a time.
     refused: Mutex<HashMap<ThreadId, Error>>,
     work: Arc<Work>,
+}
+
+#[derive(Debug)]
+struct Freed<M: Place> {
+    buffer: Buffer<M>,
+    /// Reached when no work uses the buffer.
+    ends: Vec<Arc<Event>>,
+}
+
+impl<M: Place> Freed<M> {
+    fn is_unused(&self) -> Result<bool> {
+        self.ends.iter().try_fold(true, |unused, end| Ok(unused && end.query()?))
+    }
+
+    fn wait_and_give_back(self) {
+        if self.ends.iter().try_for_each(|end| end.synchronize()).is_err() {
+            self.buffer.withhold();
+        }
+    }
 }
 
 impl Allocators {
@@ -173,6 +201,11 @@ impl Allocators {
         self.work.known().unmarked = true;
     }
 
+    /// How often an allocation waited for memory that was freed and still in use.
+    pub fn waits(&self) -> u64 {
+        self.device.waits.load(Ordering::Relaxed) + self.pinned.waits.load(Ordering::Relaxed)
+    }
+
     /// Allocates page-locked memory from nvJPEG's row.
     pub fn pinned_buffer(&self, bytes: usize) -> Result<PinnedBuffer> {
         self.pinned.pool.buffer(&self.pinned.row, bytes)
@@ -207,6 +240,8 @@ impl<M: Place> Source<M> {
             pool: pool.clone(),
             row: row.to_owned(),
             live: Mutex::default(),
+            freed: Mutex::default(),
+            waits: AtomicU64::new(0),
             refused: Mutex::default(),
         }
     }
@@ -216,18 +251,64 @@ impl<M: Place> Source<M> {
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64> {
-        let buffer = self.pool.buffer(&self.row, bytes)?;
+        self.reclaim();
+        let buffer = match self.pool.buffer(&self.row, bytes) {
+            Err(Error::Budget { .. }) => self.wait_for(bytes)?,
+            other => other?,
+        };
         let address = buffer.address();
         self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(address, buffer);
         Ok(address)
     }
 
+    /// A buffer, after freed memory has become unused, in the order of freeing. Other threads that find no room wait meanwhile: what
+    /// one of them waits for is not in the list that another would find empty.
+    fn wait_for(&self, bytes: usize) -> Result<Buffer<M>> {
+        let mut all = self.freed();
+        loop {
+            match self.pool.buffer(&self.row, bytes) {
+                Err(error @ Error::Budget { .. }) => {
+                    let Some(freed) = all.pop_front() else { return Err(error) };
+                    self.waits.fetch_add(1, Ordering::Relaxed);
+                    self.gpu.beside_captures(|| freed.wait_and_give_back());
+                }
+                other => return other,
+            }
+        }
+    }
+
     fn free(&self, address: u64, stream: sys::cudaStream_t) {
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         let Some(buffer) = buffer else { return };
-        let waited = self.gpu.beside_captures(|| self.work.wait(&self.gpu, stream as usize));
-        if waited.is_err() {
-            buffer.withhold();
+        match self.gpu.beside_captures(|| self.work.ends(&self.gpu, stream as usize)) {
+            Ok(ends) => self.freed().push_back(Freed { buffer, ends }),
+            Err(_) => buffer.withhold(),
+        }
+        self.reclaim();
+    }
+
+    /// Gives back what nothing uses any more.
+    fn reclaim(&self) {
+        let mut all = self.freed();
+        for _ in 0..all.len() {
+            let Some(freed) = all.pop_front() else { return };
+            match self.gpu.beside_captures(|| freed.is_unused()) {
+                Ok(true) => {}
+                Ok(false) => all.push_back(freed),
+                Err(_) => freed.buffer.withhold(),
+            }
+        }
+    }
+
+    fn freed(&self) -> MutexGuard<'_, VecDeque<Freed<M>>> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M: Place> Drop for Source<M> {
+    fn drop(&mut self) {
+        for freed in std::mem::take(&mut *self.freed()) {
+            self.gpu.beside_captures(|| freed.wait_and_give_back());
         }
     }
 }

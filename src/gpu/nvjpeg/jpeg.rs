@@ -108,6 +108,11 @@ impl Jpeg {
         self.engines
     }
 
+    /// How often nvJPEG waited for memory that it had freed.
+    pub fn memory_waits(&self) -> u64 {
+        self.allocators.waits()
+    }
+
     /// nvJPEG library.
     pub fn library(&self) -> &Library {
         &self.library

@@ -34,6 +34,11 @@ pub(super) trait DeviceDecoder: Send + Sync {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError>;
 
+    /// How often the decoding library waited for memory that it had freed.
+    fn memory_waits(&self) -> u64 {
+        0
+    }
+
     /// Known problems of the decoding library, each with a remedy, as text for people.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
@@ -155,6 +160,11 @@ impl Decoders {
     /// The decoder of a route, if the plan has it.
     pub(super) fn get(&self, route: Route) -> Option<&dyn DeviceDecoder> {
         self.0.iter().find(|it| it.queue().route == route).map(|it| &**it)
+    }
+
+    /// How often the decoding libraries waited for memory that they had freed.
+    pub fn memory_waits(&self) -> u64 {
+        self.0.iter().map(|it| it.memory_waits()).sum()
     }
 
     /// Known problems of the decoding libraries, without duplicates: routes may share a library.

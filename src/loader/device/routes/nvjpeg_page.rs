@@ -100,6 +100,10 @@ impl DeviceDecoder for NvjpegPage {
         }
     }
 
+    fn memory_waits(&self) -> u64 {
+        self.jpeg.memory_waits()
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.jpeg.library().warnings()
     }
