@@ -156,7 +156,8 @@ const RESERVED_SHARED: u32 = 1 << 10;
 /// Capabilities").
 const MOST_SHARED: u32 = 56 << 10;
 
-/// First compute capability with matrix products of bytes, which tiled kernels use: Turing.
+/// First compute capability with matrix products of bytes, which tiled kernels use: Turing. Texts leave the kernel out
+/// before it.
 const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 
 // SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,

@@ -166,9 +166,11 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
     text.add("fused", include_str!("../../kernels/fused.cu"));
     let tiled = is_tiled(&forms);
     if tiled {
+        text.source.push_str(TILES_SINCE);
         text.add("pieces", include_str!("../../kernels/pieces.cu"));
         text.add("matrix", include_str!("../../kernels/matrix.cu"));
         text.add("tile", include_str!("../../kernels/tile.cu"));
+        text.source.push_str("#endif\n");
     }
     KernelText {
         source: text.source,
@@ -204,6 +206,10 @@ pub fn write_sample(
 
 /// Size of a sample's parameters before the leaf's, in bytes: address and size of the tensor.
 const SAMPLE_HEAD: usize = size_of::<u64>() + 2 * size_of::<i32>();
+
+/// Before the tiled kernel: older devices, which do not have its instructions, launch the kernel `fused`
+/// (`gpu::Kernel::load`). NVRTC alone defines the macro.
+const TILES_SINCE: &str = "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750\n";
 
 /// Text that is being composed.
 #[derive(Default)]

@@ -170,3 +170,28 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
+
+/// Volta has neither the products nor the packing instruction of tiles.
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn gpus_without_products_of_bytes_equal_the_cpu() {
+    let machine = machine();
+    machine.compiler_knows(&[70, 72, 75, 80, 90]);
+    let runs =
+        [(70, DType::F16), (70, DType::BF16), (70, DType::F32), (72, DType::F16), (75, DType::F16)];
+    for (architecture, dtype) in runs {
+        machine.architecture(architecture, true);
+        let products = machine.totals().mma;
+        let chains =
+            [("training", training()), ("evaluation", evaluation()), ("programs", programs())];
+        for (name, chain) in chains {
+            let what = format!("{name} {dtype} on sm_{architecture}");
+            let make = || builder(chain.clone(), 4, (40, 30)).batch(4).output(dtype, Layout::Nchw);
+            assert_eq!(same(make, &what), 1, "{what}");
+            assert_eq!(machine.compiled_for(), format!("sm_{architecture}"), "{what}");
+        }
+        assert_eq!(machine.totals().mma > products, architecture >= 75, "sm_{architecture}");
+    }
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+}
