@@ -222,8 +222,15 @@ class Batch:
         return self._owned(jax.dlpack.from_dlpack)
 
     def tensorflow(self) -> TensorFlowTensor:
-        """The tensor for TensorFlow, on the loader's device."""
-        return self._owned(_tensorflow)
+        """The tensor for TensorFlow, on the loader's device. Its streams are unknown: on a GPU this waits until the batch is filled, and the
+        memory is filled again after all work that the GPU has when the tensor is freed."""
+        from tensorflow.experimental import dlpack
+
+        with self._lock:
+            if self._array is None:
+                self._array = dlpack.from_dlpack(self._inner.dlpack(None, False, True))
+                return self._array
+        return dlpack.from_dlpack(_exported(_finished(self._array), None))
 
     def targets(self) -> NumpyArray:
         """Soft targets, ``[samples, classes]`` of f32, if ``classes`` is set; else labels as 64-bit integers."""
@@ -333,11 +340,14 @@ def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | Non
         return array.__dlpack__(**given)
 
 
-def _tensorflow(owner: Any) -> Any:
-    """A tensor of TensorFlow, which takes capsules of the form before version 1."""
-    from tensorflow.experimental import dlpack
-
-    return dlpack.from_dlpack(_exported(owner, None))
+def _finished(array: Any) -> Any:
+    """An array of any framework, after its work that was begun before."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor) and array.is_cuda:
+        torch.cuda.current_stream(array.device).synchronize()
+    elif hasattr(array, "block_until_ready"):
+        array.block_until_ready()
+    return array
 
 
 def _on_host(array: Any) -> Any:

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::handoff::CudaArrayInterface;
-use feedwater::handoff::dlpack;
+use feedwater::handoff::dlpack::{self, ConsumerStream};
 use feedwater::{Plan, SampleRecord, Source, TensorShape};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -235,21 +235,26 @@ impl Batch {
         })
     }
 
-    /// Gives the tensor away as a DLPack capsule, for a consumer on this stream.
-    #[pyo3(signature = (stream, versioned))]
+    /// Gives the tensor away as a DLPack capsule, for a consumer on this stream, or on streams that it does not name.
+    #[pyo3(signature = (stream, versioned, unnamed=false))]
     fn dlpack<'py>(
         &self,
         py: Python<'py>,
         stream: Option<i64>,
         versioned: bool,
+        unnamed: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let stream = self.with(py, |batch| capsule::stream(batch, stream))?;
+        let stream = match unnamed {
+            true => ConsumerStream::Unnamed,
+            false => self.with(py, |batch| capsule::stream(batch, stream))?,
+        };
         self.keep_targets(py)?;
         let batch = locked(py, &self.batch).take().ok_or_else(given_away)?;
-        let exported = match versioned {
+        // Without the interpreter's lock: the export may wait for the device.
+        let exported = py.detach(|| match versioned {
             true => dlpack::export(batch, &stream).map(Tensor::Versioned),
             false => dlpack::export_legacy(batch, &stream).map(Tensor::Legacy),
-        };
+        });
         capsule::new(py, exported.map_err(|error| raised(py, &error))?)
     }
 

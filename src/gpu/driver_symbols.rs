@@ -50,7 +50,7 @@ mod tests {
     use std::path::Path;
 
     /// Functions of the driver that this crate does without where they are missing.
-    const OPTIONAL: [&str; 1] = ["cuThreadExchangeStreamCaptureMode"];
+    const OPTIONAL: [&str; 2] = ["cuCtxRecordEvent", "cuThreadExchangeStreamCaptureMode"];
 
     /// Functions of the simulated driver that only tests call.
     const OF_TESTS: [&str; 4] = [

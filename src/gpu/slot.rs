@@ -1,5 +1,6 @@
 //! Output tensor on the device, as a slot of a ring.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::pool::DeviceBuffer;
@@ -22,6 +23,8 @@ pub struct TensorSlot {
     consumer: Arc<Stream>,
     /// Streams besides the consumer's that currently use it.
     lent: Mutex<Vec<Arc<Stream>>>,
+    /// Whether streams use it that nobody has named.
+    lent_to_unnamed: AtomicBool,
 }
 
 impl TensorSlot {
@@ -30,7 +33,9 @@ impl TensorSlot {
         let ready = Event::new(buffer.device())?;
         let free = Event::new(buffer.device())?;
         let lent = Mutex::new(Vec::with_capacity(LENT));
-        Ok(Self { buffer: Arc::new(buffer), ready, free, producer, consumer, lent })
+        let lent_to_unnamed = AtomicBool::new(false);
+        let buffer = Arc::new(buffer);
+        Ok(Self { buffer, ready, free, producer, consumer, lent, lent_to_unnamed })
     }
 
     /// Admits another stream to the tensor until the use ends: work enqueued there from now on waits until the tensor
@@ -54,6 +59,16 @@ impl TensorSlot {
             lent.push(stream.clone());
         }
         Ok(())
+    }
+
+    /// Admits streams that are not known: blocks the host until the tensor is filled. The next filling waits for all work
+    /// that is in the device's primary context when the use ends.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver fails.
+    pub fn lend_to_unnamed(&self) -> Result<()> {
+        self.lent_to_unnamed.store(true, Ordering::Relaxed);
+        self.ready.synchronize()
     }
 
     /// The tensor's memory, which may be held by whoever fills a part of it.
@@ -97,6 +112,10 @@ impl Slot for TensorSlot {
 
     /// A wait covers what was recorded before it, so one event can serve every stream in turn.
     fn end_use(&mut self) -> Result<()> {
+        if std::mem::take(self.lent_to_unnamed.get_mut()) {
+            self.free.record_behind_all()?;
+            self.consumer.wait(&self.free)?;
+        }
         let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
         for stream in lent.drain(..) {
             if stream.is_per_thread() {

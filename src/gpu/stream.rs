@@ -235,6 +235,22 @@ impl Event {
         driver("cuEventRecord", unsafe { result::event::record(self.raw, stream.raw) })
     }
 
+    /// Puts the mark after all work that is in the device's primary context now, of every library in the process. Drivers
+    /// before 12.5 have no function for that: there the host waits for the work.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) if the driver refuses, as while a stream of the context is captured.
+    pub(super) fn record_behind_all(&self) -> Result<()> {
+        type RecordBehindAll = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::CUresult;
+        let libcuda = library::open(self.device.runtime(), super::LibraryName::Driver, None)?;
+        // SAFETY: the type is that of cuda.h.
+        let function = unsafe { libcuda.function::<RecordBehindAll>("cuCtxRecordEvent") };
+        let Ok(record) = function else { return self.device.synchronize() };
+        let _entered = self.device.enter()?;
+        // SAFETY: both handles are alive.
+        driver("cuCtxRecordEvent", unsafe { record(self.device.context, self.raw) }.result())
+    }
+
     /// Whether the mark is reached. Does not block.
     pub fn query(&self) -> Result<bool> {
         let _entered = self.device.enter()?;

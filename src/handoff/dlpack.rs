@@ -162,6 +162,10 @@ pub enum ConsumerStream {
     /// The consumer orders its work itself: after the work in [`Batch::stream`] at the export, and before the work in it
     /// when the deleter is called.
     Unsynchronized,
+    /// Streams of its own that it does not name, as TensorFlow's, which do not wait for the default ones. The export waits
+    /// on the host until the batch is filled; when the deleter is called, the slot is refilled only after all work that is
+    /// in the GPU's primary context at that time. Drivers before 12.5 wait for that work in the deleter.
+    Unnamed,
 }
 
 impl ConsumerStream {
@@ -201,6 +205,7 @@ impl ConsumerStream {
             Self::PerThread => batch.on(&Arc::new(Stream::per_thread_default(ours.device()))),
             Self::On(stream) => batch.on(stream),
             Self::Unsynchronized => Ok(()),
+            Self::Unnamed => batch.on_unnamed_streams(),
         }
     }
 }

@@ -231,6 +231,15 @@ impl Batch {
         }
     }
 
+    /// Lets streams use the tensor that are not known. Blocks the host until the tensor is filled. When the batch is
+    /// dropped, the slot is refilled only after all work that is in the GPU's primary context at that time.
+    pub(crate) fn on_unnamed_streams(&self) -> Result<()> {
+        match &self.slot {
+            BatchMemory::Host(_) => Ok(()),
+            BatchMemory::Device(slot) => slot.tensor.lend_to_unnamed(),
+        }
+    }
+
     /// Event that is reached when the tensor is filled, if it is in device memory: for streams outside of this crate. It
     /// belongs to the slot, so it is valid for this batch until the batch is dropped. Waiting for it does not keep the
     /// slot from being refilled; [`on`](Self::on) does both.

@@ -118,7 +118,7 @@ fn exported<M: Managed + 'static>(exported: Exported<M>) -> (u64, Owner) {
     (exported.tensor().data as u64, Box::new(exported))
 }
 
-const WAYS: [(&str, Way); 6] = [
+const WAYS: [(&str, Way); 7] = [
     ("on", |batch, stream| {
         batch.on(&ours(&batch, stream))?;
         Ok((batch.device_ptr().unwrap(), Box::new(batch)))
@@ -135,6 +135,9 @@ const WAYS: [(&str, Way); 6] = [
         // SAFETY: the test keeps the stream.
         let stream = unsafe { ConsumerStream::from_number(&batch, number) }?;
         Ok(exported(dlpack::export(batch, &stream)?))
+    }),
+    ("dlpack without a stream", |batch, _| {
+        Ok(exported(dlpack::export_legacy(batch, &ConsumerStream::Unnamed)?))
     }),
     ("legacy dlpack", |batch, stream| {
         let stream = ConsumerStream::On(ours(&batch, stream));

@@ -332,6 +332,10 @@ API int cuEventDestroy_v2(void* event) {
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
     counts.timed_events -= found->second->timed;
+    if (auto hidden = streams.find(event); hidden != streams.end()) {
+        drain(hidden->second);
+        streams.erase(hidden);
+    }
     events.erase(found);
     delete (char*)event;
     counts.events--;
@@ -346,6 +350,31 @@ API int cuEventRecord(void* event, void* handle) {
     if (found == events.end() || found->second->context != stream->context) return INVALID_HANDLE;
     found->second->stream = stream;
     stream->queue.push_back({{}, {}, found->second, ++found->second->recorded});
+    schedule();
+    return SUCCESS;
+}
+
+// A hidden stream of the event waits for every stream of the context.
+API int cuCtxRecordEvent(void* context, void* event) {
+    ENTER("cuCtxRecordEvent")
+    auto found = events.find(event);
+    if (found == events.end() || found->second->context != context) return INVALID_HANDLE;
+    if (capturing) {
+        counts.misused++;
+        return CAPTURE_UNSUPPORTED;
+    }
+    Stream& hidden = streams[event];
+    hidden.context = found->second->context;
+    for (auto& [handle, stream] : streams) {
+        if (stream.context != context || &stream == &hidden) continue;
+        auto end = std::make_shared<Event>();
+        end->context = stream.context;
+        end->stream = &stream;
+        stream.queue.push_back({{}, {}, end, ++end->recorded});
+        hidden.queue.push_back({{}, end, {}, end->recorded});
+    }
+    found->second->stream = &hidden;
+    hidden.queue.push_back({{}, {}, found->second, ++found->second->recorded});
     schedule();
     return SUCCESS;
 }
