@@ -1,6 +1,6 @@
 //! The routes of one loader: their running images, and the choice of the route for the next image.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
@@ -14,6 +14,8 @@ pub(in crate::loader) struct Router {
     /// Most threads that decode on the CPU at a time.
     cpu_threads: CpuThreads,
     state: Mutex<State>,
+    /// Events that a thread queries now. The driver is called without the lock of the state, which every image takes.
+    observed: Mutex<Vec<Arc<Event>>>,
     /// Notified when an image is finished or cancelled.
     changed: Condvar,
 }
@@ -51,8 +53,9 @@ impl Router {
         let marks = marks.collect::<Result<_>>()?;
         let running = Vec::with_capacity(capacity);
         let state = Mutex::new(State { marks, running, cpu_threads: 0, changes: 0 });
+        let observed = Mutex::new(Vec::with_capacity(capacity));
         let balancer = Balancer::new(queues);
-        Ok(Self { balancer, cpu_threads, state, changed: Condvar::new() })
+        Ok(Self { balancer, cpu_threads, state, observed, changed: Condvar::new() })
     }
 
     /// Submits an image to one of the routes in `allowed`, at least one; waits until one has room. Whether the device
@@ -66,8 +69,8 @@ impl Router {
         let CpuThreads { beside, alone } = self.cpu_threads;
         let most = if decodes { beside } else { alone };
         loop {
+            self.observe()?;
             let mut state = self.lock();
-            self.observe(&mut state)?;
             let cpu_is_free = state.cpu_threads < most;
             let may = |route: Route| {
                 allowed.contains(&route) && (cpu_is_free || !route.uses_worker_cpu())
@@ -100,12 +103,13 @@ impl Router {
         images: impl IntoIterator<Item = Submitted>,
         stream: &Stream,
     ) -> Result<()> {
-        let mut state = self.lock();
-        let free = state.marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
+        // No longer free: this thread holds it.
+        let free = self.lock().marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
         let mark = free.ok_or_else(|| Error::Internal {
             problem: "more images are running than the routes allow".into(),
         })?;
         mark.record(stream)?;
+        let mut state = self.lock();
         for mut image in images {
             if let Some(ticket) = image.ticket.take() {
                 state.running.push((ticket, mark.clone()));
@@ -121,26 +125,36 @@ impl Router {
         self.balancer.report()
     }
 
-    /// Reports finished device work to the balancer.
-    fn observe(&self, state: &mut State) -> Result<()> {
-        let now = Instant::now();
-        let mut at = 0;
+    /// Reports finished device work to the balancer, unless another thread does so now.
+    fn observe(&self) -> Result<()> {
+        let mut observed = match self.observed.try_lock() {
+            Ok(observed) => observed,
+            Err(TryLockError::Poisoned(observed)) => observed.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        observed.clear();
         // Images of one call share an event and are adjacent: it is queried once.
-        let mut last = None;
-        while let Some((_, mark)) = state.running.get(at) {
-            let reached = match &last {
-                Some((same, reached)) if Arc::ptr_eq(same, mark) => *reached,
-                _ => mark.query()?,
-            };
-            last = Some((mark.clone(), reached));
-            if reached {
-                let (ticket, _) = state.running.remove(at);
-                self.balancer.finish(ticket, now);
-            } else {
-                at += 1;
+        observed.extend(self.lock().running.iter().map(|(_, mark)| mark.clone()));
+        observed.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let mut failed = Ok(());
+        observed.retain(|mark| match mark.query() {
+            Ok(reached) => reached,
+            Err(error) => {
+                failed = Err(error);
+                false
             }
+        });
+        let now = Instant::now();
+        let mut state = self.lock();
+        for (ticket, _) in state
+            .running
+            .extract_if(.., |(_, mark)| observed.iter().any(|reached| Arc::ptr_eq(reached, mark)))
+        {
+            self.balancer.finish(ticket, now);
         }
-        Ok(())
+        // Before the lock is released, so that the reached events are free.
+        observed.clear();
+        failed
     }
 
     fn change(&self, mut state: MutexGuard<'_, State>) {
