@@ -12,7 +12,8 @@ use feedwater::op::custom::{Draw, ImageFormula, Kind, Kinds};
 use feedwater::op::{self, Chain, Operator};
 use feedwater::source::custom::Page;
 use feedwater::source::{FileList, Memory, Source};
-use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+pub use jpeg_encoder::SamplingFactor;
+use jpeg_encoder::{ColorType, Encoder};
 
 #[path = "../../crates/insight/tests/words/mod.rs"]
 pub mod words;
@@ -56,6 +57,22 @@ pub fn png(seed: u64, width: u32, height: u32) -> Vec<u8> {
     encoder.set_color(png::ColorType::Rgb);
     let pixels = image(seed, width, height);
     encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+    bytes
+}
+
+/// Encodes [`image`] as a JPEG of this chroma sampling; without one, gray: its bytes are levels of a wider image.
+pub fn sampled_jpeg(seed: u64, width: u32, height: u32, chroma: Option<SamplingFactor>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, 90);
+    let (pixels, width) = (image(seed, width, height), width as u16);
+    let (width, color) = match chroma {
+        Some(factor) => {
+            encoder.set_sampling_factor(factor);
+            (width, ColorType::Rgb)
+        }
+        None => (3 * width, ColorType::Luma),
+    };
+    encoder.encode(&pixels, width, height as u16, color).unwrap();
     bytes
 }
 

@@ -23,7 +23,7 @@ use feedwater::gpu::nvjpeg::{
 use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Event, PinnedBuffer, PinnedPool, Stream, fill, read_back,
 };
-use feedwater::header::Header;
+use feedwater::header::{Header, Sampling};
 use feedwater::plan::Route;
 use simulated::images::{assert_clean, cut, file, file_with, pattern, reduced_pattern};
 use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
@@ -68,7 +68,7 @@ fn setup(pages: usize, row_bytes: u64) -> Result<Setup> {
     footprint.add(Memory::Device, "pages", PAGE_BYTES as u64, pages as u64, "");
     footprint.add(Memory::Device, "copies", PAGE_BYTES as u64, pages as u64, "");
     footprint.add(Memory::Device, "nvjpeg", row_bytes, 1, "");
-    footprint.add(Memory::Pinned, "nvjpeg", 4096, 1, "");
+    footprint.add(Memory::Pinned, "nvjpeg", 16 << 10, 1, "");
     footprint.add(Memory::Pinned, "encoded", 256, pages as u64, "");
     let memory = DevicePool::take(&device, &footprint)?;
     let pinned = PinnedPool::take(&device, &footprint)?;
@@ -101,6 +101,7 @@ impl Page {
         Ok(BatchJob {
             bytes: &self.encoded[..self.bytes],
             image: IMAGE,
+            sampling: Sampling::S420,
             wanted,
             reduction: 1,
             destination: HostIdle::wait(&self.pixels, &self.used)?,
@@ -200,18 +201,27 @@ fn a_state_is_initialized_once() {
     assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 2));
 }
 
-/// The image that fills up calls: the engines and libjpeg decode it, and it looks whole.
+/// The images that fill up calls: the engines and libjpeg decode them, and they look whole.
 #[test]
-fn the_image_for_places_without_one_is_a_valid_jpeg() {
-    let bytes = include_bytes!("../../src/gpu/nvjpeg/padding.jpg");
-    let header = Header::parse(bytes).unwrap();
-    assert_eq!(header.size, LARGEST);
-    assert_eq!(Route::NvjpegHardware.takes(&header, 1), Ok(()));
-    header.verify(bytes).unwrap();
-    let decoded = Decoders::new().decode(bytes, &header, LARGEST.window(), 1, &mut |group| {
-        assert!(group.iter().all(|(_, row)| row.iter().all(|level| *level == 128)));
-    });
-    decoded.unwrap();
+fn the_images_for_places_without_one_are_valid_jpegs() {
+    let files: [(Sampling, &[u8]); 5] = [
+        (Sampling::S420, include_bytes!("../../src/gpu/nvjpeg/padding/420.jpg")),
+        (Sampling::S444, include_bytes!("../../src/gpu/nvjpeg/padding/444.jpg")),
+        (Sampling::S422, include_bytes!("../../src/gpu/nvjpeg/padding/422.jpg")),
+        (Sampling::S440, include_bytes!("../../src/gpu/nvjpeg/padding/440.jpg")),
+        (Sampling::Gray, include_bytes!("../../src/gpu/nvjpeg/padding/gray.jpg")),
+    ];
+    for (sampling, bytes) in files {
+        let header = Header::parse(bytes).unwrap();
+        assert_eq!(header.size, LARGEST);
+        assert_eq!(header.jpeg.as_ref().unwrap().sampling(), sampling);
+        assert_eq!(Route::NvjpegHardware.takes(&header, 1), Ok(()));
+        header.verify(bytes).unwrap();
+        let decoded = Decoders::new().decode(bytes, &header, LARGEST.window(), 1, &mut |group| {
+            assert!(group.iter().all(|(_, row)| row.iter().all(|level| *level == 128)));
+        });
+        decoded.unwrap();
+    }
 }
 
 #[test]

@@ -49,6 +49,33 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     }
 }
 
+/// nvImageCodec avoids mixed calls. Places without an image have the sampling of the call too.
+#[test]
+fn a_call_has_images_of_one_chroma_sampling() {
+    let machine = machine();
+    machine.set_decoder(Some(libjpeg));
+    use SamplingFactor::{F_1_1, F_1_2, F_2_1, F_2_2};
+    let samplings = [Some(F_2_2), Some(F_1_1), None, Some(F_2_1), Some(F_1_2)];
+    let files = (0..100u32).map(|number| {
+        let chroma = samplings[number as usize * 7 % 11 % samplings.len()];
+        (sampled_jpeg(number.into(), 96 + number, 80, chroma), number.into())
+    });
+    let files = files.collect::<Vec<_>>();
+    for (seed, group) in [2, 7, 16].into_iter().enumerate() {
+        machine.restart();
+        machine.set_decoder(Some(libjpeg));
+        machine.schedule(Schedule::Random(seed as u64));
+        let make = || {
+            let builder = builder(files.clone(), training()).last(Last::Partial).epochs(Some(2));
+            builder.workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(group))
+        };
+        let loader = same(make, &format!("{group} images per call"));
+        let stats = loader.stats();
+        assert_eq!(stats.outcomes["nvjpeg-hardware"], 200, "{stats:?}");
+        assert_eq!(machine.mixed_calls(), 0, "{group}");
+    }
+}
+
 /// Calls of the engines that do not end hold up their own images only: all others are launched, and the kernels run.
 #[test]
 fn a_slow_call_of_the_engines_delays_no_other_image() {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Invert, evaluation, jpegs, training};
+use common::{Invert, SamplingFactor, evaluation, jpegs, sampled_jpeg, training};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::nvjpeg::Backend;

@@ -347,6 +347,12 @@ impl Simulated {
         })
     }
 
+    /// Number of calls of the engines with images of several chroma samplings since the reset.
+    pub fn mixed_calls(&self) -> u64 {
+        let symbol = "sim_nvjpeg_mixed_calls";
+        self.call(&self.libraries.nvjpeg, symbol, |f: extern "C" fn() -> u64| f())
+    }
+
     /// Sets the error, in levels, of every byte that a backend decodes; 0 after the reset.
     pub fn stray(&self, backend: Backend, levels: u8) {
         self.call(

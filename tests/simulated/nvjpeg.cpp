@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <vector>
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -117,6 +118,7 @@ int engines = 7;
 size_t own_bytes = 0;
 int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_images[4];
+std::atomic<unsigned long long> mixed_calls{0};     // of the engines, with images of several chroma samplings
 
 // Pattern that depends on the file's bytes and the position; a reduced image samples it at larger steps.
 int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
@@ -236,9 +238,11 @@ API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend
 API void sim_nvjpeg_set_own(size_t bytes) { own_bytes = bytes; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_images[backend]; }
+API unsigned long long sim_nvjpeg_mixed_calls() { return mixed_calls; }
 API void sim_nvjpeg_reset() {
     for (auto& count : decoded_images) count = 0;
     engine_images = 0;
+    mixed_calls = 0;
 }
 
 API int nvjpegGetProperty(unsigned property, int* value) {
@@ -562,6 +566,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     auto jobs = std::make_unique<std::vector<DecodeJob>>();
     int code = SUCCESS;
     size_t needed = 0;
+    std::set<std::vector<int>> samplings;
     for (int i = 0; i < state->batch && !code; i++) {
         if (!sim_pinned(files[i], counts[i])) sim_misused("a file of a batch is not in page-locked memory");
         Stream parsed;
@@ -574,10 +579,13 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
         if (!code && !lenient)
             code = decode_window(HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, rgb);
         if (code) break;
+        bool gray = parsed.components == 1;
+        samplings.insert(gray ? std::vector<int>{} : std::vector<int>(parsed.sampling, parsed.sampling + parsed.components));
         needed += size_t(3) * parsed.width * parsed.height;
         jobs->push_back({HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
                              images[i].pitch[0], state->in_use, state->own->in_use});
     }
+    mixed_calls += samplings.size() > 1;
     if (!code) code = state->own->grow(needed, stream);
     // A failing batch has already started; a state that failed before writes nothing, so the previous images remain.
     size_t count = 0;

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::pool::{DeviceBuffer, PinnedBuffer};
 use crate::gpu::{Event, Lap, Stream};
+use crate::header::Sampling;
 
 /// Decodes up to a fixed number of images per call with [`Backend::Hardware`]. May move between threads.
 ///
@@ -23,9 +24,8 @@ use crate::gpu::{Event, Lap, Stream};
 /// again. Places without an image get a gray one of 64x64 pixels in 710 bytes, whose pixels nobody reads: a fiftieth of
 /// the engines' work for an image of 500x375. Another image of the batch would cost as much as that image.
 ///
-/// Images of different chroma subsampling may be mixed in a call. nvImageCodec 0.9 avoids the engines for such batches
-/// of 13 images or more when chroma is interpolated, without saying why. So the caller groups by subsampling where
-/// possible, and measures.
+/// The images of a call should have one chroma subsampling, which the places without an image get too. nvImageCodec 0.9
+/// avoids the engines for mixed batches of 13 images or more when chroma is interpolated, without saying why.
 #[derive(Debug)]
 pub struct BatchDecoder {
     /// `None` after a failure, until the next call.
@@ -50,6 +50,8 @@ pub struct BatchJob<'a> {
     pub bytes: &'a [u8],
     /// Size of the image according to its header.
     pub image: Size,
+    /// Chroma subsampling of the image according to its header.
+    pub sampling: Sampling,
     /// Wanted pixels, after the reduction.
     pub wanted: Roi,
     /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded, see
@@ -252,8 +254,9 @@ impl BatchDecoder {
             self.arguments.images.push(image(window, job.destination.buffer));
             self.arguments.params.push(params.raw);
         }
+        let sampling = jobs.first().map_or(Sampling::S420, |job| job.sampling);
         for _ in jobs.len()..self.capacity() {
-            self.padding.add_to(&mut self.arguments);
+            self.padding.add_to(sampling, &mut self.arguments);
         }
         Ok(())
     }
@@ -311,19 +314,25 @@ impl Arguments {
     }
 }
 
-/// Image for the places of a call that have no image, and room for a corner of it.
+/// Images for the places of a call that have no image, and room for a corner of one.
 #[derive(Debug)]
 struct Padding {
     params: Handle<sys::nvjpegDecodeParams_t>,
-    file: PinnedBuffer,
+    /// By chroma subsampling.
+    files: Vec<(Sampling, PinnedBuffer)>,
     /// All places write it, the same pixels.
     pixels: DeviceBuffer,
 }
 
 impl Padding {
-    /// File of 64x64 gray pixels, 4:2:0, with the usual Huffman tables. In a call of images of another sampling it is
-    /// one of several, as described at [`BatchDecoder`].
-    const FILE: &[u8] = include_bytes!("padding.jpg");
+    /// Files of 64x64 gray pixels with the usual Huffman tables. The first one is for samplings without a file too.
+    const FILES: [(Sampling, &[u8]); 5] = [
+        (Sampling::S420, include_bytes!("padding/420.jpg")),
+        (Sampling::S444, include_bytes!("padding/444.jpg")),
+        (Sampling::S422, include_bytes!("padding/422.jpg")),
+        (Sampling::S440, include_bytes!("padding/440.jpg")),
+        (Sampling::Gray, include_bytes!("padding/gray.jpg")),
+    ];
 
     /// Window that is decoded.
     const WINDOW: Roi = Roi::new(0, 0, 16, 16);
@@ -331,16 +340,22 @@ impl Padding {
     fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
         let params = rgb_params(jpeg)?;
         set_roi(&params, Self::WINDOW)?;
-        let mut file = jpeg.allocators.pinned_buffer(Self::FILE.len())?;
-        file.copy_from_slice(Self::FILE);
+        let files = Self::FILES.into_iter().map(|(sampling, bytes)| {
+            let mut file = jpeg.allocators.pinned_buffer(bytes.len())?;
+            file.copy_from_slice(bytes);
+            Ok((sampling, file))
+        });
+        let files = files.collect::<Result<_>>()?;
         let pixels = jpeg.allocators.device_buffer(Self::WINDOW.pitched_bytes())?;
-        Ok(Self { params, file, pixels })
+        Ok(Self { params, files, pixels })
     }
 
-    fn add_to(&self, arguments: &mut Arguments) {
+    fn add_to(&self, sampling: Sampling, arguments: &mut Arguments) {
         let window = Window { wanted: Self::WINDOW, decoded: Self::WINDOW };
-        arguments.bytes.push(self.file.as_ptr());
-        arguments.lengths.push(self.file.len());
+        let same = self.files.iter().find(|(it, _)| *it == sampling);
+        let Some((_, file)) = same.or(self.files.first()) else { return };
+        arguments.bytes.push(file.as_ptr());
+        arguments.lengths.push(file.len());
         arguments.images.push(image(window, &self.pixels));
         arguments.params.push(self.params.raw);
     }

@@ -19,7 +19,7 @@ use super::parts::Parts;
 use super::{DevicePage, Gathered, Payload, Waiting};
 
 /// Decodes waiting pages in groups. A group is gathered only when the decoder is idle, so that groups grow while it is
-/// busy.
+/// busy. All images of a group have the chroma subsampling of the one that has waited longest.
 ///
 /// A page is published after its call has ended and its pixels were found written. A launch therefore never waits for a call.
 pub(in crate::loader) struct Gatherer {
@@ -30,6 +30,8 @@ pub(in crate::loader) struct Gatherer {
     group: usize,
     /// The groups of calls that are not finished, in the order of their calls.
     running: VecDeque<Vec<Waiting>>,
+    /// Images for the next calls, in the order in which they came.
+    next: VecDeque<Waiting>,
     clock: Arc<Stopwatch>,
     /// Makes samples on the CPU that the decoder rejected.
     pipeline: SamplePipeline,
@@ -50,7 +52,8 @@ impl Gatherer {
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
         let clock = clocks.decode(route)?;
         let running = VecDeque::with_capacity(decoder.calls());
-        Ok(Self { parts, stream, decoder, group, running, clock, pipeline })
+        let next = VecDeque::new();
+        Ok(Self { parts, stream, decoder, group, running, next, clock, pipeline })
     }
 
     /// Decodes until all workers have ended. Holds `pages` so that the launcher waits for pages on the way. The stream is
@@ -62,7 +65,7 @@ impl Gatherer {
         let emptied = self.stream.synchronize();
         // Workers may use the pages of a group again only now: after an error its decoding may be in the stream.
         self.running.clear();
-        drop((group, pages));
+        drop((group, self.next, pages));
         decoded.and(emptied)
     }
 
@@ -70,26 +73,42 @@ impl Gatherer {
         let meter = self.parts.meter.clone();
         let _clocked = meter.on_this_thread();
         loop {
-            let begin = Instant::now();
-            // Without a waiting image, wait for the earliest call instead.
-            let first = match self.running.is_empty() {
-                true => waiting.recv().ok(),
-                false => waiting.try_recv().ok(),
-            };
-            let Some(first) = first else {
-                if self.running.is_empty() || !self.finish()? {
-                    return Ok(());
+            self.next.extend(waiting.try_iter());
+            if self.next.is_empty() {
+                // Without a waiting image, wait for the earliest call instead.
+                if !self.running.is_empty() {
+                    if !self.finish()? {
+                        return Ok(());
+                    }
+                    continue;
                 }
-                continue;
-            };
-            meter.waited_for_input(Stage::DeviceDecode, begin.elapsed());
-            group.push(first);
+                let begin = Instant::now();
+                let Ok(first) = waiting.recv() else { return Ok(()) };
+                meter.waited_for_input(Stage::DeviceDecode, begin.elapsed());
+                self.next.push_back(first);
+            }
             if !self.make_room()? {
                 return Ok(());
             }
-            group.extend(waiting.try_iter().take(self.group - 1));
+            self.next.extend(waiting.try_iter());
+            self.gather(group);
             if !self.decode(group)? {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Moves the image that has waited longest into the group, and others of its chroma subsampling.
+    fn gather(&mut self, group: &mut Vec<Waiting>) {
+        let sampling = self.next.front().map(|it| it.gathered.sampling);
+        let mut at = 0;
+        while let Some(waiting) = self.next.get(at)
+            && group.len() < self.group
+        {
+            if Some(waiting.gathered.sampling) == sampling {
+                group.extend(self.next.remove(at));
+            } else {
+                at += 1;
             }
         }
     }

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use crate::error::{Result, SampleError};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
+use crate::header::Sampling;
 use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
 use crate::tensor::TensorShape;
@@ -252,6 +253,7 @@ struct Gathered {
     /// Bytes of the file.
     len: usize,
     image: Size,
+    sampling: Sampling,
     wanted: Roi,
     reduction: u32,
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Size;
 use crate::gpu::nvjpeg::{Backend, BatchDecoder, BatchJob, DecodeError, HostIdle, Jpeg};
 use crate::gpu::{Stopwatch, Stream};
+use crate::header::{JpegHeader, Sampling};
 use crate::loader::balance::RouteQueue;
 use crate::loader::device::decoder::{
     DeviceDecoder, GroupDecoder, Opened, Opening, Request, Submission, WorkerParts,
@@ -75,8 +76,14 @@ impl DeviceDecoder for NvjpegHardware {
         let (size, wanted, reduction) = (image.header.size, sample.stored_window, sample.reduction);
         let window = self.jpeg.reduced_window(size, reduction, wanted);
         let len = image.bytes.len();
-        let gathered = Gathered { submitted, len, image: size, wanted, reduction };
+        let jpeg = image.header.jpeg.as_ref();
+        let sampling = jpeg.map_or(Sampling::Other, JpegHeader::sampling);
+        let gathered = Gathered { submitted, len, image: size, sampling, wanted, reduction };
         Ok(Submission::Gathered(pixels(window, sample), gathered))
+    }
+
+    fn memory_waits(&self) -> u64 {
+        self.jpeg.memory_waits()
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -104,6 +111,7 @@ impl GroupDecoder for Engines {
                     .get(..gathered.len)
                     .unwrap_or_default(),
                 image: gathered.image,
+                sampling: gathered.sampling,
                 wanted: gathered.wanted,
                 reduction: gathered.reduction,
                 destination: HostIdle::wait(&page.pixels, &page.read)?,
