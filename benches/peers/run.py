@@ -57,30 +57,40 @@ def main():
         for name, data in datasets(options):
             base = {"data": data, "batch": batch, "device": device, "epochs": options.epochs,
                     "feedwater": options.feedwater, "scratch": scratch}
-            reports.append(compare(name, base, options, device_memory, context))
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
+            reports.append({"set": name})
+            compare(reports[-1], base, options, device_memory, context, lambda: save(reports, options.json))
+
+
+def save(reports, path):
+    """Writes what is known so far; a run that is killed leaves the figures before it."""
+    if path:
+        with open(f"{path}.part", "w", encoding="utf-8") as file:
             json.dump(reports, file, indent=1)
+        os.replace(f"{path}.part", path)
 
 
-def compare(name, base, options, device_memory, context):
-    """Measures one set: search, rounds, table."""
-    print(f"\n{name}", flush=True)
+def compare(report, base, options, device_memory, context, keep):
+    """Measures one set: search, rounds, table. Fills the report, and calls `keep` after each run."""
+    print(f"\n{report['set']}", flush=True)
     absent, best, search = {}, {}, {}
+    report.update(search=search, best=best, absent=absent, rounds=[])
     for peer in options.peers:
         reason = unavailable(peer, base["device"], options)
         if reason:
             absent[peer] = reason
             continue
-        tried = []
-        for settings in PEERS[peer].candidates(base["device"], os.cpu_count()):
+        tried = search[peer] = []
+        candidates = PEERS[peer].candidates
+        if options.fixed:
+            candidates = getattr(PEERS[peer], "fixed", candidates)
+        for settings in candidates(base["device"], os.cpu_count()):
             run = measured(peer, base | {"settings": settings}, options, device_memory, context)
             tried.append((settings, run))
+            keep()
             if settings:
                 figures = run.get("reason") or (f"{run['images_per_second']:.0f} images/s, "
                                                 f"{run['cpu_seconds_per_1000_images']:.2f} CPU s/1000")
                 print(f"  tried {peer} {words(settings)}: {figures}", flush=True)
-        search[peer] = tried
         sound = [it for it in tried if "reason" not in it[1]]
         if sound:
             best[peer] = max(sound, key=lambda it: it[1]["images_per_second"])[0]
@@ -93,14 +103,17 @@ def compare(name, base, options, device_memory, context):
         runs = {}
         for peer in peers:
             runs[peer] = measured(peer, base | {"settings": best[peer]}, options, device_memory, context)
+            report["rounds"] = [*rounds, runs]
+            keep()
         broken = {peer: run["reason"] for peer, run in runs.items() if "reason" in run}
         for peer, reason in broken.items():
             absent[peer] = f"round {number}: {reason}"
             del best[peer]
         rounds.append({peer: run for peer, run in runs.items() if peer not in broken})
     rounds = [{peer: runs[peer] for peer in best} for runs in rounds]
+    report["rounds"] = rounds
+    keep()
     table(best, rounds, absent, base["device"])
-    return {"set": name, "search": search, "best": best, "absent": absent, "rounds": rounds}
 
 
 def measured(peer, job, options, device_memory, context):
@@ -242,8 +255,9 @@ def arguments():
     parser.add_argument("--batch", type=int, help="default: 256 on a GPU, 64 on the CPU")
     parser.add_argument("--epochs", type=int, help="measured epochs per run; default: until 3 seconds have passed")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--fixed", action="store_true", help="one or two settings per peer instead of a search")
     parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run counts as failed")
-    parser.add_argument("--json", metavar="FILE", help="write every figure of every round to FILE")
+    parser.add_argument("--json", metavar="FILE", help="write every figure of every round to FILE, after each run")
     options = parser.parse_args()
     for name in options.peers:
         if name not in PEERS:

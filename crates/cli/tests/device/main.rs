@@ -1,5 +1,6 @@
 //! The program and the self-test on a simulated device.
 
+mod acceptance;
 mod bench;
 mod bench_ops_gpu;
 mod local_rank;
