@@ -222,8 +222,8 @@ class Batch:
         return self._owned(jax.dlpack.from_dlpack)
 
     def tensorflow(self) -> TensorFlowTensor:
-        """The tensor for TensorFlow, on the loader's device. Its streams are unknown: on a GPU this waits until the batch is filled, and the
-        memory is filled again after all work that the GPU has when the tensor is freed."""
+        """The tensor for TensorFlow, on the loader's device. On a GPU this blocks until the batch is filled, and the memory is refilled after
+        all GPU work that the process had enqueued when the tensor was freed."""
         from tensorflow.experimental import dlpack
 
         with self._lock:
@@ -341,7 +341,7 @@ def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | Non
 
 
 def _finished(array: Any) -> Any:
-    """An array of any framework, after its work that was begun before."""
+    """The array, after work of PyTorch's current stream, or of a JAX array, is done."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor) and array.is_cuda:
         torch.cuda.current_stream(array.device).synchronize()

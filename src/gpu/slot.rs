@@ -8,7 +8,7 @@ use super::{Event, Stream};
 use crate::error::{Error, Result};
 use crate::ring::Slot;
 
-/// Buffer that one stream fills and another uses in turn, synchronized by two events without blocking the host.
+/// Buffer that one stream fills and another uses in turn, synchronized by two events.
 ///
 /// The producer's stream waits for the event `free` before it fills, and the consumer's for `ready` before it uses.
 /// The consumer's stream is fixed here, so that dropping a batch anywhere can record which work of the consumer frees
@@ -23,7 +23,7 @@ pub struct TensorSlot {
     consumer: Arc<Stream>,
     /// Streams besides the consumer's that currently use it.
     lent: Mutex<Vec<Arc<Stream>>>,
-    /// Whether streams use it that nobody has named.
+    /// Whether unnamed streams may use it.
     lent_to_unnamed: AtomicBool,
 }
 
@@ -61,8 +61,8 @@ impl TensorSlot {
         Ok(())
     }
 
-    /// Admits streams that are not known: blocks the host until the tensor is filled. The next filling waits for all work
-    /// that is in the device's primary context when the use ends.
+    /// Admits streams whose handles are unknown. Blocks the host until the tensor is filled. The next filling waits for all
+    /// work that is in the device's primary context when the use ends.
     ///
     /// # Errors
     /// [`Error::Device`] if the driver fails.

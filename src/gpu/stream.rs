@@ -235,11 +235,12 @@ impl Event {
         driver("cuEventRecord", unsafe { result::event::record(self.raw, stream.raw) })
     }
 
-    /// Puts the mark after all work that is in the device's primary context now, of every library in the process. Drivers
-    /// before 12.5 have no function for that: there the host waits for the work.
+    /// Puts the mark after all work that is enqueued in the device's primary context so far, by every library in the process.
+    /// Drivers before CUDA 12.5 lack the function: there the host waits for the work.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if the driver refuses, as while a stream of the context is captured.
+    /// [`Error::Device`](crate::Error::Device) if a stream of the context is being captured, whose capture the driver then
+    /// invalidates (`cuCtxRecordEvent`).
     pub(super) fn record_behind_all(&self) -> Result<()> {
         type RecordBehindAll = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::CUresult;
         let libcuda = library::open(self.device.runtime(), super::LibraryName::Driver, None)?;

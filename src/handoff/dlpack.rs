@@ -11,7 +11,7 @@
 //!   one; its owner calls the deleter once. Until then dropping [`Exported`] calls it.
 //! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel; strides count
 //!   elements. The data begins at a multiple of 256 bytes.
-//! * On the device the consumer's stream waits for the batch, without the host. When the deleter is called, the slot is
+//! * On the device the consumer's stream waits for the batch, without the host (except [`ConsumerStream::Unnamed`]). When the deleter is called, the slot is
 //!   refilled only after the work that is in that stream at that time. A consumer may therefore call it as soon as its
 //!   last kernel is in the stream. [`ConsumerStream::from_number`] converts a stream number from Python.
 //! * So the stream must exist until the deleter returns. The standard has no event for the consumer's last use, and no
@@ -162,9 +162,10 @@ pub enum ConsumerStream {
     /// The consumer orders its work itself: after the work in [`Batch::stream`] at the export, and before the work in it
     /// when the deleter is called.
     Unsynchronized,
-    /// Streams of its own that it does not name, as TensorFlow's, which do not wait for the default ones. The export waits
-    /// on the host until the batch is filled; when the deleter is called, the slot is refilled only after all work that is
-    /// in the GPU's primary context at that time. Drivers before 12.5 wait for that work in the deleter.
+    /// The consumer's streams are unknown and not ordered with the default streams (TensorFlow). The export blocks the host
+    /// until the batch is filled. The slot is refilled after all work that is in the GPU's primary context when the deleter is
+    /// called; before CUDA 12.5 the deleter blocks for it. While a stream of the context is captured, the deleter ends the
+    /// loader with an error, and the driver invalidates the capture.
     Unnamed,
 }
 

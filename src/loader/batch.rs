@@ -231,7 +231,7 @@ impl Batch {
         }
     }
 
-    /// Lets streams use the tensor that are not known. Blocks the host until the tensor is filled. When the batch is
+    /// Lets streams use the tensor whose handles are unknown. Blocks the host until the tensor is filled. When the batch is
     /// dropped, the slot is refilled only after all work that is in the GPU's primary context at that time.
     pub(crate) fn on_unnamed_streams(&self) -> Result<()> {
         match &self.slot {

@@ -144,8 +144,8 @@ pub struct MemoryStats {
     /// Page-locked and device memory that nvJPEG freed and that is not used again, because the end of the work that may
     /// use it could not be observed. 0 unless the driver fails.
     pub bytes_withheld: u64,
-    /// How often nvJPEG waited for memory that it had freed and the device still used. 0 while images fit the buffers that
-    /// were made at the start.
+    /// Number of freed buffers that nvJPEG's allocations waited for, because their row was full. 0 while images fit the
+    /// buffers that were allocated at the start.
     pub nvjpeg_waits: u64,
 }
 

@@ -207,8 +207,8 @@ pub fn write_sample(
 /// Size of a sample's parameters before the leaf's, in bytes: address and size of the tensor.
 const SAMPLE_HEAD: usize = size_of::<u64>() + 2 * size_of::<i32>();
 
-/// Before the tiled kernel: older devices, which do not have its instructions, launch the kernel `fused`
-/// (`gpu::Kernel::load`). NVRTC alone defines the macro.
+/// Guard of the tiled kernel, which needs compute capability 7.5. Older devices launch `fused` (`gpu::Kernel::load`).
+/// Compilers for the host do not define the macro.
 const TILES_SINCE: &str = "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750\n";
 
 /// Text that is being composed.

@@ -1,12 +1,12 @@
 //! nvJPEG's memory: allocated from two rows of the pools, never from the driver.
 //!
-//! nvJPEG frees in stream order (like `cudaFreeAsync`), while a pool may reuse freed bytes at once. So freed bytes go back to the
-//! pool when the work is over that may use them, which events tell; nobody waits for it, unless the row has no room for the next
-//! buffer ([`Allocators::waits`]). That happens only when a buffer grows or is destroyed, never in the steady state. Destroying a
+//! nvJPEG frees in stream order (like `cudaFreeAsync`), while a pool may reuse freed bytes at once. So freed bytes return to the
+//! pool when the events behind their last use are reached. Only an allocation that finds its row full waits for that
+//! ([`Allocators::waits`]), and `drop`. Buffers are freed only when one grows or is destroyed, never in the steady state. Destroying a
 //! buffer takes no stream, and the stream that nvJPEG then passes may be that of the last image and no longer exist; the driver
 //! must never be called with it. So an event is recorded in that stream only during a call that was given it. Otherwise one is
-//! recorded in each stream of the calls in progress, and the events count that each decoder records after its calls. The whole
-//! context is never waited for: a framework's queue may be long, and `cuCtxSynchronize` fails while one of the context's streams is
+//! recorded in each stream of the calls in progress, and the event that each decoder records after its calls is used too. Nothing
+//! waits for the whole context: a framework's queue may be long, and `cuCtxSynchronize` fails while one of the context's streams is
 //! captured.
 //!
 //! If the end of the work cannot be observed, the bytes are not used again ([`Pool::withheld_bytes`]).
@@ -82,7 +82,7 @@ impl Drop for Call<'_> {
 }
 
 impl Work {
-    /// Marks behind all work that may use memory freed with this stream.
+    /// Events behind all work that may use memory freed with this stream.
     fn ends(&self, gpu: &Arc<Device>, stream: usize) -> Result<Vec<Arc<Event>>> {
         let _entered = gpu.enter()?;
         // Locked until the end, so that no call ends and no stream in the list is destroyed.
@@ -119,9 +119,9 @@ struct Source<M: Place> {
     pool: Pool<M>,
     row: String,
     live: Mutex<HashMap<u64, Buffer<M>>>,
-    /// What nvJPEG has freed and the device may still use, in the order of freeing.
+    /// Buffers that nvJPEG freed and the device may still use, oldest first.
     freed: Mutex<VecDeque<Freed<M>>>,
-    /// How often an allocation waited for freed memory.
+    /// Number of freed buffers that allocations waited for.
     waits: AtomicU64,
     /// Errors by thread, because several threads decode at a time.
     refused: Mutex<HashMap<ThreadId, Error>>,
@@ -131,7 +131,7 @@ struct Source<M: Place> {
 #[derive(Debug)]
 struct Freed<M: Place> {
     buffer: Buffer<M>,
-    /// Reached when no work uses the buffer.
+    /// All reached when no work uses the buffer.
     ends: Vec<Arc<Event>>,
 }
 
@@ -201,7 +201,7 @@ impl Allocators {
         self.work.known().unmarked = true;
     }
 
-    /// How often an allocation waited for memory that was freed and still in use.
+    /// Number of freed buffers that nvJPEG's allocations waited for, because their row was full.
     pub fn waits(&self) -> u64 {
         self.device.waits.load(Ordering::Relaxed) + self.pinned.waits.load(Ordering::Relaxed)
     }
@@ -261,8 +261,8 @@ impl<M: Place> Source<M> {
         Ok(address)
     }
 
-    /// A buffer, after freed memory has become unused, in the order of freeing. Other threads that find no room wait meanwhile: what
-    /// one of them waits for is not in the list that another would find empty.
+    /// Waits for freed buffers, oldest first, until `bytes` fit. The list stays locked, for another thread would find it empty and fail;
+    /// so all of nvJPEG's allocations and frees wait meanwhile.
     fn wait_for(&self, bytes: usize) -> Result<Buffer<M>> {
         let mut all = self.freed();
         loop {
@@ -287,7 +287,7 @@ impl<M: Place> Source<M> {
         self.reclaim();
     }
 
-    /// Gives back what nothing uses any more.
+    /// Returns unused buffers to the pool.
     fn reclaim(&self) {
         let mut all = self.freed();
         for _ in 0..all.len() {

@@ -21,10 +21,10 @@ use crate::header::Sampling;
 /// alternate between two decoders.
 ///
 /// Each call of nvJPEG has as many images as the decoder's capacity, because another number would initialise its state
-/// again. Places without an image get a gray one of 64x64 pixels in 710 bytes, whose pixels nobody reads: a fiftieth of
+/// again. Places without an image get a gray one of 64x64 pixels, whose pixels are unused: a fiftieth of
 /// the engines' work for an image of 500x375. Another image of the batch would cost as much as that image.
 ///
-/// The images of a call should have one chroma subsampling, which the places without an image get too. nvImageCodec 0.9
+/// The images of a call should have one chroma subsampling. Padding has that of the first image. nvImageCodec 0.9
 /// avoids the engines for mixed batches of 13 images or more when chroma is interpolated, without saying why.
 #[derive(Debug)]
 pub struct BatchDecoder {
@@ -314,7 +314,7 @@ impl Arguments {
     }
 }
 
-/// Images for the places of a call that have no image, and room for a corner of one.
+/// Images that fill up a call, and memory for a corner of one.
 #[derive(Debug)]
 struct Padding {
     params: Handle<sys::nvjpegDecodeParams_t>,
@@ -325,7 +325,7 @@ struct Padding {
 }
 
 impl Padding {
-    /// Files of 64x64 gray pixels with the usual Huffman tables. The first one is for samplings without a file too.
+    /// Files of 64x64 gray pixels with the usual Huffman tables. The first one also serves all other samplings.
     const FILES: [(Sampling, &[u8]); 5] = [
         (Sampling::S420, include_bytes!("padding/420.jpg")),
         (Sampling::S444, include_bytes!("padding/444.jpg")),

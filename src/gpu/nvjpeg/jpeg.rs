@@ -108,7 +108,7 @@ impl Jpeg {
         self.engines
     }
 
-    /// How often nvJPEG waited for memory that it had freed.
+    /// Number of freed buffers that nvJPEG's allocations waited for, because their row was full.
     pub fn memory_waits(&self) -> u64 {
         self.allocators.waits()
     }

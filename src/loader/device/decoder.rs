@@ -34,7 +34,7 @@ pub(super) trait DeviceDecoder: Send + Sync {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError>;
 
-    /// How often the decoding library waited for memory that it had freed.
+    /// Number of freed buffers that allocations of the decoding library waited for, because their row was full.
     fn memory_waits(&self) -> u64 {
         0
     }
@@ -162,7 +162,7 @@ impl Decoders {
         self.0.iter().find(|it| it.queue().route == route).map(|it| &**it)
     }
 
-    /// How often the decoding libraries waited for memory that they had freed.
+    /// Number of freed buffers that allocations of the decoding libraries waited for, because their row was full.
     pub fn memory_waits(&self) -> u64 {
         self.0.iter().map(|it| it.memory_waits()).sum()
     }

@@ -30,7 +30,7 @@ pub(in crate::loader) struct Gatherer {
     group: usize,
     /// The groups of calls that are not finished, in the order of their calls.
     running: VecDeque<Vec<Waiting>>,
-    /// Images for the next calls, in the order in which they came.
+    /// Images for the next calls, in order of arrival.
     next: VecDeque<Waiting>,
     clock: Arc<Stopwatch>,
     /// Makes samples on the CPU that the decoder rejected.
@@ -98,7 +98,7 @@ impl Gatherer {
         }
     }
 
-    /// Moves the image that has waited longest into the group, and others of its chroma subsampling.
+    /// Fills the group with the image that has waited longest, and others of its chroma subsampling.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
         let sampling = self.next.front().map(|it| it.gathered.sampling);
         let mut at = 0;

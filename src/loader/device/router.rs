@@ -14,7 +14,7 @@ pub(in crate::loader) struct Router {
     /// Most threads that decode on the CPU at a time.
     cpu_threads: CpuThreads,
     state: Mutex<State>,
-    /// Events that a thread queries now. The driver is called without the lock of the state, which every image takes.
+    /// Events that a thread queries, outside of the state's lock, which every image takes.
     observed: Mutex<Vec<Arc<Event>>>,
     /// Notified when an image is finished or cancelled.
     changed: Condvar,
@@ -152,7 +152,7 @@ impl Router {
         {
             self.balancer.finish(ticket, now);
         }
-        // Before the lock is released, so that the reached events are free.
+        // Under the lock, so that reached events are free when it is released.
         observed.clear();
         failed
     }
