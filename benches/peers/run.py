@@ -59,6 +59,9 @@ def main():
                     "feedwater": options.feedwater, "scratch": scratch}
             reports.append({"set": name})
             compare(reports[-1], base, options, device_memory, context, lambda: save(reports, options.json))
+    failed = [f"{it['set']}: {it['absent']['feedwater']}" for it in reports if "feedwater" in it["absent"]]
+    if failed:
+        sys.exit("feedwater failed: " + "; ".join(failed))
 
 
 def save(reports, path):
