@@ -249,7 +249,12 @@ impl Event {
         let Ok(record) = function else { return self.device.synchronize() };
         let _entered = self.device.enter()?;
         // SAFETY: both handles are alive.
-        driver("cuCtxRecordEvent", unsafe { record(self.device.context, self.raw) }.result())
+        match unsafe { record(self.device.context, self.raw) }.result() {
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_SUPPORTED => {
+                self.device.synchronize()
+            }
+            other => driver("cuCtxRecordEvent", other),
+        }
     }
 
     /// Whether the mark is reached. Does not block.

@@ -131,13 +131,19 @@ struct Source<M: Place> {
 #[derive(Debug)]
 struct Freed<M: Place> {
     buffer: Buffer<M>,
-    /// All reached when no work uses the buffer.
+    /// Each was or is reached when no work uses the buffer. Those that were are removed: a decoder records its event again.
     ends: Vec<Arc<Event>>,
 }
 
 impl<M: Place> Freed<M> {
-    fn is_unused(&self) -> Result<bool> {
-        self.ends.iter().try_fold(true, |unused, end| Ok(unused && end.query()?))
+    fn is_unused(&mut self) -> Result<bool> {
+        while let Some(end) = self.ends.last() {
+            if !end.query()? {
+                return Ok(false);
+            }
+            self.ends.pop();
+        }
+        Ok(true)
     }
 
     fn wait_and_give_back(self) {
@@ -268,9 +274,15 @@ impl<M: Place> Source<M> {
         loop {
             match self.pool.buffer(&self.row, bytes) {
                 Err(error @ Error::Budget { .. }) => {
-                    let Some(freed) = all.pop_front() else { return Err(error) };
-                    self.waits.fetch_add(1, Ordering::Relaxed);
-                    self.gpu.beside_captures(|| freed.wait_and_give_back());
+                    let Some(mut freed) = all.pop_front() else { return Err(error) };
+                    match self.gpu.beside_captures(|| freed.is_unused()) {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            self.waits.fetch_add(1, Ordering::Relaxed);
+                            self.gpu.beside_captures(|| freed.wait_and_give_back());
+                        }
+                        Err(_) => freed.buffer.withhold(),
+                    }
                 }
                 other => return other,
             }
@@ -278,12 +290,15 @@ impl<M: Place> Source<M> {
     }
 
     fn free(&self, address: u64, stream: sys::cudaStream_t) {
+        // Locked from here on, so that an allocation without room finds the buffer in one of the lists.
+        let mut all = self.freed();
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         let Some(buffer) = buffer else { return };
         match self.gpu.beside_captures(|| self.work.ends(&self.gpu, stream as usize)) {
-            Ok(ends) => self.freed().push_back(Freed { buffer, ends }),
+            Ok(ends) => all.push_back(Freed { buffer, ends }),
             Err(_) => buffer.withhold(),
         }
+        drop(all);
         self.reclaim();
     }
 
@@ -291,7 +306,7 @@ impl<M: Place> Source<M> {
     fn reclaim(&self) {
         let mut all = self.freed();
         for _ in 0..all.len() {
-            let Some(freed) = all.pop_front() else { return };
+            let Some(mut freed) = all.pop_front() else { return };
             match self.gpu.beside_captures(|| freed.is_unused()) {
                 Ok(true) => {}
                 Ok(false) => all.push_back(freed),
