@@ -19,7 +19,8 @@ use super::parts::Parts;
 use super::{DevicePage, Gathered, Payload, Waiting};
 
 /// Decodes waiting pages in groups. A group is gathered only when the decoder is idle, so that groups grow while it is
-/// busy. All images of a group have the chroma subsampling of the one that has waited longest.
+/// busy. All images of a group have one chroma subsampling: that of the most images that wait, unless calls of others have
+/// passed over the one that has waited longest too often.
 ///
 /// A page is published after its call has ended and its pixels were found written. A launch therefore never waits for a call.
 pub(in crate::loader) struct Gatherer {
@@ -31,11 +32,27 @@ pub(in crate::loader) struct Gatherer {
     /// The groups of calls that are not finished, in the order of their calls.
     running: VecDeque<Vec<Waiting>>,
     /// Images for the next calls, in order of arrival.
-    next: VecDeque<Waiting>,
+    next: VecDeque<Next>,
     clock: Arc<Stopwatch>,
     /// Makes samples on the CPU that the decoder rejected.
     pipeline: SamplePipeline,
 }
+
+/// An image for one of the next calls.
+struct Next {
+    waiting: Waiting,
+    /// Calls of other samplings since it came.
+    passed: u32,
+}
+
+impl From<Waiting> for Next {
+    fn from(waiting: Waiting) -> Self {
+        Self { waiting, passed: 0 }
+    }
+}
+
+/// Calls that may pass over an image. Its batch waits for them.
+const MOST_PASSED: u32 = 3;
 
 /// Reason for making an image on the CPU whose call reported no error.
 const SKIPPED: &str = "nvJPEG skipped it and reported success";
@@ -73,7 +90,7 @@ impl Gatherer {
         let meter = self.parts.meter.clone();
         let _clocked = meter.on_this_thread();
         loop {
-            self.next.extend(waiting.try_iter());
+            self.next.extend(waiting.try_iter().map(Next::from));
             if self.next.is_empty() {
                 // Without a waiting image, wait for the earliest call instead.
                 if !self.running.is_empty() {
@@ -85,12 +102,12 @@ impl Gatherer {
                 let begin = Instant::now();
                 let Ok(first) = waiting.recv() else { return Ok(()) };
                 meter.waited_for_input(Stage::DeviceDecode, begin.elapsed());
-                self.next.push_back(first);
+                self.next.push_back(first.into());
             }
             if !self.make_room()? {
                 return Ok(());
             }
-            self.next.extend(waiting.try_iter());
+            self.next.extend(waiting.try_iter().map(Next::from));
             self.gather(group);
             if !self.decode(group)? {
                 return Ok(());
@@ -98,15 +115,21 @@ impl Gatherer {
         }
     }
 
-    /// Fills the group with the image that has waited longest, and others of its chroma subsampling.
+    /// Fills the group with images of one chroma subsampling, in order of arrival.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
-        let sampling = self.next.front().map(|it| it.gathered.sampling);
+        let sampling = |it: &Next| it.waiting.gathered.sampling;
+        let like = |one: &Next| self.next.iter().filter(|it| sampling(it) == sampling(one)).count();
+        let late = self.next.front().filter(|it| it.passed >= MOST_PASSED);
+        // Of equals the last is the maximum, so the order is reversed.
+        let chosen = late.or_else(|| self.next.iter().rev().max_by_key(|it| like(it)));
+        let Some(chosen) = chosen.map(sampling) else { return };
         let mut at = 0;
-        while let Some(waiting) = self.next.get(at)
-            && group.len() < self.group
-        {
-            if Some(waiting.gathered.sampling) == sampling {
-                group.extend(self.next.remove(at));
+        while let Some(next) = self.next.get_mut(at) {
+            if sampling(next) != chosen {
+                next.passed += 1;
+                at += 1;
+            } else if group.len() < self.group {
+                group.extend(self.next.remove(at).map(|it| it.waiting));
             } else {
                 at += 1;
             }
