@@ -222,15 +222,23 @@ class Batch:
         return self._owned(jax.dlpack.from_dlpack)
 
     def tensorflow(self) -> TensorFlowTensor:
-        """The tensor for TensorFlow, on the loader's device. On a GPU this blocks until the batch is filled, and the memory is refilled after
-        all GPU work that the process had enqueued when the tensor was freed."""
+        """The tensor for TensorFlow, on the loader's device. On a GPU this blocks until the batch is filled, and the memory is refilled
+        after all GPU work that the process had enqueued when the tensor was freed. A batch that another framework has on a GPU is a
+        ``BufferError``."""
         from tensorflow.experimental import dlpack
 
         with self._lock:
             if self._array is None:
                 self._array = dlpack.from_dlpack(self._inner.dlpack(None, False, True))
                 return self._array
-        return dlpack.from_dlpack(_exported(_finished(self._array), None))
+            owner = self._array
+        if self._inner.device[0] == _CUDA and not type(owner).__module__.startswith("tensorflow"):
+            # The owner frees the memory when its own streams are done, and knows nothing of TensorFlow's.
+            raise BufferError(
+                f"the batch on {self.device} is a {type(owner).__module__} array already, which does not wait for TensorFlow; "
+                "call tensorflow() first, or copy the array"
+            )
+        return dlpack.from_dlpack(_exported(owner, None))
 
     def targets(self) -> NumpyArray:
         """Soft targets, ``[samples, classes]`` of f32, if ``classes`` is set; else labels as 64-bit integers."""
@@ -338,16 +346,6 @@ def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | Non
     except TypeError:
         # Before version 1 of DLPack.
         return array.__dlpack__(**given)
-
-
-def _finished(array: Any) -> Any:
-    """The array, after work of PyTorch's current stream, or of a JAX array, is done."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor) and array.is_cuda:
-        torch.cuda.current_stream(array.device).synchronize()
-    elif hasattr(array, "block_until_ready"):
-        array.block_until_ready()
-    return array
 
 
 def _on_host(array: Any) -> Any:
