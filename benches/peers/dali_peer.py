@@ -23,7 +23,7 @@ def candidates(device, cores):
 
 
 def fixed(device, cores):
-    """What usually wins, for runs without the time for a search."""
+    """Settings to try in runs without the time for a search. Whether they are the fastest is not known."""
     return [{"form": "image_random_crop", "threads": cores, "hw_decoder_load": load}
             for load in ([0.65, 0.9] if device == "gpu" else [None])]
 

@@ -19,7 +19,7 @@ def candidates(device, cores):
 
 
 def fixed(device, cores):
-    """What usually wins, for runs without the time for a search."""
+    """Settings to try in runs without the time for a search. Whether they are the fastest is not known."""
     return [{"way": "cuda" if device == "gpu" else "tensor", "workers": cores}]
 
 

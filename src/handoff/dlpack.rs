@@ -11,9 +11,9 @@
 //!   one; its owner calls the deleter once. Until then dropping [`Exported`] calls it.
 //! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel; strides count
 //!   elements. The data begins at a multiple of 256 bytes.
-//! * On the device the consumer's stream waits for the batch, without the host (except [`ConsumerStream::Unnamed`]). When the deleter is called, the slot is
-//!   refilled only after the work that is in that stream at that time. A consumer may therefore call it as soon as its
-//!   last kernel is in the stream. [`ConsumerStream::from_number`] converts a stream number from Python.
+//! * On the device the consumer's stream waits for the batch, without the host (except [`ConsumerStream::Unnamed`]). When
+//!   the deleter is called, the slot is refilled only after the work that is in that stream at that time. A consumer may
+//!   therefore call it as soon as its last kernel is in the stream. [`ConsumerStream::from_number`] converts a stream number from Python.
 //! * So the stream must exist until the deleter returns. The standard has no event for the consumer's last use, and no
 //!   other stream is ordered after a non-blocking one, so the deleter has to record an event in that stream. It is not
 //!   used afterwards. [`ConsumerStream::On`] with a stream of cudarc keeps it alive; streams of PyTorch live as long as
