@@ -376,6 +376,17 @@ impl Simulated {
         &self.libraries.directory
     }
 
+    /// Environment in which another program uses the simulated libraries, with the cache of their kernels.
+    pub fn environment(&self) -> [(&'static str, PathBuf); 4] {
+        let files = [
+            ("FEEDWATER_LIBCUDA", "libcuda.so"),
+            ("FEEDWATER_LIBNVRTC", "libnvrtc.so"),
+            ("FEEDWATER_LIBNVJPEG", "libnvjpeg.so"),
+            ("FEEDWATER_CACHE", "kernels"),
+        ];
+        files.map(|(variable, file)| (variable, self.directory().join(file)))
+    }
+
     fn call<F: Copy, R>(&self, library: &Library, name: &str, call: impl FnOnce(F) -> R) -> R {
         // SAFETY: `F` is the type of that function in the sources beside this file; the library is never closed.
         let function = unsafe { library.get::<F>(name.as_bytes()) }.unwrap();

@@ -20,15 +20,11 @@ fn packed() -> tempfile::TempDir {
 }
 
 fn acceptance(packed: &Path, arguments: &[&str]) -> Output {
-    let libraries = simulated::exclusive().directory().to_path_buf();
     Command::new("bash")
         .arg(packed.join("acceptance"))
         .args(arguments)
         .current_dir(packed)
-        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
-        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
-        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
-        .env("FEEDWATER_CACHE", libraries.join("kernels"))
+        .envs(simulated::exclusive().environment())
         .env("ACCEPTANCE_STORE", packed.join("store"))
         .env("ACCEPTANCE_IMAGES", "12")
         .output()

@@ -63,15 +63,11 @@ fn workplace(images: u64, chain: &str) -> TempDir {
 
 /// Runs the command on the simulated machine.
 fn bench_ops(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output {
-    let libraries = simulated::exclusive().directory().to_path_buf();
     Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .args(["bench-ops", "pipeline.toml"])
         .args(args)
         .current_dir(dir)
-        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
-        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
-        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
-        .env("FEEDWATER_CACHE", libraries.join("kernels"))
+        .envs(simulated::exclusive().environment())
         .env("SIM_COUNTS", dir.join("counts.json"))
         .envs(environment.iter().copied())
         .output()

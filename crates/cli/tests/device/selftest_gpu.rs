@@ -14,14 +14,10 @@ use tempfile::TempDir;
 
 /// Runs the program in `dir` on the simulated machine.
 fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output {
-    let libraries = simulated::exclusive().directory().to_path_buf();
     Command::new(env!("CARGO_BIN_EXE_feedwater"))
         .args(args)
         .current_dir(dir)
-        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
-        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
-        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
-        .env("FEEDWATER_CACHE", libraries.join("kernels"))
+        .envs(simulated::exclusive().environment())
         .envs(environment.iter().copied())
         .output()
         .unwrap()
