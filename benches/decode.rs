@@ -91,7 +91,7 @@ fn host(criterion: &mut Criterion) {
         let facts = Facts {
             largest_bytes: source.largest_bytes().unwrap_or_default(),
             image: size,
-            device: DeviceFacts::Gpu { nvjpeg: Ok(Route::ALL.into()) },
+            device: DeviceFacts::gpu(Ok(Route::ALL.into())),
             ..Facts::default()
         };
         let plan = Plan::new(&common::training(), &Settings::default(), &facts)

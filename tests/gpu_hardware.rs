@@ -12,7 +12,6 @@ use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Staged, Stream, TensorSlot, fill,
     read_back,
 };
-use feedwater::header::Sampling;
 use feedwater::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
@@ -217,7 +216,6 @@ fn the_engines_decode_windows_and_reductions() {
             .map(|(page, (wanted, reduction))| BatchJob {
                 bytes: &bytes,
                 image: IMAGE,
-                sampling: Sampling::S420,
                 wanted,
                 reduction,
                 destination: HostIdle::wait(page, &unused).unwrap(),
@@ -266,7 +264,6 @@ fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
         let job = BatchJob {
             bytes: &bytes,
             image: IMAGE,
-            sampling: Sampling::S420,
             wanted: IMAGE.window(),
             reduction: 1,
             destination: HostIdle::wait(&page, last_use).unwrap(),
@@ -311,14 +308,7 @@ fn the_engines_capabilities_are_printed() {
             fill(&ready.stream, &page, 0..PAGE_BYTES, 0xee).unwrap();
             ready.stream.synchronize().unwrap();
             let destination = HostIdle::wait(&page, &unused).unwrap();
-            let job = BatchJob {
-                bytes: &bytes,
-                image: IMAGE,
-                sampling: Sampling::S420,
-                wanted,
-                reduction,
-                destination,
-            };
+            let job = BatchJob { bytes: &bytes, image: IMAGE, wanted, reduction, destination };
             let window = job.window(&ready.jpeg);
             let told = match decoder.decode(&ready.stream, &[job]) {
                 Err(fault) => format!("{fault:?}"),
@@ -337,7 +327,6 @@ fn the_engines_capabilities_are_printed() {
             let job = |_| BatchJob {
                 bytes: &bytes,
                 image: IMAGE,
-                sampling: Sampling::S420,
                 wanted: IMAGE.window(),
                 reduction: 1,
                 destination: HostIdle::wait(&page, &unused).unwrap(),

@@ -45,6 +45,9 @@ _log = logging.getLogger("feedwater")
 
 # The threads of loaders end before the interpreter.
 atexit.register(_feedwater.finish)
+if sys.executable:
+    # A check that may crash runs in a process of its own.
+    _feedwater.set_checking_program([sys.executable, "-m", "feedwater"])
 
 
 class Loader:

@@ -25,6 +25,12 @@ fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 
     py.detach(|| feedwater_cli::main_as(program, arguments))
 }
 
+/// Sets the program that checks the JPEG engines: the interpreter, and the arguments with which it runs commands.
+#[pyfunction]
+fn set_checking_program(program: Vec<OsString>) {
+    feedwater::gpu::nvjpeg::set_checking_program(program);
+}
+
 /// The module `feedwater._feedwater`. Interpreters without a global lock stay without it.
 #[pymodule(gil_used = false)]
 mod _feedwater {
@@ -33,13 +39,13 @@ mod _feedwater {
     #[pymodule_export]
     use super::loader::{Epoch, Loader, finish};
     #[pymodule_export]
-    use super::main;
-    #[pymodule_export]
     use super::objects::Objects;
     #[pymodule_export]
     use super::pack::{PackCoordinator, Packer};
     #[pymodule_export]
     use super::pipeline::{Pipeline, detected};
+    #[pymodule_export]
+    use super::{main, set_checking_program};
 
     /// Version of the package.
     #[pymodule_export]

@@ -53,14 +53,18 @@ impl Compiler {
 
 /// File name for all inputs that a compiler's result depends on.
 pub(super) fn key(parts: &[&[u8]]) -> String {
+    format!("{}.cubin", digits(parts))
+}
+
+/// Hexadecimal hash of all parts.
+pub(super) fn digits(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         // The length keeps ["ab", "c"] and ["a", "bc"] apart.
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits}.cubin")
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Content stored under this name. `None` if there is none, it is damaged, or the compiler that made it has changed.

@@ -70,6 +70,20 @@ impl Found {
     }
 }
 
+/// File that a function was loaded from, if the system reports it: by name the linker may have found it anywhere.
+pub(super) fn file_at(function: usize) -> Option<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    // "from-to rwxp offset device inode   path", addresses in hex.
+    let line = maps.lines().find(|line| {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let hex = |text| usize::from_str_radix(text, 16);
+        range.is_some_and(|(from, to)| {
+            matches!((hex(from), hex(to)), (Ok(from), Ok(to)) if (from..to).contains(&function))
+        })
+    })?;
+    line.find('/').map(|start| PathBuf::from(&line[start..]))
+}
+
 /// Opens a library or returns why not. `cuda_major` is the driver's CUDA version (13 for 13.0), if known. Once found,
 /// a library is reused by all runtimes that name the same file or none. After a failure, the next call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {

@@ -1,7 +1,6 @@
 //! The run-time compiler: C++ text in, machine code for one architecture out, or intermediate code for a newer one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fs;
 use std::path::PathBuf;
 use std::ptr;
 
@@ -126,17 +125,7 @@ impl Nvrtc {
 
     /// File that it was loaded from, if the system reports it: by name the linker may have found it anywhere.
     pub fn file(&self) -> Option<PathBuf> {
-        let address = self.compile as usize;
-        let maps = fs::read_to_string("/proc/self/maps").ok()?;
-        // "from-to rwxp offset device inode   path", addresses in hex.
-        let line = maps.lines().find(|line| {
-            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
-            let hex = |text| usize::from_str_radix(text, 16);
-            range.is_some_and(|(from, to)| {
-                matches!((hex(from), hex(to)), (Ok(from), Ok(to)) if (from..to).contains(&address))
-            })
-        })?;
-        line.find('/').map(|start| PathBuf::from(&line[start..]))
+        library::file_at(self.compile as usize)
     }
 
     /// Target for a device of this compute capability.

@@ -9,10 +9,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Runtime, Stream};
 use crate::measure::Watching;
 use crate::op::{Chain, Placement};
-use crate::plan::{
-    Count, DeviceChoice, DeviceFacts, DevicePick, Environment, Last, OnError, Plan, Route,
-    Settings, ShardFrom,
-};
+use crate::plan::{Count, DeviceChoice, Last, OnError, Plan, Route, Settings, ShardFrom};
 use crate::source::{ClassTable, Classed, Source, Subset};
 use crate::tensor::{DType, Layout};
 
@@ -454,19 +451,7 @@ impl LoaderBuilder {
     /// Resolves the plan without starting anything. If a GPU is requested that this machine does not have, returns the
     /// plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
-        let choice = self.settings.device;
-        let (facts, pick) = match self.find_device() {
-            Err(error) if choice.needs_gpu() && !matches!(error, Error::Config(_)) => {
-                let pick = DevicePick::of(choice, 0, &Environment::of_process());
-                let facts = DeviceFacts::Gpu { nvjpeg: Ok(Route::all_on_device().collect()) };
-                (facts, pick.map_err(self.locator())?)
-            }
-            found => {
-                let found = found.map_err(self.locator())?;
-                (found.facts, found.pick)
-            }
-        };
-        self.make_plan(facts, pick).map_err(self.locator())
+        self.plan_anyway().map_err(self.locator())
     }
 
     /// Plans, checks, allocates all memory and starts the threads.

@@ -382,6 +382,10 @@ impl Loader {
         if self.check_process().is_err() {
             return warnings;
         }
+        let dropped = self.plan.dropped_routes.iter();
+        warnings.extend(
+            dropped.map(|(route, why)| format!("the route {} is not used: {why}", route.name())),
+        );
         warnings.extend(self.plan.shard_of_launcher());
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());

@@ -6,10 +6,10 @@ use std::thread::available_parallelism;
 use crate::error::{Error, Result};
 use crate::footprint::Available;
 use crate::gpu::{self, Device, Runtime};
-use crate::plan::{DeviceChoice, DeviceFacts, DevicePick, Environment, Facts, Plan};
+use crate::plan::{DeviceChoice, DeviceFacts, DevicePick, Environment, Facts, Plan, Route};
 
 use super::builder::LoaderBuilder;
-use super::device::offered_routes;
+use super::device::{offered_routes, try_routes};
 use super::look::Looks;
 
 /// Result of resolving a builder, before anything is started.
@@ -22,8 +22,9 @@ pub(super) struct Resolved {
 impl LoaderBuilder {
     /// Resolves the plan, one line on where it runs and why, and the device.
     pub(super) fn resolve(&self) -> Result<Resolved> {
-        let Found { device, facts, pick, line } = self.find_device()?;
-        let plan = self.make_plan(facts, pick)?;
+        let found = self.find_device()?;
+        let plan = self.make_plan(&found)?;
+        let Found { device, line, .. } = found;
         let line = match (&device, plan.uses_gpu()) {
             (Some(_), false) => format!("cpu (every operator is placed on the cpu; found {line})"),
             _ => line,
@@ -31,12 +32,47 @@ impl LoaderBuilder {
         Ok(Resolved { plan, line, device })
     }
 
-    pub(super) fn make_plan(&self, device: DeviceFacts, pick: DevicePick) -> Result<Plan> {
+    /// The plan. If a GPU is requested that this machine does not have, that for a machine that has one.
+    pub(super) fn plan_anyway(&self) -> Result<Plan> {
+        let choice = self.settings.device;
+        let found = match self.find_device() {
+            Err(error) if choice.needs_gpu() && !matches!(error, Error::Config(_)) => Found {
+                device: None,
+                facts: DeviceFacts::gpu(Ok(Route::all_on_device().collect())),
+                pick: DevicePick::of(choice, 0, &Environment::of_process())?,
+                line: String::new(),
+            },
+            found => found?,
+        };
+        self.make_plan(&found)
+    }
+
+    /// The plan for a device. If there is one, the memory of its decode routes is measured.
+    fn make_plan(&self, found: &Found) -> Result<Plan> {
         let mut settings = self.settings.clone();
         if let Some(storage) = self.source.storages().first() {
             settings.storage = storage.settings().clone();
         }
-        Plan::new(&self.chain, &settings, &self.facts(device, pick))
+        let mut facts = self.facts(found.facts.clone(), found.pick.clone());
+        if let Some(device) = &found.device {
+            // Limits do not change what an image needs.
+            let mut unlimited = settings.clone();
+            let limits = &mut unlimited.limits;
+            (limits.device_memory, limits.pinned_memory, limits.host_memory) = (None, None, None);
+            let estimated = Plan::new(&self.chain, &unlimited, &facts)?;
+            facts.device = try_routes(device, &estimated, &settings.limits, facts.device)?;
+        }
+        loop {
+            match Plan::new(&self.chain, &settings, &facts) {
+                // nvJPEG needs more than the limits leave.
+                Err(Error::Config(error))
+                    if error.key.starts_with("limits.")
+                        && facts
+                            .device
+                            .drop_costliest(&format!("{} {}", error.key, error.problem)) => {}
+                other => return other,
+            }
+        }
     }
 
     fn facts(&self, device: DeviceFacts, pick: DevicePick) -> Facts {
@@ -77,7 +113,7 @@ impl LoaderBuilder {
     }
 
     /// Finds the chosen device. `auto` falls back to the CPU if anything is missing, and returns the reason.
-    pub(super) fn find_device(&self) -> Result<Found> {
+    fn find_device(&self) -> Result<Found> {
         let choice = self.settings.device;
         let (device, pick) = match (open_device(choice, &self.runtime), choice) {
             (Ok(Some(found)), _) => found,
@@ -107,12 +143,12 @@ impl LoaderBuilder {
         let (major, minor) = device.capability();
         let (number, name, why) = (device.ordinal(), device.name(), &pick.why);
         let line = format!("gpu {number}: {name} (sm_{major}{minor}), {why}");
-        Ok(Found { device: Some(device), facts: DeviceFacts::Gpu { nvjpeg }, pick, line })
+        Ok(Found { device: Some(device), facts: DeviceFacts::gpu(nvjpeg), pick, line })
     }
 }
 
 /// Device of a builder.
-pub(super) struct Found {
+struct Found {
     pub device: Option<Arc<Device>>,
     pub facts: DeviceFacts,
     pub pick: DevicePick,

@@ -17,10 +17,10 @@ use crate::op::device_chain::{DeviceChain, Sample};
 use crate::op::kernel_text::Leaf;
 use crate::op::{Actions, Bounds};
 
-use super::route::DecoderSizes;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
+use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory};
 use super::windows::Stage;
-use super::{Counts, Facts, Place, Plan, Route, SamplePlan};
+use super::{Counts, DeviceFacts, Facts, Place, Plan, Route, SamplePlan};
 
 /// The GPU's part of a plan.
 #[derive(Clone, Debug)]
@@ -53,6 +53,8 @@ pub struct DevicePlan {
     pub upload_bytes: usize,
     /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,
+    /// Measured memory of routes. That of others is estimated.
+    measured: Vec<MeasuredMemory>,
 }
 
 /// Transfer point from CPU to GPU, with the kernels for the rest of the chain.
@@ -76,6 +78,11 @@ pub struct RoutePlan {
     pub device_bytes: usize,
     /// nvJPEG's page-locked buffers per decode state, in bytes.
     pub pinned_bytes: usize,
+    /// The part of both that lies in the two buffers of a decode state whose size is set at the start. The rest is for what nvJPEG
+    /// allocates besides.
+    pub buffers: DecoderMemory,
+    /// Whether the sizes were measured; else they are estimated.
+    pub is_measured: bool,
 }
 
 /// Names of the footprint's rows for device and page-locked memory.
@@ -163,6 +170,10 @@ impl DevicePlan {
             uploads: 0,
             upload_bytes: aligned(plan.shape.sample_bytes()),
             routes: Vec::new(),
+            measured: match &facts.device {
+                DeviceFacts::Gpu { measured, .. } => measured.clone(),
+                DeviceFacts::None(_) => Vec::new(),
+            },
         };
         let steps = plan.steps.len();
         let others = plan.offloads.iter().rev().filter(|it| it.operators > 0 && !it.decode);
@@ -207,9 +218,11 @@ impl DevicePlan {
     /// image of a group costs three pages and its part of two decode states. Images that have no slot never fill a
     /// call, and two calls share the slots.
     pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
-        let [one, two] = [1, 2].map(|group| DecoderSizes { group, ..self.decoder_sizes() });
         let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
-        let state = batching.map(|it| it.memory(&two).device_bytes - it.memory(&one).device_bytes);
+        let state = batching.map(|it| {
+            let [one, two] = [1, 2].map(|group| self.decoder_memory(it, group).device_bytes);
+            two - one
+        });
         let image = PAGES_PER_GROUPED * self.pixels_bytes + 2 * state.max().unwrap_or(0);
         let in_memory = DEFAULT_GROUP_BYTES / image.max(1);
         let in_slots = plan.shape.batch * plan.slots() / 2;
@@ -313,9 +326,12 @@ impl DevicePlan {
         let launch =
             format!("{} x ({} B + tables)", counted(self.group, "sample"), self.sample_bytes());
         let (slots, slot) = (plan.slots(), plan.slots_note());
-        let states = |route: &RoutePlan| match route.route.batches() {
-            true => format!("{} in a call, estimated", counted(self.hardware_group, "image")),
-            false => "decode states, estimated".to_string(),
+        let states = |route: &RoutePlan| {
+            let known = if route.is_measured { "measured" } else { "estimated" };
+            match route.route.batches() {
+                true => format!("{} in a call, {known}", counted(self.hardware_group, "image")),
+                false => format!("decode states, {known}"),
+            }
         };
 
         add(
@@ -357,17 +373,26 @@ impl DevicePlan {
 
     /// A route with `decoders` decode states.
     fn route(&self, route: Route, decoders: usize) -> RoutePlan {
-        let memory = route.memory(&self.decoder_sizes());
-        let device_bytes = aligned(memory.device_bytes);
-        RoutePlan { route, decoders, device_bytes, pinned_bytes: aligned(memory.pinned_bytes) }
+        let memory = self.decoder_memory(route, self.hardware_group);
+        let [device_bytes, pinned_bytes] = [memory.device_bytes, memory.pinned_bytes].map(aligned);
+        let measured = self.measured.iter().find(|it| it.route == route);
+        // Without a measurement, half of the slack stays free for nvJPEG's handles and states, whose first byte would otherwise
+        // exceed the row.
+        let estimated = || DecoderMemory {
+            device_bytes: device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2),
+            pinned_bytes: pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2),
+        };
+        let buffers = measured.map_or_else(estimated, |it| it.buffers);
+        let is_measured = measured.is_some();
+        RoutePlan { route, decoders, device_bytes, pinned_bytes, buffers, is_measured }
     }
 
-    fn decoder_sizes(&self) -> DecoderSizes {
-        DecoderSizes {
-            pixels: self.image_pixels,
-            encoded_bytes: self.encoded_bytes,
-            group: self.hardware_group,
-        }
+    /// Memory of a route's decode state, for `group` images per call.
+    fn decoder_memory(&self, route: Route, group: usize) -> DecoderMemory {
+        let (pixels, encoded_bytes) = (self.image_pixels, self.encoded_bytes);
+        let estimate = || route.memory(&DecoderSizes { pixels, encoded_bytes, group });
+        let measured = self.measured.iter().find(|it| it.route == route);
+        measured.map_or_else(estimate, |it| it.of(group))
     }
 }
 
@@ -405,15 +430,6 @@ impl DeviceSplit {
             Leaf::Roi => 3 * (pixels + 15 * rows as usize),
             Leaf::Floats => 12 * pixels,
         }
-    }
-}
-
-impl RoutePlan {
-    /// Initial device and page-locked bytes of each nvJPEG decode state's buffers. Half of the slack stays unallocated
-    /// in the row for nvJPEG's handles and states, whose first byte would otherwise exceed the row.
-    pub fn buffers(&self) -> (usize, usize) {
-        let device = self.device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2);
-        (device, self.pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2))
     }
 }
 

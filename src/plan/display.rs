@@ -60,6 +60,9 @@ impl fmt::Display for Plan {
         if let Some(note) = self.row_index.and_then(|gain| gain.note(limit)) {
             writeln!(f, "{:<8}{note}", "index")?;
         }
+        for (route, why) in &self.dropped_routes {
+            writeln!(f, "{:<8}{} is not used: {why}", "route", route.name())?;
+        }
         for reduction in &self.reductions {
             writeln!(f, "{:<8}{reduction}", "less")?;
         }

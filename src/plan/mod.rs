@@ -43,6 +43,8 @@ pub use device_choice::DeviceChoice;
 pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
+#[doc(hidden)]
+pub use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
@@ -140,7 +142,31 @@ pub enum DeviceFacts {
     Gpu {
         /// Routes that the GPU supports (`nvjpeg-hardware` only if it has JPEG engines), or why nvJPEG is unavailable.
         nvjpeg: Result<Vec<Route>, String>,
+        /// Memory of routes that was measured. That of others is estimated.
+        measured: Vec<MeasuredMemory>,
+        /// Routes that the GPU supports but cannot be used here, with the reason. They are not in `nvjpeg`.
+        dropped: Vec<(Route, String)>,
     },
+}
+
+impl DeviceFacts {
+    /// A GPU whose nvJPEG has not been measured.
+    pub fn gpu(nvjpeg: Result<Vec<Route>, String>) -> Self {
+        DeviceFacts::Gpu { nvjpeg, measured: Vec::new(), dropped: Vec::new() }
+    }
+
+    /// Drops the route that was measured to need the most device memory. False if none was measured.
+    pub fn drop_costliest(&mut self, why: &str) -> bool {
+        let DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped } = self else {
+            return false;
+        };
+        let costliest = measured.iter().map(|it| (it.one.device_bytes, it.route)).max();
+        let Some((_, route)) = costliest else { return false };
+        measured.retain(|it| it.route != route);
+        offered.retain(|it| *it != route);
+        dropped.push((route, why.into()));
+        true
+    }
 }
 
 impl Default for DeviceFacts {
@@ -188,6 +214,8 @@ pub struct Plan {
     pub device: Option<DevicePlan>,
     /// What row indexes of JPEGs do for decoding on the CPU. `None` if no inspected image can have one.
     pub row_index: Option<RowIndexGain>,
+    /// Decode routes that the GPU supports and that are not used, with the reason.
+    pub dropped_routes: Vec<(Route, String)>,
     /// Counts that memory limits reduced.
     pub reductions: Vec<Reduction>,
     /// Memory use, row by row.
@@ -276,6 +304,10 @@ impl Plan {
             offloads: Vec::new(),
             device: None,
             row_index: None,
+            dropped_routes: match &facts.device {
+                DeviceFacts::Gpu { dropped, .. } => dropped.clone(),
+                DeviceFacts::None(_) => Vec::new(),
+            },
             reductions: Vec::new(),
             footprint: Footprint::default(),
             available: facts.available.clone(),
@@ -334,7 +366,7 @@ impl Plan {
     /// Decode routes when decoding is on the GPU: those in the settings that the GPU supports. Otherwise only `cpu`.
     fn routes(&self, device: &DeviceFacts) -> Vec<Route> {
         match (self.decode, device) {
-            (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered) }) => Route::ALL
+            (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered), .. }) => Route::ALL
                 .into_iter()
                 .filter(|route| self.settings.decode.routes.contains(route))
                 .filter(|route| !route.on_device() || offered.contains(route))
@@ -377,8 +409,10 @@ fn place(
             }
             return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
         }
-        DeviceFacts::Gpu { nvjpeg: Err(why) } => Err(why.clone()),
-        DeviceFacts::Gpu { nvjpeg: Ok(offered) } => any_route(&decode.routes, offered),
+        DeviceFacts::Gpu { nvjpeg: Err(why), .. } => Err(why.clone()),
+        DeviceFacts::Gpu { nvjpeg: Ok(offered), dropped, .. } => {
+            any_route(&decode.routes, offered, dropped)
+        }
     };
     let last_cpu = asked.iter().rposition(|it| it.2 == Placement::Cpu);
     let mut places = Vec::new();
@@ -436,15 +470,23 @@ fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
 }
 
 /// Checks that an allowed route is among those that the GPU supports.
-fn any_route(allowed: &[Route], offered: &[Route]) -> Result<(), String> {
+fn any_route(
+    allowed: &[Route],
+    offered: &[Route],
+    dropped: &[(Route, String)],
+) -> Result<(), String> {
     if allowed.iter().any(|route| offered.contains(route)) {
         return Ok(());
     }
     let names =
         |routes: &[Route]| routes.iter().map(|route| route.name()).collect::<Vec<_>>().join(", ");
-    Err(format!(
+    let mut why = format!(
         "decode.routes allows {}, the device offers {}: allow one of these",
         names(allowed),
         if offered.is_empty() { "none".into() } else { names(offered) }
-    ))
+    );
+    for (route, reason) in dropped {
+        why += &format!("; {} is not used: {reason}", route.name());
+    }
+    Err(why)
 }

@@ -104,11 +104,37 @@ pub(super) struct DecoderSizes {
 
 /// Size of a decode state's own buffers, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DecoderMemory {
+#[doc(hidden)]
+pub struct DecoderMemory {
     /// Device memory, in bytes.
     pub device_bytes: usize,
     /// Page-locked memory, in bytes.
     pub pinned_bytes: usize,
+}
+
+/// Memory that a decode state was seen to take, for the largest image of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct MeasuredMemory {
+    /// The route.
+    pub route: Route,
+    /// Of a state for one image per call.
+    pub one: DecoderMemory,
+    /// For each further image of a call.
+    pub each: DecoderMemory,
+    /// The part that lies in the two buffers whose size is set at the start.
+    pub buffers: DecoderMemory,
+}
+
+impl MeasuredMemory {
+    /// Of a state for `group` images per call.
+    pub(super) fn of(&self, group: usize) -> DecoderMemory {
+        let others = group.saturating_sub(1);
+        DecoderMemory {
+            device_bytes: self.one.device_bytes + others * self.each.device_bytes,
+            pinned_bytes: self.one.pinned_bytes + others * self.each.pinned_bytes,
+        }
+    }
 }
 
 /// Time that an image occupies one of a decoder's slots, in seconds.

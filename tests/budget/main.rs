@@ -33,7 +33,7 @@ fn job() -> (Chain, Settings) {
 
 fn facts(image: Size, largest_bytes: u64) -> Facts {
     let nvjpeg = Ok(vec![Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid]);
-    let device = DeviceFacts::Gpu { nvjpeg };
+    let device = DeviceFacts::gpu(nvjpeg);
     Facts { largest_bytes, image, device, ..Facts::default() }
 }
 
@@ -396,7 +396,7 @@ fn settings() -> impl Strategy<Value = (Settings, Facts)> {
             if on_cpu {
                 settings.decode.placement = Placement::Cpu;
             }
-            let device = DeviceFacts::Gpu { nvjpeg: Ok(offered) };
+            let device = DeviceFacts::gpu(Ok(offered));
             let image = Size::new(width, height);
             (settings, Facts { image, largest_bytes: largest, device, ..Facts::default() })
         })

@@ -5,6 +5,7 @@
 
 mod failures;
 mod order;
+mod windows;
 
 #[path = "../simulated/mod.rs"]
 mod simulated;
@@ -13,18 +14,15 @@ use std::sync::Arc;
 
 use cudarc::driver::result::memcpy_dtod_async;
 use feedwater::Error;
-use feedwater::decode::Decoders;
 use feedwater::error::{Reason, Result};
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::nvjpeg::{
-    self, Backend, BatchDecoder, BatchJob, DecodeError, Engines, HostIdle, Jpeg,
+    self, Backend, BatchDecoder, BatchJob, DecodeError, Engines, HostIdle, Jpeg, Support,
 };
 use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Event, PinnedBuffer, PinnedPool, Stream, fill, read_back,
 };
-use feedwater::header::{Header, Sampling};
-use feedwater::plan::Route;
 use simulated::images::{assert_clean, cut, file, file_with, pattern, reduced_pattern};
 use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
 
@@ -35,14 +33,11 @@ const PAGE_BYTES: usize = 8192;
 const ROWS_BYTES: usize = 4320;
 const CAPACITY: usize = 4;
 
-/// Largest size of an image: that of the image for places of a call that have none.
+/// Largest size of an image.
 const LARGEST: Size = Size::new(64, 64);
 
 /// Bytes that the simulated engines store for a batch of [`CAPACITY`].
 const STATE_BYTES: u64 = 4 * 3 * 64 * 64;
-
-/// Bytes for the pixels of places that have no image.
-const PADDING_BYTES: u64 = 3 * 16 * 16;
 
 struct Setup {
     decoder: BatchDecoder,
@@ -63,19 +58,22 @@ struct Page {
 }
 
 fn setup(pages: usize, row_bytes: u64) -> Result<Setup> {
-    let device = Device::open(0)?;
+    setup_on(&Device::open(0)?, pages, row_bytes)
+}
+
+fn setup_on(device: &Arc<Device>, pages: usize, row_bytes: u64) -> Result<Setup> {
     let mut footprint = Footprint::default();
     footprint.add(Memory::Device, "pages", PAGE_BYTES as u64, pages as u64, "");
     footprint.add(Memory::Device, "copies", PAGE_BYTES as u64, pages as u64, "");
     footprint.add(Memory::Device, "nvjpeg", row_bytes, 1, "");
     footprint.add(Memory::Pinned, "nvjpeg", 16 << 10, 1, "");
     footprint.add(Memory::Pinned, "encoded", 256, pages as u64, "");
-    let memory = DevicePool::take(&device, &footprint)?;
-    let pinned = PinnedPool::take(&device, &footprint)?;
-    let stream = Stream::new(&device)?;
+    let memory = DevicePool::take(device, &footprint)?;
+    let pinned = PinnedPool::take(device, &footprint)?;
+    let stream = Stream::new(device)?;
     let source =
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
-    let jpeg = Jpeg::open(&device, Backend::Hardware, &source)?;
+    let jpeg = Jpeg::open(device, Backend::Hardware, &source)?;
     let decoder = BatchDecoder::new(&jpeg, CAPACITY, LARGEST)?;
     let pages = (0..pages)
         .map(|_| {
@@ -83,7 +81,7 @@ fn setup(pages: usize, row_bytes: u64) -> Result<Setup> {
                 encoded: pinned.buffer("encoded", 256)?,
                 bytes: 0,
                 pixels: memory.buffer("pages", PAGE_BYTES)?,
-                used: Event::new(&device)?,
+                used: Event::new(device)?,
             })
         })
         .collect::<Result<_>>()?;
@@ -101,7 +99,6 @@ impl Page {
         Ok(BatchJob {
             bytes: &self.encoded[..self.bytes],
             image: IMAGE,
-            sampling: Sampling::S420,
             wanted,
             reduction: 1,
             destination: HostIdle::wait(&self.pixels, &self.used)?,
@@ -180,48 +177,47 @@ fn batches_of_changing_size_decode_their_windows_in_any_execution_order() {
     assert_eq!(machine.decoded(Backend::Hybrid) + machine.decoded(Backend::GpuHybrid), 0);
 }
 
-/// A state is initialized once, whatever the number of images, and recreated only after a failure.
+/// As nvImageCodec and torchvision do it. A state is made again only after a failure.
 #[test]
-fn a_state_is_initialized_once() {
+fn a_state_is_initialized_before_each_call_for_its_images() {
     let machine = exclusive();
     let mut setup = setup(CAPACITY, 1 << 20).unwrap();
     let files: Vec<_> = (0..4).map(|tag| file(IMAGE, tag)).collect();
     let (made, initialised) = ("nvjpegJpegStateCreate", "nvjpegDecodeBatchedInitialize");
-    assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 1), "all at start");
-    setup.decode(&files, IMAGE.window()).unwrap();
-    setup.decode(&files, IMAGE.window()).unwrap();
-    assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 1));
-    setup.decode(&files[..2], IMAGE.window()).unwrap();
-    assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 1));
+    assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 0));
+    for (number, count) in [4, 4, 2, 1].into_iter().enumerate() {
+        let before = machine.decoded(Backend::Hardware);
+        setup.decode(&files[..count], IMAGE.window()).unwrap();
+        assert_eq!((machine.calls(made), machine.calls(initialised)), (1, number as u64 + 1));
+        assert_eq!(machine.decoded(Backend::Hardware) - before, count as u64);
+    }
     setup.decode(&[], IMAGE.window()).unwrap();
-    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 3, "no images, no call");
+    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 4, "no images, no call");
     machine.fail("nvjpegDecodeBatchedEx", 1, LAUNCH_FAILED);
     setup.decode(&files[..2], IMAGE.window()).unwrap_err();
     setup.decode(&files[..2], IMAGE.window()).unwrap();
-    assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 2));
+    assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 6));
 }
 
-/// The images that fill up calls: the engines and libjpeg decode them, and they look whole.
+/// Files are refused before they are in a call, and one that nvJPEG refuses in spite of its answer is refused from then on.
 #[test]
-fn the_images_for_places_without_one_are_valid_jpegs() {
-    let files: [(Sampling, &[u8]); 5] = [
-        (Sampling::S420, include_bytes!("../../src/gpu/nvjpeg/padding/420.jpg")),
-        (Sampling::S444, include_bytes!("../../src/gpu/nvjpeg/padding/444.jpg")),
-        (Sampling::S422, include_bytes!("../../src/gpu/nvjpeg/padding/422.jpg")),
-        (Sampling::S440, include_bytes!("../../src/gpu/nvjpeg/padding/440.jpg")),
-        (Sampling::Gray, include_bytes!("../../src/gpu/nvjpeg/padding/gray.jpg")),
-    ];
-    for (sampling, bytes) in files {
-        let header = Header::parse(bytes).unwrap();
-        assert_eq!(header.size, LARGEST);
-        assert_eq!(header.jpeg.as_ref().unwrap().sampling(), sampling);
-        assert_eq!(Route::NvjpegHardware.takes(&header, 1), Ok(()));
-        header.verify(bytes).unwrap();
-        let decoded = Decoders::new().decode(bytes, &header, LARGEST.window(), 1, &mut |group| {
-            assert!(group.iter().all(|(_, row)| row.iter().all(|level| *level == 128)));
-        });
-        decoded.unwrap();
+fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
+    let machine = exclusive();
+    let setup = setup(1, 1 << 20).unwrap();
+    let mut support = Support::new(&setup.jpeg).unwrap();
+    machine.refusing(0x12, false);
+    for (sampling, decodes) in [(0x22, true), (0x12, false), (0x11, true), (0x41, false)] {
+        let bytes = file_with(IMAGE, 0xc0, &[sampling, 0x11, 0x11], 1);
+        for window in [None, Some(Roi::new(3, 3, 10, 10))] {
+            assert_eq!(support.decodes(&bytes, 1, window).unwrap(), decodes, "{sampling:x}");
+        }
+        assert_eq!(support.decodes(&bytes, 4, None).unwrap(), decodes, "{sampling:x}");
     }
+    // A file that is none does not make it refuse the next one.
+    assert!(!support.decodes(b"no JPEG", 1, None).unwrap());
+    assert!(support.decodes(&file(IMAGE, 1), 1, None).unwrap());
+    drop((support, setup));
+    assert_clean(&machine, "support");
 }
 
 #[test]
@@ -326,7 +322,7 @@ fn engines_are_reported_and_a_gpu_without_them_is_an_error_with_advice() {
 #[test]
 fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     let machine = exclusive();
-    let taken = STATE_BYTES + PADDING_BYTES;
+    let taken = STATE_BYTES;
     let row = taken + 8 * 1024;
     let mut setup = setup(CAPACITY, row).unwrap();
     let used = |setup: &Setup| setup.memory.row_bytes("nvjpeg").unwrap().0;
@@ -338,13 +334,13 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     assert_eq!(used(&setup), taken, "nothing has grown");
 
     // An image that needs more memory than available: the batch fails, and the next one is decoded.
-    let large = Size::new(120, 100);
+    let large = Size::new(200, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
     let jobs = [BatchJob { image: large, ..job }];
     match setup.decoder.decode(&setup.stream, &jobs) {
         Err(DecodeError::Fatal(Error::Budget { row, needed, .. })) => {
-            assert_eq!((row.as_str(), needed), ("nvjpeg", 3 * 120 * 100 + 3 * 3 * 64 * 64));
+            assert_eq!((row.as_str(), needed), ("nvjpeg", 3 * 200 * 100));
         }
         other => panic!("{other:?}"),
     }
@@ -354,9 +350,9 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     let before = setup.memory.used_bytes();
     let large = BatchDecoder::new(&setup.jpeg, 4, Size::new(400, 300)).unwrap();
     let smaller = (4 * 3 * 25 * 19u64).next_multiple_of(256);
-    assert_eq!(setup.memory.used_bytes() - before, smaller + PADDING_BYTES);
+    assert_eq!(setup.memory.used_bytes() - before, smaller);
     drop(large);
-    let left = setup.memory.row_bytes("nvjpeg").unwrap().1 - taken - PADDING_BYTES;
+    let left = setup.memory.row_bytes("nvjpeg").unwrap().1 - taken;
     let _rest = setup.memory.buffer("nvjpeg", left as usize).unwrap();
     let error = BatchDecoder::new(&setup.jpeg, 4, Size::new(400, 300)).unwrap_err();
     assert!(matches!(error, Error::Budget { needed: 12, .. }), "{error}");

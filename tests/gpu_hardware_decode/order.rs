@@ -30,7 +30,6 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         let job = BatchJob {
             bytes: &page.encoded[..page.bytes],
             image: IMAGE,
-            sampling: Sampling::S420,
             wanted: window,
             reduction: 1,
             destination: HostIdle::wait(&page.pixels, last_use).unwrap(),

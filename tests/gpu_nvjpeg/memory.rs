@@ -1,6 +1,8 @@
 //! nvJPEG's memory.
 
 use super::*;
+use feedwater::decode::{Decoders, JpegDecoder};
+use feedwater::header::{Header, Sampling};
 
 #[test]
 fn nvjpegs_memory_comes_only_from_its_row() {
@@ -56,31 +58,126 @@ fn buffers_of_a_given_size_are_allocated_at_start_and_do_not_grow() {
     }
 }
 
-/// Memory that nvJPEG allocates for states, besides their attached buffers, fits in the planned rows.
-#[test]
-fn a_loaders_rows_include_the_memory_of_states() {
-    let machine = exclusive();
-    machine.nvjpeg_own(64 << 10);
+/// A loader of 12 images on one route of nvJPEG.
+fn loader(route: Route, limit: Option<u64>) -> Result<Loader> {
     let rgb = synth::image(1, 1, 96, 80);
     let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
-    for route in [Route::NvjpegGpu, Route::NvjpegHybrid] {
-        let source = MemorySource::new(vec![(jpeg.clone(), 0); 12]).unwrap();
-        let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
-        let builder = builder
-            .batch(4)
-            .workers(3)
-            .tune(false)
-            .device(DeviceChoice::Gpu(0))
-            .runtime(&runtime());
-        let mut loader =
-            builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
-        for batch in &mut loader {
-            for record in batch.unwrap().samples() {
-                assert_eq!(record.outcome, Outcome::Decoded(route), "{:?}", record.cpu_fallback);
+    let source = MemorySource::new(vec![(jpeg, 0); 12]).unwrap();
+    let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
+    let builder = builder.batch(4).workers(3).tune(false).epochs(Some(1));
+    let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime());
+    builder.device_memory(limit).routes([route, Route::Cpu]).build()
+}
+
+/// The outcomes of all samples, with the reasons for the CPU.
+fn outcomes(loader: &mut Loader) -> Vec<(Outcome, Option<&'static str>)> {
+    let batches = loader.into_iter().map(|batch| {
+        let batch = batch.unwrap();
+        batch.samples().iter().map(|it| (it.outcome, it.cpu_fallback)).collect::<Vec<_>>()
+    });
+    batches.flatten().collect()
+}
+
+/// How much a route's row is planned for one decode state.
+fn planned(loader: &Loader, route: Route) -> usize {
+    let device = loader.plan().device.as_ref().unwrap();
+    device.routes.iter().find(|it| it.route == route).map_or(0, |it| it.device_bytes)
+}
+
+/// Memory that states take, with or without attached buffers, is measured before it is planned.
+#[test]
+fn a_loader_plans_what_states_take() {
+    let machine = exclusive();
+    for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
+        for (own, factor) in [(0, 1), (64 << 10, 1), (8 << 20, 1), (0, 2), (1 << 20, 9)] {
+            machine.restart();
+            // The states of the engines are their images' buffers only.
+            machine.nvjpeg_own(own);
+            machine.nvjpeg_memory_factors(factor, factor);
+            let mut loader = loader(route, None).unwrap();
+            assert_eq!(loader.plan().dropped_routes, []);
+            let planned = planned(&loader, route);
+            if route != Route::NvjpegHardware {
+                let most = own + own / 4 + factor * (512 << 10) + (512 << 10);
+                assert!(planned > own && planned < most, "{route:?} {own} {factor}: {planned}");
+            }
+            for (outcome, why) in outcomes(&mut loader) {
+                let routes = [Outcome::Decoded(route), Outcome::Decoded(Route::Cpu)];
+                assert!(routes.contains(&outcome), "{route:?} {own} {factor}: {why:?}");
+                assert_eq!(why, None, "{route:?} {own} {factor}");
+            }
+            assert_ne!(
+                machine.decoded(match route {
+                    Route::NvjpegGpu => Backend::GpuHybrid,
+                    Route::NvjpegHybrid => Backend::Hybrid,
+                    _ => Backend::Hardware,
+                }),
+                0
+            );
+            drop(loader);
+            assert_clean(&machine, "own memory");
+        }
+    }
+}
+
+/// `auto` chose the GPU, so a loader must not fail because nvJPEG needs too much.
+#[test]
+fn a_route_that_needs_too_much_is_not_used() {
+    let machine = exclusive();
+    for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
+        // (own bytes, factor, limit): more than any trial takes, more than the device has, more than the limit allows.
+        let all =
+            [(8 << 30, 1 << 14, None), (8 << 20, 64, Some(9 << 20)), (0, 1 << 14, Some(12 << 20))];
+        for (own, factor, limit) in all {
+            machine.restart();
+            machine.nvjpeg_own(own);
+            machine.nvjpeg_memory_factors(factor, factor);
+            let mut loader = loader(route, limit).unwrap();
+            let dropped = loader.plan().dropped_routes.clone();
+            assert_eq!(dropped.len(), 1, "{route:?} {own} {factor} {limit:?}");
+            assert_eq!(dropped[0].0, route);
+            let said = format!("the route {} is not used: {}", route.name(), dropped[0].1);
+            assert!(loader.warnings().contains(&said), "{:?}", loader.warnings());
+            assert!(loader.plan().to_string().contains(&dropped[0].1));
+            let on_cpu = (Outcome::Decoded(Route::Cpu), None);
+            assert_eq!(outcomes(&mut loader), vec![on_cpu; 12]);
+            drop(loader);
+            assert_clean(&machine, "too much");
+        }
+    }
+}
+
+#[test]
+fn trial_files_are_valid_and_have_the_wanted_length() {
+    for size in [Size::new(16, 16), Size::new(17, 31), Size::new(500, 375)] {
+        for progressive in [false, true] {
+            for bytes in [0, 2_000, 20_000, 400_000] {
+                let file = nvjpeg::trial_file(size, bytes, progressive);
+                let header = Header::parse(&file).unwrap();
+                let jpeg = header.jpeg.as_ref().unwrap();
+                assert_eq!((header.size, jpeg.is_progressive()), (size, progressive));
+                assert_eq!(jpeg.sampling(), Sampling::S444);
+                let [fewest, most] = [0, usize::MAX / 64]
+                    .map(|bytes| nvjpeg::trial_file(size, bytes, progressive).len());
+                let wanted = bytes.clamp(fewest, most);
+                let step = 3 * size.width.div_ceil(8) * size.height.div_ceil(8) + 64;
+                assert!(
+                    file.len() <= wanted && file.len() + step as usize >= wanted,
+                    "{size} {bytes}: {}",
+                    file.len()
+                );
+                for decoder in [JpegDecoder::Feedwater, JpegDecoder::Libjpeg] {
+                    let mut rows = 0;
+                    let mut decoders = Decoders::new().strict(true).jpeg(decoder);
+                    decoders
+                        .decode(&file, &header, size.window(), 1, &mut |group| {
+                            rows += group.iter().count() as u32;
+                        })
+                        .unwrap();
+                    assert_eq!(rows, size.height);
+                }
             }
         }
-        drop(loader);
-        assert_clean(&machine, "own memory");
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::*;
 
-/// The state of each of the two decoders is initialized once, at the start, although groups differ in size and each epoch ends
-/// with a smaller one.
+/// No state is made after the start, although groups differ in size and each epoch ends with a smaller one.
 #[test]
-fn each_size_of_a_call_gives_the_same_batches_and_initializes_states_once() {
+fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
     let machine = machine();
     for (seed, group) in [1, 2, 7, 16, 64].into_iter().enumerate() {
         machine.restart();
@@ -18,8 +17,9 @@ fn each_size_of_a_call_gives_the_same_batches_and_initializes_states_once() {
         let loader = same(make, &format!("{group} images per call"));
         let device = loader.plan().device.clone().unwrap();
         assert_eq!(device.hardware_group, group);
-        let states = group.min(2) as u64;
-        assert_eq!(machine.calls("nvjpegDecodeBatchedInitialize"), states, "{group}");
+        // Two of the loader, and those of the trials: of one image and of a group.
+        let states = 2 * group.min(2) as u64;
+        assert_eq!(machine.calls("nvjpegJpegStateCreate"), states, "{group}");
         let stats = loader.stats();
         assert_eq!(stats.outcomes["nvjpeg-hardware"], 80, "{stats:?}");
         assert_eq!(machine.decoded(Backend::Hardware), 80);
@@ -38,7 +38,9 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     let build = |limit| make(limit).device(DeviceChoice::Gpu(0)).runtime(&runtime()).build();
     let predicted = |loader: Loader| loader.stats().memory.device_bytes_predicted;
     let mut limit = predicted(build(None).unwrap());
-    while let Ok(smaller) = build(Some(limit - 1)) {
+    while let Ok(smaller) = build(Some(limit - 1))
+        && smaller.plan().dropped_routes.is_empty()
+    {
         limit = predicted(smaller);
     }
     let schedules = [Schedule::Lazy, Schedule::Random(41), Schedule::Random(42)];
@@ -49,7 +51,7 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     }
 }
 
-/// nvImageCodec avoids mixed calls. Places without an image have the sampling of the call too.
+/// nvImageCodec avoids mixed calls.
 #[test]
 fn a_call_has_images_of_one_chroma_sampling() {
     let machine = machine();
@@ -170,4 +172,83 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
         assert!(stats.cpu_fallback["nvJPEG failed at it: execution failed"] >= 1, "{stats:?}");
         assert_eq!(machine.counts().injected, 4);
     }
+}
+
+/// What no trial can know: the buffers of real images may be larger than those of the trial image.
+#[test]
+fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted() {
+    let machine = machine();
+    for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
+        for (factor, seed) in [(2, 70), (30, 71), (3000, 72)] {
+            machine.restart();
+            machine.set_decoder(Some(libjpeg));
+            machine.schedule(Schedule::Random(seed));
+            machine.nvjpeg_memory_factors(factor, 1);
+            let make = || {
+                let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
+                builder.workers(3).routes([route]).hardware_group(Some(5))
+            };
+            let stats = same(make, &format!("{route:?} {factor}")).stats();
+            let decoded = stats.outcomes.get(route.name()).copied().unwrap_or(0);
+            let on_cpu: u64 = stats.cpu_fallback.values().sum();
+            assert_eq!(decoded + on_cpu, 80, "{route:?} {factor}: {stats:?}");
+            if factor == 3000 {
+                assert_eq!(
+                    stats.cpu_fallback["nvJPEG's memory has no room for it"], 80,
+                    "{route:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Files that the engines refuse are made on the CPU. If nvJPEG says so when asked, no call fails; if not, one does.
+#[test]
+fn a_class_of_files_that_the_engines_refuse_is_remembered() {
+    let machine = machine();
+    use SamplingFactor::{F_1_2, F_2_2};
+    let files = (0..100u32).map(|number| {
+        let chroma = if number % 3 == 0 { F_1_2 } else { F_2_2 };
+        (sampled_jpeg(number.into(), 96, 80, Some(chroma)), number.into())
+    });
+    let files = files.collect::<Vec<_>>();
+    for (seed, admitted) in [(0, false), (1, true), (2, true)] {
+        machine.restart();
+        machine.set_decoder(Some(libjpeg));
+        machine.schedule(Schedule::Random(90 + seed));
+        machine.refusing(0x12, admitted);
+        let make = || {
+            let builder = builder(files.clone(), training()).last(Last::Partial).epochs(Some(2));
+            builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(7))
+        };
+        let stats = same(make, &format!("admitted {admitted}")).stats();
+        let reasons = &stats.cpu_fallback;
+        let [told, tried] =
+            ["nvJPEG's engines do not support it", "nvJPEG refused it: not supported"]
+                .map(|why| reasons.get(why).copied().unwrap_or(0));
+        assert_eq!((told + tried, stats.outcomes["nvjpeg-hardware"]), (68, 132), "{stats:?}");
+        // Those that were gathered before the first one was refused, alone in its call.
+        assert!(if admitted { (1..=28).contains(&tried) } else { tried == 0 }, "{stats:?}");
+        // Windows of 100 images differ in no class, so nvJPEG is asked about two.
+        assert_eq!(machine.calls("nvjpegDecodeBatchedSupportedEx"), 2, "{stats:?}");
+    }
+}
+
+/// Engines that are idle in a call cost as much as those that work.
+#[test]
+fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
+    let machine = machine();
+    machine.set_decoder(Some(libjpeg));
+    machine.hardware_engines(5);
+    let make = || {
+        let builder = builder(jpegs(300), training()).last(Last::Partial).prefetch(40);
+        builder.workers(4).routes([Route::NvjpegHardware]).hardware_group(Some(12))
+    };
+    let loader = same(make, "five engines");
+    assert_eq!(loader.stats().outcomes["nvjpeg-hardware"], 600);
+    // Calls of 6 to 9, 11 and 12 images do not occur.
+    let sizes = machine.call_sizes();
+    let odd = sizes.iter().filter(|(size, _)| **size > 5 && **size % 5 != 0);
+    assert_eq!(odd.count(), 0, "{sizes:?}");
+    assert!(sizes.contains_key(&5) || sizes.contains_key(&10), "{sizes:?}");
 }

@@ -30,12 +30,12 @@ fn no_gpu() -> Facts {
 }
 
 fn gpu() -> Facts {
-    Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(ENGINES.into()) }, ..Facts::default() }
+    Facts { device: DeviceFacts::gpu(Ok(ENGINES.into())), ..Facts::default() }
 }
 
 fn gpu_without_nvjpeg() -> Facts {
     let nvjpeg = Err(NO_NVJPEG.into());
-    Facts { device: DeviceFacts::Gpu { nvjpeg }, ..Facts::default() }
+    Facts { device: DeviceFacts::gpu(nvjpeg), ..Facts::default() }
 }
 
 /// Plans resize, flip and normalize at these placements, and decoding at that one.
@@ -91,7 +91,7 @@ fn sample(plan: &Plan, header: &Header, index: u64) -> SamplePlan {
 const AUTO: Placement = Placement::Auto;
 
 fn decode_with(placement: Placement, routes: &[Route], offered: &[Route]) -> Result<Plan, Error> {
-    let facts = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(offered.into()) }, ..no_gpu() };
+    let facts = Facts { device: DeviceFacts::gpu(Ok(offered.into())), ..no_gpu() };
     let mut settings = Settings::default();
     settings.decode.placement = placement;
     settings.decode.routes = routes.into();

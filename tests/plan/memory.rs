@@ -89,7 +89,7 @@ fn automatic_workers_are_one_to_two_per_core_and_more_for_remote_sources() {
 
 #[test]
 fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
-    let cuda = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(vec![Route::NvjpegGpu]) }, ..gpu() };
+    let cuda = Facts { device: DeviceFacts::gpu(Ok(vec![Route::NvjpegGpu])), ..gpu() };
     for (facts, others) in [(no_gpu(), 0), (cuda, 1), (gpu_without_nvjpeg(), 1), (gpu(), 2)] {
         for limit in others + 1..20 {
             let limited = |settings: &mut Settings| settings.limits.cpu_threads = Some(limit);

@@ -6,11 +6,12 @@
 #![allow(unsafe_code, dead_code)]
 
 mod counts;
+mod decoder;
 pub mod device_code;
 pub mod images;
 pub mod launches;
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uchar, c_void};
+use std::ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uchar, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -94,6 +95,11 @@ pub fn exclusive() -> Simulated {
     machine
 }
 
+/// A program that finds that the engines decode windows.
+pub fn checking_program() -> [OsString; 2] {
+    ["echo", "windows: begun windows: equal"].map(OsString::from)
+}
+
 /// The handle by which the library uses the simulated machine.
 pub fn runtime() -> Runtime {
     install().runtime.clone()
@@ -110,9 +116,11 @@ impl Simulated {
         self.nvjpeg_scratch(false);
         self.hardware_engines(7);
         self.nvjpeg_own(0);
+        self.nvjpeg_memory_factors(1, 1);
         self.hopper(true);
         self.lenient(false);
         self.skipping(0);
+        self.refusing(0, false);
         self.set_decoder(None);
         self.stray(Backend::Hybrid, 0);
         self.call(&self.libraries.nvml, "sim_nvml_reset", |f: extern "C" fn()| f());
@@ -286,91 +294,6 @@ impl Simulated {
         self.call(&self.libraries.nvml, "sim_nvml_initialised", |f: extern "C" fn() -> c_long| f())
     }
 
-    /// Sets nvJPEG's version; 13.3.2 after the reset.
-    pub fn nvjpeg_version(&self, major: c_int, minor: c_int, patch: c_int) {
-        self.call(
-            &self.libraries.nvjpeg,
-            "sim_nvjpeg_set_version",
-            |f: extern "C" fn(c_int, c_int, c_int)| {
-                f(major, minor, patch);
-            },
-        );
-    }
-
-    /// Sets whether nvJPEG allocates memory for each image's device phase and frees it at once, in stream order.
-    pub fn nvjpeg_scratch(&self, wanted: bool) {
-        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_scratch", |f: extern "C" fn(c_int)| {
-            f(wanted.into())
-        });
-    }
-
-    /// Sets the device bytes that each decode state of one image allocates; 0 after the reset.
-    pub fn nvjpeg_own(&self, bytes: usize) {
-        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_own", |f: extern "C" fn(usize)| f(bytes));
-    }
-
-    /// Sets the number of JPEG engines; 7 after the reset. With 0 there is no hardware backend.
-    pub fn hardware_engines(&self, count: c_int) {
-        nvjpeg::forget_backends();
-        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_engines", |f: extern "C" fn(c_int)| {
-            f(count)
-        });
-    }
-
-    /// Sets whether the engines write their destinations when they are called, wherever the stream is, as Hopper's do; true after
-    /// the reset. Otherwise they read the files and write when the stream gets there.
-    pub fn hopper(&self, wanted: bool) {
-        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_hopper", |f: extern "C" fn(c_int)| {
-            f(wanted.into())
-        });
-    }
-
-    /// Makes the engines skip every so many images, and report success; 0, as after the reset, is none.
-    pub fn skipping(&self, every: u32) {
-        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_skipping", |f: extern "C" fn(u32)| {
-            f(every)
-        });
-    }
-
-    /// Sets whether decoding on the device (hardware, cuda) ignores errors of the decoder, and returns the pixels that the
-    /// decoder left (0xee where it wrote none); false after the reset.
-    pub fn lenient(&self, wanted: bool) {
-        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_lenient", |f: extern "C" fn(c_int)| {
-            f(wanted.into())
-        });
-    }
-
-    /// Number of images that a backend has decoded since the reset.
-    pub fn decoded(&self, backend: Backend) -> u64 {
-        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_decoded", |f: extern "C" fn(c_int) -> u64| {
-            f(number(backend))
-        })
-    }
-
-    /// Number of calls of the engines with images of several chroma samplings since the reset.
-    pub fn mixed_calls(&self) -> u64 {
-        let symbol = "sim_nvjpeg_mixed_calls";
-        self.call(&self.libraries.nvjpeg, symbol, |f: extern "C" fn() -> u64| f())
-    }
-
-    /// Sets the error, in levels, of every byte that a backend decodes; 0 after the reset.
-    pub fn stray(&self, backend: Backend, levels: u8) {
-        self.call(
-            &self.libraries.nvjpeg,
-            "sim_nvjpeg_set_stray",
-            |f: extern "C" fn(c_int, c_int)| f(number(backend), levels.into()),
-        );
-    }
-
-    /// Sets the decoder; `None` is a pattern of the file's bytes and the position.
-    pub fn set_decoder(&self, decode: Option<Decode>) {
-        self.call(
-            &self.libraries.nvjpeg,
-            "sim_nvjpeg_set_decoder",
-            |f: extern "C" fn(Option<Decode>)| f(decode),
-        );
-    }
-
     /// Directory for files of the tests, shared by runs.
     pub fn directory(&self) -> &Path {
         &self.libraries.directory
@@ -391,15 +314,6 @@ impl Simulated {
         // SAFETY: `F` is the type of that function in the sources beside this file; the library is never closed.
         let function = unsafe { library.get::<F>(name.as_bytes()) }.unwrap();
         call(*function)
-    }
-}
-
-/// Number of a backend in nvjpeg.h.
-fn number(backend: Backend) -> c_int {
-    match backend {
-        Backend::Hybrid => 1,
-        Backend::GpuHybrid => 2,
-        Backend::Hardware => 3,
     }
 }
 
@@ -444,6 +358,7 @@ fn install() -> &'static Libraries {
             |path: PathBuf| unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
         let (driver, nvrtc, nvjpeg) = (open(driver), open(nvrtc), open(nvjpeg));
         let nvml = open(nvml);
+        nvjpeg::set_checking_program(checking_program());
         Libraries { runtime, directory, driver, nvrtc, nvjpeg, nvml, order: Mutex::new(()) }
     })
 }

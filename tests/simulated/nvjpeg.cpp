@@ -114,10 +114,14 @@ Decode decode = nullptr;
 bool scratch = false, hopper = true, lenient = false;
 unsigned skip_every = 0;                           // images of the engines' calls; 0: none is skipped
 std::atomic<unsigned> engine_images{0};
+int refused_sampling = 0;                          // factors of the luma component in files that the engines do not decode
+bool admits = false;                               // such files, when asked about them
 int engines = 7;
-size_t own_bytes = 0;
+size_t own_bytes = 0, sample_factor = 1, trial_factor = 1;
 int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_images[4];
+std::atomic<unsigned long long> calls_of[65];        // of the engines, by number of images up to 64
+std::atomic<unsigned long long> windows{0};          // that the engines decoded
 std::atomic<unsigned long long> mixed_calls{0};     // of the engines, with images of several chroma samplings
 
 // Pattern that depends on the file's bytes and the position; a reduced image samples it at larger steps.
@@ -163,8 +167,16 @@ int parse(const uint8_t* bytes, size_t count, Stream* stream) {
     return stream->frame ? SUCCESS : INCOMPLETE;
 }
 
+// Whether it is a file with which this crate measures memory: it names itself in a comment.
+bool is_trial(const uint8_t* bytes, size_t count) { return count > 64 && memmem(bytes, 64, "feedwater trial", 15); }
+
+size_t memory_factor(const uint8_t* bytes, size_t count) { return is_trial(bytes, count) ? trial_factor : sample_factor; }
+
+bool is_refused(const Stream& stream) { return stream.components == 3 && stream.sampling[0] == refused_sampling; }
+
 // Whether a backend supports a file.
 int takes(int backend, const Stream& stream) {
+    if (backend == HARDWARE && is_refused(stream)) return NOT_SUPPORTED;
     bool sequential = stream.frame != 0xC2;
     if (backend == HYBRID) return SUCCESS;
     if (!sequential || !stream.interleaved) return NOT_SUPPORTED;
@@ -205,7 +217,7 @@ void taint_edges(uint8_t* rgb, const Window& w, int width, int height) {
 int decode_window(int backend, const uint8_t* bytes, size_t count, const Window& w, int width, int height,
                   std::vector<uint8_t>& rgb) {
     rgb.assign(size_t(3) * w.width * w.height, 0xEE);
-    Decode decoder = decode ? decode : pattern;
+    Decode decoder = decode && !is_trial(bytes, count) ? decode : pattern;
     int code = decoder(bytes, count, w.reduction, w.x, w.y, w.width, w.height, rgb.data());
     bool old = version[0] < 13 || (version[0] == 13 && version[1] < 2);
     if (!code && old && w.reduction == 1) taint_edges(rgb.data(), w, width, height);
@@ -224,6 +236,8 @@ template <class T> int destroy_used(T* it) {
 }  // namespace
 
 #define ENTER(name) if (sim_enter(name)) return EXECUTION_FAILED;
+// As ENTER, but calls for those files are neither counted nor made to fail: tests mean those for samples.
+#define ENTER_FOR(bytes, count, name) if (!is_trial(bytes, count)) ENTER(name)
 
 API void sim_nvjpeg_set_version(int major, int minor, int patch) {
     version[0] = major, version[1] = minor, version[2] = patch;
@@ -232,17 +246,24 @@ API void sim_nvjpeg_set_scratch(int wanted) { scratch = wanted; }
 API void sim_nvjpeg_set_decoder(Decode wanted) { decode = wanted; }
 API void sim_nvjpeg_set_hopper(int wanted) { hopper = wanted; }
 API void sim_nvjpeg_set_skipping(unsigned every) { skip_every = every; }
+API void sim_nvjpeg_set_refusing(int sampling, int admitted) { refused_sampling = sampling, admits = admitted; }
 API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
 API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend, stray_levels = levels; }
+// Factors of what images need in buffers: samples, and this crate's own files.
+API void sim_nvjpeg_set_memory_factors(size_t samples, size_t trials) { sample_factor = samples, trial_factor = trials; }
 // Device bytes that a decode state allocates, besides the attached buffers.
 API void sim_nvjpeg_set_own(size_t bytes) { own_bytes = bytes; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_images[backend]; }
+API unsigned long long sim_nvjpeg_calls_of(unsigned images) { return images < 65 ? calls_of[images].load() : 0; }
+API unsigned long long sim_nvjpeg_windows() { return windows; }
 API unsigned long long sim_nvjpeg_mixed_calls() { return mixed_calls; }
 API void sim_nvjpeg_reset() {
     for (auto& count : decoded_images) count = 0;
     engine_images = 0;
     mixed_calls = 0;
+    windows = 0;
+    for (auto& count : calls_of) count = 0;
 }
 
 API int nvjpegGetProperty(unsigned property, int* value) {
@@ -323,7 +344,7 @@ API int nvjpegJpegStreamCreate(Handle* handle, Stream** out) {
 API int nvjpegJpegStreamDestroy(Stream* it) { sim_enter("nvjpegJpegStreamDestroy"); return destroy(it); }
 
 API int nvjpegJpegStreamParse(Handle*, const uint8_t* bytes, size_t count, int, int save_stream, Stream* stream) {
-    ENTER("nvjpegJpegStreamParse")
+    ENTER_FOR(bytes, count, "nvjpegJpegStreamParse")
     if (save_stream) return INVALID_PARAMETER;       // an extra copy, which this crate does not use
     if (stream->broken) return BAD_JPEG;
     int code = parse(bytes, count, stream);
@@ -331,8 +352,25 @@ API int nvjpegJpegStreamParse(Handle*, const uint8_t* bytes, size_t count, int, 
     return code;
 }
 
+API int nvjpegJpegStreamParseHeader(Handle*, const uint8_t* bytes, size_t count, Stream* stream) {
+    ENTER("nvjpegJpegStreamParseHeader")
+    if (stream->broken) return BAD_JPEG;
+    int code = parse(bytes, count, stream);
+    stream->broken = code != SUCCESS;
+    return code;
+}
+
+API int nvjpegDecodeBatchedSupportedEx(Handle* handle, Stream* stream, Params* params, int* refused) {
+    ENTER("nvjpegDecodeBatchedSupportedEx")
+    need_context(handle->context);
+    Window window;
+    if (handle->backend != HARDWARE || !stream->frame || !choose(*params, *stream, &window)) return INVALID_PARAMETER;
+    *refused = takes(HARDWARE, *stream) != SUCCESS && !(admits && is_refused(*stream));
+    return SUCCESS;
+}
+
 API int nvjpegJpegStreamGetFrameDimensions(Stream* stream, unsigned* width, unsigned* height) {
-    ENTER("nvjpegJpegStreamGetFrameDimensions")
+    ENTER_FOR(stream->bytes, stream->count, "nvjpegJpegStreamGetFrameDimensions")
     *width = stream->width;
     *height = stream->height;
     return SUCCESS;
@@ -350,6 +388,13 @@ API int nvjpegBufferPinnedResize(Buffer* buffer, size_t bytes, void* stream) {
 }
 API int nvjpegBufferPinnedDestroy(Buffer* it) { sim_enter("nvjpegBufferPinnedDestroy"); return destroy_used(it); }
 
+API int nvjpegBufferPinnedRetrieve(Buffer* buffer, size_t* bytes, void** data) {
+    ENTER("nvjpegBufferPinnedRetrieve")
+    *bytes = buffer->bytes;
+    *data = buffer->data;
+    return SUCCESS;
+}
+
 API int nvjpegBufferDeviceCreateV2(Handle* handle, Allocator* allocator, Buffer** out) {
     ENTER("nvjpegBufferDeviceCreateV2")
     if (handle) need_context(handle->context);
@@ -361,6 +406,13 @@ API int nvjpegBufferDeviceResize(Buffer* buffer, size_t bytes, void* stream) {
     return buffer->grow(bytes, stream);
 }
 API int nvjpegBufferDeviceDestroy(Buffer* it) { sim_enter("nvjpegBufferDeviceDestroy"); return destroy_used(it); }
+
+API int nvjpegBufferDeviceRetrieve(Buffer* buffer, size_t* bytes, void** data) {
+    ENTER("nvjpegBufferDeviceRetrieve")
+    *bytes = buffer->bytes;
+    *data = buffer->data;
+    return SUCCESS;
+}
 
 API int nvjpegStateAttachPinnedBuffer(State* state, Buffer* buffer) {
     ENTER("nvjpegStateAttachPinnedBuffer")
@@ -401,7 +453,7 @@ API int nvjpegDecodeJpegHost(Handle* handle, Decoder* decoder, State* state, Par
     state->decoded = state->transferred = false;
     bool tainted = state->tainted;
     state->tainted = true;
-    ENTER("nvjpegDecodeJpegHost")
+    ENTER_FOR(stream->bytes, stream->count, "nvjpegDecodeJpegHost")
     need_context(handle->context);
     if (params->format != 5 || params->scale || !state->pinned || !stream->frame) return INVALID_PARAMETER;
     if (int code = takes(decoder->backend, *stream)) return code;
@@ -411,6 +463,7 @@ API int nvjpegDecodeJpegHost(Handle* handle, Decoder* decoder, State* state, Par
     if (code && !(decoder->backend == GPU_HYBRID && lenient)) return code;
     // HYBRID keeps coefficients of the whole image, 16 bits each; GPU_HYBRID some tables.
     size_t kept = decoder->backend == HYBRID ? size_t(6) * stream->width * stream->height : 1024;
+    kept *= memory_factor(stream->bytes, stream->count);
     if (int code = state->pinned->grow(kept, nullptr)) return code;
     // A state that has failed before returns the buffer's content: the previous image.
     if (!tainted && decoder->backend == HYBRID) memcpy(state->pinned->data, rgb.data(), rgb.size());
@@ -441,12 +494,12 @@ static int enqueue(void* stream, Copy copy) {
 API int nvjpegDecodeJpegTransferToDevice(Handle* handle, Decoder* decoder, State* state, Stream*, void* stream) {
     bool was_tainted = state->tainted;
     state->tainted = true;
-    ENTER("nvjpegDecodeJpegTransferToDevice")
+    ENTER_FOR(state->bytes, state->count, "nvjpegDecodeJpegTransferToDevice")
     need_context(handle->context);
     if (!state->decoded || !state->device) return INVALID_PARAMETER;
     bool on_device = decoder->backend == GPU_HYBRID;
     size_t bytes = on_device ? state->count : size_t(3) * state->window.width * state->window.height;
-    if (int code = state->device->grow(bytes, stream)) return code;
+    if (int code = state->device->grow(memory_factor(state->bytes, state->count) * bytes, stream)) return code;
     const void* source = on_device ? state->bytes : state->pinned->data;
     Copy copy = {state->device->data, source, bytes, 1, bytes,
                  state->in_use, state->pinned->in_use, state->device->in_use};
@@ -482,9 +535,6 @@ struct DecodeJob {
     InUse state, buffer;
 };
 
-// Whether it is the file with which this crate fills up calls: it names itself in a comment.
-static bool is_padding(const DecodeJob& it) { return it.count > 64 && memmem(it.bytes, 64, "feedwater padding", 17); }
-
 static void decode_image(const DecodeJob& it) {
     if (!it.window.height) return;
     std::vector<uint8_t> rgb;
@@ -496,7 +546,7 @@ static void decode_image(const DecodeJob& it) {
 API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, uint8_t** image, void* stream) {
     bool was_tainted = state->tainted;
     state->tainted = true;
-    ENTER("nvjpegDecodeJpegDevice")
+    ENTER_FOR(state->bytes, state->count, "nvjpegDecodeJpegDevice")
     if (handle) need_context(handle->context);
     if (!state->transferred) return INVALID_PARAMETER;
     const Window& window = state->window;
@@ -529,7 +579,7 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     }
     state->decoded = state->transferred = false;
     state->tainted = was_tainted;
-    decoded_images[decoder->backend]++;
+    if (!is_trial(state->bytes, state->count)) decoded_images[decoder->backend]++;
     return SUCCESS;
 }
 
@@ -539,7 +589,7 @@ API int nvjpegDecodeBatchedPreAllocate(Handle* handle, State* state, int batch, 
     ENTER("nvjpegDecodeBatchedPreAllocate")
     if (handle) need_context(handle->context);
     if (handle->backend != HARDWARE || batch < 1 || width < 1 || height < 1 || format != 5) return INVALID_PARAMETER;
-    return state->own->grow(size_t(batch) * 3 * width * height, nullptr);
+    return state->own->grow(trial_factor * batch * 3 * width * height, nullptr);
 }
 
 API int nvjpegDecodeBatchedInitialize(Handle* handle, State* state, int batch, int, int format) {
@@ -559,10 +609,11 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
                               Image* images, Params** params, void* stream) {
     bool was_tainted = state->tainted;
     state->tainted = true;
-    ENTER("nvjpegDecodeBatchedEx")
+    ENTER_FOR(files[0], counts[0], "nvjpegDecodeBatchedEx")
     if (handle) need_context(handle->context);
     if (handle->backend != HARDWARE || state->batch < 1) return INVALID_PARAMETER;
     if (state->in_use.use_count() > 1) sim_misused("two batches at a time with the same state");
+    if (state->batch < 65 && !is_trial(files[0], counts[0])) calls_of[state->batch]++;
     auto jobs = std::make_unique<std::vector<DecodeJob>>();
     int code = SUCCESS;
     size_t needed = 0;
@@ -579,9 +630,10 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
         if (!code && !lenient)
             code = decode_window(HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, rgb);
         if (code) break;
+        windows += params[i]->width >= 0;
         bool gray = parsed.components == 1;
         samplings.insert(gray ? std::vector<int>{} : std::vector<int>(parsed.sampling, parsed.sampling + parsed.components));
-        needed += size_t(3) * parsed.width * parsed.height;
+        needed += memory_factor(files[i], counts[i]) * 3 * parsed.width * parsed.height;
         jobs->push_back({HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
                              images[i].pitch[0], state->in_use, state->own->in_use});
     }
@@ -590,7 +642,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     // A failing batch has already started; a state that failed before writes nothing, so the previous images remain.
     size_t count = 0;
     for (DecodeJob& job : *jobs) {
-        if (is_padding(job)) continue;
+        if (is_trial(job.bytes, job.count)) continue;
         bool skipped = skip_every && ++engine_images % skip_every == 0;
         if (skipped) job.window.height = 0;
         count += !skipped;
@@ -603,7 +655,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
         sim_run_now(run, jobs.get());
         for (DecodeJob& job : *jobs) job.window.height = 0;
     }
-    if (sim_engines_are_held() && sim_endless(stream)) return EXECUTION_FAILED;
+    if (sim_engines_are_held() && !is_trial(files[0], counts[0]) && sim_endless(stream)) return EXECUTION_FAILED;
     // The stream gets at least a marker for the end of the engines' work.
     if (sim_enqueue(stream, [](void* data) {
             std::unique_ptr<std::vector<DecodeJob>> it((std::vector<DecodeJob>*)data);

@@ -22,6 +22,7 @@ use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::error::{Redacted, escaped, escaped_json, escaped_lines};
 use feedwater::gpu::Runtime;
+use feedwater::gpu::nvjpeg::set_checking_program;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, open_device};
 use feedwater::plan::Count;
 use feedwater::storage;
@@ -34,6 +35,7 @@ use requests::shown;
 
 mod bench;
 mod bench_ops;
+mod check_windows;
 mod consumer;
 mod demo;
 mod doctor;
@@ -90,6 +92,8 @@ enum Command {
     Simulate(simulate::Options),
     Pack(pack::Options),
     Selftest(selftest::Options),
+    #[command(hide = true)]
+    CheckWindows(check_windows::Options),
 }
 
 /// A pipeline file and the device to run it on.
@@ -208,7 +212,7 @@ pub fn main() -> ExitCode {
 /// Runs the command named by the arguments in another program, which is started as `program` (its path, and what it needs to get
 /// here). Returns the exit code, or ends the process after a signal.
 pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    PROGRAM.get_or_init(|| program);
+    set_checking_program(PROGRAM.get_or_init(|| program).iter().cloned());
     let arguments: Vec<OsString> = iter::once("feedwater".into()).chain(arguments).collect();
     let command = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli.command,
@@ -232,6 +236,7 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
         Command::Simulate(options) => simulate::main(&options),
         Command::Pack(options) => pack::main(&options),
         Command::Selftest(options) => selftest::main(&options),
+        Command::CheckWindows(options) => check_windows::main(&options),
     };
     let (code, text, more) = match done {
         Ok(()) | Err(CommandError::Unread | CommandError::Interrupted) => {

@@ -78,6 +78,8 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
             .map(|operator| json!({ "op": operator.name(), "settings": format!("{operator:?}") }));
         json!({ "operators": operators.collect::<Vec<_>>(), "classes": stage.classes })
     });
+    let dropped =
+        plan.dropped_routes.iter().map(|(route, why)| json!({ "route": route, "reason": why }));
     let reductions = plan.reductions.iter().map(|it| {
         json!({
             "name": it.name,
@@ -107,6 +109,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
         "excluded": excluded,
         "device": plan.device.as_ref().map(device),
         "row_index": plan.row_index,
+        "dropped_routes": dropped.collect::<Vec<_>>(),
         "reductions": reductions.collect::<Vec<_>>(),
         "footprint": rows(&plan.footprint),
         "host_bytes": plan.footprint.total_bytes(Memory::Host),

@@ -25,7 +25,7 @@ use nvjpeg_sys as sys;
 use crate::error::{Error, Result};
 use crate::gpu::driver;
 use crate::gpu::pool::{
-    Buffer, DeviceBuffer, DevicePool, OnDevice, Pinned, PinnedBuffer, PinnedPool, Place, Pool,
+    Buffer, DevicePool, OnDevice, Pinned, PinnedBuffer, PinnedPool, Place, Pool,
 };
 use crate::gpu::{Device, Event, Stream};
 
@@ -215,11 +215,6 @@ impl Allocators {
     /// Allocates page-locked memory from nvJPEG's row.
     pub fn pinned_buffer(&self, bytes: usize) -> Result<PinnedBuffer> {
         self.pinned.pool.buffer(&self.pinned.row, bytes)
-    }
-
-    /// Allocates device memory from nvJPEG's row.
-    pub fn device_buffer(&self, bytes: usize) -> Result<DeviceBuffer> {
-        self.device.pool.buffer(&self.device.row, bytes)
     }
 
     /// Whether these bytes lie in the pool of page-locked memory.

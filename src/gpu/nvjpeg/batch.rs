@@ -11,28 +11,25 @@ use super::status::{DecodeError, check};
 use super::{Backend, MAX_SIDE};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
-use crate::gpu::pool::{DeviceBuffer, PinnedBuffer};
+use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
-use crate::header::Sampling;
 
 /// Decodes up to a fixed number of images per call with [`Backend::Hardware`]. May move between threads.
 ///
 /// One call is in flight per decoder; the next one blocks the host until it is done. To keep the engines busy,
 /// alternate between two decoders.
 ///
-/// Each call of nvJPEG has as many images as the decoder's capacity, because another number would initialise its state
-/// again. Places without an image get a gray one of 64x64 pixels, whose pixels are unused: a fiftieth of
-/// the engines' work for an image of 500x375. Another image of the batch would cost as much as that image.
+/// The state is initialised before each call for the number of its images, as nvImageCodec and torchvision do, and allocated once for
+/// the capacity.
 ///
-/// The images of a call should have one chroma subsampling. Padding has that of the first image. nvImageCodec 0.9
-/// avoids the engines for mixed batches of 13 images or more when chroma is interpolated, without saying why.
+/// The images of a call should have one chroma subsampling. nvImageCodec 0.9 avoids the engines for mixed batches of 13 images or more
+/// when chroma is interpolated, without saying why.
 #[derive(Debug)]
 pub struct BatchDecoder {
     /// `None` after a failure, until the next call.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
     largest: Size,
     params: Vec<Handle<sys::nvjpegDecodeParams_t>>,
-    padding: Padding,
     stamps: Stamps,
     arguments: Arguments,
     /// Reached when the last call's images are complete.
@@ -50,8 +47,6 @@ pub struct BatchJob<'a> {
     pub bytes: &'a [u8],
     /// Size of the image according to its header.
     pub image: Size,
-    /// Chroma subsampling of the image according to its header.
-    pub sampling: Sampling,
     /// Wanted pixels, after the reduction.
     pub wanted: Roi,
     /// Factor by which the engine reduces both sides: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded, see
@@ -107,6 +102,20 @@ impl BatchDecoder {
     /// [`Error::Budget`] if the rows have no room for images of one pixel, [`Error::Internal`] for a backend other
     /// than [`Backend::Hardware`], for zero images and for images without pixels.
     pub fn new(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
+        Self::with(jpeg, capacity, largest, new_state)
+    }
+
+    /// As [`new`](Self::new), but with buffers for images of `largest` pixels, or none.
+    pub(super) fn for_images_of(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
+        Self::with(jpeg, capacity, largest, state_for)
+    }
+
+    fn with(
+        jpeg: &Arc<Jpeg>,
+        capacity: usize,
+        largest: Size,
+        new_state: fn(&Arc<Jpeg>, usize, Size) -> Result<Handle<sys::nvjpegJpegState_t>>,
+    ) -> Result<Self> {
         let sides = [largest.width, largest.height];
         let problem = if jpeg.backend() != Backend::Hardware {
             Some(format!("the {} backend decodes single images", jpeg.backend().name()))
@@ -122,7 +131,6 @@ impl BatchDecoder {
         }
         let _entered = jpeg.device.enter()?;
         let params = (0..capacity).map(|_| rgb_params(jpeg)).collect::<Result<Vec<_>>>()?;
-        let padding = Padding::new(jpeg)?;
         let stamps = Stamps::new(jpeg, capacity)?;
         let arguments = Arguments {
             bytes: Vec::with_capacity(capacity),
@@ -133,7 +141,7 @@ impl BatchDecoder {
         let done = jpeg.allocators.event()?;
         let jpeg = jpeg.clone();
         let state = Some(new_state(&jpeg, capacity, largest)?);
-        Ok(Self { state, largest, params, padding, stamps, arguments, done, jpeg })
+        Ok(Self { state, largest, params, stamps, arguments, done, jpeg })
     }
 
     /// Maximum number of images per call.
@@ -244,19 +252,15 @@ impl BatchDecoder {
         self.arguments.clear();
         for (job, params) in jobs.iter().zip(&self.params) {
             let window = job.window(&self.jpeg);
-            match job.reduction {
-                1 => set_roi(params, window.decoded)?,
-                _ => reset_roi(params)?,
+            match window.decoded == job.image.reduced(job.reduction).window() {
+                true => reset_roi(params)?,
+                false => set_roi(params, window.decoded)?,
             }
             set_reduction(params, job.reduction)?;
             self.arguments.bytes.push(job.bytes.as_ptr());
             self.arguments.lengths.push(job.bytes.len());
             self.arguments.images.push(image(window, job.destination.buffer));
             self.arguments.params.push(params.raw);
-        }
-        let sampling = jobs.first().map_or(Sampling::S420, |job| job.sampling);
-        for _ in jobs.len()..self.capacity() {
-            self.padding.add_to(sampling, &mut self.arguments);
         }
         Ok(())
     }
@@ -266,10 +270,23 @@ impl BatchDecoder {
         state: &Handle<sys::nvjpegJpegState_t>,
         stream: &Stream,
     ) -> Result<(), DecodeError> {
+        let (calls, images) = (&self.jpeg.library.calls, self.arguments.images.len());
+        // SAFETY: the handles are alive, and `decode_measured` has waited for the previous call with the state. The number of CPU
+        // threads is ignored.
+        let status = unsafe {
+            (calls.nvjpegDecodeBatchedInitialize)(
+                self.jpeg.handle,
+                state.raw,
+                images as i32,
+                1,
+                sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI,
+            )
+        };
+        self.jpeg.check("nvjpegDecodeBatchedInitialize", status)?;
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
         let call = self.jpeg.allocators.call(stream);
         // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each image
-        // that the state is initialised for, the capacity, and are read during the call. The files lie in the pool of page-locked
+        // that the state is initialised for, and are read during the call. The files lie in the pool of page-locked
         // memory, which outlives the state; the windows fit in the destinations, which are of the pool on the device.
         let status = unsafe {
             (self.jpeg.library.calls.nvjpegDecodeBatchedEx)(
@@ -314,55 +331,7 @@ impl Arguments {
     }
 }
 
-/// Images that fill up a call, and memory for a corner of one.
-#[derive(Debug)]
-struct Padding {
-    params: Handle<sys::nvjpegDecodeParams_t>,
-    /// By chroma subsampling.
-    files: Vec<(Sampling, PinnedBuffer)>,
-    /// All places write it, the same pixels.
-    pixels: DeviceBuffer,
-}
-
-impl Padding {
-    /// Files of 64x64 gray pixels with the usual Huffman tables. The first one also serves all other samplings.
-    const FILES: [(Sampling, &[u8]); 5] = [
-        (Sampling::S420, include_bytes!("padding/420.jpg")),
-        (Sampling::S444, include_bytes!("padding/444.jpg")),
-        (Sampling::S422, include_bytes!("padding/422.jpg")),
-        (Sampling::S440, include_bytes!("padding/440.jpg")),
-        (Sampling::Gray, include_bytes!("padding/gray.jpg")),
-    ];
-
-    /// Window that is decoded.
-    const WINDOW: Roi = Roi::new(0, 0, 16, 16);
-
-    fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
-        let params = rgb_params(jpeg)?;
-        set_roi(&params, Self::WINDOW)?;
-        let files = Self::FILES.into_iter().map(|(sampling, bytes)| {
-            let mut file = jpeg.allocators.pinned_buffer(bytes.len())?;
-            file.copy_from_slice(bytes);
-            Ok((sampling, file))
-        });
-        let files = files.collect::<Result<_>>()?;
-        let pixels = jpeg.allocators.device_buffer(Self::WINDOW.pitched_bytes())?;
-        Ok(Self { params, files, pixels })
-    }
-
-    fn add_to(&self, sampling: Sampling, arguments: &mut Arguments) {
-        let window = Window { wanted: Self::WINDOW, decoded: Self::WINDOW };
-        let same = self.files.iter().find(|(it, _)| *it == sampling);
-        let Some((_, file)) = same.or(self.files.first()) else { return };
-        arguments.bytes.push(file.as_ptr());
-        arguments.lengths.push(file.len());
-        arguments.images.push(image(window, &self.pixels));
-        arguments.params.push(self.params.raw);
-    }
-}
-
-/// Creates a state that is initialised for `images` images, with buffers for them, or for smaller ones if the rows have no
-/// room, because nvJPEG's memory per image is not documented. An image that later finds no room fails alone. nvJPEG uses its
+/// Creates a state with buffers for `images` images, or for smaller ones if the rows have no room, because nvJPEG's memory per image is not documented. An image that later finds no room fails alone. nvJPEG uses its
 /// pool of buffers only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
     jpeg: &Arc<Jpeg>,
@@ -404,29 +373,21 @@ fn state_for(
         )
     };
     jpeg.check("nvjpegDecodeBatchedPreAllocate", status)?;
-    // SAFETY: the handles are alive, and nothing runs with the state. The number of CPU threads is ignored.
-    let status = unsafe {
-        (calls.nvjpegDecodeBatchedInitialize)(
-            jpeg.handle,
-            state.raw,
-            images as i32,
-            1,
-            sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI,
-        )
-    };
-    jpeg.check("nvjpegDecodeBatchedInitialize", status)?;
     Ok(state)
 }
 
 /// Resets the window to the whole image.
-fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
+pub(super) fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
     let calls = &params.jpeg.library.calls;
     // SAFETY: the parameters are alive; these numbers mean that there is no window.
     let status = unsafe { (calls.nvjpegDecodeParamsSetROI)(params.raw, 0, 0, -1, -1) };
     check("nvjpegDecodeParamsSetROI", status)
 }
 
-fn set_reduction(params: &Handle<sys::nvjpegDecodeParams_t>, reduction: u32) -> Result<()> {
+pub(super) fn set_reduction(
+    params: &Handle<sys::nvjpegDecodeParams_t>,
+    reduction: u32,
+) -> Result<()> {
     let calls = &params.jpeg.library.calls;
     // Factors 1, 2, 4, 8 are numbered 0 to 3.
     let factor = sys::nvjpegScaleFactor_t(reduction.trailing_zeros());

@@ -1,6 +1,7 @@
 //! The nvJPEG library: location, version, known problems, and functions.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use nvjpeg_sys as sys;
 use nvjpeg_sys::nvjpegStatus_t as Status;
@@ -69,6 +70,11 @@ impl Library {
     /// Path or name by which it was opened.
     pub fn path(&self) -> &'static str {
         self.found.path()
+    }
+
+    /// File that it was loaded from, if the system reports it.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        library::file_at(self.calls.nvjpegGetProperty as usize)
     }
 
     /// Version of the library.
@@ -175,6 +181,13 @@ calls! {
         std::ffi::c_int,
         sys::nvjpegJpegStream_t
     );
+    nvjpegJpegStreamParseHeader(sys::nvjpegHandle_t, *const u8, usize, sys::nvjpegJpegStream_t);
+    nvjpegDecodeBatchedSupportedEx(
+        sys::nvjpegHandle_t,
+        sys::nvjpegJpegStream_t,
+        sys::nvjpegDecodeParams_t,
+        *mut std::ffi::c_int
+    );
     nvjpegJpegStreamGetFrameDimensions(sys::nvjpegJpegStream_t, *mut u32, *mut u32);
     nvjpegBufferPinnedCreateV2(
         sys::nvjpegHandle_t,
@@ -183,6 +196,7 @@ calls! {
     );
     nvjpegBufferPinnedResize(sys::nvjpegBufferPinned_t, usize, sys::cudaStream_t);
     nvjpegBufferPinnedDestroy(sys::nvjpegBufferPinned_t);
+    nvjpegBufferPinnedRetrieve(sys::nvjpegBufferPinned_t, *mut usize, *mut *mut std::ffi::c_void);
     nvjpegBufferDeviceCreateV2(
         sys::nvjpegHandle_t,
         *mut sys::nvjpegDevAllocatorV2_t,
@@ -190,6 +204,7 @@ calls! {
     );
     nvjpegBufferDeviceResize(sys::nvjpegBufferDevice_t, usize, sys::cudaStream_t);
     nvjpegBufferDeviceDestroy(sys::nvjpegBufferDevice_t);
+    nvjpegBufferDeviceRetrieve(sys::nvjpegBufferDevice_t, *mut usize, *mut *mut std::ffi::c_void);
     nvjpegStateAttachPinnedBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferPinned_t);
     nvjpegStateAttachDeviceBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferDevice_t);
     nvjpegDecodeParamsCreate(sys::nvjpegHandle_t, *mut sys::nvjpegDecodeParams_t);

@@ -8,7 +8,7 @@ use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use super::allocator::{Allocators, Memory};
 use super::status::{DecodeError, check, check_decode};
-use super::{Backend, Library, MARGIN, Version};
+use super::{Backend, Library, MARGIN, Version, windows};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::{Device, Stream};
@@ -27,6 +27,8 @@ pub struct Jpeg {
     pub(super) device: Arc<Device>,
     backend: Backend,
     engines: Option<Engines>,
+    /// Whether nvJPEG is given windows; else whole images are decoded.
+    windows: bool,
 }
 
 /// The JPEG engines of a GPU.
@@ -66,13 +68,26 @@ impl Window {
 }
 
 impl Jpeg {
-    /// Opens a backend on a device, with its memory.
+    /// Opens a backend on a device, with its memory. The engines are given windows only if a
+    /// [check](super::set_checking_program) has found that they decode them.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if nvJPEG is not installed or the device has no JPEG engines, [`Error::Device`] if
     /// nvJPEG refuses the device.
     pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
         let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
+        let windows = backend != Backend::Hardware || windows::work(device, &library);
+        Self::open_with(device, library, backend, memory, windows)
+    }
+
+    /// Opens a backend that is given windows or not.
+    pub(super) fn open_with(
+        device: &Arc<Device>,
+        library: Library,
+        backend: Backend,
+        memory: &Memory,
+        windows: bool,
+    ) -> Result<Arc<Self>> {
         let allocators = Allocators::new(device, memory);
         let _entered = device.enter()?;
         device.keep_context();
@@ -88,6 +103,7 @@ impl Jpeg {
             device: device.clone(),
             backend,
             engines: None,
+            windows,
         };
         if backend == Backend::Hardware {
             jpeg.engines = Some(find_engines(&library, handle)?);
@@ -108,6 +124,11 @@ impl Jpeg {
         self.engines
     }
 
+    /// Whether it is given windows; else whole images are decoded.
+    pub fn decodes_windows(&self) -> bool {
+        self.windows
+    }
+
     /// Number of freed buffers that nvJPEG's allocations waited for, because their row was full.
     pub fn memory_waits(&self) -> u64 {
         self.allocators.waits()
@@ -119,9 +140,14 @@ impl Jpeg {
     }
 
     /// Part of an image of this size that is decoded for the window `wanted`. Before [`Version::EXACT_WINDOWS`] nvJPEG
-    /// computes the outermost pixels of a window wrongly if chroma is interpolated, so a margin is decoded around it.
+    /// computes the outermost pixels of a window wrongly if chroma is interpolated, so a margin is decoded around it. The whole image
+    /// if the engines are not known to decode windows.
     pub fn window(&self, image: Size, wanted: Roi) -> Window {
-        Window { wanted, decoded: with_margin(self.margin(), image, wanted) }
+        let decoded = match self.windows {
+            true => with_margin(self.margin(), image, wanted),
+            false => image.window(),
+        };
+        Window { wanted, decoded }
     }
 
     /// [`window`](Self::window) for a decoder that reduces both sides by `reduction`. `wanted` is in pixels of the

@@ -31,6 +31,12 @@ pub use calls::{Library, Version};
 pub use jpeg::{Engines, Jpeg, Window};
 pub use page::PageDecoder;
 pub use status::DecodeError;
+pub use support::Support;
+pub use trial::{Bytes, Measured, Trial, measure_memory};
+#[doc(hidden)]
+pub use trial_file::trial_file;
+pub use window_check::check_windows;
+pub use windows::{set_checking_program, window_verdict};
 
 mod allocator;
 mod batch;
@@ -39,6 +45,11 @@ mod jpeg;
 mod page;
 mod stamps;
 mod status;
+mod support;
+mod trial;
+mod trial_file;
+mod window_check;
+mod windows;
 
 /// Pixels decoded around a window if nvJPEG's outermost pixels are wrong. The error is one pixel wide.
 const MARGIN: u32 = 2;
@@ -160,10 +171,12 @@ pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     Ok(found)
 }
 
-/// Clears the cache of [`known_backends`]. For tests, whose machines change.
+/// Clears this process's caches of [`known_backends`], [`measure_memory`] and [`window_verdict`]. For tests, whose machines change.
 #[doc(hidden)]
 pub fn forget_backends() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    trial::forget();
+    windows::forget();
 }
 
 /// Cached results by device number and path of nvJPEG.

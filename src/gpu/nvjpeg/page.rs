@@ -117,6 +117,23 @@ impl PageDecoder {
         &self.done
     }
 
+    /// Sizes of nvJPEG's two buffers: on the device and page-locked, in bytes.
+    pub(super) fn buffer_bytes(&self) -> Result<(usize, usize)> {
+        let calls = &self.jpeg.library.calls;
+        let (mut device, mut pinned, mut address) = (0, 0, ptr::null_mut());
+        let buffer = self.buffers.device.raw;
+        // SAFETY: the buffer is alive; writes a number and an address.
+        let status =
+            unsafe { (calls.nvjpegBufferDeviceRetrieve)(buffer, &mut device, &mut address) };
+        check("nvjpegBufferDeviceRetrieve", status)?;
+        let buffer = self.buffers.pinned.raw;
+        // SAFETY: as above.
+        let status =
+            unsafe { (calls.nvjpegBufferPinnedRetrieve)(buffer, &mut pinned, &mut address) };
+        check("nvjpegBufferPinnedRetrieve", status)?;
+        Ok((device, pinned))
+    }
+
     /// Whether [`decode`](Self::decode) would not block.
     pub fn is_idle(&self) -> Result<bool> {
         self.done.query()
@@ -282,7 +299,7 @@ pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> R
     check("nvjpegDecodeParamsSetROI", status)
 }
 
-fn new_bitstream(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegJpegStream_t>> {
+pub(super) fn new_bitstream(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegJpegStream_t>> {
     let calls = &jpeg.library.calls;
     Handle::new(jpeg, calls.nvjpegJpegStreamDestroy, |it| {
         // SAFETY: the handle is alive; writes one handle.

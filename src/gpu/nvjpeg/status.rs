@@ -18,6 +18,11 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
+    /// Whether nvJPEG does not support the file.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, DecodeError::Sample(error) if error.reason == Reason::Unsupported)
+    }
+
     /// Why the image takes another route, or the error that ends the run.
     pub fn refusal(self) -> Result<&'static str> {
         match self {

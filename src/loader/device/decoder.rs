@@ -51,6 +51,12 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// Most calls at a time.
     fn calls(&self) -> usize;
 
+    /// Images that are decoded at once: larger calls should have a multiple of them.
+    fn lanes(&self) -> usize;
+
+    /// Tells that an image was refused, alone in its call, because its file is not supported.
+    fn refused(&self, waiting: &Waiting);
+
     /// Puts decoding of these images into the stream, as a span of `clock`. At most [`calls`](Self::calls) groups are not
     /// [finished](Self::finish).
     ///

@@ -115,20 +115,23 @@ impl Gatherer {
         }
     }
 
-    /// Fills the group with images of one chroma subsampling, in order of arrival.
+    /// Fills the group with images of one chroma subsampling, in order of arrival: as many as the decoder's lanes or a multiple of that,
+    /// if enough wait.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
-        let sampling = |it: &Next| it.waiting.gathered.sampling;
+        let sampling = |it: &Next| it.waiting.gathered.class.map(|class| class.sampling);
         let like = |one: &Next| self.next.iter().filter(|it| sampling(it) == sampling(one)).count();
         let late = self.next.front().filter(|it| it.passed >= MOST_PASSED);
         // Of equals the last is the maximum, so the order is reversed.
         let chosen = late.or_else(|| self.next.iter().rev().max_by_key(|it| like(it)));
-        let Some(chosen) = chosen.map(sampling) else { return };
+        let Some((chosen, waiting)) = chosen.map(|it| (sampling(it), like(it))) else { return };
+        let (most, lanes) = (self.group.min(waiting), self.decoder.lanes());
+        let most = if most > lanes { most - most % lanes } else { most };
         let mut at = 0;
         while let Some(next) = self.next.get_mut(at) {
             if sampling(next) != chosen {
                 next.passed += 1;
                 at += 1;
-            } else if group.len() < self.group {
+            } else if group.len() < most {
                 group.extend(self.next.remove(at).map(|it| it.waiting));
             } else {
                 at += 1;
@@ -150,10 +153,15 @@ impl Gatherer {
             self.running.push_back(std::mem::take(group));
             return Ok(true);
         };
+        let unsupported = error.is_unsupported();
         let why = error.refusal()?;
         let mut one = Vec::with_capacity(1);
         if group.len() == 1 {
-            return group.pop().map_or(Ok(true), |waiting| self.make_on_cpu(waiting, why));
+            let Some(waiting) = group.pop() else { return Ok(true) };
+            if unsupported {
+                self.decoder.refused(&waiting);
+            }
+            return self.make_on_cpu(waiting, why);
         }
         group.reverse();
         while let Some(waiting) = group.pop() {

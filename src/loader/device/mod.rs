@@ -32,7 +32,7 @@ use std::sync::Arc;
 use crate::error::{Result, SampleError};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
-use crate::header::Sampling;
+use crate::header::{FrameKind, Header, Sampling};
 use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
 use crate::tensor::TensorShape;
@@ -50,6 +50,7 @@ pub(super) use router::Router;
 pub use routes::offered;
 pub(super) use routes::offered_routes;
 pub(super) use start::{DeviceMemory, SpareSlots, Taken};
+pub(super) use trials::try_routes;
 pub(super) use worker::PageWorker;
 
 use router::Submitted;
@@ -66,6 +67,7 @@ mod parts;
 mod router;
 mod routes;
 mod start;
+mod trials;
 mod worker;
 
 pub(super) use clocks::Clocks;
@@ -253,7 +255,37 @@ struct Gathered {
     /// Bytes of the file.
     len: usize,
     image: Size,
-    sampling: Sampling,
+    /// Of a JPEG.
+    class: Option<HeaderClass>,
     wanted: Roi,
     reduction: u32,
+}
+
+/// What a decoder's support for a file depends on: files of a class are decoded or refused alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct HeaderClass {
+    sampling: Sampling,
+    frame: FrameKind,
+    has_restarts: bool,
+    /// The sides' orders of magnitude, as powers of 2.
+    sides: [u32; 2],
+    reduction: u32,
+    /// Whether a part of the image is decoded.
+    windowed: bool,
+}
+
+impl HeaderClass {
+    /// `None` for an image that is no JPEG.
+    fn of(header: &Header, reduction: u32, windowed: bool) -> Option<Self> {
+        let jpeg = header.jpeg.as_ref()?;
+        let Size { width, height } = header.size;
+        Some(Self {
+            sampling: jpeg.sampling(),
+            frame: jpeg.frame,
+            has_restarts: jpeg.restart_interval > 0,
+            sides: [width, height].map(|side| side.max(1).ilog2()),
+            reduction,
+            windowed,
+        })
+    }
 }

@@ -32,8 +32,8 @@ decoders! {
 
 /// How the decoder of a route is detected and opened.
 struct Entry {
-    /// Whether a device supports the decoder, or why not.
-    offered: fn(&Arc<Device>) -> Result<Result<(), String>>,
+    /// The backend of nvJPEG that decodes, if one does.
+    backend: Option<Backend>,
     open: fn(&Opening<'_>) -> Result<Opened>,
 }
 
@@ -48,7 +48,15 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
 /// [`Error::Unavailable`](crate::Error::Unavailable) if a library is not installed,
 /// [`Error::Device`](crate::Error::Device) if the device is lost.
 pub fn offered(device: &Arc<Device>, route: Route) -> Result<Result<(), String>> {
-    (entry(route).offered)(device)
+    match backend(route) {
+        Some(backend) => has_backend(device, backend),
+        None => Ok(Ok(())),
+    }
+}
+
+/// The backend of nvJPEG that a route uses, if any.
+pub(super) fn backend(route: Route) -> Option<Backend> {
+    entry(route).backend
 }
 
 /// The routes whose decoders a device supports.

@@ -8,6 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use feedwater::geometry::Size;
+use feedwater::gpu::nvjpeg::window_verdict;
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome, SampleRecord};
 use feedwater::op::{Chain, Crop, Placement, Resize};
@@ -64,7 +65,28 @@ pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
         epoch(builder.device(DeviceChoice::Cpu))
     });
     let expected: Vec<_> = expected.collect();
-    Route::ALL.into_iter().map(move |route| route_checks(gpu, route, &expected))
+    let routes = Route::ALL.into_iter().map(move |route| route_checks(gpu, route, &expected));
+    std::iter::once_with(|| vec![windows(gpu)]).chain(routes)
+}
+
+/// Whether the engines decode windows, which decides what loaders give them.
+fn windows(gpu: &Gpu) -> Check {
+    let name = "gpu/engines/windows";
+    if let Err(why) = gpu.offers(Route::NvjpegHardware) {
+        return Check::skip(name, why);
+    }
+    match window_verdict(&gpu.device, true) {
+        Ok(Some(true)) => Check::new(name, Ok("the JPEG engines decode windows".into())),
+        Ok(Some(false)) => {
+            let found = "a process that gave windows to the JPEG engines crashed or got wrong pixels: whole images are decoded";
+            Check::new(name, Ok(found.into()))
+        }
+        Ok(None) => Check::skip(
+            name,
+            "the process for this check did not start CUDA; whole images are decoded",
+        ),
+        Err(error) => Check::new(name, Err(message(error))),
+    }
 }
 
 fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Check> {

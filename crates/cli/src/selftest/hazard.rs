@@ -9,7 +9,6 @@ use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::Size;
 use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
 use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, copy, fill, read_back};
-use feedwater::header::Sampling;
 use feedwater::loader::{LoaderBuilder, Outcome};
 use feedwater::op::{Chain, RandomResizedCrop};
 use feedwater::plan::Route;
@@ -71,7 +70,6 @@ fn by_hand_of(gpu: &Gpu) -> Found {
             let job = BatchJob {
                 bytes: &bytes,
                 image: IMAGE,
-                sampling: Sampling::S420,
                 wanted: window,
                 reduction: 1,
                 destination: HostIdle::wait(&page, last_use)?,

@@ -2,9 +2,9 @@
 
 use crate::gpu::nvjpeg::Backend;
 
-use super::{Entry, has_backend, nvjpeg_page};
+use super::{Entry, nvjpeg_page};
 
 pub(super) const ENTRY: Entry = Entry {
-    offered: |device| has_backend(device, Backend::GpuHybrid),
+    backend: Some(Backend::GpuHybrid),
     open: |opening| nvjpeg_page::open(opening, Backend::GpuHybrid),
 };

@@ -1,29 +1,64 @@
 //! nvJPEG's hardware route: many images per call of the GPU's JPEG engines.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::geometry::Size;
-use crate::gpu::nvjpeg::{Backend, BatchDecoder, BatchJob, DecodeError, HostIdle, Jpeg};
+use crate::geometry::{Roi, Size};
+use crate::gpu::nvjpeg::{Backend, BatchDecoder, BatchJob, DecodeError, HostIdle, Jpeg, Support};
 use crate::gpu::{Stopwatch, Stream};
-use crate::header::{JpegHeader, Sampling};
 use crate::loader::balance::RouteQueue;
 use crate::loader::device::decoder::{
     DeviceDecoder, GroupDecoder, Opened, Opening, Request, Submission, WorkerParts,
 };
 use crate::loader::device::router::Submitted;
-use crate::loader::device::{Gathered, Waiting};
+use crate::loader::device::{Gathered, HeaderClass, Waiting};
 use crate::loader::policy::ProduceError;
 use crate::plan::SamplePlan;
 
+use super::Entry;
 use super::nvjpeg_page::{open_backend, pixels};
-use super::{Entry, has_backend};
+
+/// Reason for making an image on the CPU whose kind of file the engines refuse.
+const UNSUPPORTED: &str = "nvJPEG's engines do not support it";
+
+/// What the engines decode, by class of headers. nvJPEG is asked about the first file of a class; a class whose file it refuses in spite
+/// of its answer is remembered too.
+struct Classes {
+    known: Mutex<HashMap<HeaderClass, bool>>,
+    support: Mutex<Support>,
+}
+
+impl Classes {
+    fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
+        Ok(Self { known: Mutex::default(), support: Mutex::new(Support::new(jpeg)?) })
+    }
+
+    fn decodes(&self, class: HeaderClass, file: &[u8], window: Option<Roi>) -> bool {
+        if let Some(known) = self.known().get(&class) {
+            return *known;
+        }
+        let mut support = self.support.lock().unwrap_or_else(PoisonError::into_inner);
+        // What fails here fails in a call too, which reports it.
+        let decodes = support.decodes(file, class.reduction, window).unwrap_or(true);
+        // Another thread may have asked too, or a call may have failed.
+        *self.known().entry(class).or_insert(decodes)
+    }
+
+    fn refuse(&self, class: HeaderClass) {
+        self.known().insert(class, false);
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<HeaderClass, bool>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The workers' side of the engines.
 struct NvjpegHardware {
     queue: RouteQueue,
     jpeg: Arc<Jpeg>,
+    classes: Arc<Classes>,
 }
 
 /// The engines' decoders, used in turn: one group is decoded while the next is gathered. Before an image goes to the
@@ -32,10 +67,11 @@ struct Engines {
     /// Those of running calls first, in the order of their calls.
     decoders: VecDeque<BatchDecoder>,
     running: usize,
+    lanes: usize,
+    classes: Arc<Classes>,
 }
 
-pub(super) const ENTRY: Entry =
-    Entry { offered: |device| has_backend(device, Backend::Hardware), open };
+pub(super) const ENTRY: Entry = Entry { backend: Some(Backend::Hardware), open };
 
 /// Opens the engines with the plan's number of decoders.
 fn open(opening: &Opening<'_>) -> Result<Opened> {
@@ -50,8 +86,11 @@ fn open(opening: &Opening<'_>) -> Result<Opened> {
         parallel: group,
         capacity: group * (planned.decoders + 1),
     };
-    let decoder = Box::new(NvjpegHardware { queue, jpeg });
-    Ok(Opened { decoder, group: Some(Box::new(Engines { decoders, running: 0 })) })
+    let lanes = jpeg.engines().map_or(1, |it| (it.engines * it.cores_per_engine).max(1)) as usize;
+    let classes = Arc::new(Classes::new(&jpeg)?);
+    let engines = Engines { decoders, running: 0, lanes, classes: classes.clone() };
+    let decoder = Box::new(NvjpegHardware { queue, jpeg, classes });
+    Ok(Opened { decoder, group: Some(Box::new(engines)) })
 }
 
 impl DeviceDecoder for NvjpegHardware {
@@ -63,7 +102,13 @@ impl DeviceDecoder for NvjpegHardware {
         let SamplePlan { reduction, stored_window, .. } = *sample;
         image.must_be_in_page()?;
         self.queue.route.takes(image.header, reduction)?;
-        Ok(self.jpeg.reduced_window(image.header.size, reduction, stored_window).bytes())
+        let size = image.header.size;
+        let window = self.jpeg.reduced_window(size, reduction, stored_window);
+        let part = (window.decoded != size.reduced(reduction).window()).then_some(window.decoded);
+        match HeaderClass::of(image.header, reduction, part.is_some()) {
+            Some(class) if !self.classes.decodes(class, image.bytes, part) => Err(UNSUPPORTED),
+            _ => Ok(window.bytes()),
+        }
     }
 
     fn submit(
@@ -76,9 +121,9 @@ impl DeviceDecoder for NvjpegHardware {
         let (size, wanted, reduction) = (image.header.size, sample.stored_window, sample.reduction);
         let window = self.jpeg.reduced_window(size, reduction, wanted);
         let len = image.bytes.len();
-        let jpeg = image.header.jpeg.as_ref();
-        let sampling = jpeg.map_or(Sampling::Other, JpegHeader::sampling);
-        let gathered = Gathered { submitted, len, image: size, sampling, wanted, reduction };
+        let part = window.decoded != size.reduced(reduction).window();
+        let class = HeaderClass::of(image.header, reduction, part);
+        let gathered = Gathered { submitted, len, image: size, class, wanted, reduction };
         Ok(Submission::Gathered(pixels(window, sample), gathered))
     }
 
@@ -96,6 +141,16 @@ impl GroupDecoder for Engines {
         self.decoders.len()
     }
 
+    fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    fn refused(&self, waiting: &Waiting) {
+        if let Some(class) = waiting.gathered.class {
+            self.classes.refuse(class);
+        }
+    }
+
     fn decode(
         &mut self,
         stream: &Stream,
@@ -111,7 +166,6 @@ impl GroupDecoder for Engines {
                     .get(..gathered.len)
                     .unwrap_or_default(),
                 image: gathered.image,
-                sampling: gathered.sampling,
                 wanted: gathered.wanted,
                 reduction: gathered.reduction,
                 destination: HostIdle::wait(&page.pixels, &page.read)?,

@@ -27,9 +27,9 @@ struct NvjpegPage {
 pub(super) fn open(opening: &Opening<'_>, backend: Backend) -> Result<Opened> {
     let planned = opening.route;
     let jpeg = open_backend(opening, backend)?;
-    let (device_bytes, pinned_bytes) = planned.buffers();
+    let buffers = planned.buffers;
     let decoders = (0..planned.decoders)
-        .map(|_| PageDecoder::new(&jpeg, device_bytes, pinned_bytes))
+        .map(|_| PageDecoder::new(&jpeg, buffers.device_bytes, buffers.pinned_bytes))
         .collect::<Result<Vec<_>>>()?;
     let parallel = match planned.route.uses_worker_cpu() {
         true => planned.decoders.min(opening.cpu_threads.beside),

@@ -1,0 +1,25 @@
+//! `check-windows`: what the library starts to find out whether the JPEG engines decode windows. It may crash.
+
+use clap::Args;
+use feedwater::gpu::nvjpeg::check_windows;
+use feedwater::gpu::{Device, Runtime};
+
+use super::{CommandError, print};
+
+/// Checks whether the JPEG engines of a GPU decode windows
+#[derive(Args)]
+pub struct Options {
+    /// Number of the GPU
+    gpu: usize,
+}
+
+pub fn main(options: &Options) -> Result<(), CommandError> {
+    let device = Device::open_with(options.gpu, &Runtime::default())?;
+    let mut printed = Ok(());
+    check_windows(&device, |line| {
+        if printed.is_ok() {
+            printed = print(line);
+        }
+    })?;
+    printed
+}

@@ -1,0 +1,91 @@
+//! Asks nvJPEG whether the engines decode a file.
+
+use std::sync::Arc;
+
+use nvjpeg_sys as sys;
+
+use super::batch::{reset_roi, set_reduction};
+use super::jpeg::Jpeg;
+use super::page::{Handle, new_bitstream, rgb_params, set_roi};
+use super::status::check_decode;
+use super::{Backend, DecodeError};
+use crate::error::{Error, Result};
+use crate::geometry::Roi;
+
+/// Asks about one file at a time, without decoding it. May move between threads.
+#[derive(Debug)]
+pub struct Support {
+    /// `None` after a failure: nvJPEG's parser then accepts no other file.
+    bitstream: Option<Handle<sys::nvjpegJpegStream_t>>,
+    params: Handle<sys::nvjpegDecodeParams_t>,
+    jpeg: Arc<Jpeg>,
+}
+
+// SAFETY: as for `PageDecoder`.
+unsafe impl Send for Support {}
+
+impl Support {
+    /// # Errors
+    /// [`Error::Internal`] for a backend other than [`Backend::Hardware`], [`Error::Device`].
+    pub fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
+        if jpeg.backend() != Backend::Hardware {
+            let problem = format!("asked about the {} backend", jpeg.backend().name());
+            return Err(Error::Internal { problem });
+        }
+        let _entered = jpeg.device.enter()?;
+        let (bitstream, params) = (Some(new_bitstream(jpeg)?), rgb_params(jpeg)?);
+        Ok(Self { bitstream, params, jpeg: jpeg.clone() })
+    }
+
+    /// Whether the engines decode this file, reduced by 1, 2, 4 or 8, or a window of it; `None` is the whole image. False for a file
+    /// that nvJPEG does not parse.
+    ///
+    /// # Errors
+    /// [`Error::Device`] for failures that no file causes.
+    pub fn decodes(&mut self, bytes: &[u8], reduction: u32, window: Option<Roi>) -> Result<bool> {
+        let _entered = self.jpeg.device.enter()?;
+        let bitstream = match self.bitstream.take() {
+            Some(bitstream) => bitstream,
+            None => new_bitstream(&self.jpeg)?,
+        };
+        match window {
+            Some(window) => set_roi(&self.params, window)?,
+            None => reset_roi(&self.params)?,
+        }
+        set_reduction(&self.params, reduction)?;
+        match self.ask(&bitstream, bytes) {
+            Ok(decodes) => {
+                self.bitstream = Some(bitstream);
+                Ok(decodes)
+            }
+            Err(DecodeError::Sample(_) | DecodeError::Failed(..)) => Ok(false),
+            Err(DecodeError::Fatal(error)) => Err(error),
+        }
+    }
+
+    fn ask(
+        &self,
+        bitstream: &Handle<sys::nvjpegJpegStream_t>,
+        bytes: &[u8],
+    ) -> Result<bool, DecodeError> {
+        let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
+        let (data, len) = (bytes.as_ptr(), bytes.len());
+        // SAFETY: the handles are alive; the bytes are borrowed until the file has been asked about.
+        let status =
+            unsafe { (calls.nvjpegJpegStreamParseHeader)(jpeg.handle, data, len, bitstream.raw) };
+        check_decode("nvjpegJpegStreamParseHeader", status)?;
+        // Anything but 0 is a refusal.
+        let mut refused = -1;
+        // SAFETY: as above; the parameters are alive; writes one number.
+        let status = unsafe {
+            (calls.nvjpegDecodeBatchedSupportedEx)(
+                jpeg.handle,
+                bitstream.raw,
+                self.params.raw,
+                &mut refused,
+            )
+        };
+        check_decode("nvjpegDecodeBatchedSupportedEx", status)?;
+        Ok(refused == 0)
+    }
+}

@@ -1,0 +1,232 @@
+//! What nvJPEG takes for an image, measured by decoding one.
+//!
+//! Its documentation does not say how large its buffers are. So a decoder is opened in pools of its own, decodes an image of the planned
+//! size, and the peaks of the pools are read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::batch::{BatchDecoder, BatchJob, HostIdle};
+use super::jpeg::{Jpeg, Window};
+use super::page::PageDecoder;
+use super::status::DecodeError;
+use super::trial_file::trial_file;
+use super::{Backend, Library, Memory};
+use crate::error::{Error, Result};
+use crate::footprint::{Footprint, Memory as Sort};
+use crate::geometry::Size;
+use crate::gpu::{Device, DevicePool, Event, PinnedBuffer, PinnedPool, Stream};
+
+/// What is decoded to measure memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Trial {
+    /// Pixels of the image.
+    pub pixels: usize,
+    /// Most bytes of the file. It is smaller only if an image of `pixels` pixels cannot have that many.
+    pub encoded_bytes: usize,
+    /// Images per call of [`Backend::Hardware`]; others decode one.
+    pub group: usize,
+}
+
+/// Bytes on the device, and page-locked bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// Device memory.
+    pub device: usize,
+    /// Page-locked memory.
+    pub pinned: usize,
+}
+
+/// Memory that a decoder was seen to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Most that was in use at a time, of nvJPEG's row.
+    pub peak: Bytes,
+    /// The part of it that lies in the two buffers of a [`PageDecoder`], whose size is set at its creation.
+    pub buffers: Bytes,
+}
+
+/// Rows of the trial's pools.
+const NVJPEG: &str = "nvjpeg trial";
+const IMAGE: &str = "trial image";
+
+/// Factor by which rows grow after a trial for which they were too small.
+const GROWTH: usize = 4;
+
+/// Largest side of a trial image: that of the engines, which is the smallest of the backends.
+const MOST_SIDE: usize = 16_000;
+
+/// Results by device number, path of nvJPEG, backend and trial.
+static KNOWN: Mutex<Vec<(Key, Option<Measured>)>> = Mutex::new(Vec::new());
+type Key = (usize, &'static str, Backend, Trial);
+
+/// Most results that are kept.
+const MOST_KNOWN: usize = 64;
+
+/// Decodes a trial image with a backend and reads how much memory its decoder took. The first trial has rows of `first` bytes, and
+/// further ones have larger rows, up to `most`. `None` if nvJPEG rejects the image. Results are kept for the life of the process,
+/// because a process may build many loaders.
+///
+/// # Errors
+/// [`Error::Budget`] if `most` is not enough, [`Error::Unavailable`] without nvJPEG or engines, and [`Error::Device`].
+pub fn measure_memory(
+    device: &Arc<Device>,
+    backend: Backend,
+    trial: Trial,
+    first: Bytes,
+    most: Bytes,
+) -> Result<Option<Measured>> {
+    let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
+    let key = (device.ordinal(), library.path(), backend, trial);
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, measured)) = known().iter().find(|(it, _)| *it == key) {
+        return Ok(*measured);
+    }
+    let measured = measure(device, backend, trial, first, most)?;
+    let mut known = known();
+    if known.len() == MOST_KNOWN {
+        known.remove(0);
+    }
+    known.push((key, measured));
+    Ok(measured)
+}
+
+/// Clears the kept results.
+pub(super) fn forget() {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+fn measure(
+    device: &Arc<Device>,
+    backend: Backend,
+    trial: Trial,
+    first: Bytes,
+    most: Bytes,
+) -> Result<Option<Measured>> {
+    let side = trial.pixels.isqrt().clamp(16, MOST_SIDE) as u32;
+    let image = Size::new(side, side);
+    // Progressive images need coefficients of the whole image; only this backend decodes them.
+    let kinds: &[bool] = if backend == Backend::Hybrid { &[false, true] } else { &[false] };
+    let files = kinds.iter().map(|&it| trial_file(image, trial.encoded_bytes, it));
+    let files = files.collect::<Vec<_>>();
+    let mut rows = at_most(first, most);
+    loop {
+        let setup = Setup::new(device, backend, image, &files, rows);
+        match setup.and_then(|mut setup| setup.measure(image, trial.group)) {
+            Ok(measured) => return Ok(measured),
+            Err(error) => {
+                let is_short = match &error {
+                    Error::Budget { .. } => true,
+                    // The driver does not have that much.
+                    Error::Device { call, .. } => matches!(*call, "cuMemAlloc" | "cuMemHostAlloc"),
+                    _ => false,
+                };
+                let more = Bytes { device: GROWTH * rows.device, pinned: GROWTH * rows.pinned };
+                let larger = at_most(more, most);
+                if !is_short || larger == rows {
+                    return Err(error);
+                }
+                rows = larger;
+            }
+        }
+    }
+}
+
+fn at_most(bytes: Bytes, most: Bytes) -> Bytes {
+    Bytes { device: bytes.device.min(most.device), pinned: bytes.pinned.min(most.pinned) }
+}
+
+/// Pools, a handle and the files of one trial.
+struct Setup {
+    files: Vec<PinnedBuffer>,
+    jpeg: Arc<Jpeg>,
+    stream: Stream,
+    device: DevicePool,
+    pinned: PinnedPool,
+}
+
+impl Setup {
+    fn new(
+        device: &Arc<Device>,
+        backend: Backend,
+        image: Size,
+        files: &[Vec<u8>],
+        rows: Bytes,
+    ) -> Result<Self> {
+        let mut footprint = Footprint::default();
+        let mut add = |memory, row, bytes: usize, count: usize| {
+            footprint.add(memory, row, bytes as u64, count as u64, "a trial");
+        };
+        let longest = files.iter().map(Vec::len).max().unwrap_or(0);
+        add(Sort::Device, NVJPEG, rows.device, 1);
+        add(Sort::Device, IMAGE, image.window().pitched_bytes(), 1);
+        add(Sort::Pinned, NVJPEG, rows.pinned, 1);
+        add(Sort::Pinned, IMAGE, longest, files.len());
+        let pool = DevicePool::take(device, &footprint)?;
+        let pinned = PinnedPool::take(device, &footprint)?;
+        let memory = Memory { device: pool.clone(), pinned: pinned.clone(), row: NVJPEG.into() };
+        let jpeg = Jpeg::open(device, backend, &memory)?;
+        let files = files.iter().map(|file| {
+            let mut buffer = pinned.buffer(IMAGE, file.len())?;
+            buffer.copy_from_slice(file);
+            Ok(buffer)
+        });
+        let files = files.collect::<Result<_>>()?;
+        Ok(Self { files, jpeg, stream: Stream::new(device)?, device: pool, pinned })
+    }
+
+    fn measure(&mut self, image: Size, group: usize) -> Result<Option<Measured>> {
+        let decoded = match self.jpeg.backend() {
+            Backend::Hardware => self.decode_group(image, group).map(|()| Bytes::default()),
+            Backend::GpuHybrid | Backend::Hybrid => self.decode_images(image),
+        };
+        // Whatever happened, nothing uses the pools when they are dropped.
+        self.stream.synchronize()?;
+        let buffers = match decoded {
+            Ok(buffers) => buffers,
+            Err(DecodeError::Sample(_)) => return Ok(None),
+            Err(DecodeError::Fatal(error)) => return Err(error),
+            // nvJPEG reports an allocation that was refused to a thread of its own as a failure of the image.
+            Err(DecodeError::Failed(_, error)) => {
+                let limit = self.device.row_bytes(NVJPEG).map_or(0, |(_, capacity)| capacity);
+                let refused = matches!(&error, Error::Device { problem, .. } if problem.starts_with("allocator failure"));
+                let short = Error::Budget { row: NVJPEG.into(), needed: limit + 1, limit };
+                return if refused { Err(short) } else { Ok(None) };
+            }
+        };
+        let peak = |row: Option<(u64, u64)>| row.map_or(0, |(peak, _)| peak as usize);
+        let (device, pinned) = (self.device.row_bytes(NVJPEG), self.pinned.row_bytes(NVJPEG));
+        Ok(Some(Measured { peak: Bytes { device: peak(device), pinned: peak(pinned) }, buffers }))
+    }
+
+    /// Returns the size of the decoder's two buffers.
+    fn decode_images(&self, image: Size) -> Result<Bytes, DecodeError> {
+        let Window { wanted, .. } = self.jpeg.window(image, image.window());
+        let destination = self.device.buffer(IMAGE, wanted.pitched_bytes())?;
+        let mut decoder = PageDecoder::new(&self.jpeg, 0, 0)?;
+        for file in &self.files {
+            decoder.decode(&self.stream, file, wanted, &destination)?;
+            decoder.done().synchronize()?;
+        }
+        let (device, pinned) = decoder.buffer_bytes()?;
+        Ok(Bytes { device, pinned })
+    }
+
+    /// All images of the group are the same file, and write the same pixels to the same place.
+    fn decode_group(&self, image: Size, group: usize) -> Result<(), DecodeError> {
+        let destination = self.device.buffer(IMAGE, image.window().pitched_bytes())?;
+        let unused = Event::new(destination.device())?;
+        let mut decoder = BatchDecoder::for_images_of(&self.jpeg, group, image)?;
+        let Some(file) = self.files.first() else { return Ok(()) };
+        let jobs = (0..group).map(|_| {
+            Ok(BatchJob {
+                bytes: file,
+                image,
+                wanted: image.window(),
+                reduction: 1,
+                destination: HostIdle::wait(&destination, &unused)?,
+            })
+        });
+        decoder.decode(&self.stream, &jobs.collect::<Result<Vec<_>>>()?)?;
+        Ok(decoder.done().synchronize()?)
+    }
+}

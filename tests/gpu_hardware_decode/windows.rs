@@ -1,0 +1,110 @@
+//! Whether the engines are given windows.
+
+use std::ffi::OsString;
+
+use super::*;
+
+/// The engines decode whole images unless a check in a process of its own has found that they decode windows.
+#[test]
+fn windows_are_given_to_the_engines_only_after_a_check() {
+    let machine = exclusive();
+    let wanted = Roi::new(9, 5, 20, 15);
+    let script = |text: &str| ["sh", "-c", text].map(OsString::from).to_vec();
+    let begun = "echo windows: begun; ";
+    let equal = "echo windows: equal";
+    let checks = [
+        (script(&format!("{begun}{equal}")), Some(true)),
+        (script(begun), Some(false)),
+        // Crashes after it has begun, and before.
+        (script(&format!("{begun}kill -SEGV $$")), Some(false)),
+        (script("kill -SEGV $$"), None),
+        (script(&format!("{begun}{equal}; exit 1")), Some(false)),
+        (script("exit 2"), None),
+        (vec!["/there/is/no/such/program".into()], None),
+        (Vec::new(), None),
+    ];
+    for (program, expected) in checks {
+        machine.restart();
+        nvjpeg::set_checking_program(program.clone());
+        // A verdict is kept.
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = simulated::runtime().with_cache_directory(folder.path());
+        let device = Device::open_with(0, &runtime).unwrap();
+        assert_eq!(nvjpeg::window_verdict(&device, false).unwrap(), expected, "{program:?}");
+        let mut setup = setup_on(&device, CAPACITY, 1 << 20).unwrap();
+        assert_eq!(setup.jpeg.decodes_windows(), expected == Some(true), "{program:?}");
+        let files: Vec<_> = (0..4).map(|tag| file(IMAGE, tag)).collect();
+        setup.decode(&files, wanted).unwrap();
+        let decoded = setup.jpeg.window(IMAGE, wanted).decoded;
+        assert_eq!(decoded, if expected == Some(true) { wanted } else { IMAGE.window() });
+        for (page, bytes) in files.iter().enumerate() {
+            let pixels = cut(&setup.pixels(page, decoded).unwrap(), decoded, wanted);
+            assert_eq!(pixels, pattern(bytes, wanted), "{program:?}");
+        }
+        let roi = machine.calls("nvjpegDecodeParamsSetROI");
+        assert_eq!(machine.windows(), if expected == Some(true) { 4 } else { 0 }, "{roi} calls");
+        drop((setup, device));
+        assert_clean(&machine, "windows");
+    }
+    nvjpeg::set_checking_program(simulated::checking_program());
+}
+
+/// A verdict is kept for the driver, the library and the card; the check is not run again.
+#[test]
+fn the_verdict_on_windows_is_kept() {
+    let machine = exclusive();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let text = format!("echo windows: begun; echo run >> {}; echo windows: equal", log.display());
+    nvjpeg::set_checking_program(["sh", "-c", &text].map(OsString::from));
+    let runtime = simulated::runtime().with_cache_directory(folder.path().join("cache"));
+    let runs = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
+    let verdict = |again| {
+        let device = Device::open_with(0, &runtime).unwrap();
+        nvjpeg::window_verdict(&device, again).unwrap()
+    };
+    assert_eq!((verdict(false), runs()), (Some(true), 1));
+    assert_eq!((verdict(false), runs()), (Some(true), 1), "known to the process");
+    machine.restart();
+    assert_eq!((verdict(false), runs()), (Some(true), 1), "known on the machine");
+    assert_eq!((verdict(true), runs()), (Some(true), 2));
+    machine.nvjpeg_version(13, 2, 0);
+    assert_eq!((verdict(false), runs()), (Some(true), 3), "another library");
+    nvjpeg::set_checking_program(simulated::checking_program());
+}
+
+/// The check itself, with engines that decode windows and with engines whose windows are shifted.
+#[test]
+fn the_check_of_windows_compares_pixels() {
+    let machine = exclusive();
+    for version in [(13, 0, 1), (13, 3, 2)] {
+        for shift in [false, true] {
+            machine.restart();
+            machine.nvjpeg_version(version.0, version.1, version.2);
+            machine.set_decoder(Some(if shift { shifted } else { simulated::images::libjpeg }));
+            let device = Device::open(0).unwrap();
+            let mut said = Vec::new();
+            nvjpeg::check_windows(&device, |line| said.push(line.to_string())).unwrap();
+            let both = ["windows: begun", "windows: equal"];
+            assert_eq!(said, both[..if shift { 1 } else { 2 }]);
+            drop(device);
+            assert_clean(&machine, "check");
+        }
+    }
+}
+
+/// Decodes windows one row too low.
+unsafe extern "C" fn shifted(
+    bytes: *const u8,
+    count: usize,
+    reduction: i32,
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    rgb: *mut u8,
+) -> i32 {
+    let y = if y > 0 && height < 100 { y - 1 } else { y };
+    // SAFETY: the caller's arguments.
+    unsafe { simulated::images::libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
+}
