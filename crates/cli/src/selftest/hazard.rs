@@ -17,17 +17,18 @@ use feedwater::tensor::{DType, Layout};
 
 use super::gpu::Gpu;
 use super::images::{self, SORTS};
-use super::{Check, Found, epoch, message};
+use super::{Check, Found, epoch, message, skipped};
 
 const IMAGE: Size = Size::new(320, 240);
 
-/// Returns the checks of the hazard itself and of the loader.
+/// Returns the checks of the hazard itself, of the loader, and of images that calls skip.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
-    let (by_hand, loader) = ("gpu/hazard/by-hand", "gpu/hazard/loader");
+    let names = ["gpu/hazard/by-hand", "gpu/hazard/loader", "gpu/hazard/skipped"];
     match gpu.offers(Route::NvjpegHardware) {
-        Err(why) => vec![Check::skip(by_hand, why.clone()), Check::skip(loader, why)],
+        Err(why) => names.map(|name| Check::skip(name, why.clone())).into(),
         Ok(()) => {
-            vec![Check::new(by_hand, by_hand_of(gpu)), Check::new(loader, the_loader_waits(gpu))]
+            let found = [by_hand_of(gpu), the_loader_waits(gpu), skipped::check(gpu)];
+            names.into_iter().zip(found).map(|(name, found)| Check::new(name, found)).collect()
         }
     }
 }

@@ -24,6 +24,7 @@ mod loaders;
 mod memory;
 pub mod on_gpu;
 mod operators;
+mod skipped;
 mod throughput;
 
 /// Tests this build on this machine: fast paths against references, CPU against GPU, every decode route, rings, memory
@@ -55,7 +56,7 @@ pub enum Group {
     Kernels,
     /// Decode routes, by kind of JPEG
     Decode,
-    /// JPEG engines that write before their stream's turn
+    /// JPEG engines that write before their stream's turn, or skip images
     Hazard,
     /// Odd and damaged files on the GPU
     Files,

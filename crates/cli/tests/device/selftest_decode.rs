@@ -251,6 +251,28 @@ fn the_engines_behaviour_is_reported_and_their_absence_is_no_failure() {
     }
 }
 
+/// The decoder notices every image that a call skips; the check fails if it does not.
+#[test]
+fn skipped_images_are_counted_by_their_pages() {
+    let machine = machine(Schedule::Random(4));
+    let skipped = |every: u32| {
+        machine.skipping(every);
+        let checks = hazard::checks(&found());
+        let found = checks.into_iter().find(|check| check.name == "gpu/hazard/skipped").unwrap();
+        assert_eq!(found.result, Outcome::Pass, "{every}: {}", found.detail);
+        let numbers = numbers(&found.detail);
+        // In calls of 2, 7, 14 and 28 images.
+        let [per_call, counts] = [2, 0].map(|at| numbers[at..].iter().step_by(3).copied());
+        assert_eq!(per_call.collect::<Vec<_>>(), [2, 7, 14, 28], "{}", found.detail);
+        counts.collect::<Vec<_>>()
+    };
+    assert_eq!(skipped(0), [0; 4]);
+    let found = skipped(3);
+    // A third of 12 calls of each size, give or take one.
+    let expected = [8, 28, 56, 112];
+    assert!(found.iter().zip(expected).all(|(is, want)| is.abs_diff(want) <= 1), "{found:?}");
+}
+
 /// An error on one route must be detected on that route only.
 #[test]
 fn only_the_wrong_route_fails() {

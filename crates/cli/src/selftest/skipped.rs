@@ -1,0 +1,125 @@
+//! Images that a call of the JPEG engines skips although it reports success, as seen on RTX 50 GPUs.
+//!
+//! Pages are filled with one byte before each call. A page that is as before afterwards was skipped. The decoder, which looks at 64
+//! bytes of each page only, must have noticed the same images.
+
+use feedwater::footprint::{Footprint, Memory as Sort};
+use feedwater::geometry::Size;
+use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
+use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, fill, read_back};
+
+use super::gpu::Gpu;
+use super::images::{self, SORTS};
+use super::{Found, message};
+
+const IMAGE: Size = Size::new(320, 240);
+const POISON: u8 = 0xA5;
+
+/// Images per call, of which there are [`ROUNDS`].
+const GROUPS: [usize; 4] = [2, 7, 14, 28];
+const ROUNDS: usize = 12;
+
+/// Counts skipped images in calls of several sizes.
+pub fn check(gpu: &Gpu) -> Found {
+    let files = (0..GROUPS[3] as u64).map(|index| images::jpeg(index, IMAGE, SORTS[2]));
+    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let mut found = Vec::new();
+    for group in GROUPS {
+        let Counts { skipped, unnoticed, wrong } = count(gpu, &files[..group]).map_err(message)?;
+        let all = ROUNDS * group;
+        let counts = format!("{skipped} of {all} images in calls of {group}");
+        match (unnoticed, wrong) {
+            (0, 0) => found.push(counts),
+            _ => {
+                return Err(format!(
+                    "skipped: {counts}; not noticed: {unnoticed}; written with other pixels than alone: {wrong}"
+                ));
+            }
+        }
+    }
+    Ok(format!("skipped, noticed and left to the CPU: {}", found.join(", ")))
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Images whose page was not written.
+    skipped: usize,
+    /// Images for which the decoder says something else.
+    unnoticed: usize,
+    /// Images that were written with other pixels than in a call of their own.
+    wrong: usize,
+}
+
+fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
+    let (device, group, window) = (&gpu.device, files.len(), IMAGE.window());
+    let page_bytes = window.pitched_bytes();
+    let longest = files.iter().map(Vec::len).max().unwrap_or(0);
+    let mut rows = Footprint::default();
+    rows.add(Sort::Device, "pages", page_bytes as u64, group as u64, "");
+    // Far more than expected: this check is not about memory.
+    rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
+    rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
+    rows.add(Sort::Pinned, "files", longest as u64, group as u64, "");
+    let memory = DevicePool::take(device, &rows)?;
+    let pinned = PinnedPool::take(device, &rows)?;
+    let stream = Stream::new(device)?;
+    let source =
+        nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
+    let jpeg = Jpeg::open(device, Backend::Hardware, &source)?;
+    let mut decoder = BatchDecoder::new(&jpeg, group, IMAGE)?;
+    let files = files.iter().map(|file| {
+        let mut bytes = pinned.buffer("files", file.len())?;
+        bytes.copy_from_slice(file);
+        Ok(bytes)
+    });
+    let files = files.collect::<feedwater::Result<Vec<_>>>()?;
+    let pages = files.iter().map(|_| memory.buffer("pages", page_bytes));
+    let pages = pages.collect::<feedwater::Result<Vec<_>>>()?;
+    let filled = Event::new(device)?;
+    // Decodes these images in one call. Returns the rows of each, and whether the decoder found it written.
+    let mut decode = |places: std::ops::Range<usize>| -> feedwater::Result<Vec<(Vec<u8>, bool)>> {
+        for page in &pages[places.clone()] {
+            fill(&stream, page, 0..page_bytes, POISON)?;
+        }
+        filled.record(&stream)?;
+        let jobs = files[places.clone()].iter().zip(&pages[places.clone()]).map(|(bytes, page)| {
+            let destination = HostIdle::wait(page, &filled)?;
+            Ok(BatchJob { bytes, image: IMAGE, wanted: window, reduction: 1, destination })
+        });
+        let jobs = jobs.collect::<feedwater::Result<Vec<_>>>()?;
+        decoder
+            .decode(&stream, &jobs)
+            .map_err(|error| feedwater::Error::Internal { problem: format!("{error:?}") })?;
+        let written = decoder.written()?;
+        let seen = pages[places].iter().zip(written).map(|(page, written)| {
+            let mut rows = vec![0; page_bytes];
+            read_back(&stream, page, 0, &mut rows)?;
+            Ok((rows, written))
+        });
+        seen.collect()
+    };
+    // Bytes between rows are undefined, and the last row has the decoder's mark.
+    let pitch = window.pitch_bytes() as usize;
+    let pixels = |rows: &[u8]| -> Vec<u8> {
+        let rows = rows.chunks_exact(pitch).take(IMAGE.height as usize - 1);
+        rows.flat_map(|row| &row[..3 * IMAGE.width as usize]).copied().collect()
+    };
+    let is_poisoned = |pixels: &[u8]| pixels.iter().all(|byte| *byte == POISON);
+    let mut alone = Vec::new();
+    for place in 0..group {
+        let seen = decode(place..place + 1)?.pop().map(|(rows, _)| pixels(&rows));
+        // Skipping was seen in calls for several images only.
+        alone.push(seen.filter(|it| !is_poisoned(it)));
+    }
+    let mut counts = Counts::default();
+    for _ in 0..ROUNDS {
+        for ((rows, written), alone) in decode(0..group)?.iter().zip(&alone) {
+            let pixels = pixels(rows);
+            let skipped = is_poisoned(&pixels);
+            counts.skipped += usize::from(skipped);
+            counts.unnoticed += usize::from(skipped == *written);
+            counts.wrong += usize::from(!skipped && alone.as_ref().is_some_and(|it| *it != pixels));
+        }
+    }
+    Ok(counts)
+}
