@@ -1,8 +1,11 @@
 //! Signals: progress is reported, output files are complete or absent, and no started process stays.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
-use std::thread::sleep;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -195,4 +198,88 @@ fn a_command_that_waits_for_a_server_ends_with_the_signal() {
         assert_eq!((status, stdout.as_str()), (Some(code), ""));
         assert!(has_words(&stderr, &[name]), "{stderr}");
     }
+}
+
+/// A server that has an archive, and beside it a row index of 3 GiB of which it sends the begin only. Returns its address, and
+/// whether the row index was read.
+fn server_with_an_endless_row_index(archive: Vec<u8>) -> (SocketAddr, Arc<AtomicBool>) {
+    const ENDLESS: u64 = 3 << 30;
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, archive) = (server.local_addr().unwrap(), Arc::new(archive));
+    let read = Arc::new(AtomicBool::new(false));
+    let is_read = read.clone();
+    thread::spawn(move || {
+        for connection in server.incoming() {
+            let (archive, read, mut to) = (archive.clone(), read.clone(), connection.unwrap());
+            thread::spawn(move || {
+                let mut from = BufReader::new(to.try_clone().unwrap());
+                loop {
+                    let lines = (&mut from).lines().map_while(Result::ok);
+                    let head: Vec<String> = lines.take_while(|it| !it.is_empty()).collect();
+                    let Some(request) = head.first() else { return };
+                    let is_index = request.contains(".rows ");
+                    let len = if is_index { ENDLESS } else { archive.len() as u64 };
+                    let range = head.iter().find_map(|line| {
+                        let line = line.to_ascii_lowercase();
+                        let (first, last) = line.strip_prefix("range: bytes=")?.split_once('-')?;
+                        let first: u64 = first.parse().ok()?;
+                        Some((first, last.parse().unwrap_or(len - 1).min(len - 1)))
+                    });
+                    let (first, last) = range.unwrap_or((0, len - 1));
+                    let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
+                    let count = last + 1 - first;
+                    let reply = format!(
+                        "HTTP/1.1 {status}\r\nAccept-Ranges: bytes\r\nETag: \"1\"\r\nContent-Length: {count}\r\n\
+                         Content-Range: bytes {first}-{last}/{len}\r\n\r\n"
+                    );
+                    to.write_all(reply.as_bytes()).unwrap();
+                    match (request.starts_with("HEAD"), is_index) {
+                        (true, _) => {}
+                        (false, false) => {
+                            let _ = to.write_all(&archive[first as usize..last as usize + 1]);
+                        }
+                        (false, true) => {
+                            let _ = to.write_all(b"feedwater rows 2");
+                            read.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    (address, is_read)
+}
+
+#[test]
+fn a_signal_ends_a_command_that_reads_an_endless_row_index() {
+    let dir = workplace();
+    done(dir.path(), &["pack", "data", "packed"]);
+    let (address, is_read) = server_with_an_endless_row_index(shard(dir.path()));
+    let url = format!("http://{address}/a.tar");
+    let cache = "[loader]\nbatch = 2\n[cache]\nrow_index = \"64 MiB\"";
+    let storage = "[storage]\nretries = 100";
+    let text = format!("[source]\nwebdataset = \"{url}\"\n{storage}\n{cache}\n{CHAIN}");
+    write(&dir, "remote.toml", &text);
+    for (signal, name, code) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
+        is_read.store(false, Ordering::Relaxed);
+        let mut child = start(dir.path(), &["run", "remote.toml"]);
+        let ended_early = |child: &mut Child| child.try_wait().unwrap().is_some();
+        while !is_read.load(Ordering::Relaxed) && !ended_early(&mut child) {
+            sleep(Duration::from_millis(5));
+        }
+        if is_read.load(Ordering::Relaxed) {
+            send(&child, signal);
+        }
+        let (status, _, stderr) = ended(child);
+        assert_eq!(status, Some(code), "{stderr}");
+        assert!(has_words(&stderr, &[name]), "{stderr}");
+    }
+}
+
+/// The only shard that was packed.
+fn shard(dir: &Path) -> Vec<u8> {
+    let files = fs::read_dir(dir.join("packed")).unwrap().map(|it| it.unwrap().path());
+    let shards: Vec<_> = files.filter(|it| it.extension().is_some_and(|it| it == "tar")).collect();
+    assert_eq!(shards.len(), 1, "{shards:?}");
+    fs::read(&shards[0]).unwrap()
 }
