@@ -25,6 +25,7 @@ pub struct DeviceSamples {
     pub bytes: usize,
     /// Texts of the kernels.
     pub sources: Vec<String>,
+    chain: DeviceChain,
     kernels: ChainKernels,
     samples: Staged,
     /// Offset of the parameters for the program kernel, and the size of each sample's.
@@ -163,6 +164,7 @@ impl DeviceSamples {
             count,
             bytes,
             sources,
+            chain: texts,
             kernels,
             samples,
             programs,
@@ -174,9 +176,36 @@ impl DeviceSamples {
 
     /// Enqueues a launch for `count` samples from number `first` on.
     pub fn launch(&self, goal: LaunchGoal, first: usize, count: usize) -> feedwater::Result<()> {
+        self.launch_of(&self.kernels, goal, first, count)
+    }
+
+    /// The chain's kernels one by one, in the order of their launches, with their names.
+    pub fn parts(
+        &self,
+        device: &Arc<Device>,
+    ) -> feedwater::Result<Vec<(&'static str, ChainKernels)>> {
+        let (mut fused, mut program) = (self.chain.clone(), self.chain.clone());
+        (fused.program, program.fused) = (None, None);
+        let parts = [("fused", fused), ("program", program)];
+        let parts = parts.into_iter().filter(|(_, it)| it.fused.is_some() || it.program.is_some());
+        parts.map(|(name, chain)| Ok((name, ChainKernels::load(device, &chain)?))).collect()
+    }
+
+    /// Enqueues a launch of one of the [`parts`](Self::parts) for all samples.
+    pub fn launch_part(&self, part: &ChainKernels, goal: LaunchGoal) -> feedwater::Result<()> {
+        self.launch_of(part, goal, 0, self.count)
+    }
+
+    fn launch_of(
+        &self,
+        kernels: &ChainKernels,
+        goal: LaunchGoal,
+        first: usize,
+        count: usize,
+    ) -> feedwater::Result<()> {
         let at = [first * self.each[0], self.programs + first * self.each[1]];
         let block = (self.samples.device(), at);
-        self.kernels.launch(goal, &self.stream, block, count as u32, self.outputs)
+        kernels.launch(goal, &self.stream, block, count as u32, self.outputs)
     }
 }
 
