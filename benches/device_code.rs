@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use device_samples::DeviceSamples;
 use feedwater::geometry::Size;
-use feedwater::gpu::Device;
-use feedwater::gpu::kernel::{LaunchGoal, compile};
+use feedwater::gpu::{Device, LaunchGoal, compile};
 use feedwater::op::{
     Autocontrast, CenterCrop, ColorJitter, Equalize, Flip, GaussianBlur, Normalize, Operator,
     RandAugment, RandomAffine, RandomErasing, RandomResizedCrop, RandomRotation, Resize,

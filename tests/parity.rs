@@ -300,6 +300,24 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
     }
 }
 
+/// More pixels than a block counts, and a number of pixels that no tile divides.
+#[test]
+fn tables_of_images_that_several_blocks_count() {
+    let image = random_image(Size::new(131, 127), 17);
+    let rotation: Arc<dyn Operator> = Arc::new(op::RandomRotation::within(30.0));
+    let contrast: Arc<dyn Operator> = Arc::new(op::Contrast { factor: [0.5; 2] });
+    let chains: [Operators; 4] = [
+        vec![Arc::new(op::Equalize::default()), rotation.clone(), contrast.clone()],
+        vec![rotation.clone(), Arc::new(op::Autocontrast::default()), contrast.clone(), contrast],
+        vec![Arc::new(op::NormalizeImage { per_channel: true })],
+        vec![rotation, Arc::new(op::NormalizeImage::default())],
+    ];
+    for (number, chain) in chains.iter().enumerate() {
+        let layout = Layout::ALL[number % 2];
+        check(Case { layout, ..case(chain, &image) });
+    }
+}
+
 /// Images that shrink so much that no tile holds a column's taps, and images with almost no taps.
 #[test]
 fn extreme_reductions() {
