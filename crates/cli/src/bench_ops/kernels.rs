@@ -50,7 +50,7 @@ pub struct KernelRow {
     pub part: Part,
     /// Number of images measured.
     pub images: u64,
-    /// Launches for these images: one per group of images with the same output size.
+    /// Launches for these images: one per group of images with the same output size. The passes of a group count as one.
     pub launches: u64,
     /// Launches in total, repetitions included.
     pub launched: u64,
