@@ -138,10 +138,9 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
     assert!(totals.mma > 0, "{totals:?}");
 }
 
-/// A chain whose second kernel has passes of every kind: two of sums, histograms, a stencil, and a warp of some samples. Each pass
-/// has two tiles.
+/// A chain whose second kernel has passes of every kind: two of sums, histograms, a stencil, and a warp of some samples.
 fn programs() -> Chain {
-    passes_of(40, 33)
+    passes_of(24, 20)
 }
 
 fn passes_of(width: u32, height: u32) -> Chain {
