@@ -21,7 +21,7 @@ use fast_image_resize as fir;
 
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
-use feedwater::gpu::kernel::LaunchGoal;
+use feedwater::gpu::LaunchGoal;
 use feedwater::gpu::{self, Device, DeviceBuffer, DevicePool, Kernel};
 use feedwater::image::{HostImage, PixelType};
 use feedwater::op::custom::Wanted;

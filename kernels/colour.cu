@@ -6,8 +6,11 @@
 #endif
 
 // Histograms of an image: of each channel and of its gray version.
+#define HISTOGRAM_BINS 1024
 struct Histograms {
     unsigned channel[3][256], gray[256];
+    // All bins, one after another.
+    __device__ unsigned& bin(int number) { return ((unsigned*)this)[number]; }
 };
 
 static __device__ inline int lesser(int a, int b) { return a < b ? a : b; }

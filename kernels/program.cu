@@ -1,21 +1,28 @@
-// Program kernel: whatever follows the fused part of a chain, one block per sample. Passes make image after image, in scratch memory
-// small enough to stay in the L2 cache, and at last the tensor. All that a sample does is data, so samples of one launch may differ in
-// every step. Twin of src/transform/, written by src/op/program/.
+// Program kernel: whatever follows the fused part of a chain. Passes make image after image, in scratch memory small enough to stay
+// in the L2 cache, and at last the tensor. All that a sample does is data, so samples of one launch may differ in every step. Twin of
+// src/transform/, written by src/op/program/.
 //
-// The host prepends `Out`, `Order`, FLOATS (whether the tensor is made of floats), steps.cu, and these functions over the chain's
-// formulas: `read_formula`, `change`, and `entry`, an entry of a table that is made from histograms.
+// Passes with the same number are launched together, with several blocks for each sample: a pass reads what other blocks stored in
+// the launch before. Blocks beyond a sample's image or behind its last pass do nothing. A table from histograms takes two more
+// launches before its pass.
+//
+// The host prepends `Out`, `Order`, FLOATS (whether the tensor is made of floats), TILE_PIXELS, COUNTED_PIXELS, steps.cu, and these
+// functions over the chain's formulas: `read_formula`, `change`, and `entry`, an entry of a table that is made from histograms.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
 #define SHARED __shared__
-#define COUNT(bin) atomicAdd(&(bin), 1u)
+#define COUNT(bin, pixels) atomicAdd(&(bin), pixels)
 #else
 // On the host a phase is a loop over the threads, so a barrier does nothing.
 #define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
 #define BARRIER (void)0
 #define SHARED static thread_local
-#define COUNT(bin) ++(bin)
+#define COUNT(bin, pixels) (bin) += (pixels)
 #endif
+
+// What a launch does to a pass. Twin of `Stage` in src/op/program/launches.rs.
+enum Stage { STAGE_COUNT, STAGE_TABLE, STAGE_MAKE };
 
 // Value that is read at (x, y).
 static __device__ inline void read(const Pass& pass, int x, int y, Value& value) {
@@ -77,64 +84,89 @@ static __device__ inline void store(const Pass& pass, int i, int j, const Value&
 #endif
 }
 
-// Makes the table of the first step from the histograms of the source.
-static __device__ inline void make_table(const Pass& pass, const Step& step, Histograms& histograms, float* made) {
-    EACH_THREAD for (int i = thread; i < 1024; i += blockDim.x) {
-        if (i < 768) histograms.channel[i / 256][i % 256] = 0;
-        else histograms.gray[i - 768] = 0;
+// First pixel of this block's tile, and the one behind its last; equal beyond the image.
+struct Tile {
+    int first, end;
+    static __device__ Tile of(int pixels, int each) {
+        const long long first = (long long)blockIdx.x * each;
+        const Tile none = {0, 0}, tile = {(int)first, (int)(first + each < pixels ? first + each : pixels)};
+        return first < pixels ? tile : none;
+    }
+};
+
+// Counts this block's pixels of the source, then adds the counts to the sample's.
+static __device__ inline void count_pixels(const Pass& pass, Histograms& part, Histograms& sample) {
+    const int columns = pass.right - pass.left;
+    const Tile tile = Tile::of(columns * (pass.bottom - pass.top), COUNTED_PIXELS);
+    if (tile.first == tile.end) return;
+    EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) part.bin(i) = 0;
+    BARRIER;
+    EACH_THREAD for (int i = tile.first + thread; i < tile.end; i += blockDim.x) {
+        const Bytes pixel = pass.as<Roi>().at(pass.left + i % columns, pass.top + i / columns);
+        COUNT(part.channel[0][pixel.r], 1u);
+        COUNT(part.channel[1][pixel.g], 1u);
+        COUNT(part.channel[2][pixel.b], 1u);
+        COUNT(part.gray[luma(pixel)], 1u);
     }
     BARRIER;
-    EACH_THREAD {
-        const int columns = pass.right - pass.left, pixels = columns * (pass.bottom - pass.top);
-        for (int i = thread; i < pixels; i += blockDim.x) {
-            const Bytes pixel = pass.as<Roi>().at(pass.left + i % columns, pass.top + i / columns);
-            COUNT(histograms.channel[0][pixel.r]);
-            COUNT(histograms.channel[1][pixel.g]);
-            COUNT(histograms.channel[2][pixel.b]);
-            COUNT(histograms.gray[luma(pixel)]);
-        }
-    }
-    BARRIER;
-    EACH_THREAD for (int i = thread; i < 768; i += blockDim.x) made[i] = entry(pass.statistics, step, histograms, i / 256, i % 256);
-    BARRIER;
+    EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x)
+        if (part.bin(i) > 0) COUNT(sample.bin(i), part.bin(i));
 }
 
-static __device__ inline void program_of_block(const Program* programs, int count) {
-    SHARED Histograms histograms;
-    SHARED float made[768];
-    if ((int)blockIdx.x >= count) return;
-    const Program& program = programs[blockIdx.x];
-    for (int number = 0; number < program.count; number++) {
-        const Pass& pass = program.passes[number];
-        if (pass.statistics >= 0) make_table(pass, program.steps[pass.begin], histograms, made);
-        EACH_THREAD for (int at = thread; at < pass.width * pass.height; at += blockDim.x) {
-            const int i = at % pass.width, j = at / pass.width;
-            Value value = {{0, 0, 0}, {0.0f, 0.0f, 0.0f}};
-            read(pass, pass.x + pass.dx * i, pass.y + pass.dy * j, value);
-            for (int k = pass.begin; k < pass.end; k++) {
-                const Step& step = program.steps[k];
-                take(step, step.x + step.dx * i, step.y + step.dy * j, made, value);
-            }
-            store(pass, i, j, value);
+// Makes this block's channel of the table of the first step.
+static __device__ inline void make_table(const Pass& pass, const Step& step, Histograms& copy, Statistics& sample) {
+    const int channel = blockIdx.x;
+    EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) copy.bin(i) = sample.histograms.bin(i);
+    BARRIER;
+    EACH_THREAD for (int i = thread; i < 256; i += blockDim.x)
+        sample.made[256 * channel + i] = entry(pass.statistics, step, copy, channel, i);
+}
+
+// Makes this block's tile of the pass's image.
+static __device__ inline void make_tile(const Program& program, const Pass& pass) {
+    const Tile tile = Tile::of(pass.width * pass.height, TILE_PIXELS);
+    const float* made = pass.statistics >= 0 ? program.statistics->made : (const float*)0;
+    EACH_THREAD for (int at = tile.first + thread; at < tile.end; at += blockDim.x) {
+        const int i = at % pass.width, j = at / pass.width;
+        Value value = {{0, 0, 0}, {0.0f, 0.0f, 0.0f}};
+        read(pass, pass.x + pass.dx * i, pass.y + pass.dy * j, value);
+        for (int k = pass.begin; k < pass.end; k++) {
+            const Step& step = program.steps[k];
+            take(step, step.x + step.dx * i, step.y + step.dy * j, made, value);
         }
-        BARRIER;
+        store(pass, i, j, value);
     }
+    // For the next pass with a table. This one's is made.
+    if (pass.statistics < 0 || blockIdx.x > 0) return;
+    EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) program.statistics->histograms.bin(i) = 0;
+}
+
+// Pass number `number` of all samples.
+static __device__ inline void program_of_block(const Program* programs, int count, int number, int stage) {
+    SHARED Histograms histograms;
+    if ((int)blockIdx.z >= count) return;
+    const Program& program = programs[blockIdx.z];
+    if (number >= program.count) return;
+    const Pass& pass = program.passes[number];
+    if (stage == STAGE_MAKE) make_tile(program, pass);
+    else if (pass.statistics < 0) return;
+    else if (stage == STAGE_COUNT) count_pixels(pass, histograms, program.statistics->histograms);
+    else make_table(pass, program.steps[pass.begin], histograms, *program.statistics);
 }
 
 #ifdef __CUDACC__
-// The passes have the sizes of their outputs. The last parameters are those of every kernel.
-extern "C" __global__ void __launch_bounds__(512) program(const Program* programs, int count, int, int) {
-    program_of_block(programs, count);
+extern "C" __global__ void __launch_bounds__(256, 4) program(const Program* programs, int count, int number, int stage) {
+    program_of_block(programs, count, number, stage);
 }
 #else
 // Launch on the host: runs every block, and within it every phase, one after another.
-extern "C" void program__host(void** params, unsigned gx, unsigned, unsigned, unsigned bx, unsigned, unsigned) {
-    gridDim = {gx, 1, 1};
+extern "C" void program__host(void** params, unsigned gx, unsigned, unsigned gz, unsigned bx, unsigned, unsigned) {
+    gridDim = {gx, 1, gz};
     blockDim = {bx, 1, 1};
     threadIdx = {0, 0, 0};
-    for (unsigned block = 0; block < gx; block++) {
-        blockIdx = {block, 0, 0};
-        program_of_block(*(const Program**)params[0], *(int*)params[1]);
+    for (unsigned block = 0; block < gx * gz; block++) {
+        blockIdx = {block % gx, 0, block / gx};
+        program_of_block(*(const Program**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3]);
     }
 }
 #endif

@@ -1,5 +1,5 @@
 // Data of the program kernel (program.cu), and the readers that every chain may need. Twins of the structs in src/op/program/data.rs.
-// The host prepends MAX_PARAMS_BYTES and LEAF_BYTES, and appends the functions that switch over the chain's formulas.
+// The host prepends MAX_PARAMS_BYTES, LEAF_BYTES and STATISTICS_BYTES, and appends the functions that switch over the chain's formulas.
 enum StepCode { STEP_TABLE, STEP_FLOAT_TABLE, STEP_MADE, STEP_FLOATS_MADE, STEP_FILL, STEP_FILL_FLOATS };
 enum ReadCode { READ_BYTES, READ_FLOATS, READ_ACROSS, READ_DOWN, READ_WARP };
 
@@ -45,14 +45,22 @@ struct Pass {
     template <class Src> __device__ const Src& as() const { return *(const Src*)source; }
 };
 
+// Memory for the tables of a sample's passes, one after another.
+struct Statistics {
+    Histograms histograms;      // 0 before a pass is counted
+    float made[768];            // the table of the first step
+};
+
 // What happens to one sample.
 struct Program {
     const Pass* passes;
     const Step* steps;
+    Statistics* statistics;     // not read if no operator of the chain makes a table
     int count, unused;
 };
 
 static_assert(sizeof(Step) == 24 + MAX_PARAMS_BYTES, "steps are laid out differently on the host");
+static_assert(sizeof(Statistics) == STATISTICS_BYTES, "histograms and tables are laid out differently on the host");
 static_assert(sizeof(Pass) == 80 + LEAF_BYTES + MAX_PARAMS_BYTES, "passes are laid out differently on the host");
 
 // Sums along the row of one pixel of a resampling, and along the column of pixels that are such sums. Together they are

@@ -7,7 +7,9 @@ struct WarpParams {
     union {
         double real[9];
         int integer[18];
-        const int* table[9];        // the last, of WARP_DISPLACED: pairs of displacements in 1/65536 pixel
+        // The last, of WARP_DISPLACED: pairs of displacements in 1/65536 pixel. Of WARP_SUMMED: 64 start values of columns and 64
+        // of rows, each of two words; their distances are the integers 12 and 13, or 0 if there are none.
+        const int* table[9];
     } data;
     int width, height;              // of the input
     unsigned char fill[3];
@@ -30,8 +32,9 @@ template <class Src> struct Warp {
         if (p.kind == WARP_DISPLACED) return displaced(x, y);
         double below = 1.0, column, row;
         if (p.kind == WARP_SUMMED) {
-            column = summed(0, x, y);
-            row = summed(3, x, y);
+            const bool starts = p.data.integer[12] > 0;
+            column = starts ? started(0, x) : summed(0, x, y);
+            row = starts ? started(1, y) : summed(3, x, y);
         } else {
             column = product(0, x, y) + real(2);
             row = product(3, x, y) + real(5);
@@ -55,11 +58,52 @@ template <class Src> struct Warp {
     __device__ double product(int first, int x, int y) const {
         return real(first) * (x + 0.5) + real(first + 1) * (y + 0.5);
     }
+    // A column (axis 0) or row (axis 1) that is summed from the start value before it.
+    __device__ double started(int axis, int at) const {
+        const int distance = p.data.integer[12 + axis], start = at / distance;
+        const unsigned* word = (const unsigned*)p.data.table[8] + 2 * (64 * axis + start);
+        double sum = number(word[0] | (unsigned long long)word[1] << 32);
+        for (int i = at - start * distance; i > 0; i--) sum += real(4 * axis);
+        return sum;
+    }
     __device__ double summed(int first, int x, int y) const {
-        double at = real(first + 2) + real(first + 1) * 0.5 + real(first) * 0.5;
-        for (int i = 0; i < y; i++) at += real(first + 1);
-        for (int i = 0; i < x; i++) at += real(first);
+        const double at = real(first + 2) + real(first + 1) * 0.5 + real(first) * 0.5;
+        return added(added(at, real(first + 1), y), real(first), x);
+    }
+
+    // `at` after `count` additions of `step`, each of which rounds. Between two powers of two, sums are multiples of one unit. So
+    // after two sums there, each addition adds the same, also where it rounds to even: many of them are one exact product.
+    static __device__ double added(double at, double step, int count) {
+        while (count >= 3) {
+            const double one = at + step, two = one + step, each = two + step - two;
+            at = two + step;
+            count -= 3;
+            const unsigned long long exponent = bits(at) >> 52;
+            if (bits(one) >> 52 != exponent) continue;
+            // The same, infinite, or not a number from here on.
+            if (!(each < 0.0 || each > 0.0)) return at;
+            const double power = number(exponent << 52), end = (each < 0.0) == (power < 0.0) ? 2.0 * power : power;
+            const double steps = (end - at) / each - 1.0;
+            const int more = steps < 1.0 ? 0 : steps < count ? (int)steps : count;
+            at += more * each;
+            count -= more;
+        }
+        for (; count > 0; count--) at += step;
         return at;
+    }
+    union Word {
+        unsigned long long bits;
+        double value;
+    };
+    static __device__ unsigned long long bits(double value) {
+        Word word;
+        word.value = value;
+        return word.bits;
+    }
+    static __device__ double number(unsigned long long bits) {
+        Word word;
+        word.bits = bits;
+        return word.value;
     }
 
     __device__ Bytes fill() const {

@@ -300,6 +300,48 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
     }
 }
 
+/// More pixels than a block counts, and a number of pixels that no tile divides.
+#[test]
+fn tables_of_images_that_several_blocks_count() {
+    let image = random_image(Size::new(131, 127), 17);
+    let rotation: Arc<dyn Operator> = Arc::new(op::RandomRotation::within(30.0));
+    let contrast: Arc<dyn Operator> = Arc::new(op::Contrast { factor: [0.5; 2] });
+    let chains: [Operators; 4] = [
+        vec![Arc::new(op::Equalize::default()), rotation.clone(), contrast.clone()],
+        vec![rotation.clone(), Arc::new(op::Autocontrast::default()), contrast.clone(), contrast],
+        vec![Arc::new(op::NormalizeImage { per_channel: true })],
+        vec![rotation, Arc::new(op::NormalizeImage::default())],
+    ];
+    for (number, chain) in chains.iter().enumerate() {
+        let layout = Layout::ALL[number % 2];
+        check(Case { layout, ..case(chain, &image) });
+    }
+}
+
+/// Positions that are summed along rows and columns, and along both by shears so strong that they leave Pillow's range of integers.
+#[test]
+fn sums_of_positions() {
+    let affine = |scale: f64, shear: [f64; 2], translate: [f64; 2]| -> Operators {
+        let identity = op::Affine::default();
+        vec![Arc::new(op::Affine { scale, shear, translate, ..identity })]
+    };
+    let chains = [
+        affine(0.73, [0.0; 2], [0.0; 2]),
+        affine(1.31, [0.0; 2], [5.0, -3.0]),
+        affine(3.0, [0.0; 2], [0.0; 2]),
+        affine(0.001, [40.0, 0.0], [0.0; 2]),
+        affine(0.9, [88.9, 0.0], [0.0; 2]),
+        affine(1.1, [88.7, 0.1], [-1.0, 0.0]),
+    ];
+    for (number, chain) in chains.iter().enumerate() {
+        for (width, height) in
+            some_of([(127, 64), (64, 1201), (1, 1), (700, 3), (64, 1201), (1, 90)], number)
+        {
+            check(case(chain, &random_image(Size::new(width, height), 18)));
+        }
+    }
+}
+
 /// Images that shrink so much that no tile holds a column's taps, and images with almost no taps.
 #[test]
 fn extreme_reductions() {

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};
-use feedwater::gpu::kernel::LaunchGoal;
+use feedwater::gpu::LaunchGoal;
 use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Staged, Stream, Upload};
 use feedwater::image::{HostImage, Image};
 use feedwater::op::custom::Trace;
 use feedwater::op::device_chain::{Block, DeviceChain, Sample};
 use feedwater::op::kernel_text::{Leaf, RoiParams};
-use feedwater::op::program::Addresses;
+use feedwater::op::program::{Addresses, Extent};
 use feedwater::op::{Actions, Operator};
 use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::{ChainKernels, Outputs};
+use feedwater::transform::ChainKernels;
 
 /// Samples that differ in their random choices only.
 pub struct DeviceSamples {
@@ -25,13 +25,14 @@ pub struct DeviceSamples {
     pub bytes: usize,
     /// Texts of the kernels.
     pub sources: Vec<String>,
+    chain: DeviceChain,
     kernels: ChainKernels,
     samples: Staged,
     /// Offset of the parameters for the program kernel, and the size of each sample's.
     programs: usize,
     each: [usize; 2],
-    /// Sizes of the outputs.
-    outputs: Outputs,
+    /// Sizes of the launches.
+    extent: Extent,
     _buffers: [DeviceBuffer; 3],
 }
 
@@ -46,7 +47,6 @@ pub fn image(size: Size) -> Image<u8> {
 struct Drawn {
     actions: Actions,
     window: Roi,
-    output: Size,
     /// Offsets of its pixels, of its passes and tables, of its tensor, and of its scratch images.
     at: [usize; 4],
     scratch_bytes: usize,
@@ -82,7 +82,7 @@ impl DeviceSamples {
             let operators = chain.iter().map(|op| &**op);
             let output = actions.draw(operators, key, size, &mut Trace::new(size));
             let window = actions.demand(output.window());
-            let mut one = Drawn { actions, window, output, at: [0; 4], scratch_bytes: 0 };
+            let mut one = Drawn { actions, window, at: [0; 4], scratch_bytes: 0 };
             one.scratch_bytes = texts.scratch_bytes(&one.sample(size, &[])) as usize;
             let lens = [
                 window.pitched_bytes(),
@@ -124,7 +124,7 @@ impl DeviceSamples {
         let start = samples.device().address();
         let block = samples.bytes()?;
         let each = [texts.fused_bytes(), texts.program_bytes()];
-        let mut outputs = Outputs { fused: Size::default(), tensor: Size::default() };
+        let mut extent = Extent::default();
         for (place, one) in drawn.iter().enumerate() {
             let (window, [pixels_at, passes_at, out_at, scratch_at]) = (one.window, one.at);
             let decoded = Image::from_data(window, image(window.size()).data().to_vec());
@@ -150,8 +150,7 @@ impl DeviceSamples {
                 passes: &mut passes[..texts.passes_bytes()],
             };
             let sample = one.sample(size, bytemuck::bytes_of(&leaf));
-            outputs.fused = larger(outputs.fused, texts.write(&sample, &at, parts));
-            outputs.tensor = larger(outputs.tensor, one.output);
+            texts.write(&sample, &at, parts, &mut extent);
         }
         samples.upload(&stream, 0..rows[1].1)?;
         stream.synchronize()?;
@@ -163,23 +162,47 @@ impl DeviceSamples {
             count,
             bytes,
             sources,
+            chain: texts,
             kernels,
             samples,
             programs,
             each,
-            outputs,
+            extent,
             _buffers,
         })
     }
 
     /// Enqueues a launch for `count` samples from number `first` on.
     pub fn launch(&self, goal: LaunchGoal, first: usize, count: usize) -> feedwater::Result<()> {
+        self.launch_of(&self.kernels, goal, first, count)
+    }
+
+    /// The chain's kernels one by one, in the order of their launches, with their names.
+    pub fn parts(
+        &self,
+        device: &Arc<Device>,
+    ) -> feedwater::Result<Vec<(&'static str, ChainKernels)>> {
+        let (mut fused, mut program) = (self.chain.clone(), self.chain.clone());
+        (fused.program, program.fused) = (None, None);
+        let parts = [("fused", fused), ("program", program)];
+        let parts = parts.into_iter().filter(|(_, it)| it.fused.is_some() || it.program.is_some());
+        parts.map(|(name, chain)| Ok((name, ChainKernels::load(device, &chain)?))).collect()
+    }
+
+    /// Enqueues a launch of one of the [`parts`](Self::parts) for all samples.
+    pub fn launch_part(&self, part: &ChainKernels, goal: LaunchGoal) -> feedwater::Result<()> {
+        self.launch_of(part, goal, 0, self.count)
+    }
+
+    fn launch_of(
+        &self,
+        kernels: &ChainKernels,
+        goal: LaunchGoal,
+        first: usize,
+        count: usize,
+    ) -> feedwater::Result<()> {
         let at = [first * self.each[0], self.programs + first * self.each[1]];
         let block = (self.samples.device(), at);
-        self.kernels.launch(goal, &self.stream, block, count as u32, self.outputs)
+        kernels.launch(goal, &self.stream, block, count as u32, &self.extent)
     }
-}
-
-fn larger(one: Size, other: Size) -> Size {
-    Size::new(one.width.max(other.width), one.height.max(other.height))
 }

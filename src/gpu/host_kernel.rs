@@ -203,12 +203,21 @@ impl HostKernel {
         self.run("tiled", (samples, count), size, shared_bytes, grid, (threads, 1));
     }
 
-    /// Launches the program kernel, with this many threads per block.
+    /// Launches the program kernel with `blocks` blocks for each of `count` samples. `numbers` are the kernel's two last
+    /// arguments.
     ///
     /// # Panics
     /// If the text has no such kernel.
-    pub fn launch_program(&self, samples: &[u8], count: usize, size: Size, threads: u32) {
-        self.run("program", (samples, count), size, 0, [count as u32, 1, 1], (threads, 1));
+    pub fn launch_program(
+        &self,
+        samples: &[u8],
+        (count, blocks): (usize, u32),
+        numbers: [i32; 2],
+        threads: u32,
+    ) {
+        let [pass, stage] = numbers.map(|number| number as u32);
+        let grid = [blocks, 1, count as u32];
+        self.run("program", (samples, count), Size::new(pass, stage), 0, grid, (threads, 1));
     }
 
     fn run(

@@ -29,11 +29,13 @@ pub use stream::{Event, Stream};
 #[doc(hidden)]
 pub use foreign::{BorrowedSlice, Element};
 #[doc(hidden)]
-pub use kernel::{BLOCK, Kernel, LaunchGoal, Shape, compiler};
+pub use kernel::{Kernel, compiler};
 #[doc(hidden)]
 pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
 #[doc(hidden)]
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
+#[doc(hidden)]
+pub use shape::{BLOCK, LaunchGoal, Multiprocessors, PROGRAM_THREADS, Shape};
 #[doc(hidden)]
 pub use slot::TensorSlot;
 #[doc(hidden)]
@@ -62,6 +64,7 @@ pub mod nvtx;
 mod pool;
 mod probe;
 mod runtime;
+mod shape;
 mod slot;
 mod stopwatch;
 mod stream;
@@ -175,13 +178,13 @@ impl Device {
     }
 
     /// Properties that launches depend on.
-    fn multiprocessors(&self) -> Result<kernel::Multiprocessors> {
+    fn multiprocessors(&self) -> Result<Multiprocessors> {
         use sys::CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR as SHARED,
             CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as COUNT,
         };
         let (count, shared_bytes) = (attribute(self.raw, COUNT)?, attribute(self.raw, SHARED)?);
-        Ok(kernel::Multiprocessors { count, shared_bytes })
+        Ok(Multiprocessors { count, shared_bytes })
     }
 
     /// Free and total device memory in bytes, over all processes.

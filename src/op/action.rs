@@ -171,7 +171,7 @@ impl What {
             What::Table | What::FloatTable => ParamBytes::new(&table_address),
             What::Warp(params, ..) => {
                 let mut params = *params;
-                if params.back().is_none() {
+                if params.has_table() {
                     params.set_table(table_address);
                 }
                 ParamBytes::new(&params)

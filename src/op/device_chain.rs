@@ -11,7 +11,7 @@ use crate::tensor::{DType, Layout, TensorShape};
 
 use super::kernel_text::{KernelText, Leaf, kernel_text, write_sample};
 use super::kind::crop;
-use super::program::{Addresses, Image, ProgramText};
+use super::program::{Addresses, Extent, Image, ProgramText};
 use super::{Actions, Kind, Kinds, ParamBytes};
 
 /// Kernels of a chain. At least one is there.
@@ -128,7 +128,7 @@ impl DeviceChain {
         self.program.as_ref().map_or(0, ProgramText::sample_bytes)
     }
 
-    /// Maximum size of a sample's passes and steps for the program kernel, in bytes.
+    /// Maximum size of a sample's passes, steps and statistics for the program kernel, in bytes.
     pub fn passes_bytes(&self) -> usize {
         self.program.as_ref().map_or(0, ProgramText::passes_bytes)
     }
@@ -160,21 +160,28 @@ impl DeviceChain {
         }
     }
 
-    /// Writes a sample's parameters. Returns the size of the fused kernel's output.
+    /// Writes a sample's parameters, and adds the sample to `extent`.
     ///
     /// # Panics
     ///
     /// If the kernels do not [take](Self::takes) the sample, or the block has other sizes.
-    pub fn write(&self, sample: &Sample<'_>, at: &Addresses, block: Block<'_>) -> Size {
+    pub fn write(
+        &self,
+        sample: &Sample<'_>,
+        at: &Addresses,
+        block: Block<'_>,
+        extent: &mut Extent,
+    ) {
         let tensor = sample.actions.list.last().map_or(sample.input.0, |last| last.output).size();
         let source = self.program_source(sample);
         if let Some(program) = &self.program {
             let leaf = self.fused.is_none().then_some(sample.leaf);
             let actions = (sample.actions, self.fused_end(sample));
-            program.write(actions, (source, leaf), at, block.program, block.passes);
+            let parts = (block.program, block.passes);
+            program.write(actions, (source, leaf), at, parts, extent);
         }
         if self.fused.is_none() {
-            return tensor;
+            return;
         }
         let (out, size, cut) = match self.program {
             None => (at.out, tensor, None),
@@ -188,7 +195,7 @@ impl DeviceChain {
         let params = sample.actions.params(sample.first, at.tables);
         let params = params.take(self.fused_kinds.len()).chain(cut);
         write_sample(block.fused, out, size, sample.leaf, params);
-        size
+        extent.add_fused(size);
     }
 
     /// Number of the first action behind the fused kernel.

@@ -125,8 +125,14 @@ impl Draw<'_> {
     }
 
     /// Reads each pixel of an image of size `to` at a position that a map gives.
-    pub(crate) fn warp(&mut self, warp: Warp, to: Size) {
-        self.push(What::Warp(warp, self.size, None), to);
+    pub(crate) fn warp(&mut self, mut warp: Warp, to: Size) {
+        match warp.starts(to) {
+            Some(starts) => {
+                let what = What::Warp(warp, self.size, None);
+                self.push_table(what, bytemuck::bytes_of(&starts), to);
+            }
+            None => self.push(What::Warp(warp, self.size, None), to),
+        }
     }
 
     /// Reads each pixel at its own position plus that of a field. `interpolation` is nearest or bilinear.
@@ -156,13 +162,13 @@ impl Draw<'_> {
 
     /// Maps each byte of a channel to a byte.
     pub fn table(&mut self, value: impl Fn(usize, u8) -> u8) {
-        self.push_table(What::Table, bytemuck::bytes_of(&table::of(value)));
+        self.push_table(What::Table, bytemuck::bytes_of(&table::of(value)), self.size);
     }
 
     /// Maps each byte of a channel to a float.
     pub fn float_table(&mut self, value: impl Fn(usize, u8) -> f32) {
         let values: [[f32; 256]; CHANNELS] = table::of(value);
-        self.push_table(What::FloatTable, bytemuck::bytes_of(&values));
+        self.push_table(What::FloatTable, bytemuck::bytes_of(&values), self.size);
     }
 
     /// Computes each pixel from its value by the formula `F`.
@@ -226,11 +232,11 @@ impl Draw<'_> {
         }
     }
 
-    fn push_table(&mut self, what: What, values: &[u8]) {
+    fn push_table(&mut self, what: What, values: &[u8], to: Size) {
         let start = self.tables.len();
         let entries = values.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes));
         self.tables.extend(entries);
-        self.push(what, self.size);
+        self.push(what, to);
         if let Some(action) = self.actions.last_mut() {
             action.table = start..self.tables.len();
         }

@@ -11,7 +11,7 @@ use crate::image::{HostImage, Image, PixelType};
 use crate::op::device_chain::{Block, DeviceChain, Sample};
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
 use crate::op::kind::mix::Mixer;
-use crate::op::program::Addresses;
+use crate::op::program::{Addresses, Extent};
 use crate::op::{Action, Actions, Chain, Crop, Kind, Kinds, Operator, Placement, Trace, What};
 use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
@@ -291,7 +291,7 @@ impl Case<'_> {
         let tensor = actions.list.last().map_or(whole, |last| last.output.size());
         let bytes = self.shape(tensor).bytes();
         let scratch_bytes = chain.scratch_bytes(&sample) as usize;
-        let (mut outs, mut size) = ([0; 2], Size::default());
+        let (mut outs, mut extent) = ([0; 2], Extent::default());
         let [mut fused, mut program] = [const { Vec::new() }; 2];
         for out in &mut outs {
             *out = executor.room(bytes)?;
@@ -301,7 +301,7 @@ impl Case<'_> {
                 let mut parts = [chain.fused_bytes(), chain.program_bytes(), chain.passes_bytes()]
                     .map(|bytes| vec![0; bytes]);
                 let [fused, program, passes] = &mut parts;
-                size = chain.write(&sample, at, Block { fused, program, passes });
+                chain.write(&sample, at, Block { fused, program, passes }, &mut extent);
                 parts
             };
             // The passes hold no address of their own.
@@ -311,10 +311,10 @@ impl Case<'_> {
             program.extend(two);
         }
         if let Some(text) = &chain.fused {
-            executor.launch(&Entry::fused(text, tiles), &fused, size)?;
+            executor.launch(&Entry::fused(text, tiles), &fused, extent.fused)?;
         }
         if let Some(text) = &chain.program {
-            executor.launch(&Entry::program(text), &program, tensor)?;
+            executor.launch_program(text, &program, &extent)?;
         }
         Ok([executor.read(outs[0], bytes)?, executor.read(outs[1], bytes)?])
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
 use crate::geometry::Size;
-use crate::gpu::host_kernel::{CompileError, Guarded, HostCompiler, Tiles};
-use crate::gpu::kernel::PROGRAM_THREADS;
+use crate::gpu::host_kernel::{CompileError, Guarded, HostCompiler, HostKernel, Tiles};
 use crate::gpu::{
-    self, BLOCK, Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Shape, Staged, Stream,
+    self, BLOCK, Device, DeviceBuffer, DevicePool, Kernel, PROGRAM_THREADS, PinnedPool, Shape,
+    Staged, Stream,
 };
 use crate::op::device_chain::DeviceChain;
 use crate::op::kernel_text::KernelText;
-use crate::op::program::ProgramText;
+use crate::op::program::{Extent, ProgramLaunch, ProgramText};
 
 use super::error::{Form, ParityError};
 
@@ -38,8 +38,16 @@ pub(super) trait Executor {
     /// Memory that kernels can write until this value is dropped.
     fn room(&mut self, bytes: usize) -> Result<u64>;
 
-    /// Launches the kernel for two samples, whose parameters are `samples` and whose outputs have this size.
+    /// Launches the fused kernel for two samples, whose parameters are `samples` and whose outputs have this size.
     fn launch(&mut self, entry: &Entry<'_>, samples: &[u8], size: Size) -> Result<(), ParityError>;
+
+    /// Launches the program kernel for two samples, whose parameters are `samples`.
+    fn launch_program(
+        &mut self,
+        text: &ProgramText,
+        samples: &[u8],
+        extent: &Extent,
+    ) -> Result<(), ParityError>;
 
     /// Content of [`room`](Self::room).
     fn read(&mut self, address: u64, bytes: usize) -> Result<Vec<u8>>;
@@ -48,7 +56,7 @@ pub(super) trait Executor {
     fn form(&self, chain: &DeviceChain, tiled: bool) -> Form;
 }
 
-/// A kernel, and its blocks.
+/// A fused kernel, and its blocks.
 pub(super) struct Entry<'a> {
     name: &'a str,
     source: &'a str,
@@ -60,7 +68,6 @@ pub(super) struct Entry<'a> {
 enum Blocks {
     Pixels,
     Tiles(Tiles),
-    Samples,
 }
 
 impl<'a> Entry<'a> {
@@ -69,12 +76,6 @@ impl<'a> Entry<'a> {
         let KernelText { name, source, sample_bytes, .. } = text;
         let blocks = tiles.map_or(Blocks::Pixels, Blocks::Tiles);
         Self { name, source, sample_bytes: *sample_bytes, blocks }
-    }
-
-    /// A program kernel.
-    pub fn program(text: &'a ProgramText) -> Self {
-        let (name, source) = (&text.name, &text.source);
-        Self { name, source, sample_bytes: text.sample_bytes(), blocks: Blocks::Samples }
     }
 }
 
@@ -102,6 +103,22 @@ struct OnHost<'a> {
     buffers: Vec<Guarded>,
 }
 
+impl OnHost<'_> {
+    fn compile(&self, name: &str, source: &str) -> Result<Arc<HostKernel>, ParityError> {
+        self.compiler.compile(name, source).map_err(|error| match error {
+            CompileError::Refused(log) => ParityError::Compile { log },
+            CompileError::Unusable(problem) => Error::Internal { problem }.into(),
+        })
+    }
+}
+
+/// Words whose first bytes are these. Parameters begin at multiples of 8 bytes.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let mut words = vec![0u64; bytes.len().div_ceil(8)];
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
 impl Executor for OnHost<'_> {
     /// The bytes end at a page boundary, and reading beyond it crashes.
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
@@ -122,18 +139,28 @@ impl Executor for OnHost<'_> {
     }
 
     fn launch(&mut self, entry: &Entry<'_>, samples: &[u8], size: Size) -> Result<(), ParityError> {
-        let kernel =
-            self.compiler.compile(entry.name, entry.source).map_err(|error| match error {
-                CompileError::Refused(log) => ParityError::Compile { log },
-                CompileError::Unusable(problem) => Error::Internal { problem }.into(),
-            })?;
-        let mut aligned = vec![0u64; samples.len().div_ceil(8)];
-        let aligned = &mut bytemuck::cast_slice_mut::<_, u8>(&mut aligned)[..samples.len()];
-        aligned.copy_from_slice(samples);
+        let kernel = self.compile(entry.name, entry.source)?;
+        let words = words(samples);
+        let samples = &bytemuck::cast_slice(&words)[..samples.len()];
         match entry.blocks {
-            Blocks::Pixels => kernel.launch(aligned, SAMPLES, size, BLOCK),
-            Blocks::Tiles(tiles) => kernel.launch_tiled(aligned, SAMPLES, size, tiles),
-            Blocks::Samples => kernel.launch_program(aligned, SAMPLES, size, PROGRAM_THREADS),
+            Blocks::Pixels => kernel.launch(samples, SAMPLES, size, BLOCK),
+            Blocks::Tiles(tiles) => kernel.launch_tiled(samples, SAMPLES, size, tiles),
+        }
+        Ok(())
+    }
+
+    fn launch_program(
+        &mut self,
+        text: &ProgramText,
+        samples: &[u8],
+        extent: &Extent,
+    ) -> Result<(), ParityError> {
+        let kernel = self.compile(&text.name, &text.source)?;
+        let words = words(samples);
+        let samples = &bytemuck::cast_slice(&words)[..samples.len()];
+        for ProgramLaunch { pass, stage, blocks } in extent.launches() {
+            let numbers = [pass as i32, stage as i32];
+            kernel.launch_program(samples, (SAMPLES, blocks), numbers, PROGRAM_THREADS);
         }
         Ok(())
     }
@@ -198,7 +225,6 @@ impl Executor for OnDevice<'_> {
         let function = match entry.blocks {
             Blocks::Pixels => gpu::kernel::FUSED,
             Blocks::Tiles(_) => gpu::kernel::TILED,
-            Blocks::Samples => gpu::kernel::PROGRAM,
         };
         let kernel = Kernel::load(self.device, entry.source, function, entry.sample_bytes)?;
         let count = SAMPLES as u32;
@@ -207,10 +233,26 @@ impl Executor for OnDevice<'_> {
             Blocks::Tiles(Tiles { columns, rows, threads, shared_bytes }) => {
                 Shape { grid: (columns, rows, count), block: (threads, 1), shared_bytes }
             }
-            Blocks::Samples => Shape::samples(count),
         };
         let samples = self.upload(samples)?;
         kernel.launch_shape(&self.stream, &samples, 0, count, size, shape)?;
+        self.buffers.push(samples);
+        Ok(())
+    }
+
+    fn launch_program(
+        &mut self,
+        text: &ProgramText,
+        samples: &[u8],
+        extent: &Extent,
+    ) -> Result<(), ParityError> {
+        let name = gpu::kernel::PROGRAM;
+        let kernel = Kernel::load(self.device, &text.source, name, text.sample_bytes())?;
+        let samples = self.upload(samples)?;
+        for ProgramLaunch { pass, stage, blocks } in extent.launches() {
+            let (count, numbers) = (SAMPLES as u32, [pass as i32, stage as i32]);
+            kernel.launch_program(&self.stream, &samples, 0, (count, blocks), numbers)?;
+        }
         self.buffers.push(samples);
         Ok(())
     }

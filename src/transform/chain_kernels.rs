@@ -3,26 +3,17 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::geometry::Size;
 use crate::gpu::kernel::{FUSED, PROGRAM};
 use crate::gpu::{Device, DeviceBuffer, Kernel, LaunchGoal, Stream};
 use crate::op::device_chain::DeviceChain;
 use crate::op::kernel_text::KernelText;
+use crate::op::program::{Extent, ProgramLaunch};
 
 /// Loaded kernels of a [`DeviceChain`].
 #[derive(Debug)]
 pub struct ChainKernels {
     fused: Option<Kernel>,
     program: Option<Kernel>,
-}
-
-/// Sizes of a launch's outputs.
-#[derive(Clone, Copy, Debug)]
-pub struct Outputs {
-    /// The fused kernel's: the largest of all samples.
-    pub fused: Size,
-    /// The tensor of a sample.
-    pub tensor: Size,
 }
 
 impl ChainKernels {
@@ -67,7 +58,7 @@ impl ChainKernels {
     }
 
     /// Enqueues the launches for `count` samples. Their parameters for the fused and for the program kernel are at
-    /// these offsets of `block`.
+    /// these offsets of `block`. `extent` has the samples that were written there, and no others.
     ///
     /// # Errors
     /// Those of [`Kernel::launch`].
@@ -77,16 +68,15 @@ impl ChainKernels {
         stream: &Stream,
         (block, [fused_at, program_at]): (&DeviceBuffer, [usize; 2]),
         count: u32,
-        outputs: Outputs,
+        extent: &Extent,
     ) -> Result<()> {
         if let Some(fused) = &self.fused {
-            fused.launch_for(goal, stream, block, fused_at, count, outputs.fused)?;
+            fused.launch_for(goal, stream, block, fused_at, count, extent.fused)?;
         }
-        match &self.program {
-            Some(program) => {
-                program.launch_for(goal, stream, block, program_at, count, outputs.tensor)
-            }
-            None => Ok(()),
-        }
+        let Some(program) = &self.program else { return Ok(()) };
+        extent.launches().try_for_each(|ProgramLaunch { pass, stage, blocks }| {
+            let numbers = [pass as i32, stage as i32];
+            program.launch_program(stream, block, program_at, (count, blocks), numbers)
+        })
     }
 }

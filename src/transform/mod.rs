@@ -12,6 +12,6 @@ mod resampling;
 mod run;
 mod upright;
 
-pub use chain_kernels::{ChainKernels, Outputs};
+pub use chain_kernels::ChainKernels;
 pub use full_decoder::FullDecoder;
 pub use host::{HostTransform, PlannedImage};

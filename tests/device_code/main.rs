@@ -140,8 +140,12 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
 
 /// A chain whose second kernel has passes of every kind: two of sums, histograms, a stencil, and a warp of some samples.
 fn programs() -> Chain {
+    passes_of(24, 20)
+}
+
+fn passes_of(width: u32, height: u32) -> Chain {
     Chain::new()
-        .then(op::RandomResizedCrop::to(24, 20))
+        .then(op::RandomResizedCrop::to(width, height))
         .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
         .then(op::GaussianBlur { kernel_size: [3, 5], sigma: [0.5, 1.5] })
         .then(op::Equalize::default())
@@ -167,6 +171,19 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
             }
         }
     }
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+}
+
+/// Ten tiles, and histograms that two blocks count.
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
+    let machine = machine();
+    machine.every_schedule(true);
+    let chain = passes_of(101, 93).then(op::CenterCrop::to(40, 30));
+    let make = || builder(chain.clone(), 4, (120, 100)).batch(4).output(DType::F16, Layout::Nchw);
+    assert_eq!(same(make, "several blocks"), 1);
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }

@@ -13,5 +13,6 @@ mod pictures;
 mod policies;
 mod samples;
 mod settings;
+mod sums;
 mod twins;
 mod warps;

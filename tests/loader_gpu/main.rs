@@ -11,6 +11,7 @@ mod devices;
 mod hardware;
 mod held;
 mod launches;
+mod passes;
 mod programs;
 mod routes;
 

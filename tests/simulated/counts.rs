@@ -79,4 +79,6 @@ pub struct SimTotals {
     pub sectors_stored: u64,
     pub mma: u64,
     pub barriers: u64,
+    /// Instructions of the longest block of each launch.
+    pub longest_blocks: u64,
 }

@@ -22,6 +22,7 @@ struct SimCounts {
 struct SimTotals {
     uint64_t launches = 0, blocks = 0, instructions = 0, lanes = 0, branches = 0, divergent_branches = 0;
     uint64_t shared_wavefronts = 0, ideal_wavefronts = 0, sectors_loaded = 0, sectors_stored = 0, mma = 0, barriers = 0;
+    uint64_t longest_blocks = 0;    // instructions of each launch's longest block
 };
 
 // Output of the simulated compiler: this header, then a shared object, or PTX with a NUL byte if NVRTC compiled it. Both kinds hold

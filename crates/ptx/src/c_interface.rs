@@ -24,6 +24,7 @@ pub struct Totals {
     sectors_stored: u64,
     mma: u64,
     barriers: u64,
+    longest_blocks: u64,
 }
 
 /// Grid, block and shared memory of a launch, and how to run it.
@@ -221,6 +222,7 @@ impl Totals {
         self.sectors_stored += counts.sectors_stored;
         self.mma += counts.mma;
         self.barriers += counts.barriers;
+        self.longest_blocks += counts.longest_block;
     }
 }
 
@@ -297,6 +299,7 @@ mod tests {
             drop(Box::from_raw(memory));
         }
         assert_eq!((data[0], totals.launches, totals.instructions), (7, 3, 12));
+        assert_eq!(totals.longest_blocks, 12);
         REPORTS.with_borrow(|reports| {
             assert_eq!(reports.len(), 2);
             assert!(reports[0].starts_with("OutOfBounds"), "{reports:?}");

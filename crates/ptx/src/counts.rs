@@ -59,6 +59,8 @@ pub struct Counts {
     pub mma: u64,
     /// Block barriers, each counted once per warp.
     pub barriers: u64,
+    /// Instructions of the block that executed the most, each counted once per warp.
+    pub longest_block: u64,
 }
 
 impl Counts {
@@ -72,8 +74,8 @@ impl Counts {
         self.lanes as f64 / (32 * self.instructions.max(1)) as f64
     }
 
-    pub(crate) fn of(module: &Module, places: &[PlaceCounts]) -> Self {
-        let mut counts = Self::default();
+    pub(crate) fn of(module: &Module, places: &[PlaceCounts], longest_block: u64) -> Self {
+        let mut counts = Self { longest_block, ..Self::default() };
         for (i, place) in module.instructions.iter().zip(places).filter(|it| it.1.warps > 0) {
             counts.instructions += place.warps;
             counts.lanes += place.lanes;

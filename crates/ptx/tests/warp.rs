@@ -185,8 +185,22 @@ fn counts_are_those_of_a_known_kernel() {
     let counts = setup.run(&Options::default()).expect_clean();
     // Three instructions before the body; one warp diverges.
     assert_eq!(counts.instructions, 2 * (3 + 7 + 1 + 1));
+    assert_eq!(counts.longest_block, counts.instructions);
     assert_eq!((counts.branches, counts.divergent_branches, counts.barriers), (2, 1, 2));
     assert_eq!((counts.shared_wavefronts, counts.bank_conflicts()), (4, 2));
     assert_eq!((counts.sectors_loaded, counts.sectors_stored), (2, 0));
     assert_eq!(counts.opcodes["shl.b32"], 2);
+}
+
+#[test]
+fn the_longest_block_is_the_one_with_the_most_instructions() {
+    let body = "mov.u32 %r3, %ctaid.x; setp.ne.u32 %p1, %r3, 1; @%p1 bra end; add.u32 %r3, %r3, 1; add.u32 %r3, %r3, 1; end:";
+    for options in Options::every_schedule(0) {
+        let mut setup = Setup::new(body, 64, &[]);
+        setup.launch.grid = [3, 1, 1];
+        let counts = setup.run(&options).expect_clean();
+        // Three instructions before the body, and the return.
+        assert_eq!(counts.longest_block, 2 * (3 + 5 + 1));
+        assert_eq!(counts.instructions, counts.longest_block + 2 * 2 * (3 + 3 + 1));
+    }
 }

@@ -5,16 +5,15 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::geometry::Size;
 use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::device_chain::Block as Described;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
-use crate::op::program::Addresses;
+use crate::op::program::{Addresses, Extent};
 use crate::plan::DevicePlan;
 use crate::ring::{Consumer, Using};
-use crate::transform::{ChainKernels, Outputs};
+use crate::transform::ChainKernels;
 
 use super::held::Held;
 use super::parts::Parts;
@@ -35,6 +34,8 @@ pub(in crate::loader) struct Launcher {
     /// Images between kernels or passes, two for each sample of a launch. Launches in one stream can share them.
     scratch: Option<DeviceBuffer>,
     blocks: Vec<Block>,
+    /// Sizes of the launch that is being described.
+    extent: Extent,
     /// The batch stage, if there is one.
     mixer: Option<Mixer>,
     /// Stream of the blocks' uploads. In `stream` they would be behind images and slots that are waited for there, and
@@ -64,7 +65,19 @@ impl Launcher {
         let tables = Stream::new(stream.device())?;
         let block = |staged| Ok(Block { staged, read: Event::new(stream.device())? });
         let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
-        Ok(Self { parts, stream, kernels, scratch, blocks, mixer, tables, launches, copies })
+        let extent = Extent::default();
+        Ok(Self {
+            parts,
+            stream,
+            kernels,
+            scratch,
+            blocks,
+            extent,
+            mixer,
+            tables,
+            launches,
+            copies,
+        })
     }
 
     /// Launches until all threads that publish pages have ended. The stream is empty afterwards, even after an error, so
@@ -122,17 +135,15 @@ impl Launcher {
     ) -> Result<()> {
         // The block that was used longest ago: its upload is finished.
         self.blocks.rotate_left(1);
-        let (mut count, mut fused) = (0, Size::new(0, 0));
+        self.extent.clear();
+        let mut count = 0;
         let cut = pages.first().map_or(0, |page| cut_of(device, page));
         for page in pages.iter_mut() {
             let Some(mut work) = page.work.take() else { continue };
             if !feed.begin(work.job.batch) {
                 return Ok(());
             }
-            if let Some(size) = self.fill((device, cut), page, &mut work, count)? {
-                count += 1;
-                fused = Size::new(fused.width.max(size.width), fused.height.max(size.height));
-            }
+            count += usize::from(self.fill((device, cut), page, &mut work, count)?);
             page.work = Some(work);
         }
         let goal = if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
@@ -141,13 +152,11 @@ impl Launcher {
             self.tables.wait(read)?;
             staged.upload(&self.tables, 0..device.passes_of(count))?;
             self.stream.wait(staged.uploaded())?;
-            let shape = &self.parts.plan.shape;
-            let outputs = Outputs { fused, tensor: Size::new(shape.width, shape.height) };
             let (stream, samples) = (&self.stream, count as u32);
             let mut lap = self.launches.lap()?;
             lap.start(stream)?;
             let block = (staged.device(), [0, device.programs()]);
-            self.kernels[cut].launch(goal, stream, block, samples, outputs)?;
+            self.kernels[cut].launch(goal, stream, block, samples, &self.extent)?;
             lap.stop(stream, count as u64)?;
             read.record(stream)?;
         }
@@ -169,21 +178,21 @@ impl Launcher {
     }
 
     /// Puts the content of a page into the stream, or its parameters into the block as those of sample number
-    /// `count`. Returns the size of the fused kernel's output for the latter.
+    /// `count`. Returns whether it did the latter.
     fn fill(
         &mut self,
         (device, cut): (&DevicePlan, usize),
         page: &mut DevicePage,
         work: &mut Work,
         count: usize,
-    ) -> Result<Option<Size>> {
+    ) -> Result<bool> {
         let sample_bytes = self.parts.plan.shape.sample_bytes();
         let Cell { buffer, offset, .. } = &work.job.cell;
         match std::mem::replace(&mut work.payload, Payload::Nothing) {
-            Payload::Nothing => Ok(None),
+            Payload::Nothing => Ok(false),
             Payload::Zeros => {
                 gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0)?;
-                Ok(None)
+                Ok(false)
             }
             Payload::Finished(mut upload) => {
                 let mut lap = self.copies.lap()?;
@@ -191,17 +200,18 @@ impl Launcher {
                 upload.copy(&self.stream, 0..sample_bytes, buffer, *offset)?;
                 lap.stop(&self.stream, 1)?;
                 self.parts.uploads.put_back(upload);
-                Ok(None)
+                Ok(false)
             }
             Payload::Pixels(pixels) => {
                 work.payload = Payload::Pixels(pixels);
                 let out = buffer.address() + *offset as u64;
-                self.describe((device, cut), page, out, pixels, count).map(Some)
+                self.describe((device, cut), page, out, pixels, count)?;
+                Ok(true)
             }
         }
     }
 
-    /// Writes a sample's parameters and tables into the block. Returns the size of the fused kernel's output.
+    /// Writes a sample's parameters and tables into the block.
     fn describe(
         &mut self,
         (device, cut): (&DevicePlan, usize),
@@ -209,7 +219,7 @@ impl Launcher {
         out: u64,
         Pixels { window, stored, orientation, .. }: Pixels,
         count: usize,
-    ) -> Result<Size> {
+    ) -> Result<()> {
         let address = page.pixels.address();
         let bytes_leaf = RoiParams::new(address, window.pitch_bytes(), window, stored, orientation);
         let floats_leaf = FloatsParams::new(address, 3 * window.width, window);
@@ -242,7 +252,9 @@ impl Launcher {
             program: &mut programs[count * program_bytes..][..program_bytes],
             passes: &mut rest[..chain.passes_bytes()],
         };
-        Ok(chain.write(&split.sample(&page.sample, leaf), &at, described))
+        let sample = split.sample(&page.sample, leaf);
+        chain.write(&sample, &at, described, &mut self.extent);
+        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@
 //! worker      page, cell, read, header, plan, route, and one of
 //!               a decoder on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
 //! gatherer    for a route that batches: gathers pages, decodes them in one call, and publishes those that were written
-//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel, then, with a batch stage, one
-//!             of the kernel that mixes the pairs which are complete now
+//! launcher    for a group of pages whose pixels are ready: one launch of the fused kernel, those of the program kernel's
+//!             passes, then, with a batch stage, one of the kernel that mixes the pairs which are complete now
 //! ```
 //!
 //! Each point has a test in `tests/loader_gpu/`:

@@ -144,6 +144,7 @@ impl Kind {
         match self {
             Kind::Table => table::BYTE_ENTRIES,
             Kind::FloatTable => table::FLOAT_ENTRIES,
+            Kind::Warp => warp::START_ENTRIES,
             _ => 0,
         }
     }

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::op::MAX_PARAMS_BYTES;
 use crate::op::kernel_text::RoiParams;
+use crate::tensor::CHANNELS;
 
 /// Size of the largest leaf's parameters, in bytes.
 pub const LEAF_BYTES: usize = size_of::<RoiParams>();
@@ -14,9 +15,16 @@ pub const LEAF_BYTES: usize = size_of::<RoiParams>();
 pub struct Program {
     pub passes: u64,
     pub steps: u64,
+    pub statistics: u64,
     pub count: i32,
     pub unused: i32,
 }
+
+/// Size of a sample's histograms, of three channels and gray, in bytes.
+pub const HISTOGRAM_BYTES: usize = 4 * 256 * size_of::<u32>();
+
+/// Size of a sample's histograms and of the table that is made from them, in bytes.
+pub const STATISTICS_BYTES: usize = HISTOGRAM_BYTES + CHANNELS * 256 * size_of::<f32>();
 
 /// What makes an image.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -82,7 +90,7 @@ pub struct Addresses {
     pub scratch: [u64; 2],
     /// Start of the tables.
     pub tables: u64,
-    /// Passes and steps.
+    /// Passes, steps and statistics.
     pub passes: u64,
 }
 

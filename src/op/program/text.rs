@@ -7,20 +7,23 @@ use crate::op::kernel_text::{Text, order_type, out_type};
 use crate::op::{Kind, Kinds, MAX_PARAMS_BYTES};
 use crate::tensor::{DType, Layout};
 
-use super::data::{FORMULAS, LEAF_BYTES, Pass, Program, Step};
+use super::data::{FORMULAS, LEAF_BYTES, Pass, Program, STATISTICS_BYTES, Step};
+use super::launches::{COUNTED_PIXELS, TILE_PIXELS};
 use super::passes::Passes;
 
 /// Text of a program kernel, and room for the data of a sample.
 #[derive(Clone, Debug)]
 pub struct ProgramText {
-    /// Complete text. The kernel `program(const Program* programs, int count, int width, int height)` needs one block
-    /// per sample; it ignores `width` and `height`.
+    /// Complete text. The kernel `program(const Program* programs, int count, int number, int stage)` needs the launches
+    /// of [`Extent::launches`](super::Extent::launches).
     pub source: String,
     /// The formulas, element type and layout: `program of Contrast, Hue, Warp f16 nchw`.
     pub name: String,
     formulas: Vec<Kind>,
     passes: usize,
     steps: usize,
+    /// Size of a sample's histograms and tables, in bytes.
+    statistics_bytes: usize,
 }
 
 impl ProgramText {
@@ -49,7 +52,9 @@ impl ProgramText {
         let names: Vec<_> =
             formulas.iter().filter_map(|kind| Some(kind.cuda()?.type_name)).collect();
         let name = format!("program of {} {dtype} {layout}", names.join(", "));
-        Self { source, name, formulas, passes, steps }
+        let has_statistics = formulas.iter().any(|kind| matches!(kind, Kind::Statistics(_)));
+        let statistics_bytes = if has_statistics { STATISTICS_BYTES } else { 0 };
+        Self { source, name, formulas, passes, steps, statistics_bytes }
     }
 
     /// Size of what the kernel reads per sample at its first address, in bytes.
@@ -57,8 +62,13 @@ impl ProgramText {
         size_of::<Program>()
     }
 
-    /// Maximum size of a sample's passes and steps, in bytes.
+    /// Maximum size of a sample's passes, steps and statistics, in bytes.
     pub const fn passes_bytes(&self) -> usize {
+        self.statistics_at() + self.statistics_bytes
+    }
+
+    /// Offset of the statistics in bytes: behind all passes and steps.
+    pub(super) const fn statistics_at(&self) -> usize {
         self.passes * size_of::<Pass>() + self.steps * size_of::<Step>()
     }
 
@@ -102,7 +112,8 @@ fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) ->
     let floats = i32::from(pixels == PixelType::F32);
     let types = format!(
         "typedef {} Out;\ntypedef {} Order;\n#define FLOATS {floats}\n#define MAX_PARAMS_BYTES {MAX_PARAMS_BYTES}\n\
-         #define LEAF_BYTES {LEAF_BYTES}",
+         #define LEAF_BYTES {LEAF_BYTES}\n#define STATISTICS_BYTES {STATISTICS_BYTES}\n#define TILE_PIXELS {TILE_PIXELS}\n\
+         #define COUNTED_PIXELS {COUNTED_PIXELS}",
         out_type(dtype),
         order_type(layout),
     );

@@ -10,6 +10,7 @@ use crate::op::kernel_text::{FloatsParams, RoiParams};
 use crate::op::{Action, Actions, ParamBytes, What};
 
 use super::data::{Addresses, Along, FillParams, Pass, Program, SourceBytes, Step, read, step};
+use super::launches::Extent;
 use super::passes::{self, Image, Passes, Reader};
 use super::text::ProgramText;
 
@@ -36,16 +37,19 @@ impl ProgramText {
 
     /// Writes a sample's actions from number `first` on. `leaf` are the leaf's parameters if the source is one;
     /// otherwise the source is the first scratch image. `header` is [`sample_bytes`](Self::sample_bytes) long, `body`
-    /// [`passes_bytes`](Self::passes_bytes).
+    /// [`passes_bytes`](Self::passes_bytes). The passes are added to `extent`.
     pub fn write(
         &self,
         (actions, first): (&Actions, usize),
         (source, leaf): (Image, Option<&[u8]>),
         at: &Addresses,
-        header: &mut [u8],
-        body: &mut [u8],
+        (header, body): (&mut [u8], &mut [u8]),
+        extent: &mut Extent,
     ) {
         let (most_passes, _) = self.room();
+        let (body, statistics) = body.split_at_mut(self.statistics_at());
+        // The memory was used for other samples.
+        statistics.fill(0);
         let (pass_bytes, step_bytes) = body.split_at_mut(most_passes * size_of::<Pass>());
         let (mut count, mut steps) = (0, 0);
         let mut next = usize::from(leaf.is_none());
@@ -68,12 +72,16 @@ impl ProgramText {
                 Pass { out, steps: [number as i32, steps as i32], columns, rows, ..Pass::zeroed() },
             );
             put(pass_bytes, count, &data);
+            let counted = if data.statistics >= 0 { pass.readable.size().pixels() } else { 0 };
+            extent.add_pass(count, pass.output.window.size().pixels(), counted);
             count += 1;
             leaf = scratch_leaf(out, &pass.output);
             next = 1 - next;
         }
         let steps = at.passes + (most_passes * size_of::<Pass>()) as u64;
-        let program = Program { passes: at.passes, steps, count: count as i32, unused: 0 };
+        let statistics = at.passes + self.statistics_at() as u64;
+        let (passes, count) = (at.passes, count as i32);
+        let program = Program { passes, steps, statistics, count, unused: 0 };
         header.copy_from_slice(bytes_of(&program));
     }
 

@@ -18,11 +18,11 @@ use feedwater::image::{HostImage, PixelType};
 use feedwater::op::device_chain::{Block, DeviceChain, Sample};
 use feedwater::op::kernel_text::Leaf;
 use feedwater::op::kind::crop;
-use feedwater::op::program::Addresses;
+use feedwater::op::program::{Addresses, Extent};
 use feedwater::op::{self, Action, Actions, Kind};
 use feedwater::plan::Plan;
 use feedwater::tensor::{DType, Layout, TensorShape};
-use feedwater::transform::{ChainKernels, Outputs};
+use feedwater::transform::ChainKernels;
 use feedwater::{Error, Result};
 
 use super::super::selftest::by_hand::{leaf, on_device, values};
@@ -50,7 +50,7 @@ pub struct KernelRow {
     pub part: Part,
     /// Number of images measured.
     pub images: u64,
-    /// Launches for these images: one per group of images with the same output size.
+    /// Launches for these images: one per group of images with the same output size. The passes of a group count as one.
     pub launches: u64,
     /// Launches in total, repetitions included.
     pub launched: u64,
@@ -198,7 +198,7 @@ impl<'a> Kernels<'a> {
         for (piece, &at) in pieces.iter().zip(&memory.inputs) {
             upload(&mut self.staging, &self.stream, &on_device(piece.input), &input, at)?;
         }
-        let (described, fused) =
+        let (described, extents) =
             memory.describe(&pieces, &loaded.chain, [&input, &output, &block, &scratch]);
         upload(&mut self.staging, &self.stream, &described, &block, 0)?;
         // Initialize the output to bytes that differ from the expected ones.
@@ -211,9 +211,9 @@ impl<'a> Kernels<'a> {
             for same in &launches {
                 let at = memory.parameters(first, &loaded.chain);
                 let (goal, count) = (LaunchGoal::Latency, same.len() as u32);
-                let largest = fused[first..][..same.len()].iter().fold(Size::default(), larger);
-                let outputs = Outputs { fused: largest, tensor: same[0].leaves };
-                loaded.kernels.launch(goal, &self.stream, (&block, at), count, outputs)?;
+                let mut extent = Extent::default();
+                extents[first..][..same.len()].iter().for_each(|it| extent.add(it));
+                loaded.kernels.launch(goal, &self.stream, (&block, at), count, &extent)?;
                 first += same.len();
             }
             Ok(())
@@ -400,15 +400,15 @@ impl Layouts {
         [number * chain.fused_bytes(), self.programs + number * chain.program_bytes()]
     }
 
-    /// Returns the parameter block, and the sizes of the fused kernel's outputs.
+    /// Returns the parameter block, and the sizes of each sample's launches.
     fn describe(
         &self,
         pieces: &[Piece],
         chain: &DeviceChain,
         [input, output, block, scratch]: [&DeviceBuffer; 4],
-    ) -> (Vec<u8>, Vec<Size>) {
+    ) -> (Vec<u8>, Vec<Extent>) {
         let mut described = vec![0; self.block_bytes];
-        let mut sizes = Vec::new();
+        let mut extents = Vec::new();
         for (number, piece) in pieces.iter().enumerate() {
             let passes_at = self.bodies[number];
             let tables_at = passes_at + chain.passes_bytes();
@@ -424,7 +424,9 @@ impl Layouts {
                     .map(|bytes| vec![0; bytes]);
             let leaf = leaf(piece.input, input.address() + self.inputs[number] as u64);
             let parts = Block { fused: &mut fused, program: &mut program, passes: &mut passes };
-            sizes.push(chain.write(&piece.sample(&leaf), &at, parts));
+            let mut extent = Extent::default();
+            chain.write(&piece.sample(&leaf), &at, parts, &mut extent);
+            extents.push(extent);
             let [fused_at, program_at] = self.parameters(number, chain);
             let tables = bytemuck::cast_slice(&piece.actions.table);
             let all = [
@@ -437,7 +439,7 @@ impl Layouts {
                 described[at..][..bytes.len()].copy_from_slice(bytes);
             }
         }
-        (described, sizes)
+        (described, extents)
     }
 }
 
@@ -446,10 +448,6 @@ impl Piece<'_> {
         let input = (self.input.window(), self.whole);
         Sample { actions: &self.actions, first: self.first, input, leaf }
     }
-}
-
-fn larger(one: Size, other: &Size) -> Size {
-    Size::new(one.width.max(other.width), one.height.max(other.height))
 }
 
 /// Copies bytes to the device in parts.

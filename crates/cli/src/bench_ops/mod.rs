@@ -2,9 +2,9 @@
 //!
 //! * The CPU steps run on one thread, whatever the placements are. The device is measured too, if there is one.
 //! * On the device every operator is a separate kernel, with one launch for up to 32 samples of one output size whose pixels are
-//!   already there. The output conversion is measured too, and the kernel of the whole chain, as a loader launches it. The time
-//!   is between CUDA events before and after ten repetitions of all launches, gaps between launches included; the best of three
-//!   or more measurements counts.
+//!   already there. A kernel with several passes is launched once per pass, which counts as one launch. The output conversion is
+//!   measured too, and the kernel of the whole chain, as a loader launches it. The time is between CUDA events before and after
+//!   ten repetitions of all launches, gaps between launches included; the best of three or more measurements counts.
 //! * The command fails if a kernel's output differs from the CPU's in any bit.
 //! * If a later crop needs only a part of an operator's output, only that part is computed, by the operator with the crop fused.
 //! * A decode route is timed in a loader that uses only this route, with the loader's own events.

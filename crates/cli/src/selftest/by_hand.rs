@@ -16,10 +16,10 @@ use feedwater::header::Header;
 use feedwater::image::HostImage;
 use feedwater::op::device_chain::Block;
 use feedwater::op::kernel_text::{FloatsParams, RoiParams};
-use feedwater::op::program::Addresses;
+use feedwater::op::program::{Addresses, Extent};
 use feedwater::plan::{DevicePlan, Plan, SamplePlan};
 use feedwater::random::SampleKey;
-use feedwater::transform::{ChainKernels, HostTransform, Outputs, PlannedImage};
+use feedwater::transform::{ChainKernels, HostTransform, PlannedImage};
 
 use super::message;
 
@@ -86,25 +86,24 @@ impl<'a> Hand<'a> {
         let tensor = self.memory.buffer("tensor", plan.shape.sample_bytes())?;
         let block = self.memory.buffer("parameters", PARAMETERS)?;
         let scratch = self.memory.buffer("scratch", 2 * self.on_device.scratch_bytes.max(1))?;
-        let (described, programs, fused) =
+        let (described, programs, extent) =
             self.describe(&sample, &leaf, [&tensor, &scratch, &block]);
         self.upload("parameters", &described, &block)?;
-        let outputs = Outputs { fused, tensor: Size::new(plan.shape.width, plan.shape.height) };
         let block = (&block, [0, programs]);
-        self.kernels.launch(LaunchGoal::Latency, &self.stream, block, 1, outputs)?;
+        self.kernels.launch(LaunchGoal::Latency, &self.stream, block, 1, &extent)?;
         let mut made = vec![0; tensor.len()];
         read_back(&self.stream, &tensor, 0, &mut made)?;
         Ok(made)
     }
 
-    /// Returns the parameter block (parameters, passes, tables), the offset of those for the program kernel, and the size of the fused
-    /// kernel's output.
+    /// Returns the parameter block (parameters, passes, tables), the offset of those for the program kernel, and the sizes of the
+    /// launches.
     fn describe(
         &self,
         sample: &SamplePlan,
         leaf: &[u8],
         [tensor, scratch, block]: [&DeviceBuffer; 3],
-    ) -> (Vec<u8>, usize, Size) {
+    ) -> (Vec<u8>, usize, Extent) {
         let split = self.on_device.planned();
         let chain = &split.chain;
         let programs = chain.fused_bytes().next_multiple_of(8);
@@ -120,9 +119,10 @@ impl<'a> Hand<'a> {
         let (fused, rest) = described.split_at_mut(programs);
         let (program, passes) = rest.split_at_mut(chain.program_bytes());
         let fused = &mut fused[..chain.fused_bytes()];
-        let size = chain.write(&split.sample(sample, leaf), &at, Block { fused, program, passes });
+        let (parts, mut extent) = (Block { fused, program, passes }, Extent::default());
+        chain.write(&split.sample(sample, leaf), &at, parts, &mut extent);
         described.extend_from_slice(bytemuck::cast_slice(&sample.actions.table));
-        (described, programs, size)
+        (described, programs, extent)
     }
 
     fn upload(&self, row: &str, bytes: &[u8], target: &DeviceBuffer) -> Result<()> {

@@ -98,6 +98,11 @@ impl Block {
         }
     }
 
+    /// Instructions that were executed, each counted once per warp.
+    pub fn instructions(&self) -> u64 {
+        self.warps.iter().map(|it| it.ids.clock).sum()
+    }
+
     /// Threads that have not exited.
     pub fn live(&self) -> u32 {
         self.warps.iter().map(|it| it.live.count_ones()).sum()

@@ -64,16 +64,17 @@ impl Module {
             }),
             remaining: options.max_instructions,
             last_range: 0,
+            longest_block: 0,
         };
         machine.run();
-        let Machine { faults, places, .. } = machine;
+        let Machine { faults, places, longest_block, .. } = machine;
         for variable in &self.variables {
             memory.remove(variable.buffer.address());
         }
         Ok(Outcome {
             dropped_faults: faults.dropped,
             faults: faults.into_list(),
-            counts: Counts::of(self, &places),
+            counts: Counts::of(self, &places, longest_block),
         })
     }
 }
@@ -107,6 +108,8 @@ struct Machine<'a> {
     remaining: u64,
     /// Range of global memory that was accessed last.
     last_range: usize,
+    /// Instructions of the block that executed the most.
+    longest_block: u64,
 }
 
 impl Machine<'_> {
@@ -156,6 +159,7 @@ impl Machine<'_> {
                     self.check_barriers(block);
                 }
                 None if block.live() == 0 => {
+                    self.longest_block = self.longest_block.max(block.instructions());
                     blocks.remove(turn);
                 }
                 None => self.break_deadlock(block),

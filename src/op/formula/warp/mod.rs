@@ -23,12 +23,14 @@ use crate::op::Cuda;
 
 pub use demand::demand;
 pub use rows::row;
+pub use starts::START_ENTRIES;
 
 mod blocks;
 mod demand;
 mod nearest;
 mod pixels;
 mod rows;
+mod starts;
 #[cfg(test)]
 mod tests;
 
@@ -53,7 +55,8 @@ pub enum Interpolation {
 #[repr(C)]
 pub struct Warp {
     /// Coefficients of the map as f64. Maps in integers have six of 32 bits in their place, and [`Kind::Fixed`] has the
-    /// coefficients after those. Last, of [`Kind::Displaced`], the address of the table.
+    /// coefficients after those. [`Kind::Summed`] has the distances of its start values at number 6. Last, the address
+    /// of the table of displacements or start values.
     data: [u64; 9],
     /// Size of the input.
     width: i32,
@@ -165,7 +168,7 @@ impl Warp {
         Self::new(Kind::Displaced, input, interpolation, fill).integers(integers)
     }
 
-    /// Sets the address of the displacement table.
+    /// Sets the address of the table of displacements or start values.
     pub fn set_table(&mut self, address: u64) {
         self.data[8] = address;
     }

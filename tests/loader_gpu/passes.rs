@@ -1,0 +1,153 @@
+//! Passes of the program kernel: samples of one launch that differ in number and size of passes, tables behind tables, and the number
+//! of launches.
+
+use feedwater::op::custom::Kinds;
+use feedwater::op::{
+    Autocontrast, CenterCrop, ColorJitter, Draw, Equalize, NormalizeImage, Operator, RandAugment,
+    RandomAffine, RandomRotation, Sharpness, TrivialAugmentWide,
+};
+
+use super::*;
+
+/// Images of very different sizes: one pixel, one row, one column, a few tiles, and more pixels than two blocks count.
+fn mixed(samples: usize) -> Vec<(Vec<u8>, i64)> {
+    const SIZES: [(u32, u32); 6] = [(149, 131), (1, 1), (37, 1), (1, 41), (33, 31), (64, 49)];
+    let sizes = SIZES.into_iter().cycle().take(samples);
+    sizes.zip(0..).map(|((w, h), seed)| (common::jpeg(seed, w, h), seed as i64)).collect()
+}
+
+fn jitter() -> ColorJitter {
+    let around = |by: f64| Some([1.0 - by, 1.0 + by]);
+    ColorJitter {
+        brightness: around(0.4),
+        contrast: around(0.4),
+        saturation: around(0.4),
+        hue: Some([-0.1, 0.1]),
+    }
+}
+
+fn scale() -> RandomAffine {
+    RandomAffine {
+        scale: Some([0.5, 1.5]),
+        translate: Some([0.3, 0.3]),
+        ..RandomAffine::within(0.0)
+    }
+}
+
+/// A sharpening of some samples, and for some of those a second one with a table behind it: one to three passes.
+#[derive(Debug)]
+struct Sometimes;
+
+impl Operator for Sometimes {
+    fn name(&self) -> &'static str {
+        "sometimes"
+    }
+
+    fn kinds(&self) -> Kinds {
+        let kinds = [&Sharpness { factor: [2.0; 2] } as &dyn Operator, &Equalize::default()];
+        Kinds::up_to(3, kinds.map(|op| op.kinds().list()[0]))
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        let sharpness: Arc<dyn Operator> = Arc::new(Sharpness { factor: [2.0; 2] });
+        let equalize: Arc<dyn Operator> = Arc::new(Equalize::default());
+        let chosen: &[usize] = match draw.rng().below(4) {
+            0 => &[],
+            1 => &[0],
+            2 => &[1],
+            _ => &[0, 1, 0],
+        };
+        draw.inner(&[sharpness, equalize], chosen.iter().copied());
+    }
+}
+
+fn chains() -> Vec<(&'static str, Chain)> {
+    let end = |chain: Chain| chain.then(CenterCrop::to(41, 29)).then(op::Normalize::IMAGENET);
+    vec![
+        (
+            "one pass to several",
+            end(Chain::new().then(Sometimes).then(RandomRotation::within(30.0))),
+        ),
+        (
+            "tables behind tables",
+            end(Chain::new()
+                .then(Equalize::default())
+                .then(scale())
+                .then(Autocontrast::default())
+                .then(jitter())
+                .then(Equalize::default())),
+        ),
+        (
+            "a table of floats",
+            Chain::new()
+                .then(RandomRotation::within(20.0))
+                .then(NormalizeImage::default())
+                .then(CenterCrop::to(41, 29)),
+        ),
+        (
+            "policies",
+            end(Chain::new().then(RandAugment::default()).then(TrivialAugmentWide::default())),
+        ),
+        ("sums of positions", end(Chain::new().then(scale()).then(scale()))),
+    ]
+}
+
+#[test]
+fn samples_of_a_launch_may_have_any_number_and_size_of_passes() {
+    let machine = machine();
+    for (number, (what, chain)) in chains().into_iter().enumerate() {
+        machine.schedule([Schedule::Eager, Schedule::Lazy, Schedule::Random(5)][number % 3]);
+        let loader = same(|| builder(mixed(24), chain.clone()).batch(6), what);
+        let (plan, stats) = (loader.plan(), loader.stats());
+        assert!(plan.device.as_ref().unwrap().planned().chain.fused.is_none(), "{what}");
+        assert!(stats.cpu_fallback.is_empty(), "{what}: {stats:?}");
+        assert_eq!(stats.memory.device_bytes_predicted, machine.counts().device.bytes, "{what}");
+    }
+    assert_eq!(machine.counts().faults(), 0);
+}
+
+#[test]
+fn every_element_type_and_layout_of_a_tensor_is_made_in_tiles() {
+    let machine = machine();
+    let bytes = || Chain::new().then(Sometimes).then(CenterCrop::to(47, 45));
+    let floats = || bytes().then(op::Normalize::IMAGENET);
+    for dtype in DType::ALL {
+        for layout in Layout::ALL {
+            let chain = if dtype == DType::U8 { bytes() } else { floats() };
+            let make = || builder(mixed(12), chain.clone()).batch(6).output(dtype, layout);
+            same(make, &format!("{dtype} {layout}"));
+        }
+    }
+    assert_eq!(machine.counts().faults(), 0);
+}
+
+#[test]
+fn a_pass_is_a_launch_and_a_table_two_more() {
+    let machine = machine();
+    let launches = |chain: Chain| {
+        let make = || {
+            let files = (0..4).map(|seed| (common::jpeg(seed, 128, 80), 0)).collect();
+            let builder = builder(files, chain.clone()).batch(4).epochs(Some(1));
+            builder.device(DeviceChoice::Gpu(0)).runtime(&runtime())
+        };
+        let mut loader = make().build().unwrap();
+        // Samples of one batch are launched in one group or in more.
+        let before = machine.counts().launches;
+        for batch in &mut loader {
+            batch.unwrap();
+        }
+        (machine.counts().launches - before, loader.plan().device.as_ref().unwrap().group)
+    };
+    let crop = || CenterCrop::to(32, 32);
+    let (one, _) = launches(Chain::new().then(RandomRotation::within(9.0)).then(crop()));
+    let (three, _) = launches(Chain::new().then(Equalize::default()).then(crop()));
+    let (two, _) = launches(
+        Chain::new()
+            .then(RandomRotation::within(9.0))
+            .then(Sharpness { factor: [2.0; 2] })
+            .then(crop()),
+    );
+    for (launches, each) in [(one, 1), (three, 3), (two, 2)] {
+        assert!((each..=4 * each).contains(&launches) && launches % each == 0, "{launches} {each}");
+    }
+}
