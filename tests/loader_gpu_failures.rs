@@ -105,7 +105,7 @@ fn a_failure_of_any_function_is_an_error_and_leaks_nothing() {
 }
 
 /// Functions that a loader calls, except for destructors, whose failures have no consequence.
-const FUNCTIONS: [&str; 47] = [
+const FUNCTIONS: [&str; 51] = [
     "cuInit",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
@@ -135,12 +135,15 @@ const FUNCTIONS: [&str; 47] = [
     "cuStreamWaitEvent",
     "nvjpegBufferDeviceCreateV2",
     "nvjpegBufferDeviceResize",
+    "nvjpegBufferDeviceRetrieve",
     "nvjpegBufferPinnedCreateV2",
     "nvjpegBufferPinnedResize",
+    "nvjpegBufferPinnedRetrieve",
     "nvjpegCreateExV2",
     "nvjpegDecodeBatchedEx",
     "nvjpegDecodeBatchedInitialize",
     "nvjpegDecodeBatchedPreAllocate",
+    "nvjpegDecodeBatchedSupportedEx",
     "nvjpegDecodeJpegDevice",
     "nvjpegDecodeJpegHost",
     "nvjpegDecodeJpegTransferToDevice",
@@ -153,4 +156,5 @@ const FUNCTIONS: [&str; 47] = [
     "nvjpegGetHardwareDecoderInfo",
     "nvjpegJpegStreamCreate",
     "nvjpegJpegStreamParse",
+    "nvjpegJpegStreamParseHeader",
 ];

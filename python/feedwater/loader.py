@@ -45,9 +45,11 @@ _log = logging.getLogger("feedwater")
 
 # The threads of loaders end before the interpreter.
 atexit.register(_feedwater.finish)
-if sys.executable:
-    # A check that may crash runs in a process of its own.
-    _feedwater.set_checking_program([sys.executable, "-m", "feedwater"])
+# In a frozen program, the executable is the program itself.
+if os.path.basename(sys.executable or "").startswith("python") and not hasattr(sys, "frozen"):
+    # A check that may crash runs in a process of its own, and not from the current folder.
+    _safe = ["-P"] if sys.version_info >= (3, 11) else []
+    _feedwater.set_checking_program([sys.executable, *_safe, "-m", "feedwater"])
 
 
 class Loader:

@@ -84,6 +84,20 @@ pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     line.find('/').map(|start| PathBuf::from(&line[start..]))
 }
 
+/// Files whose names begin with one of these, of which a part is in this process's memory. Each once.
+pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
+    let is_named = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        names.iter().any(|it| name.starts_with(it))
+    };
+    let mut files: Vec<PathBuf> = paths.filter(is_named).map(PathBuf::from).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
 /// Opens a library or returns why not. `cuda_major` is the driver's CUDA version (13 for 13.0), if known. Once found,
 /// a library is reused by all runtimes that name the same file or none. After a failure, the next call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {

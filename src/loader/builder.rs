@@ -448,8 +448,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Resolves the plan without starting anything. If a GPU is requested that this machine does not have, returns the
-    /// plan for a machine that has one.
+    /// Resolves the plan without starting the loader. With a GPU, nvJPEG decodes trial images, whose memory is freed again. If a GPU is
+    /// requested that this machine does not have, returns the plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
         self.plan_anyway().map_err(self.locator())
     }

@@ -62,14 +62,23 @@ impl LoaderBuilder {
             let estimated = Plan::new(&self.chain, &unlimited, &facts)?;
             facts.device = try_routes(device, &estimated, &settings.limits, facts.device)?;
         }
+        let plan = |device: &DeviceFacts| {
+            let facts = Facts { device: device.clone(), ..facts.clone() };
+            Plan::new(&self.chain, &settings, &facts)
+        };
+        let mut device = facts.device.clone();
         loop {
-            match Plan::new(&self.chain, &settings, &facts) {
-                // nvJPEG needs more than the limits leave.
-                Err(Error::Config(error))
-                    if error.key.starts_with("limits.")
-                        && facts
-                            .device
-                            .drop_costliest(&format!("{} {}", error.key, error.problem)) => {}
+            match plan(&device) {
+                Err(Error::Config(error)) if error.key.starts_with("limits.") => {
+                    // Routes are dropped only if that helps.
+                    let mut none = device.clone();
+                    while none.drop_costliest(false, "") {}
+                    if none == device || plan(&none).is_err() {
+                        return Err(Error::Config(error));
+                    }
+                    let pinned = error.key != "limits.device_memory";
+                    device.drop_costliest(pinned, &format!("{} {}", error.key, error.problem));
+                }
                 other => return other,
             }
         }

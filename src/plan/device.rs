@@ -226,7 +226,9 @@ impl DevicePlan {
         let image = PAGES_PER_GROUPED * self.pixels_bytes + 2 * state.max().unwrap_or(0);
         let in_memory = DEFAULT_GROUP_BYTES / image.max(1);
         let in_slots = plan.shape.batch * plan.slots() / 2;
-        in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP)
+        let tried = self.measured.iter().filter(|it| it.route.batches()).map(|it| it.group).min();
+        let most = tried.map_or(MOST_DEFAULT_GROUP, |tried| tried.min(MOST_DEFAULT_GROUP));
+        in_memory.min(in_slots).max(LEAST_DEFAULT_GROUP).min(most)
     }
 
     /// Planned transfer point to the GPU.

@@ -133,7 +133,7 @@ pub struct Facts {
 }
 
 /// Facts about the GPU that a plan depends on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum DeviceFacts {
     /// There is no GPU, or it must not be used. Holds the reason.
@@ -144,7 +144,7 @@ pub enum DeviceFacts {
         nvjpeg: Result<Vec<Route>, String>,
         /// Memory of routes that was measured. That of others is estimated.
         measured: Vec<MeasuredMemory>,
-        /// Routes that the GPU supports but cannot be used here, with the reason. They are not in `nvjpeg`.
+        /// Routes that the GPU supports, but that cannot be used here, with the reason. They are not in `nvjpeg`.
         dropped: Vec<(Route, String)>,
     },
 }
@@ -155,13 +155,18 @@ impl DeviceFacts {
         DeviceFacts::Gpu { nvjpeg, measured: Vec::new(), dropped: Vec::new() }
     }
 
-    /// Drops the route that was measured to need the most device memory. False if none was measured.
-    pub fn drop_costliest(&mut self, why: &str) -> bool {
+    /// Drops the route with the most measured memory: page-locked if `pinned`, else on the device. False if none was measured.
+    pub fn drop_costliest(&mut self, pinned: bool, why: &str) -> bool {
         let DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped } = self else {
             return false;
         };
-        let costliest = measured.iter().map(|it| (it.one.device_bytes, it.route)).max();
-        let Some((_, route)) = costliest else { return false };
+        let cost = |it: &MeasuredMemory| match pinned {
+            true => it.one.pinned_bytes,
+            false => it.one.device_bytes,
+        };
+        let Some((_, route)) = measured.iter().map(|it| (cost(it), it.route)).max() else {
+            return false;
+        };
         measured.retain(|it| it.route != route);
         offered.retain(|it| *it != route);
         dropped.push((route, why.into()));

@@ -112,17 +112,19 @@ pub struct DecoderMemory {
     pub pinned_bytes: usize,
 }
 
-/// Memory that a decode state was seen to take, for the largest image of a plan.
+/// Measured memory of a route's decode states, for the largest image of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct MeasuredMemory {
     /// The route.
     pub route: Route,
-    /// Of a state for one image per call.
+    /// Maximum number of images per call that was measured.
+    pub group: usize,
+    /// Memory of a state for one image per call.
     pub one: DecoderMemory,
-    /// For each further image of a call.
+    /// Additional memory for each further image of a call.
     pub each: DecoderMemory,
-    /// The part that lies in the two buffers whose size is set at the start.
+    /// Part of `one` that lies in the two buffers whose size is set at the start.
     pub buffers: DecoderMemory,
 }
 

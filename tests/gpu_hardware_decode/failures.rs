@@ -59,7 +59,7 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
             match setup.decode(&files(10), IMAGE.window()) {
                 // One of its files may be the reason.
                 Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
-                    assert_eq!((call, phase), ("nvjpegDecodeBatchedEx", "nvjpegDecodeBatchedEx"));
+                    assert!(phase.starts_with("nvjpegDecodeBatched") && call == phase, "{call}");
                 }
                 Err(DecodeError::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
                 other => panic!("{phase}: {other:?}"),

@@ -14,12 +14,20 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     let equal = "echo windows: equal";
     let checks = [
         (script(&format!("{begun}{equal}")), Some(true)),
-        (script(begun), Some(false)),
-        // Crashes after it has begun, and before.
+        (script(&format!("{begun}echo windows: different")), Some(false)),
+        // Crashes after the engines got a window, and before.
         (script(&format!("{begun}kill -SEGV $$")), Some(false)),
+        (script(&format!("{begun}kill -ABRT $$")), Some(false)),
         (script("kill -SEGV $$"), None),
-        (script(&format!("{begun}{equal}; exit 1")), Some(false)),
+        // Ends that tell nothing about windows.
+        (script(&format!("{begun}kill -INT $$")), None),
+        (script(&format!("{begun}kill -KILL $$")), None),
+        (script(&format!("{begun}{equal}; exit 1")), None),
+        (script(begun), None),
         (script("exit 2"), None),
+        // A child keeps standard output open, and much is printed.
+        (script(&format!("sleep 600 & {begun}{equal}")), Some(true)),
+        (script(&format!("{begun}{equal}; head -c 1000000 /dev/zero")), Some(true)),
         (vec!["/there/is/no/such/program".into()], None),
         (Vec::new(), None),
     ];
@@ -55,7 +63,10 @@ fn the_verdict_on_windows_is_kept() {
     let machine = exclusive();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
-    let text = format!("echo windows: begun; echo run >> {}; echo windows: equal", log.display());
+    let text = format!(
+        "echo windows: begun; echo $FEEDWATER_CHECKING_WINDOWS $FEEDWATER_LIBNVJPEG >> {}; echo windows: equal",
+        log.display()
+    );
     nvjpeg::set_checking_program(["sh", "-c", &text].map(OsString::from));
     let runtime = simulated::runtime().with_cache_directory(folder.path().join("cache"));
     let runs = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
@@ -70,6 +81,10 @@ fn the_verdict_on_windows_is_kept() {
     assert_eq!((verdict(true), runs()), (Some(true), 2));
     machine.nvjpeg_version(13, 2, 0);
     assert_eq!((verdict(false), runs()), (Some(true), 3), "another library");
+    // The program knows that it is one, and the library that is to be checked.
+    let text = std::fs::read_to_string(&log).unwrap();
+    let known = |line: &str| line.starts_with("1 /") && line.ends_with("libnvjpeg.so");
+    assert!(text.lines().all(known), "{text}");
     nvjpeg::set_checking_program(simulated::checking_program());
 }
 
@@ -85,8 +100,8 @@ fn the_check_of_windows_compares_pixels() {
             let device = Device::open(0).unwrap();
             let mut said = Vec::new();
             nvjpeg::check_windows(&device, |line| said.push(line.to_string())).unwrap();
-            let both = ["windows: begun", "windows: equal"];
-            assert_eq!(said, both[..if shift { 1 } else { 2 }]);
+            let end = if shift { "windows: different" } else { "windows: equal" };
+            assert_eq!(said, ["windows: begun", end]);
             drop(device);
             assert_clean(&machine, "check");
         }

@@ -125,7 +125,7 @@ fn a_loader_plans_what_states_take() {
 fn a_route_that_needs_too_much_is_not_used() {
     let machine = exclusive();
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
-        // (own bytes, factor, limit): more than any trial takes, more than the device has, more than the limit allows.
+        // (own bytes, factor, limit): more than any trial takes, and more than the limit leaves.
         let all =
             [(8 << 30, 1 << 14, None), (8 << 20, 64, Some(9 << 20)), (0, 1 << 14, Some(12 << 20))];
         for (own, factor, limit) in all {
@@ -145,6 +145,35 @@ fn a_route_that_needs_too_much_is_not_used() {
             assert_clean(&machine, "too much");
         }
     }
+}
+
+/// A device that has less memory than nvJPEG needs, and enough for the rest.
+#[test]
+fn a_route_that_needs_more_than_the_device_has_is_not_used() {
+    let machine = exclusive();
+    for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
+        machine.restart();
+        machine.nvjpeg_own(7 << 20);
+        machine.nvjpeg_memory_factors(16, 16);
+        machine.memory_limit(8 << 20);
+        let mut loader = loader(route, None).unwrap();
+        let dropped = loader.plan().dropped_routes.clone();
+        assert_eq!(dropped.iter().map(|it| it.0).collect::<Vec<_>>(), [route], "{dropped:?}");
+        assert_eq!(outcomes(&mut loader), vec![(Outcome::Decoded(Route::Cpu), None); 12]);
+        drop(loader);
+        assert_clean(&machine, "a small device");
+    }
+}
+
+/// If it is not nvJPEG that exceeds a limit, no route is dropped, and the error says what is too small.
+#[test]
+fn no_route_is_dropped_where_that_does_not_help() {
+    let machine = exclusive();
+    let error = loader(Route::NvjpegGpu, Some(1000)).err().unwrap();
+    let Error::Config(error) = error else { panic!("{error}") };
+    assert_eq!(error.key, "limits.device_memory");
+    assert!(error.rows.contains("output slots"), "{}", error.rows);
+    assert_clean(&machine, "limits");
 }
 
 #[test]

@@ -227,8 +227,8 @@ fn a_class_of_files_that_the_engines_refuse_is_remembered() {
             ["nvJPEG's engines do not support it", "nvJPEG refused it: not supported"]
                 .map(|why| reasons.get(why).copied().unwrap_or(0));
         assert_eq!((told + tried, stats.outcomes["nvjpeg-hardware"]), (68, 132), "{stats:?}");
-        // Those that were gathered before the first one was refused, alone in its call.
-        assert!(if admitted { (1..=28).contains(&tried) } else { tried == 0 }, "{stats:?}");
+        // Three, and those that were gathered before the third was refused, alone in its call.
+        assert!(if admitted { (3..=30).contains(&tried) } else { tried == 0 }, "{stats:?}");
         // Windows of 100 images differ in no class, so nvJPEG is asked about two.
         assert_eq!(machine.calls("nvjpegDecodeBatchedSupportedEx"), 2, "{stats:?}");
     }
@@ -250,5 +250,24 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     let sizes = machine.call_sizes();
     let odd = sizes.iter().filter(|(size, _)| **size > 5 && **size % 5 != 0);
     assert_eq!(odd.count(), 0, "{sizes:?}");
-    assert!(sizes.contains_key(&5) || sizes.contains_key(&10), "{sizes:?}");
+}
+
+/// A file that nvJPEG does not parse says nothing about others of its class.
+#[test]
+fn one_unusual_file_does_not_keep_its_class_from_the_engines() {
+    let machine = machine();
+    machine.set_decoder(Some(libjpeg));
+    // Once, nvJPEG has no answer; once, a call refuses one file alone.
+    for function in ["nvjpegJpegStreamParseHeader", "nvjpegDecodeBatchedSupportedEx"] {
+        machine.restart();
+        machine.set_decoder(Some(libjpeg));
+        machine.fail(function, 1, LAUNCH_FAILED);
+        let make = || {
+            let builder = builder(jpegs(40), training()).last(Last::Partial).epochs(Some(2));
+            builder.workers(3).routes([Route::NvjpegHardware]).hardware_group(Some(5))
+        };
+        let stats = same(make, function).stats();
+        assert_eq!(stats.outcomes["nvjpeg-hardware"], 80, "{function}: {stats:?}");
+        assert_eq!(machine.counts().injected, 1);
+    }
 }

@@ -282,7 +282,7 @@ impl BatchDecoder {
                 sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI,
             )
         };
-        self.jpeg.check("nvjpegDecodeBatchedInitialize", status)?;
+        self.jpeg.check_decode("nvjpegDecodeBatchedInitialize", status)?;
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
         let call = self.jpeg.allocators.call(stream);
         // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each image

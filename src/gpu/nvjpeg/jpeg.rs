@@ -69,7 +69,8 @@ impl Window {
 
 impl Jpeg {
     /// Opens a backend on a device, with its memory. The engines are given windows only if a
-    /// [check](super::set_checking_program) has found that they decode them.
+    /// [check](super::set_checking_program) has found that they decode them. If there is no result yet, the check runs now, which may take
+    /// half a minute.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if nvJPEG is not installed or the device has no JPEG engines, [`Error::Device`] if
@@ -162,8 +163,7 @@ impl Jpeg {
         Window { wanted, decoded: image.reduced(reduction).window() }
     }
 
-    /// Width of the margin on each side in pixels: 0 or 2. A destination for a window needs room for `(width + 2 *
-    /// margin) * (height + 2 * margin) * 3` bytes.
+    /// Width of the margin on each side in pixels: 0 or 2. [`Window::bytes`] is what a destination needs.
     pub fn margin(&self) -> u32 {
         if self.library.version() < Version::EXACT_WINDOWS { MARGIN } else { 0 }
     }

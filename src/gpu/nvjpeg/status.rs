@@ -23,6 +23,11 @@ impl DecodeError {
         matches!(self, DecodeError::Sample(error) if error.reason == Reason::Unsupported)
     }
 
+    /// Whether the memory of the row was not enough.
+    pub fn is_budget(&self) -> bool {
+        matches!(self, DecodeError::Fatal(Error::Budget { .. }) | DecodeError::Failed(NO_ROOM, _))
+    }
+
     /// Why the image takes another route, or the error that ends the run.
     pub fn refusal(self) -> Result<&'static str> {
         match self {

@@ -37,12 +37,17 @@ impl Support {
         Ok(Self { bitstream, params, jpeg: jpeg.clone() })
     }
 
-    /// Whether the engines decode this file, reduced by 1, 2, 4 or 8, or a window of it; `None` is the whole image. False for a file
-    /// that nvJPEG does not parse.
+    /// Whether the engines decode this file, reduced by 1, 2, 4 or 8, or a window of it; without a window the whole image. `None` if
+    /// nvJPEG does not answer, for example because it cannot parse the file.
     ///
     /// # Errors
     /// [`Error::Device`] for failures that no file causes.
-    pub fn decodes(&mut self, bytes: &[u8], reduction: u32, window: Option<Roi>) -> Result<bool> {
+    pub fn decodes(
+        &mut self,
+        bytes: &[u8],
+        reduction: u32,
+        window: Option<Roi>,
+    ) -> Result<Option<bool>> {
         let _entered = self.jpeg.device.enter()?;
         let bitstream = match self.bitstream.take() {
             Some(bitstream) => bitstream,
@@ -56,9 +61,9 @@ impl Support {
         match self.ask(&bitstream, bytes) {
             Ok(decodes) => {
                 self.bitstream = Some(bitstream);
-                Ok(decodes)
+                Ok(Some(decodes))
             }
-            Err(DecodeError::Sample(_) | DecodeError::Failed(..)) => Ok(false),
+            Err(DecodeError::Sample(_) | DecodeError::Failed(..)) => Ok(None),
             Err(DecodeError::Fatal(error)) => Err(error),
         }
     }

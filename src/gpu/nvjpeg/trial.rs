@@ -1,4 +1,4 @@
-//! What nvJPEG takes for an image, measured by decoding one.
+//! Memory that nvJPEG uses for an image, measured with a trial image.
 //!
 //! Its documentation does not say how large its buffers are. So a decoder is opened in pools of its own, decodes an image of the planned
 //! size, and the peaks of the pools are read.
@@ -16,7 +16,7 @@ use crate::footprint::{Footprint, Memory as Sort};
 use crate::geometry::Size;
 use crate::gpu::{Device, DevicePool, Event, PinnedBuffer, PinnedPool, Stream};
 
-/// What is decoded to measure memory.
+/// Image and calls with which memory is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trial {
     /// Pixels of the image.
@@ -36,12 +36,12 @@ pub struct Bytes {
     pub pinned: usize,
 }
 
-/// Memory that a decoder was seen to take.
+/// Measured memory of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// Most that was in use at a time, of nvJPEG's row.
+    /// Maximum number of bytes in use at one time.
     pub peak: Bytes,
-    /// The part of it that lies in the two buffers of a [`PageDecoder`], whose size is set at its creation.
+    /// Part of `peak` that lies in the two buffers of a [`PageDecoder`], whose size is set at its creation.
     pub buffers: Bytes,
 }
 
@@ -113,20 +113,20 @@ fn measure(
         let setup = Setup::new(device, backend, image, &files, rows);
         match setup.and_then(|mut setup| setup.measure(image, trial.group)) {
             Ok(measured) => return Ok(measured),
-            Err(error) => {
-                let is_short = match &error {
-                    Error::Budget { .. } => true,
-                    // The driver does not have that much.
-                    Error::Device { call, .. } => matches!(*call, "cuMemAlloc" | "cuMemHostAlloc"),
-                    _ => false,
-                };
+            Err(error @ Error::Budget { .. }) => {
                 let more = Bytes { device: GROWTH * rows.device, pinned: GROWTH * rows.pinned };
                 let larger = at_most(more, most);
-                if !is_short || larger == rows {
+                if larger == rows {
                     return Err(error);
                 }
                 rows = larger;
             }
+            // The driver does not have that much.
+            Err(Error::Device { call: "cuMemAlloc" | "cuMemHostAlloc", .. }) => {
+                let (needed, limit) = (rows.device.max(rows.pinned) as u64, 0);
+                return Err(Error::Budget { row: NVJPEG.into(), needed, limit });
+            }
+            Err(error) => return Err(error),
         }
     }
 }
@@ -164,7 +164,10 @@ impl Setup {
         let pool = DevicePool::take(device, &footprint)?;
         let pinned = PinnedPool::take(device, &footprint)?;
         let memory = Memory { device: pool.clone(), pinned: pinned.clone(), row: NVJPEG.into() };
-        let jpeg = Jpeg::open(device, backend, &memory)?;
+        let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
+        // Whole images are decoded, so nobody needs to know whether the engines decode windows.
+        let windows = backend != Backend::Hardware;
+        let jpeg = Jpeg::open_with(device, library, backend, &memory, windows)?;
         let files = files.iter().map(|file| {
             let mut buffer = pinned.buffer(IMAGE, file.len())?;
             buffer.copy_from_slice(file);

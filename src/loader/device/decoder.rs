@@ -23,6 +23,11 @@ pub(super) trait DeviceDecoder: Send + Sync {
     /// Bytes of an image's pixels in a page, or why this decoder rejects it.
     fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str>;
 
+    /// Checks that the decoding library supports the image, whose file was verified.
+    fn supports(&self, _: &Request<'_>, _: &SamplePlan) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     /// Submits an image that was accepted and planned by the worker's pipeline. `submitted` is its slot on the route.
     ///
     /// # Errors
@@ -56,6 +61,9 @@ pub(in crate::loader) trait GroupDecoder: Send {
 
     /// Tells that an image was refused, alone in its call, because its file is not supported.
     fn refused(&self, waiting: &Waiting);
+
+    /// Tells that an image was decoded.
+    fn decoded(&self, waiting: &Waiting);
 
     /// Puts decoding of these images into the stream, as a span of `clock`. At most [`calls`](Self::calls) groups are not
     /// [finished](Self::finish).

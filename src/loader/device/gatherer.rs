@@ -154,6 +154,10 @@ impl Gatherer {
             return Ok(true);
         };
         let unsupported = error.is_unsupported();
+        if error.is_budget() {
+            // Calls of fewer images need less.
+            self.group = self.group.min(group.len().div_ceil(2));
+        }
         let why = error.refusal()?;
         let mut one = Vec::with_capacity(1);
         if group.len() == 1 {
@@ -194,6 +198,7 @@ impl Gatherer {
         let mut skipped = Vec::new();
         for (waiting, written) in group.into_iter().zip(written) {
             if written {
+                self.decoder.decoded(&waiting);
                 waiting.gathered.submitted.finish();
                 waiting.page.publish()?;
             } else {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::footprint::{Available, bytes};
 use crate::gpu::Device;
 use crate::gpu::nvjpeg::{self, Backend, Bytes, Trial};
 use crate::plan::{
@@ -11,13 +12,18 @@ use crate::plan::{
 
 use super::routes::backend;
 
-/// Most memory of a trial relative to the estimate. A route that takes more is not used.
-const MOST: usize = 16;
+/// Maximum memory of a trial, in multiples of the estimate. A route that needs more is not used.
+const MOST_ESTIMATES: usize = 16;
 
-/// Bytes that are planned beyond the measured ones, and the share of the measured ones, as a divisor: images of other shapes have
-/// more blocks and longer rows.
+/// Planned bytes in addition to the measured ones.
 const SLACK_BYTES: usize = 256 << 10;
-const SLACK_SHARE: usize = 8;
+
+/// Planned bytes in addition to the measured ones, as a share of these: one part of so many. Images of other shapes have more blocks
+/// and longer rows.
+const SLACK_PARTS: usize = 8;
+
+/// Part of the free memory that trials leave to other programs: one of so many.
+const LEFT_PARTS: u64 = 8;
 
 /// Decodes a trial image on each route of a plan whose memory is only estimated. Returns the facts of the device with the measured
 /// memory, and without the routes that need more than the device has or the limits allow.
@@ -38,33 +44,39 @@ pub(in crate::loader) fn try_routes(
     let (free, _) = device.memory_bytes()?;
     for planned in &on_device.routes {
         let Some(backend) = backend(planned.route) else { continue };
-        let most = most_bytes(planned, limits, free, 4 * on_device.image_pixels);
+        let most = most_bytes(planned, on_device, limits, free - free / LEFT_PARTS);
         match measure(device, backend, on_device, planned, most) {
             Ok(found) => measured.extend(found),
-            Err(Error::Budget { needed, .. }) => {
+            Err(Error::Budget { .. }) => {
                 offered.retain(|it| *it != planned.route);
                 let pixels = on_device.image_pixels;
-                let [on_card, pinned] = [most.device, most.pinned].map(|it| it >> 20);
+                let [on_card, pinned] = [most.device, most.pinned].map(|it| bytes(it as u64));
                 let why = format!(
-                    "nvJPEG needs more than {on_card} MiB of device memory or {pinned} MiB of page-locked memory to decode \
-                     {pixels} pixels (it asked for {needed} bytes more)"
+                    "to decode {pixels} pixels, nvJPEG needs more than {on_card} of device memory or {pinned} of page-locked memory, \
+                     which is what the device, the machine and the limits allow, or 16 times the estimate"
                 );
                 dropped.push((planned.route, why));
             }
+            // The estimate stays. What fails here fails again when the route is opened.
+            Err(Error::Device { call, .. }) if call.starts_with("nvjpeg") => {}
             Err(error) => return Err(error),
         }
     }
     Ok(DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped })
 }
 
-/// The most that nvJPEG may take in a trial. `pixels` are the bytes for the pixels of its image.
-fn most_bytes(planned: &RoutePlan, limits: &Limits, free: u64, pixels: usize) -> Bytes {
+/// The most that nvJPEG may take in a trial, besides the trial's image and files.
+fn most_bytes(planned: &RoutePlan, on_device: &DevicePlan, limits: &Limits, free: u64) -> Bytes {
     let bytes = |limit: Option<u64>| limit.map_or(usize::MAX, |it| it as usize);
-    let device = bytes(limits.device_memory).min(free as usize).saturating_sub(pixels);
-    let pinned = bytes(limits.pinned_memory).min(bytes(limits.host_memory));
+    let available = Available::of_process().map(|it| it.bytes / 2);
+    let device = bytes(limits.device_memory).min(free as usize);
+    let pinned = [limits.pinned_memory, limits.host_memory, available].map(bytes);
+    let pinned = pinned.into_iter().fold(usize::MAX, usize::min);
+    // Three bytes per pixel, and rows that are longer than the image.
+    let (image, files) = (4 * on_device.image_pixels, 2 * on_device.encoded_bytes);
     Bytes {
-        device: device.min(MOST * planned.device_bytes),
-        pinned: pinned.min(MOST * planned.pinned_bytes),
+        device: device.saturating_sub(image).min(MOST_ESTIMATES * planned.device_bytes),
+        pinned: pinned.saturating_sub(files).min(MOST_ESTIMATES * planned.pinned_bytes),
     }
 }
 
@@ -76,27 +88,28 @@ fn measure(
     planned: &RoutePlan,
     most: Bytes,
 ) -> Result<Option<MeasuredMemory>> {
-    let first = Bytes { device: 2 * planned.device_bytes, pinned: 2 * planned.pinned_bytes };
+    let first = Bytes { device: planned.device_bytes, pinned: planned.pinned_bytes };
     let measure = |group| {
         let DevicePlan { image_pixels: pixels, encoded_bytes, .. } = *on_device;
         let trial = Trial { pixels, encoded_bytes, group };
         nvjpeg::measure_memory(device, backend, trial, first, most)
     };
     let Some(one) = measure(1)? else { return Ok(None) };
-    let group = on_device.hardware_group;
-    let many = if planned.route.batches() && group > 1 { measure(group)? } else { None };
-    let others = group.saturating_sub(1).max(1);
-    let each = many.map_or(Bytes::default(), |many| Bytes {
+    let group = if planned.route.batches() { on_device.hardware_group.max(1) } else { 1 };
+    let Some(many) = (if group > 1 { measure(group)? } else { Some(one) }) else { return Ok(None) };
+    let others = (group - 1).max(1);
+    let each = Bytes {
         device: many.peak.device.saturating_sub(one.peak.device).div_ceil(others),
         pinned: many.peak.pinned.saturating_sub(one.peak.pinned).div_ceil(others),
-    });
-    let more = |bytes: usize| bytes + bytes / SLACK_SHARE;
+    };
+    let more = |bytes: usize| bytes + bytes / SLACK_PARTS;
     let memory = |bytes: Bytes, slack: usize| DecoderMemory {
         device_bytes: more(bytes.device) + slack,
         pinned_bytes: more(bytes.pinned) + slack,
     };
     Ok(Some(MeasuredMemory {
         route: planned.route,
+        group,
         one: memory(one.peak, SLACK_BYTES),
         each: memory(each, 0),
         buffers: memory(one.buffers, 0),

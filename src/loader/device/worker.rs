@@ -275,6 +275,10 @@ impl PageWorker {
             self.routes.retain(|it| !it.on_device());
             why = "it looks damaged";
         }
+        self.routes.retain(|it| {
+            let supports = decoders.get(*it).map_or(Ok(()), |it| it.supports(image, sample));
+            supports.map_err(|reason| why = reason).is_ok()
+        });
         why
     }
 

@@ -83,7 +83,7 @@ fn windows(gpu: &Gpu) -> Check {
         }
         Ok(None) => Check::skip(
             name,
-            "the process for this check did not start CUDA; whole images are decoded",
+            "the check did not come to a result: its process did not start, or ended before the engines were used; whole images are decoded",
         ),
         Err(error) => Check::new(name, Err(message(error))),
     }

@@ -22,12 +22,22 @@ use super::nvjpeg_page::{open_backend, pixels};
 /// Reason for making an image on the CPU whose kind of file the engines refuse.
 const UNSUPPORTED: &str = "nvJPEG's engines do not support it";
 
-/// What the engines decode, by class of headers. nvJPEG is asked about the first file of a class; a class whose file it refuses in spite
-/// of its answer is remembered too.
+/// Whether the engines decode files, by class of headers. nvJPEG is asked about the first file of a class. A class of which several files
+/// were refused in calls, and none was decoded between them, is not given to the engines any more.
 struct Classes {
-    known: Mutex<HashMap<HeaderClass, bool>>,
+    known: Mutex<HashMap<HeaderClass, Known>>,
     support: Mutex<Support>,
 }
+
+#[derive(Clone, Copy)]
+struct Known {
+    decodes: bool,
+    /// Files that calls refused since the last one that was decoded.
+    refused: u32,
+}
+
+/// Files that calls refuse before their class is given up. One file may be damaged in a way that nobody else notices.
+const MOST_REFUSED: u32 = 3;
 
 impl Classes {
     fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
@@ -35,21 +45,39 @@ impl Classes {
     }
 
     fn decodes(&self, class: HeaderClass, file: &[u8], window: Option<Roi>) -> bool {
-        if let Some(known) = self.known().get(&class) {
-            return *known;
+        let known = || self.known().get(&class).map(|it| it.decodes);
+        if let Some(decodes) = known() {
+            return decodes;
         }
         let mut support = self.support.lock().unwrap_or_else(PoisonError::into_inner);
-        // What fails here fails in a call too, which reports it.
-        let decodes = support.decodes(file, class.reduction, window).unwrap_or(true);
-        // Another thread may have asked too, or a call may have failed.
-        *self.known().entry(class).or_insert(decodes)
+        // Another thread may have asked meanwhile.
+        if let Some(decodes) = known() {
+            return decodes;
+        }
+        match support.decodes(file, class.reduction, window) {
+            Ok(Some(decodes)) => {
+                self.known().insert(class, Known { decodes, refused: 0 });
+                decodes
+            }
+            // Without an answer a call decides about this file, and the next file of the class is asked about.
+            Ok(None) | Err(_) => true,
+        }
     }
 
     fn refuse(&self, class: HeaderClass) {
-        self.known().insert(class, false);
+        let mut known = self.known();
+        let of_class = known.entry(class).or_insert(Known { decodes: true, refused: 0 });
+        of_class.refused += 1;
+        of_class.decodes &= of_class.refused < MOST_REFUSED;
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<HeaderClass, bool>> {
+    fn decoded(&self, class: HeaderClass) {
+        if let Some(of_class) = self.known().get_mut(&class) {
+            of_class.refused = 0;
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<HeaderClass, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,12 +130,17 @@ impl DeviceDecoder for NvjpegHardware {
         let SamplePlan { reduction, stored_window, .. } = *sample;
         image.must_be_in_page()?;
         self.queue.route.takes(image.header, reduction)?;
+        Ok(self.jpeg.reduced_window(image.header.size, reduction, stored_window).bytes())
+    }
+
+    fn supports(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<(), &'static str> {
+        let SamplePlan { reduction, stored_window, .. } = *sample;
         let size = image.header.size;
         let window = self.jpeg.reduced_window(size, reduction, stored_window);
         let part = (window.decoded != size.reduced(reduction).window()).then_some(window.decoded);
         match HeaderClass::of(image.header, reduction, part.is_some()) {
             Some(class) if !self.classes.decodes(class, image.bytes, part) => Err(UNSUPPORTED),
-            _ => Ok(window.bytes()),
+            _ => Ok(()),
         }
     }
 
@@ -148,6 +181,12 @@ impl GroupDecoder for Engines {
     fn refused(&self, waiting: &Waiting) {
         if let Some(class) = waiting.gathered.class {
             self.classes.refuse(class);
+        }
+    }
+
+    fn decoded(&self, waiting: &Waiting) {
+        if let Some(class) = waiting.gathered.class {
+            self.classes.decoded(class);
         }
     }
 
