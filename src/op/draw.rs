@@ -254,10 +254,14 @@ impl Draw<'_> {
         self.push(what(ParamBytes::new(params)), output);
     }
 
-    /// Adds an action. Its table, if it has one, are the last entries of `tables`.
+    /// Adds an action. The table of [`What::Table`] and [`What::FloatTable`] is the last entries of `tables`.
     fn push(&mut self, what: What, output: Size) {
         if let Some(record) = &mut self.record {
-            let entries = what.kind().entries();
+            // Other tables follow from the parameters.
+            let entries = match what {
+                What::Table | What::FloatTable => what.kind().entries(),
+                _ => 0,
+            };
             record.push(&what, &self.tables[self.tables.len() - entries..], output);
         }
         self.actions.push(Action::new(what, self.size, output));

@@ -58,7 +58,7 @@ impl ChainKernels {
     }
 
     /// Enqueues the launches for `count` samples. Their parameters for the fused and for the program kernel are at
-    /// these offsets of `block`. `extent` has the samples that were written there, and no others.
+    /// these offsets of `block`. `extent` has all samples that were written there.
     ///
     /// # Errors
     /// Those of [`Kernel::launch`].

@@ -1,11 +1,17 @@
 //! Passes of the program kernel: samples of one launch that differ in number and size of passes, tables behind tables, and the number
 //! of launches.
 
+use feedwater::geometry::{Orientation, Size};
 use feedwater::op::custom::Kinds;
+use feedwater::op::device_chain::{Block, DeviceChain, Sample};
+use feedwater::op::kernel_text::{Leaf, RoiParams};
+use feedwater::op::program::{Addresses, Extent};
 use feedwater::op::{
-    Autocontrast, CenterCrop, ColorJitter, Draw, Equalize, NormalizeImage, Operator, RandAugment,
-    RandomAffine, RandomRotation, Sharpness, TrivialAugmentWide,
+    Actions, Autocontrast, CenterCrop, ColorJitter, Draw, Equalize, NormalizeImage, Operator,
+    RandAugment, RandomAffine, RandomRotation, Sharpness, TrivialAugmentWide,
 };
+use feedwater::random::SampleKey;
+use feedwater::tensor::TensorShape;
 
 use super::*;
 
@@ -150,4 +156,26 @@ fn a_pass_is_a_launch_and_a_table_two_more() {
     for (launches, each) in [(one, 1), (three, 3), (two, 2)] {
         assert!((each..=4 * each).contains(&launches) && launches % each == 0, "{launches} {each}");
     }
+}
+
+/// Launch parameters are written over those of earlier launches.
+#[test]
+fn histograms_begin_with_zeros_whatever_the_memory_held() {
+    let (equalize, size) = (Equalize::default(), Size::new(9, 7));
+    let shape =
+        TensorShape { batch: 1, width: 9, height: 7, dtype: DType::U8, layout: Layout::Nchw };
+    let chain = DeviceChain::new(Leaf::Roi, &[&equalize.kinds()], shape);
+    let actions = Actions::of([&equalize as &dyn Operator], SampleKey::default(), size);
+    let leaf = RoiParams::new(0, 27, size.window(), size, Orientation::UPRIGHT);
+    let leaf = bytemuck::bytes_of(&leaf);
+    let sample = Sample { actions: &actions, first: 0, input: (size.window(), size), leaf };
+    let at = Addresses { out: 0, scratch: [0; 2], tables: 0, passes: 0 };
+    let [mut program, mut passes] =
+        [chain.program_bytes(), chain.passes_bytes()].map(|bytes| vec![0xaa; bytes]);
+    let block = Block { fused: &mut [], program: &mut program, passes: &mut passes };
+    chain.write(&sample, &at, block, &mut Extent::default());
+    // Histograms of three channels and of gray, then a table of floats.
+    let end = passes.len() - 3 * 256 * size_of::<f32>();
+    let histograms = &passes[end - 4 * 256 * size_of::<u32>()..end];
+    assert!(histograms.iter().all(|byte| *byte == 0));
 }
