@@ -9,6 +9,7 @@ mod counts;
 pub mod device_code;
 pub mod images;
 pub mod launches;
+mod libjpeg;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uchar, c_void};
 use std::fs;

@@ -1,0 +1,24 @@
+//! The simulated nvJPEG's decoder as a shared library, which a process finds by the environment variable `SIM_NVJPEG_DECODER`.
+
+#![allow(unsafe_code, reason = "C calls it")]
+
+mod libjpeg;
+
+/// Decodes with libjpeg-turbo. The arguments are those of `Decode` in mod.rs.
+///
+/// # Safety
+/// `bytes` has `count` bytes, and `rgb` three for each pixel of the window.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sim_decode(
+    bytes: *const u8,
+    count: usize,
+    reduction: i32,
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    rgb: *mut u8,
+) -> i32 {
+    // SAFETY: the same arguments.
+    unsafe { libjpeg::libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
+}
