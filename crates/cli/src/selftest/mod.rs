@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{CommandError, print, print_json, print_lines};
+use throughput::Extent;
 
 pub mod by_hand;
 pub mod decode;
@@ -36,7 +37,7 @@ pub struct Options {
     /// Run only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
-    /// Compare the kernel of each operator in two element types and layouts instead of all
+    /// Compare the kernel of each operator in two element types and layouts instead of all, and measure throughput for a moment only
     #[arg(long)]
     brief: bool,
     /// Print the result as one line of JSON
@@ -125,8 +126,9 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     on_gpu::checks(&found, options.require_gpu, wanted, options.brief, |checks| {
         report.add(checks)
     })?;
+    let extent = if options.brief { Extent::BRIEF } else { Extent::USUAL };
     let (rates, failed) = match wanted(Group::Throughput) {
-        true => throughput::measure(found.as_ref().ok()),
+        true => throughput::measure(found.as_ref().ok(), extent),
         false => (Vec::new(), Vec::new()),
     };
     report.add(failed)?;
