@@ -154,8 +154,8 @@ fn main() -> ExitCode {
         println!(
             "{}",
             json!({
-                "met": met && in_time, "cases": cases, "growth": growth, "first_batch_seconds": first,
-                "predicted_for_an_absent_gpu": predicted,
+                "met": met, "cases": cases, "growth": growth, "first_batch_seconds": first,
+                "first_batch_in_time": in_time, "predicted_for_an_absent_gpu": predicted,
             })
         );
     }
