@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use feedwater::error::SampleError;
 use feedwater::gpu::Runtime;
 use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
+use feedwater::op;
 use serde::Serialize;
 use serde_json::json;
 
@@ -40,6 +42,9 @@ pub struct Options {
     /// Compare the kernel of each operator in two element types and layouts instead of all, and measure throughput for a moment only
     #[arg(long)]
     brief: bool,
+    /// Compare only the kernels of these operators
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(op::NAMES))]
+    operators: Vec<String>,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -123,7 +128,8 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
         report.add(operators::checks())?;
     }
     let found = gpu::Gpu::find(&Runtime::default());
-    on_gpu::checks(&found, options.require_gpu, wanted, options.brief, |checks| {
+    let (brief, operators) = (options.brief, &options.operators);
+    on_gpu::checks(&found, options.require_gpu, wanted, brief, operators, |checks| {
         report.add(checks)
     })?;
     let extent = if options.brief { Extent::BRIEF } else { Extent::USUAL };

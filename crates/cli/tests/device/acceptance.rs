@@ -114,7 +114,7 @@ mv parts-0 later";
         let call = acceptance(dir, &["results", "--steps", "receive"]);
         String::from_utf8(call.stdout).unwrap()
     };
-    assert!(note().contains("thing.whl is incomplete: 1 parts are here"));
+    assert!(note().contains("thing.whl is incomplete, parts here: 1"));
     fs::rename(dir.join("later"), dir.join("parts-0")).unwrap();
     fs::rename(dir.join("parts-1"), dir.join("gone")).unwrap();
     assert!(note().contains("thing.whl: unpacked"));
