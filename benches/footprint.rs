@@ -61,6 +61,9 @@ const TARGET: (usize, usize) = (256, 2);
 /// Workers of the hypothetical machine with a GPU.
 const ABSENT_WORKERS: usize = 16;
 
+/// Files of the set whose first batch is timed.
+const FIRST_BATCH_FILES: usize = 2000;
+
 /// Name, and samples of an epoch.
 const SETS: [(&str, usize); 4] =
     [("500x375", 1024), ("2048x1536", 128), ("8000x6000", 8), ("mix", 256)];
@@ -76,6 +79,12 @@ struct Arguments {
     /// Only batches of 256, 1 and 4 prefetched, and fewer epochs
     #[arg(long)]
     quick: bool,
+    /// Only these sets of images
+    #[arg(long, value_delimiter = ',', default_values = SETS.map(|(name, _)| name))]
+    sets: Vec<String>,
+    /// Largest number of samples of an epoch, and of files of a set
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    limit: usize,
     /// Ends the output with one JSON object
     #[arg(long)]
     json: bool,
@@ -117,7 +126,10 @@ fn main() -> ExitCode {
     let gpu = Device::open(0).ok().filter(|_| arguments.device != On::Cpu);
     assert!(gpu.is_some() || arguments.device != On::Gpu, "there is no GPU");
     println!("{}, {} threads", common::cpu(), arguments.threads);
-    let sets = SETS.map(|(name, samples)| (name, list(name, samples)));
+    let wanted = SETS.into_iter().filter(|(name, _)| arguments.sets.iter().any(|it| it == name));
+    let samples = |samples: usize| samples.min(arguments.limit);
+    let sets: Vec<_> = wanted.map(|(name, all)| (name, list(name, samples(all)))).collect();
+    assert!(!sets.is_empty(), "--sets: none of {:?} is a set", arguments.sets);
     let mut report = match &gpu {
         Some(device) => {
             println!("{}", device.name());
@@ -128,7 +140,8 @@ fn main() -> ExitCode {
     let first = first_batch(&arguments, if gpu.is_some() { On::Gpu } else { On::Cpu });
     let in_time = first <= FIRST_BATCH_BAR_SECONDS;
     println!(
-        "\nfirst batch of 2,000 files: {first:.3} s after the start of the process (bar {FIRST_BATCH_BAR_SECONDS} s)"
+        "\nfirst batch of {} files: {first:.3} s after the start of the process (bar {FIRST_BATCH_BAR_SECONDS} s)",
+        samples(FIRST_BATCH_FILES)
     );
     if gpu.is_none() {
         predictions(&arguments, &sets, &mut report);
@@ -141,8 +154,8 @@ fn main() -> ExitCode {
         println!(
             "{}",
             json!({
-                "met": met && in_time, "cases": cases, "growth": growth, "first_batch_seconds": first,
-                "predicted_for_an_absent_gpu": predicted,
+                "met": met, "cases": cases, "growth": growth, "first_batch_seconds": first,
+                "first_batch_in_time": in_time, "predicted_for_an_absent_gpu": predicted,
             })
         );
     }
@@ -164,7 +177,7 @@ type Sets = [(&'static str, PathBuf)];
 
 /// List of a set with this number of samples; creates missing images.
 fn list(name: &str, samples: usize) -> PathBuf {
-    let of = |images: u64, size| common::images(images, size);
+    let of = |images: usize, size| common::images(images.min(samples) as u64, size);
     let [small, medium] = common::SIZES;
     let images = match name {
         "500x375" => of(256, small),
@@ -220,7 +233,7 @@ fn on_cpu(arguments: &Arguments, sets: &Sets) -> Report {
     }
     let epochs = if arguments.quick { 5 } else { 20 };
     println!("\nresident memory after epoch 2 and after epoch {epochs}");
-    for (name, set) in &sets[..2] {
+    for (name, set) in &sets[..sets.len().min(2)] {
         let found = case(set, (64, 2), epochs).run();
         let after = |epoch: u32| {
             found["after_epoch"][epoch as usize - 1].as_u64().expect("an epoch's bytes")
@@ -366,7 +379,7 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
 
 /// Seconds from the start of a process to its first batch: the best of five, because other programs use the machine too.
 fn first_batch(arguments: &Arguments, on: On) -> f64 {
-    let set = common::set(2000, common::SIZES[0]);
+    let set = common::set(FIRST_BATCH_FILES.min(arguments.limit) as u64, common::SIZES[0]);
     let threads = arguments.threads;
     let case =
         Case { threads, set: &set, batch: 64, prefetch: 2, epochs: 1, on, decode_on_cpu: false };

@@ -1,8 +1,11 @@
 //! Cost of operators. On the CPU, one core: single operators and whole recipes next to torchvision, Albumentations, OpenCV
-//! and DALI (`operators/peers.rs`; `FEEDWATER_BENCH_ONLY=NAME` runs only jobs with these letters), the examples of every operator with its reference and its fast path, and resampling
+//! and DALI (`operators/peers.rs`), the examples of every operator with its reference and its fast path, and resampling
 //! compared with `fast_image_resize`, which is within one level of Pillow where ours is exact. On a GPU, if there is one: the
 //! kernels of every operator alone for a launch of 64 samples, and the fused training kernel compared with a copy on the device,
-//! as lines of JSON. A simulated device is reported as such, without rates.
+//! as lines of JSON. A simulated device is reported as such, without rates, and has fewer samples.
+//!
+//! `FEEDWATER_BENCH_ONLY=LETTERS` runs only the jobs next to peers, and the operators on the GPU, with these letters in their names.
+//! The argument `device=gpu` leaves the peers out.
 
 #[path = "common/mod.rs"]
 mod common;
@@ -66,16 +69,23 @@ fn operators(criterion: &mut Criterion) {
     }
 }
 
-/// Samples per launch.
-const SAMPLES: usize = 64;
+/// Name of the tests' simulated driver.
+fn is_simulated(device: &Device) -> bool {
+    device.name().starts_with("Simulated")
+}
 
 fn operators_on_gpu(criterion: &mut Criterion) {
     let device = match Device::open(0) {
         Ok(device) => device,
         Err(error) => return eprintln!("operator/device=gpu is skipped: {error}"),
     };
+    let count = if is_simulated(&device) { 2 } else { 64 };
+    let only = peers::only();
     let mut group = criterion.benchmark_group("operator");
     for (example, op) in op::examples().iter().enumerate() {
+        if !op.name().contains(&only) {
+            continue;
+        }
         let chain: Vec<_> = match op.pixels(PixelType::U8) {
             Ok(_) => vec![op.clone()],
             Err(_) => vec![Arc::new(Normalize::IMAGENET) as _, op.clone()],
@@ -85,13 +95,13 @@ fn operators_on_gpu(criterion: &mut Criterion) {
         if op.kinds().not_on_device().is_some() {
             continue;
         }
-        let samples = match DeviceSamples::new(&device, &chain, output, IMAGE, SAMPLES) {
+        let samples = match DeviceSamples::new(&device, &chain, output, IMAGE, count) {
             Ok(samples) => samples,
             Err(error) => return eprintln!("operator/device=gpu is skipped: {error}"),
         };
         let name =
-            format!("op={}/device=gpu/size={IMAGE}/example={example}/samples={SAMPLES}", op.name());
-        group.throughput(Throughput::Elements(SAMPLES as u64 * IMAGE.pixels()));
+            format!("op={}/device=gpu/size={IMAGE}/example={example}/samples={count}", op.name());
+        group.throughput(Throughput::Elements(count as u64 * IMAGE.pixels()));
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|iterations| {
                 time(&samples, iterations).expect("a launch like one that ran before")
@@ -116,8 +126,7 @@ fn training_on_gpu(_: &mut Criterion) {
         Ok(device) => device,
         Err(error) => return eprintln!("training/device=gpu is skipped: {error}"),
     };
-    // Name of the tests' simulated driver.
-    let simulated = device.name().starts_with("Simulated");
+    let simulated = is_simulated(&device);
     let samples = if simulated { 16 } else { 256 };
     let measured = || -> feedwater::Result<()> {
         start(&device, simulated)?;

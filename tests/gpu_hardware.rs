@@ -15,17 +15,35 @@ use feedwater::gpu::{
 use feedwater::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// Adds a number to every byte, after enough idle work that an unordered reader would see the old bytes.
+/// Adds a number to every byte, after enough idle work that an unordered reader would see the old bytes. A simulated compiler builds
+/// it for the host, without the idle work.
 const KERNEL: &str = r#"
+#ifndef __CUDACC__
+#define __global__
+static thread_local struct { unsigned x, y, z; } threadIdx, blockIdx, blockDim;
+#endif
 struct Sample { unsigned char* out; const unsigned char* in; int add, rounds; };
 extern "C" __global__ void fused(const Sample* samples, int count, int width, int height) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
     if (x >= width || y >= height || (int)blockIdx.z >= count) return;
     const Sample& sample = samples[blockIdx.z];
+#ifdef __CUDACC__
     volatile int idle = 0;
     for (int i = 0; i < sample.rounds; i++) idle = idle + i;
+#endif
     sample.out[y * width + x] = sample.in[y * width + x] + sample.add;
 }
+#ifndef __CUDACC__
+extern "C" void fused__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
+    blockDim = {bx, by, bz};
+    for (unsigned block = 0; block < gx * gy * gz; block++)
+        for (unsigned thread = 0; thread < bx * by * bz; thread++) {
+            blockIdx = {block % gx, block / gx % gy, block / gx / gy};
+            threadIdx = {thread % bx, thread / bx % by, thread / bx / by};
+            fused(*(const Sample**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3]);
+        }
+}
+#endif
 "#;
 const SAMPLE_BYTES: usize = 24;
 

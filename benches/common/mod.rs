@@ -11,15 +11,22 @@ use feedwater_tools::synth;
 /// Width and height of the images: ImageNet's mean size, and 3 megapixels of a camera.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
 
-/// Returns the directory of `images` photo-like JPEGs of that size, below the target directory and in the page cache. Creates
+/// Directory for images and lists: `FEEDWATER_BENCH_DATA`, which a program needs on another machine than the one that built it, else
+/// one below the target directory.
+pub fn directory() -> PathBuf {
+    let named = std::env::var_os("FEEDWATER_BENCH_DATA");
+    named.map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
+}
+
+/// Returns the directory of `images` photo-like JPEGs of that size, below [`directory`] and in the page cache. Creates
 /// them if missing.
 pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     let name = format!("synth-{images}-{width}x{height}");
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let dir = directory().join(name);
     let settings = synth::Settings { images, width, height, ..Default::default() };
     if synth::complete(&dir, &settings).is_none() {
         eprintln!("making {images} images of {width}x{height} in {}", dir.display());
-        synth::write(&dir, &settings, |_| ()).expect("the target directory is writable");
+        synth::write(&dir, &settings, |_| ()).expect("the directory is writable");
     }
     for index in 0..images {
         fs::read(dir.join(settings.file(index))).expect("the set is complete");
@@ -27,11 +34,12 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     dir
 }
 
-/// Writes a list file for [`FileList`](feedwater::source::FileList) below the target directory; an image may occur several times.
+/// Writes a list file for [`FileList`](feedwater::source::FileList) below [`directory`]; an image may occur several times.
 pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(directory()).expect("the directory can be created");
+    let file = directory().join(name);
     let lines = images.iter().map(|image| format!("{}\t0\n", image.display()));
-    fs::write(&file, lines.collect::<String>()).expect("the target directory is writable");
+    fs::write(&file, lines.collect::<String>()).expect("the directory is writable");
     file
 }
 

@@ -76,8 +76,16 @@ const OPERATORS: [(&str, usize, &str); 27] = [
 /// Files under `examples/recipes`, without what happens to batches.
 const RECIPES: [&str; 4] = ["torchvision-resnet", "deit-iii", "clip", "yolo-detection"];
 
+/// Letters of the names of the jobs to run; empty for all.
+pub fn only() -> String {
+    std::env::var("FEEDWATER_BENCH_ONLY").unwrap_or_default()
+}
+
 /// The comparison, as a table and as a line of JSON.
 pub fn compare(_: &mut Criterion) {
+    if std::env::args().any(|argument| argument == "device=gpu") {
+        return;
+    }
     let images = SIZES.map(photos);
     let mut peers = match Peers::start(&images) {
         Ok(peers) => peers,
@@ -93,7 +101,7 @@ pub fn compare(_: &mut Criterion) {
         let text = fs::read_to_string(file).expect("the recipe exists");
         Job::recipe(name, Pipeline::from_toml(&text, ".").expect("the recipe is valid").chain)
     });
-    let only = std::env::var("FEEDWATER_BENCH_ONLY").unwrap_or_default();
+    let only = only();
     let rounds =
         std::env::var("FEEDWATER_BENCH_ROUNDS").map_or(9, |it| it.parse().expect("a number"));
     let jobs = operators.chain(recipes).filter(|job| job.name.contains(&only));

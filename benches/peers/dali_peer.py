@@ -24,8 +24,9 @@ def candidates(device, cores):
 
 def fixed(device, cores):
     """Settings to try in runs without the time for a search. Whether they are the fastest is not known."""
-    return [{"form": "image_random_crop", "threads": cores, "hw_decoder_load": load}
-            for load in ([0.65, 0.9] if device == "gpu" else [None])]
+    loads = [0.65, 0.9] if device == "gpu" else [None]
+    crops = [{"form": "image_random_crop", "threads": cores, "hw_decoder_load": load} for load in loads]
+    return crops + [{"form": "image", "threads": cores, "hw_decoder_load": loads[0]}]
 
 
 def peer(job):

@@ -69,6 +69,7 @@ class DeviceMemory:
         self._device = ctypes.c_void_p()
         if self._library.nvmlInit_v2() or self._library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._device)):
             raise OSError("NVML cannot open GPU 0")
+        self.used_bytes()
 
     def used_bytes(self):
         """Returns the bytes in use."""
@@ -118,13 +119,12 @@ def context_bytes(device_memory):
     before = device_memory.used_bytes()
     child = os.fork()
     if child == 0:
-        os.close(leave)
-        cuda = ctypes.CDLL("libcuda.so.1")
-        context = ctypes.c_void_p()
-        failed = cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-        os.write(write, b"n" if failed else b"y")
-        os.read(gone, 1)
-        os._exit(0)
+        try:
+            os.close(leave)
+            os.write(write, b"y" if _make_context() else b"n")
+            os.read(gone, 1)
+        finally:
+            os._exit(0)
     os.close(gone)
     made = os.read(read, 1) == b"y"
     used = device_memory.used_bytes() - before
@@ -134,6 +134,27 @@ def context_bytes(device_memory):
     if not made:
         raise OSError("no CUDA context could be made on GPU 0")
     return used
+
+
+def has_gpu():
+    """Returns whether the driver makes a context on GPU 0, in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if _make_context() else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _make_context():
+    """Makes a CUDA context on GPU 0; returns whether that worked."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    context = ctypes.c_void_p()
+    return not (cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 
 
 def _stat(process):

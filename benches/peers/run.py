@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,8 +45,7 @@ COLUMNS = [
 
 def main():
     options = arguments()
-    device_memory = open_device(options)
-    device = "gpu" if device_memory else "cpu"
+    device, device_memory = open_device(options)
     batch = options.batch or (256 if device == "gpu" else 64)
     context = measure.context_bytes(device_memory) if device_memory else 0
     print(f"{platform.machine()}, {processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python "
@@ -116,7 +116,7 @@ def compare(report, base, options, device_memory, context, keep):
     rounds = [{peer: runs[peer] for peer in best} for runs in rounds]
     report["rounds"] = rounds
     keep()
-    table(best, rounds, absent, base["device"])
+    table(best, rounds, absent, device_memory)
 
 
 def measured(peer, job, options, device_memory, context):
@@ -132,7 +132,8 @@ def measured(peer, job, options, device_memory, context):
         try:
             code = process.wait(options.timeout)
         except subprocess.TimeoutExpired:
-            process.kill()
+            for one in measure.descendants(process.pid):
+                os.kill(one, signal.SIGKILL)
             process.wait()
             code = f"timeout after {options.timeout} s"
         finally:
@@ -143,7 +144,10 @@ def measured(peer, job, options, device_memory, context):
         said, complaint = stdout.read(), stderr.read().strip().splitlines()
     if code != 0:
         return {"reason": f"exit {code}: {complaint[-1] if complaint else 'no message'}"}
-    result = module.result(said, job) if own else the_job.result(said)
+    try:
+        result = module.result(said, job) if own else the_job.result(said)
+    except (IndexError, KeyError, ValueError) as error:
+        return {"reason": f"its output has no result: {error!r}"}
     shape = [job["batch"], 3, the_job.SIDE, the_job.SIDE]
     if (result["shape"][1:], result["dtype"]) != (shape[1:], "float16"):
         return {"reason": f"it made {result['shape']} {result['dtype']}, not {shape} float16"}
@@ -155,9 +159,9 @@ def measured(peer, job, options, device_memory, context):
     }
 
 
-def table(best, rounds, absent, device):
+def table(best, rounds, absent, device_memory):
     """Prints the medians, and feedwater's ratio to each peer, as tables of Markdown."""
-    columns = [it for it in COLUMNS if it[1] != "device_bytes" or device == "gpu"]
+    columns = [it for it in COLUMNS if it[1] != "device_bytes" or device_memory]
     titles = [title for title, *_ in columns]
     lines = []
     for peer, settings in best.items():
@@ -221,16 +225,19 @@ def datasets(options):
 
 
 def open_device(options):
-    """Returns GPU 0's memory, or None for the CPU."""
+    """Returns "gpu" or "cpu", and GPU 0's memory, or None where it cannot be read."""
     if options.device == "cpu":
-        return None
+        return "cpu", None
     try:
-        return measure.DeviceMemory()
-    except OSError as error:
+        return "gpu", measure.DeviceMemory()
+    except (AttributeError, OSError) as error:
+        if measure.has_gpu():
+            print(f"the table has no device memory: {error}")
+            return "gpu", None
         if options.device == "gpu":
             sys.exit(f"no GPU: {error}")
         print(f"no GPU, comparing the CPU paths: {error}")
-        return None
+        return "cpu", None
 
 
 def processor():

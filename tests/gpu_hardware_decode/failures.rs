@@ -179,7 +179,7 @@ fn every_call_may_fail_and_nothing_leaks() {
             match path() {
                 Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
                 Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
-                    assert_eq!(call, "nvjpegDecodeBatchedEx");
+                    assert!(call.starts_with("nvjpegDecodeBatched"), "{call}");
                     failed += 1;
                 }
                 Err(DecodeError::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {

@@ -1,10 +1,10 @@
 //! Files for the simulated nvJPEG, and the pixels that it decodes from them.
 
-use feedwater::decode::Decoders;
 use feedwater::geometry::{Roi, Size};
-use feedwater::header::Header;
 
 use super::Simulated;
+#[allow(unused_imports, reason = "some tests need a pattern only")]
+pub use super::libjpeg::libjpeg;
 
 /// Returns the frame header of a baseline file with three components, 4:2:0, followed by `tag`.
 pub fn file(size: Size, tag: u8) -> Vec<u8> {
@@ -57,30 +57,4 @@ pub fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!(counts.live(), 0, "{what}: leaked: {counts:?}");
     assert_eq!(counts.faults(), 0, "{what}: {counts:?}");
-}
-
-/// Decoder for the simulated nvJPEG that uses libjpeg-turbo.
-pub unsafe extern "C" fn libjpeg(
-    bytes: *const u8,
-    count: usize,
-    reduction: i32,
-    x: i32,
-    y: i32,
-    width: i32,
-    height: i32,
-    rgb: *mut u8,
-) -> i32 {
-    const BAD_JPEG: i32 = 3;
-    // SAFETY: nvjpeg.cpp passes this many bytes, and a buffer for this many pixels.
-    let (bytes, rgb) = unsafe {
-        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
-        (std::slice::from_raw_parts(bytes, count), rgb)
-    };
-    let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
-    let window = Roi::new(x as u32, y as u32, width as u32, height as u32);
-    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
-    let decoded = Decoders::new().decode(bytes, &header, window, reduction as u32, &mut |group| {
-        group.iter().for_each(|(_, row)| rows.next().unwrap().copy_from_slice(row));
-    });
-    if decoded.is_ok() { 0 } else { BAD_JPEG }
 }

@@ -6,10 +6,11 @@
 #![allow(unsafe_code, dead_code)]
 
 mod counts;
-mod decoder;
 pub mod device_code;
 pub mod images;
 pub mod launches;
+mod libjpeg;
+mod nvjpeg_settings;
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uchar, c_void};
 use std::fs;

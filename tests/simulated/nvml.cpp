@@ -1,8 +1,10 @@
-// A simulated NVML: one device on the bus, with readings that a test sets. Every call is counted and can be made to fail, like
-// the driver's. Readings that are not set are unsupported.
+// A simulated NVML: one device on the bus, with readings that a test sets, or that the environment variable SIM_NVML has: seven
+// numbers in the order of the enumeration below, with commas between them. Every call is counted and can be made to fail, like the
+// driver's. Readings that are not set are unsupported.
 #define SIM_NVJPEG
 #include "simulated.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -16,6 +18,15 @@ char device;
 // Percent, percent, percent, bytes, bytes, KB/s, KB/s; negative: not supported.
 enum { GPU, JPEG, DECODER, USED, TOTAL, SENT, RECEIVED, READINGS };
 long long readings[READINGS];
+
+__attribute__((constructor)) void take_readings() {
+    const char* next = getenv("SIM_NVML");
+    for (auto& reading : readings) {
+        char* end = nullptr;
+        reading = next ? strtoll(next, &end, 10) : -1;
+        next = end && *end == ',' ? end + 1 : nullptr;
+    }
+}
 
 }  // namespace
 
@@ -46,6 +57,14 @@ API int nvmlDeviceGetHandleByPciBusId_v2(const char* place, void** out) {
     ENTER("nvmlDeviceGetHandleByPciBusId_v2")
     if (!initialised) return UNINITIALIZED;
     if (strcmp(place, "00000002:1b:03.0")) return NOT_FOUND;      // as in cuda.cpp
+    *out = &device;
+    return SUCCESS;
+}
+
+API int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** out) {
+    ENTER("nvmlDeviceGetHandleByIndex_v2")
+    if (!initialised) return UNINITIALIZED;
+    if (index) return INVALID_ARGUMENT;
     *out = &device;
     return SUCCESS;
 }

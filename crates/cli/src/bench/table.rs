@@ -25,9 +25,12 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "device    {device}")?;
             writeln!(f, "threads   {workers}")?;
         }
+        // The name of a user's set is a path.
+        let names = self.0.iter().map(|case| 2 + escaped(&case.set).chars().count());
+        let width = names.fold(22, usize::max);
         writeln!(
             f,
-            "{:<22}{:<22}{:>9}{:>12}{:>10}{:>13}{:>8}{:>12}{:>12}{:>12}{:>12}   decoded by",
+            "{:<width$}{:<22}{:>9}{:>12}{:>10}{:>13}{:>8}{:>12}{:>12}{:>12}{:>12}   decoded by",
             "set",
             "route",
             "images/s",
@@ -42,7 +45,7 @@ impl fmt::Display for Table<'_> {
         )?;
         for case in self.0 {
             if let Some(measured) = measured(case) {
-                row(f, case, measured)?;
+                row(f, width, case, measured)?;
             }
         }
         for case in self.0 {
@@ -119,14 +122,14 @@ fn measured(case: &Case) -> Option<&Measured> {
     }
 }
 
-fn row(f: &mut fmt::Formatter<'_>, case: &Case, measured: &Measured) -> fmt::Result {
+fn row(f: &mut fmt::Formatter<'_>, width: usize, case: &Case, measured: &Measured) -> fmt::Result {
     let number = |value: Option<f64>, digits: usize| match value {
         Some(value) => format!("{value:.digits$}"),
         None => "-".into(),
     };
     writeln!(
         f,
-        "{:<22}{:<22}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
+        "{:<width$}{:<22}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
         escaped(&case.set),
         case.name(),
         measured.images_per_second,

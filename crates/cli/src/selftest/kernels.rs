@@ -23,13 +23,17 @@ use feedwater::tune::Choice;
 use super::gpu::Gpu;
 use super::{Check, Found, by_hand, epoch, loaders, message, read};
 
-/// Returns a check per operator and per chain. If `brief`, operators are not compared in every element type and layout; chains are.
-pub fn checks(gpu: &Gpu, brief: bool) -> Vec<Check> {
-    let operators =
-        op::NAMES.iter().map(|name| (format!("gpu/operator/{name}"), examples_of(name)));
-    let others =
-        chains().into_iter().map(|(name, chain)| (format!("gpu/chain/{name}"), vec![chain]));
-    let (names, chains): (Vec<_>, Vec<_>) = operators.chain(others).unzip();
+/// Returns a check per operator and per chain; if operators are named, only theirs. If `brief`, operators are not compared in every
+/// element type and layout; chains are.
+pub fn checks(gpu: &Gpu, brief: bool, named: &[String]) -> Vec<Check> {
+    let all = named.is_empty();
+    let wanted = op::NAMES.iter().filter(|name| all || named.iter().any(|it| it == *name));
+    let operators = wanted.map(|name| (format!("gpu/operator/{name}"), examples_of(name)));
+    let operators: Vec<_> = operators.collect();
+    let operator_count = operators.len();
+    let others = if all { chains() } else { Vec::new() };
+    let others = others.into_iter().map(|(name, chain)| (format!("gpu/chain/{name}"), vec![chain]));
+    let (names, chains): (Vec<_>, Vec<_>) = operators.into_iter().chain(others).unzip();
     let jobs =
         chains.iter().enumerate().flat_map(|(check, all)| all.iter().map(move |it| (check, it)));
     let jobs: Vec<_> = jobs
@@ -37,7 +41,7 @@ pub fn checks(gpu: &Gpu, brief: bool) -> Vec<Check> {
         .map(|(number, (check, chain))| Job {
             check,
             chain,
-            other: (brief && check < op::NAMES.len()).then_some(number),
+            other: (brief && check < operator_count).then_some(number),
         })
         .collect();
     let mut found: Vec<Result<Cases, String>> = vec![Ok(Cases::default()); names.len()];
@@ -48,8 +52,10 @@ pub fn checks(gpu: &Gpu, brief: bool) -> Vec<Check> {
     let found = names.into_iter().zip(found);
     let mut checks: Vec<_> =
         found.map(|(name, found)| Check::new(name, found.map(Cases::message))).collect();
-    checks.push(Check::new("gpu/divisions", divisions(gpu)));
-    checks.push(Check::new("gpu/batch-operators", mixing(gpu)));
+    if all {
+        checks.push(Check::new("gpu/divisions", divisions(gpu)));
+        checks.push(Check::new("gpu/batch-operators", mixing(gpu)));
+    }
     checks
 }
 

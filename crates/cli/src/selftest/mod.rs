@@ -2,14 +2,17 @@
 
 use std::time::Instant;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use feedwater::error::SampleError;
 use feedwater::gpu::Runtime;
 use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
+use feedwater::op;
 use serde::Serialize;
 use serde_json::json;
 
 use super::{CommandError, print, print_json, print_lines};
+use throughput::Extent;
 
 pub mod by_hand;
 pub mod decode;
@@ -37,9 +40,12 @@ pub struct Options {
     /// Run only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
-    /// Compare the kernel of each operator in two element types and layouts instead of all
+    /// Compare the kernel of each operator in two element types and layouts instead of all, and measure throughput for a moment only
     #[arg(long)]
     brief: bool,
+    /// Compare only the kernels of these operators
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PossibleValuesParser::new(op::NAMES))]
+    operators: Vec<String>,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -123,11 +129,13 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
         report.add(operators::checks())?;
     }
     let found = gpu::Gpu::find(&Runtime::default());
-    on_gpu::checks(&found, options.require_gpu, wanted, options.brief, |checks| {
+    let (brief, operators) = (options.brief, &options.operators);
+    on_gpu::checks(&found, options.require_gpu, wanted, brief, operators, |checks| {
         report.add(checks)
     })?;
+    let extent = if options.brief { Extent::BRIEF } else { Extent::USUAL };
     let (rates, failed) = match wanted(Group::Throughput) {
-        true => throughput::measure(found.as_ref().ok()),
+        true => throughput::measure(found.as_ref().ok(), extent),
         false => (Vec::new(), Vec::new()),
     };
     report.add(failed)?;

@@ -5,12 +5,13 @@ use super::gpu::Gpu;
 use super::{Check, Group, decode, files, hazard, kernels, life, memory};
 
 /// Runs the checks of these groups one after another if there is a GPU. If it is required but missing, a check fails. If `brief`, the
-/// kernels of single operators are not compared in every element type and layout.
+/// kernels of single operators are not compared in every element type and layout. If operators are named, only their kernels are.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
     wanted: impl Fn(Group) -> bool,
     brief: bool,
+    operators: &[String],
     mut tell: impl FnMut(Vec<Check>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let absent = |name: &str, why: &str| match required {
@@ -51,7 +52,7 @@ pub fn checks(
     }
     // Last, because compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
-        tell(kernels::checks(gpu, brief))?;
+        tell(kernels::checks(gpu, brief, operators))?;
     }
     Ok(())
 }

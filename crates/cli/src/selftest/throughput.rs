@@ -25,8 +25,19 @@ const IMAGES: usize = 32;
 /// Samples per epoch.
 const SAMPLES: usize = 512;
 
-/// Duration of each measurement, after two unmeasured batches.
-const TIME: Duration = Duration::from_millis(1500);
+/// Size of a batch, and duration of each measurement after two unmeasured batches.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    batch: usize,
+    time: Duration,
+}
+
+impl Extent {
+    /// For a GPU.
+    pub const USUAL: Self = Self { batch: 64, time: Duration::from_millis(1500) };
+    /// For a simulated one.
+    pub const BRIEF: Self = Self { batch: 8, time: Duration::from_millis(200) };
+}
 
 /// Throughput of one route.
 #[derive(Serialize)]
@@ -40,12 +51,12 @@ pub struct Rate {
 }
 
 /// Measures every available route. A route that cannot be measured becomes a failed check.
-pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
+pub fn measure(gpu: Option<&Gpu>, extent: Extent) -> (Vec<Rate>, Vec<Check>) {
     let source = match source() {
         Ok(source) => source,
         Err(problem) => return (Vec::new(), vec![Check::new("throughput", Err(problem))]),
     };
-    let builder = || builder(&source);
+    let builder = || builder(&source, extent.batch);
     let mut cases = Vec::new();
     match gpu {
         None => cases.push(("cpu only", builder().device(DeviceChoice::Cpu))),
@@ -57,7 +68,7 @@ pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
     }
     let (mut rates, mut failed) = (Vec::new(), Vec::new());
     for (route, builder) in cases {
-        match rate(route, builder) {
+        match rate(route, builder, extent.time) {
             Ok(rate) => rates.push(rate),
             Err(problem) => failed.push(Check::new(format!("throughput/{route}"), Err(problem))),
         }
@@ -65,7 +76,7 @@ pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
     (rates, failed)
 }
 
-fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
+fn rate(route: &'static str, builder: LoaderBuilder, time: Duration) -> Result<Rate, String> {
     let mut loader = builder.build().map_err(message)?;
     let (mut begin, mut batches, mut images) = (Instant::now(), 0, 0);
     loop {
@@ -80,7 +91,7 @@ fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
                 continue;
             }
             images += batch.len() as u64;
-            if begin.elapsed() > TIME {
+            if begin.elapsed() > time {
                 ready().map_err(message)?;
                 let seconds = begin.elapsed().as_secs_f64();
                 let images_per_second = images as f64 / seconds;
@@ -91,14 +102,14 @@ fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
 }
 
 /// Creates a loader with the training chain: 224x224, half floats.
-fn builder(source: &Arc<Memory>) -> LoaderBuilder {
+fn builder(source: &Arc<Memory>, batch: usize) -> LoaderBuilder {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
         .then(Flip { horizontal: 0.5, ..Flip::default() })
         .then(Normalize::IMAGENET);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
     LoaderBuilder::new(source.clone(), chain)
-        .batch(64)
+        .batch(batch)
         .tune(false)
         .workers(workers)
         .shuffle(true)

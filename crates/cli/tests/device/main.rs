@@ -4,6 +4,7 @@ mod acceptance;
 mod bench;
 mod bench_ops_gpu;
 mod local_rank;
+mod rehearsal;
 mod selftest_decode;
 mod selftest_gpu;
 #[path = "../../../../tests/simulated/mod.rs"]

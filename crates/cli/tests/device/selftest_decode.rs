@@ -178,6 +178,7 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
         true,
         |_| true,
         true,
+        &[],
         |some| {
             checks.extend(some);
             Ok(())

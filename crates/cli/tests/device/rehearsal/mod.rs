@@ -1,0 +1,293 @@
+//! `scripts/acceptance` from the first step to the last on the simulated GPU, as a user runs it on a rented machine: packed, in several
+//! calls, killed, interrupted, moved to another machine, and sent back.
+//!
+//! The programs are those of the tests. Beside this file are programs that stand in for `nvidia-smi` and `compute-sanitizer`, and a
+//! module that stands in for DALI. The figures mean nothing.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{repository, simulated};
+
+/// Bytes that a machine takes in one upload, and gives back.
+const UPLOAD_LIMIT: u64 = 64 << 20;
+/// Files that it gives back.
+const FILES_LIMIT: usize = 8;
+
+/// Every step with its result. A step that cannot pass here has a part of its note.
+const EXPECTED: [(&str, &str, &str); 19] = [
+    ("versions", "pass", ""),
+    // The engines are simulated, and their library is the driver's.
+    ("cuvid", "FAIL", "there is no libnvcuvid.so.1"),
+    ("doctor", "pass", ""),
+    ("receive", "pass", ""),
+    ("decode", "pass", ""),
+    ("nvjpeg-versions", "pass", ""),
+    ("gpu_hardware", "pass", ""),
+    ("memory", "pass", ""),
+    ("images", "pass", ""),
+    ("run", "pass", ""),
+    ("routes", "pass", ""),
+    ("groups", "pass", ""),
+    // PyTorch is not there, or sees no GPU: it opens the real driver.
+    ("peers", "partly", "torchvision: skipped: "),
+    ("loaders", "pass", ""),
+    ("kernels", "pass", ""),
+    ("bench-ops", "pass", ""),
+    ("operators", "pass", ""),
+    ("memcheck", "pass", ""),
+    ("racecheck", "pass", ""),
+];
+
+/// The build machine, and what both machines have.
+struct Rehearsal {
+    directory: tempfile::TempDir,
+    /// The simulated libraries and their cache of kernels.
+    environment: Vec<(&'static str, PathBuf)>,
+}
+
+impl Rehearsal {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A call on a machine, which has its own store.
+    fn call(&self, machine: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("bash");
+        command.arg(self.path("packed/acceptance")).args(arguments).current_dir(self.path(""));
+        let own = self.path("tools").display().to_string();
+        let search = env::var("PATH").unwrap();
+        command
+            .envs(self.environment.iter().cloned())
+            .env("PATH", format!("{own}:{search}"))
+            .env("LD_LIBRARY_PATH", self.path("driver"))
+            .env("ACCEPTANCE_STORE", self.path(machine))
+            .env("ACCEPTANCE_IMAGES", "16")
+            .env("ACCEPTANCE_SMALL", "1")
+            // Other tests run at the same time.
+            .env("ACCEPTANCE_PATIENCE", "5")
+            .args(["--minutes", "40"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Ends a call with a signal as soon as a step of it has ended.
+    fn cut(&self, machine: &str, arguments: &[&str], after: &str, signal: Signal) -> Output {
+        let child = self.call(machine, arguments).spawn().unwrap();
+        let report = self.path(arguments[0]).join("report.txt");
+        let begin = Instant::now();
+        while result_of(&report, after).is_none_or(|it| it == "not run") {
+            assert!(begin.elapsed() < Duration::from_secs(300), "{after} does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+        kill(&child, signal);
+        child.wait_with_output().unwrap()
+    }
+}
+
+fn kill(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Result of a step in the table of a report.
+fn result_of(report: &Path, step: &str) -> Option<String> {
+    let text = fs::read_to_string(report).ok()?;
+    let row = text.lines().find_map(|line| line.strip_prefix(step)?.strip_prefix(' '))?;
+    Some(row.get(16 - step.len()..)?.split("  ").next()?.trim().to_owned())
+}
+
+/// Names of the steps that a call ran.
+fn ran(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rows = text.lines().filter_map(|line| line.split(' ').next());
+    rows.filter(|name| EXPECTED.iter().any(|it| it.0 == *name)).map(str::to_owned).collect()
+}
+
+/// Cargo's messages about the programs: from the file that `.ci/run` wrote, or of a build.
+fn messages() -> String {
+    if let Some(file) = env::var_os("FEEDWATER_TEST_PROGRAMS") {
+        return fs::read_to_string(file).unwrap();
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let own = env::current_exe().unwrap();
+    let profile = own.parent().and_then(Path::parent).and_then(Path::file_name).unwrap();
+    let profile = profile.to_str().unwrap();
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--workspace", "--message-format=json-render-diagnostics"])
+        .args(["--profile", if profile == "debug" { "dev" } else { profile }])
+        .args(["--test", "gpu_hardware", "--bench", "operators", "--bench", "footprint"])
+        .args(["--example", "simulated-decoder"])
+        .current_dir(repository())
+        .env("CARGO_TARGET_DIR", target)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "the programs cannot be built");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The programs of the tests in one folder, and the decoder for the simulated nvJPEG.
+fn programs(folder: &Path) -> PathBuf {
+    fs::create_dir(folder).unwrap();
+    symlink(env!("CARGO_BIN_EXE_feedwater"), folder.join("feedwater")).unwrap();
+    let mut decoder = None;
+    for line in messages().lines() {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let name = message["target"]["name"].as_str().unwrap_or_default();
+        let wanted = ["gpu_hardware", "operators", "footprint"].contains(&name);
+        if let Some(program) = message["executable"].as_str().filter(|_| wanted) {
+            symlink(program, folder.join(name)).unwrap();
+        } else if name == "simulated-decoder" {
+            decoder = Some(message["filenames"][0].as_str().unwrap().into());
+        }
+    }
+    decoder.expect("cargo names the decoder")
+}
+
+/// Packs with two versions of nvJPEG, NVRTC, and a wheel of two parts.
+fn pack() -> Rehearsal {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let decoder = programs(&path("programs"));
+    let simulated = simulated::exclusive().environment();
+    let libraries = simulated[0].1.parent().unwrap().to_owned();
+    let library = |file: &str| libraries.join(file);
+    let script = "
+import pathlib, zipfile
+with zipfile.ZipFile('dali-1-py3-none-any.whl', 'w') as wheel:
+    wheel.write('dali.py', 'nvidia/dali/__init__.py')
+    wheel.writestr('nvidia/dali/large', bytes(49 << 20))";
+    let own = repository().join("crates/cli/tests/device/rehearsal");
+    symlink(own.join("dali.py"), path("dali.py")).unwrap();
+    let made =
+        Command::new("python3").args(["-c", script]).current_dir(&directory).status().unwrap();
+    assert!(made.success());
+    let packed = Command::new("bash")
+        .arg(repository().join("scripts/acceptance"))
+        .arg("--pack")
+        .args([path("packed"), path("dali-1-py3-none-any.whl")])
+        .env("PACK_PROGRAMS", path("programs"))
+        .output()
+        .unwrap();
+    assert!(packed.status.success(), "{packed:?}");
+    for (folder, file) in
+        [("packed/lib/12", "libnvjpeg.so.12"), ("packed/lib/13", "libnvjpeg.so.13")]
+    {
+        fs::create_dir_all(path(folder)).unwrap();
+        fs::copy(library("libnvjpeg.so"), path(folder).join(file)).unwrap();
+    }
+    fs::copy(library("libnvrtc.so"), path("packed/lib/libnvrtc.so.13")).unwrap();
+    fs::create_dir(path("driver")).unwrap();
+    // The peers' names, and the name by which the simulated NVML finds the driver.
+    for name in ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"] {
+        symlink(library(name.trim_end_matches(".1")), path("driver").join(name)).unwrap();
+    }
+    fs::create_dir(path("tools")).unwrap();
+    for name in ["nvidia-smi", "compute-sanitizer"] {
+        symlink(own.join(name), path("tools").join(name)).unwrap();
+    }
+    let of = |wanted: &str| simulated.iter().find(|it| it.0 == wanted).unwrap().1.clone();
+    let environment = vec![
+        ("FEEDWATER_LIBCUDA", of("FEEDWATER_LIBCUDA")),
+        ("FEEDWATER_LIBNVJPEG", of("FEEDWATER_LIBNVJPEG")),
+        ("FEEDWATER_LIBNVML", library("libnvidia-ml.so")),
+        // Paths are part of a cached kernel's name: the tests would not find it again.
+        ("FEEDWATER_CACHE", path("kernels")),
+        ("SIM_NVJPEG_DECODER", decoder),
+        ("SIM_NVML", format!("50,40,0,{},{},1000,2000", 1u64 << 30, 16u64 << 30).into()),
+    ];
+    Rehearsal { directory, environment }
+}
+
+/// Files of a folder with their sizes.
+fn files(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let list = Command::new("find").arg(folder).args(["-type", "f", "-printf", "%s %p\n"]).output();
+    let list = String::from_utf8(list.unwrap().stdout).unwrap();
+    let pair =
+        |line: &str| line.split_once(' ').map(|(size, file)| (file.into(), size.parse().unwrap()));
+    list.lines().filter_map(pair).collect()
+}
+
+fn bytes(folder: &Path) -> u64 {
+    files(folder).iter().map(|(_, bytes)| bytes).sum()
+}
+
+#[test]
+fn every_step_runs_to_its_end() {
+    let rehearsal = pack();
+    let path = |name: &str| rehearsal.path(name);
+    // Each part is an upload.
+    for part in ["packed/parts-0", "packed/parts-1"] {
+        assert!((1..=UPLOAD_LIMIT).contains(&bytes(&path(part))), "{part}");
+    }
+    assert!(!path("packed/parts-2").exists());
+    fs::rename(path("packed/parts-1"), path("later")).unwrap();
+
+    // A machine that is taken away in the middle of a step.
+    let cut = rehearsal.cut("first", &["results", "--steps", "libraries"], "receive", Signal::KILL);
+    assert!(!cut.status.success());
+    let report = path("results/report.txt");
+    assert_eq!(result_of(&report, "receive").unwrap(), "partly");
+    assert!(fs::read_to_string(&report).unwrap().contains("is incomplete, parts here: 1"));
+
+    // It goes on with another folder. The step of the last call that still ran has ended.
+    fs::rename(path("later"), path("packed/parts-1")).unwrap();
+    fs::remove_dir_all(path("packed/parts-0")).unwrap();
+    fs::rename(path("results"), path("moved")).unwrap();
+    let second = rehearsal.call("first", &["moved", "--steps", "libraries"]).output().unwrap();
+    let steps = ["cuvid", "receive", "decode", "nvjpeg-versions", "gpu_hardware", "memory"];
+    assert_eq!(ran(&second), steps, "{second:?}");
+
+    // Another machine has only the results, and no wheel before it is received there too.
+    let third = rehearsal.cut("second", &["moved", "--steps", "rates"], "run", Signal::INT);
+    assert_eq!(third.status.code(), Some(130), "{third:?}");
+    fs::rename(path("first/lib"), path("second/lib")).unwrap();
+    let fourth = rehearsal.call("second", &["moved", "--steps", "rates,peers"]).output().unwrap();
+    assert_eq!(ran(&fourth), ["routes", "groups", "peers"], "{fourth:?}");
+    let fifth = rehearsal.call("second", &["moved", "--steps", "kernels"]).output().unwrap();
+    let steps = ["loaders", "kernels", "bench-ops", "operators", "memcheck", "racecheck"];
+    assert_eq!(ran(&fifth), steps, "{fifth:?}");
+    assert!(fifth.status.success(), "{fifth:?}");
+
+    let report = fs::read_to_string(path("moved/report.txt")).unwrap();
+    let results: Value =
+        serde_json::from_str(&fs::read_to_string(path("moved/results.json")).unwrap()).unwrap();
+    let steps = results["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), EXPECTED.len());
+    for (step, (name, result, note)) in steps.iter().zip(EXPECTED) {
+        println!("{name:16} {:8} {:>4} s  {}", step["result"], step["seconds"], step["note"]);
+        assert_eq!(step["name"], name);
+        assert_eq!(step["result"], result, "{step}\n{report}");
+        assert!(step["note"].as_str().unwrap().contains(note), "{step}");
+        assert!(report.contains(&format!("\n===== {name} =====\n")), "{name}");
+    }
+    let output = |name: &str| &steps.iter().find(|it| it["name"] == name).unwrap()["output"];
+    assert_eq!(output("run")["images"], 32);
+    assert_eq!(output("routes")["measured"], 5);
+    assert_eq!(output("groups")["measured"], 6);
+    assert_eq!(output("memory")["met"], true);
+    let peers = &output("peers")[0];
+    assert_eq!(peers["search"]["dali"].as_array().unwrap().len(), 3, "{peers:#}");
+    assert!(peers["rounds"][0]["feedwater"]["images_per_second"].as_f64().unwrap() > 0.0);
+    assert!(peers["rounds"][0]["dali"]["images_per_second"].as_f64().unwrap() > 0.0);
+    for version in ["12", "13"] {
+        assert!(report.contains(&format!("/lib/{version}/libnvjpeg.so.{version}\n")), "{report}");
+    }
+    let readings = fs::read_to_string(path("moved/gpu.csv")).unwrap();
+    assert!(readings.lines().next().unwrap().ends_with(", utilization.jpeg"), "{readings}");
+    assert!(readings.lines().filter(|line| line.starts_with("0, ")).count() > 5, "{readings}");
+
+    // What is sent back.
+    let back = files(&path("moved"));
+    assert!(back.len() <= FILES_LIMIT && bytes(&path("moved")) <= UPLOAD_LIMIT, "{back:?}");
+}
