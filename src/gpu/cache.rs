@@ -10,6 +10,8 @@
 //! to this user and nobody else may write in the directory. The file contains a digest (HMAC-SHA256) with a key that
 //! only this user can read, which also detects damage. A directory that cannot be used costs the compilation each time
 //! and is not an error; a loader warns of it.
+//!
+//! The results of `nvjpeg/windows.rs` are kept in the same way, with nvJPEG in the place of the compiler.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};

@@ -331,8 +331,10 @@ impl Arguments {
     }
 }
 
-/// Creates a state with buffers for `images` images, or for smaller ones if the rows have no room, because nvJPEG's memory per image is not documented. An image that later finds no room fails alone. nvJPEG uses its
-/// pool of buffers only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
+/// Creates a state with buffers for `images` images. If the rows have no room for images of this size, the buffers are for smaller ones,
+/// because nvJPEG's memory per image is not documented; an image that later finds no room fails alone.
+///
+/// nvJPEG uses its pool of buffers only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
     jpeg: &Arc<Jpeg>,
     images: usize,

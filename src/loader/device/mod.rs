@@ -255,19 +255,19 @@ struct Gathered {
     /// Bytes of the file.
     len: usize,
     image: Size,
-    /// Of a JPEG.
+    /// Class of its header; `None` if it is no JPEG.
     class: Option<HeaderClass>,
     wanted: Roi,
     reduction: u32,
 }
 
-/// What a decoder's support for a file depends on: files of a class are decoded or refused alike.
+/// Properties of a header on which a decoder's support for a file mostly depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HeaderClass {
     sampling: Sampling,
     frame: FrameKind,
     has_restarts: bool,
-    /// The sides' orders of magnitude, as powers of 2.
+    /// Width and height, as the exponents of the powers of 2 below them.
     sides: [u32; 2],
     reduction: u32,
     /// Whether a part of the image is decoded.
