@@ -226,9 +226,15 @@ impl DevicePlan {
         let image = PAGES_PER_GROUPED * self.pixels_bytes + 2 * state.max().unwrap_or(0);
         let in_memory = DEFAULT_GROUP_BYTES / image.max(1);
         let in_slots = plan.shape.batch * plan.slots() / 2;
-        let tried = self.measured.iter().filter(|it| it.route.batches()).map(|it| it.group).min();
-        let most = tried.map_or(MOST_DEFAULT_GROUP, |tried| tried.min(MOST_DEFAULT_GROUP));
-        in_memory.min(in_slots).max(LEAST_DEFAULT_GROUP).min(most)
+        let group = in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP);
+        match self.measured.iter().find(|it| it.route.batches()) {
+            None => group,
+            // Larger calls are not measured, and the images beyond a multiple of the lanes never fill one.
+            Some(MeasuredMemory { group: measured, lanes, .. }) => match group.min(*measured) {
+                group if group > *lanes => group - group % lanes,
+                group => group,
+            },
+        }
     }
 
     /// Planned transfer point to the GPU.

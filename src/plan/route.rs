@@ -120,6 +120,8 @@ pub struct MeasuredMemory {
     pub route: Route,
     /// Maximum number of images per call that was measured.
     pub group: usize,
+    /// Images that are decoded at a time.
+    pub lanes: usize,
     /// Memory of a state for one image per call.
     pub one: DecoderMemory,
     /// Additional memory for each further image of a call.

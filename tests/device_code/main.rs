@@ -204,8 +204,12 @@ fn gpus_without_products_of_bytes_equal_the_cpu() {
         for (name, chain) in chains {
             let what = format!("{name} {dtype} on sm_{architecture}");
             let make = || builder(chain.clone(), 4, (40, 30)).batch(4).output(dtype, Layout::Nchw);
+            let compilations = machine.compilations();
             assert_eq!(same(make, &what), 1, "{what}");
-            assert_eq!(machine.compiled_for(), format!("sm_{architecture}"), "{what}");
+            // Kernels of an earlier run of the tests are kept.
+            if machine.compilations() > compilations {
+                assert_eq!(machine.compiled_for(), format!("sm_{architecture}"), "{what}");
+            }
         }
         assert_eq!(machine.totals().mma > products, architecture >= 75, "sm_{architecture}");
     }

@@ -67,6 +67,13 @@ impl Window {
     }
 }
 
+impl Engines {
+    /// Number of images that are decoded at a time, at least 1.
+    pub fn lanes(&self) -> usize {
+        (self.engines * self.cores_per_engine).max(1) as usize
+    }
+}
+
 impl Jpeg {
     /// Opens a backend on a device, with its memory. The engines are given windows only if a
     /// [check](super::set_checking_program) has found that they decode them. If there is no result yet, the check runs now, which may take

@@ -43,6 +43,8 @@ pub struct Measured {
     pub peak: Bytes,
     /// Part of `peak` that lies in the two buffers of a [`PageDecoder`], whose size is set at its creation.
     pub buffers: Bytes,
+    /// Images that are decoded at a time: by the engines, else 1.
+    pub lanes: usize,
 }
 
 /// Rows of the trial's pools.
@@ -198,7 +200,9 @@ impl Setup {
         };
         let peak = |row: Option<(u64, u64)>| row.map_or(0, |(peak, _)| peak as usize);
         let (device, pinned) = (self.device.row_bytes(NVJPEG), self.pinned.row_bytes(NVJPEG));
-        Ok(Some(Measured { peak: Bytes { device: peak(device), pinned: peak(pinned) }, buffers }))
+        let peak = Bytes { device: peak(device), pinned: peak(pinned) };
+        let lanes = self.jpeg.engines().map_or(1, |it| it.lanes());
+        Ok(Some(Measured { peak, buffers, lanes }))
     }
 
     /// Returns the size of the decoder's two buffers.

@@ -110,6 +110,7 @@ fn measure(
     Ok(Some(MeasuredMemory {
         route: planned.route,
         group,
+        lanes: one.lanes,
         one: memory(one.peak, SLACK_BYTES),
         each: memory(each, 0),
         buffers: memory(one.buffers, 0),

@@ -114,7 +114,7 @@ fn open(opening: &Opening<'_>) -> Result<Opened> {
         parallel: group,
         capacity: group * (planned.decoders + 1),
     };
-    let lanes = jpeg.engines().map_or(1, |it| (it.engines * it.cores_per_engine).max(1)) as usize;
+    let lanes = jpeg.engines().map_or(1, |it| it.lanes());
     let classes = Arc::new(Classes::new(&jpeg)?);
     let engines = Engines { decoders, running: 0, lanes, classes: classes.clone() };
     let decoder = Box::new(NvjpegHardware { queue, jpeg, classes });
