@@ -73,8 +73,13 @@ impl LoaderBuilder {
                     // Routes are dropped only if that helps.
                     let mut none = device.clone();
                     while none.drop_costliest(false, "") {}
-                    if none == device || plan(&none).is_err() {
-                        return Err(Error::Config(error));
+                    match plan(&none) {
+                        // What would do without them is less.
+                        Err(Error::Config(least)) if least.key.starts_with("limits.") => {
+                            return Err(Error::Config(least));
+                        }
+                        Err(_) => return Err(Error::Config(error)),
+                        Ok(_) => {}
                     }
                     let pinned = error.key != "limits.device_memory";
                     device.drop_costliest(pinned, &format!("{} {}", error.key, error.problem));

@@ -22,6 +22,7 @@ mod count;
 mod counts;
 mod device;
 mod device_choice;
+mod device_facts;
 mod device_pick;
 mod display;
 mod memory;
@@ -62,6 +63,8 @@ pub use budget::Reduction;
 pub use counts::Counts;
 #[doc(hidden)]
 pub use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
+#[doc(hidden)]
+pub use device_facts::DeviceFacts;
 #[doc(hidden)]
 pub use device_pick::DevicePick;
 #[doc(hidden)]
@@ -130,54 +133,6 @@ pub struct Facts {
     pub device: DeviceFacts,
     /// Device that was chosen, and why.
     pub pick: DevicePick,
-}
-
-/// Facts about the GPU that a plan depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub enum DeviceFacts {
-    /// There is no GPU, or it must not be used. Holds the reason.
-    None(String),
-    /// There is a GPU.
-    Gpu {
-        /// Routes that the GPU supports (`nvjpeg-hardware` only if it has JPEG engines), or why nvJPEG is unavailable.
-        nvjpeg: Result<Vec<Route>, String>,
-        /// Memory of routes that was measured. That of others is estimated.
-        measured: Vec<MeasuredMemory>,
-        /// Routes that the GPU supports, but that cannot be used here, with the reason. They are not in `nvjpeg`.
-        dropped: Vec<(Route, String)>,
-    },
-}
-
-impl DeviceFacts {
-    /// A GPU whose nvJPEG has not been measured.
-    pub fn gpu(nvjpeg: Result<Vec<Route>, String>) -> Self {
-        DeviceFacts::Gpu { nvjpeg, measured: Vec::new(), dropped: Vec::new() }
-    }
-
-    /// Drops the route with the most measured memory: page-locked if `pinned`, else on the device. False if none was measured.
-    pub fn drop_costliest(&mut self, pinned: bool, why: &str) -> bool {
-        let DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped } = self else {
-            return false;
-        };
-        let cost = |it: &MeasuredMemory| match pinned {
-            true => it.one.pinned_bytes,
-            false => it.one.device_bytes,
-        };
-        let Some((_, route)) = measured.iter().map(|it| (cost(it), it.route)).max() else {
-            return false;
-        };
-        measured.retain(|it| it.route != route);
-        offered.retain(|it| *it != route);
-        dropped.push((route, why.into()));
-        true
-    }
-}
-
-impl Default for DeviceFacts {
-    fn default() -> Self {
-        DeviceFacts::None("not looked for".into())
-    }
 }
 
 /// Resolved plan: what runs where, and how much memory it takes.
@@ -442,6 +397,14 @@ fn place(
             Placement::Gpu => Place::Gpu,
         });
     }
+    if let (Place::Gpu, Err(why), DeviceFacts::Gpu { dropped, .. }) = (places[0], &nvjpeg, device)
+        && !dropped.is_empty()
+    {
+        let problem = format!(
+            "is gpu, but {why}; raise the limit that is too small, allow another route, or write auto or cpu"
+        );
+        return Err(Error::config("decode.placement", problem));
+    }
     if let (Place::Gpu, Err(why)) = (places[0], nvjpeg) {
         return Err(not_there("nvJPEG", &why, "decode.placement", "asks for it"));
     }
@@ -485,11 +448,11 @@ fn any_route(
     }
     let names =
         |routes: &[Route]| routes.iter().map(|route| route.name()).collect::<Vec<_>>().join(", ");
-    let mut why = format!(
-        "decode.routes allows {}, the device offers {}: allow one of these",
-        names(allowed),
-        if offered.is_empty() { "none".into() } else { names(offered) }
-    );
+    let offers = match offered.is_empty() {
+        true => "no other".into(),
+        false => format!("{}: allow one of these", names(offered)),
+    };
+    let mut why = format!("decode.routes allows {}, the device offers {offers}", names(allowed));
     for (route, reason) in dropped {
         why += &format!("; {} is not used: {reason}", route.name());
     }

@@ -95,8 +95,15 @@ fn measure(
         nvjpeg::measure_memory(device, backend, trial, first, most)
     };
     let Some(one) = measure(1)? else { return Ok(None) };
-    let group = if planned.route.batches() { on_device.hardware_group.max(1) } else { 1 };
-    let Some(many) = (if group > 1 { measure(group)? } else { Some(one) }) else { return Ok(None) };
+    let mut group = if planned.route.batches() { on_device.hardware_group.max(1) } else { 1 };
+    // Calls of fewer images may fit.
+    let many = loop {
+        match if group > 1 { measure(group) } else { Ok(Some(one)) } {
+            Err(Error::Budget { .. }) => group /= 2,
+            other => break other?,
+        }
+    };
+    let Some(many) = many else { return Ok(None) };
     let others = (group - 1).max(1);
     let each = Bytes {
         device: many.peak.device.saturating_sub(one.peak.device).div_ceil(others),

@@ -1,0 +1,51 @@
+//! What a plan needs to know about the GPU.
+
+use super::{MeasuredMemory, Route};
+
+/// Facts about the GPU that a plan depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum DeviceFacts {
+    /// There is no GPU, or it must not be used. Holds the reason.
+    None(String),
+    /// There is a GPU.
+    Gpu {
+        /// Routes that the GPU supports (`nvjpeg-hardware` only if it has JPEG engines), or why nvJPEG is unavailable.
+        nvjpeg: Result<Vec<Route>, String>,
+        /// Memory of routes that was measured. That of others is estimated.
+        measured: Vec<MeasuredMemory>,
+        /// Routes that the GPU supports, but that cannot be used here, with the reason. They are not in `nvjpeg`.
+        dropped: Vec<(Route, String)>,
+    },
+}
+
+impl DeviceFacts {
+    /// A GPU whose nvJPEG has not been measured.
+    pub fn gpu(nvjpeg: Result<Vec<Route>, String>) -> Self {
+        DeviceFacts::Gpu { nvjpeg, measured: Vec::new(), dropped: Vec::new() }
+    }
+
+    /// Drops the route with the most measured memory: page-locked if `pinned`, else on the device. False if none was measured.
+    pub fn drop_costliest(&mut self, pinned: bool, why: &str) -> bool {
+        let DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped } = self else {
+            return false;
+        };
+        let cost = |it: &MeasuredMemory| match pinned {
+            true => it.one.pinned_bytes,
+            false => it.one.device_bytes,
+        };
+        let Some((_, route)) = measured.iter().map(|it| (cost(it), it.route)).max() else {
+            return false;
+        };
+        measured.retain(|it| it.route != route);
+        offered.retain(|it| *it != route);
+        dropped.push((route, why.into()));
+        true
+    }
+}
+
+impl Default for DeviceFacts {
+    fn default() -> Self {
+        DeviceFacts::None("not looked for".into())
+    }
+}
