@@ -6,8 +6,9 @@
 // the launch before. Blocks beyond a sample's image or behind its last pass do nothing. A table from histograms takes two more
 // launches before its pass.
 //
-// The host prepends `Out`, `Order`, FLOATS (whether the tensor is made of floats), TILE_PIXELS, COUNTED_PIXELS, steps.cu, and these
-// functions over the chain's formulas: `read_formula`, `change`, and `entry`, an entry of a table that is made from histograms.
+// The host prepends `Out`, `Order`, FLOATS (1 if the elements of the tensor are floats, else 0), TILE_PIXELS, COUNTED_PIXELS, steps.cu,
+// and these functions over the chain's formulas: `read_formula`, `change`, and `entry`, which computes an entry of a table from
+// histograms.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()

@@ -188,15 +188,12 @@ impl Setup {
         self.stream.synchronize()?;
         let buffers = match decoded {
             Ok(buffers) => buffers,
-            Err(DecodeError::Sample(_)) => return Ok(None),
-            Err(DecodeError::Fatal(error)) => return Err(error),
-            // nvJPEG reports an allocation that was refused to a thread of its own as a failure of the image.
-            Err(DecodeError::Failed(_, error)) => {
+            Err(error) if error.is_budget() => {
                 let limit = self.device.row_bytes(NVJPEG).map_or(0, |(_, capacity)| capacity);
-                let refused = matches!(&error, Error::Device { problem, .. } if problem.starts_with("allocator failure"));
-                let short = Error::Budget { row: NVJPEG.into(), needed: limit + 1, limit };
-                return if refused { Err(short) } else { Ok(None) };
+                return Err(Error::Budget { row: NVJPEG.into(), needed: limit + 1, limit });
             }
+            Err(DecodeError::Fatal(error)) => return Err(error),
+            Err(DecodeError::Sample(_) | DecodeError::Failed(..)) => return Ok(None),
         };
         let peak = |row: Option<(u64, u64)>| row.map_or(0, |(peak, _)| peak as usize);
         let (device, pinned) = (self.device.row_bytes(NVJPEG), self.pinned.row_bytes(NVJPEG));

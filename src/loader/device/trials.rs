@@ -18,12 +18,11 @@ const MOST_ESTIMATES: usize = 16;
 /// Planned bytes in addition to the measured ones.
 const SLACK_BYTES: usize = 256 << 10;
 
-/// Planned bytes in addition to the measured ones, as a share of these: one part of so many. Images of other shapes have more blocks
-/// and longer rows.
-const SLACK_PARTS: usize = 8;
+/// Divisor of the measured bytes. The quotient is planned in addition, because images of other shapes have more blocks and longer rows.
+const SLACK_DIVISOR: usize = 8;
 
-/// Part of the free memory that trials leave to other programs: one of so many.
-const LEFT_PARTS: u64 = 8;
+/// Divisor of the free device memory. Trials leave the quotient to other programs.
+const RESERVE_DIVISOR: u64 = 8;
 
 /// Decodes a trial image on each route of a plan whose memory is only estimated. Returns the facts of the device with the measured
 /// memory, and without the routes that need more than the device has or the limits allow.
@@ -44,7 +43,7 @@ pub(in crate::loader) fn try_routes(
     let (free, _) = device.memory_bytes()?;
     for planned in &on_device.routes {
         let Some(backend) = backend(planned.route) else { continue };
-        let most = most_bytes(planned, on_device, limits, free - free / LEFT_PARTS);
+        let most = most_bytes(planned, on_device, limits, free - free / RESERVE_DIVISOR);
         match measure(device, backend, on_device, planned, most) {
             Ok(found) => measured.extend(found),
             Err(Error::Budget { .. }) => {
@@ -109,7 +108,7 @@ fn measure(
         device: many.peak.device.saturating_sub(one.peak.device).div_ceil(others),
         pinned: many.peak.pinned.saturating_sub(one.peak.pinned).div_ceil(others),
     };
-    let more = |bytes: usize| bytes + bytes / SLACK_PARTS;
+    let more = |bytes: usize| bytes + bytes / SLACK_DIVISOR;
     let memory = |bytes: Bytes, slack: usize| DecoderMemory {
         device_bytes: more(bytes.device) + slack,
         pinned_bytes: more(bytes.pinned) + slack,
