@@ -1,8 +1,9 @@
 //! Entropy decoding of AC coefficients in progressive scans (T.81, G.1.2.2 and G.1.2.3).
 
+use super::ac_table::{END, Entries, advance_of};
 use super::bits::{Bits, Clean};
 use super::blocks::BLOCK;
-use super::huffman::{Code, END, ENTRIES, Entries, INDEX_BITS, LONG_CODE, Symbols, number};
+use super::huffman::{Code, Symbols, number};
 
 /// Coefficients of a block in the order of the file.
 pub type Block = [i16; BLOCK];
@@ -32,14 +33,14 @@ pub struct Bands<'a> {
 /// Huffman table of an AC scan. Scans have tables of their own, so that one must be made quickly.
 #[derive(Clone, Debug)]
 pub struct AcCodes {
-    /// A coefficient, or the end of one block, for each index whose code lies in it; else [`LONG_CODE`]. For first scans.
+    /// A coefficient, or the end of one block, for each index whose code lies in it. For first scans.
     pub entries: Entries,
     pub symbols: Symbols,
 }
 
 impl AcCodes {
     pub fn new(code: &Code) -> Self {
-        Self { entries: Entries::new(LONG_CODE), symbols: Symbols::new(code) }
+        Self { entries: Entries::new(), symbols: Symbols::new(code) }
     }
 
     /// Makes it a table of another code for a refining scan.
@@ -50,16 +51,8 @@ impl AcCodes {
     /// Makes it a table of another code for a first scan.
     pub fn renew_first(&mut self, code: &Code) {
         self.renew(code);
-        let mut at = 0;
-        while at < ENTRIES {
-            let entry = self.symbols.by_index[at];
-            let (len, symbol) = (u32::from(entry & 255), (entry >> 8) as u8);
-            let count = if len == 0 { 1 } else { 1 << (INDEX_BITS - len) };
-            // Sixteen zeros, and ends of many blocks, are rare.
-            let len = if symbol & 15 == 0 && symbol > 0 { 0 } else { len };
-            self.entries.fill(at..at + count, (len, symbol));
-            at += count;
-        }
+        // Sixteen zeros, and ends of many blocks, are rare.
+        self.entries.renew(code, |symbol| symbol & 15 > 0 || symbol == 0);
     }
 }
 
@@ -163,19 +156,18 @@ impl Bands<'_> {
                 return None;
             }
             let mut ahead = codes.entries.ahead(bits.buffer);
-            let (control, buffer) = 'entries: loop {
+            let (advance, action, buffer) = 'entries: loop {
                 macro_rules! entry {
                     (refill: $refill:literal) => {
                         if $refill && !bits.refill(clean) {
                             return None;
                         }
-                        let (index, buffer) = codes.entries.take(&mut ahead, &mut bits);
-                        let control = codes.entries.control(index);
-                        let next = count + control.advance();
+                        let (take, action, buffer) = codes.entries.take(&mut ahead, &mut bits);
+                        let next = count + advance_of(take);
                         if next > last {
-                            break 'entries (control, buffer);
+                            break 'entries (advance_of(take), action, buffer);
                         }
-                        let (_, value) = control.last(buffer);
+                        let (_, value) = action.last(buffer);
                         block[(next - 1) & 63] = value << low;
                         mask |= TOP >> ((next - 1) & 63);
                         count = next;
@@ -185,7 +177,6 @@ impl Bands<'_> {
                 entry!(refill: false);
                 entry!(refill: true);
             };
-            let advance = control.advance();
             if advance == END {
                 return Some((bits, mask, 0));
             }
@@ -194,7 +185,7 @@ impl Bands<'_> {
                 if count + advance != last + 1 {
                     return None;
                 }
-                block[last & 63] = control.last(buffer).1 << low;
+                block[last & 63] = action.last(buffer).1 << low;
                 return Some((bits, mask | TOP >> (last & 63), 0));
             }
             if !bits.refill(clean) {

@@ -1,6 +1,6 @@
 //! Bits of a scan: stuffing removed in pieces, and a reader of 64 bits.
 
-use memchr::{memchr, memchr_iter};
+use memchr::memchr_iter;
 
 /// Bytes of coded data that are held without stuffing.
 pub const HELD: usize = 16 << 10;
@@ -177,26 +177,61 @@ impl<'a> Input<'a> {
 
     /// Copies data without stuffing until no more fits, or up to the next marker.
     fn hold(&mut self) {
-        while self.len < HELD {
-            let rest = &self.scan[self.next.min(self.limit)..self.limit];
-            let most = rest.len().min(HELD - self.len);
-            let found = memchr(0xff, &rest[..most]);
-            let run = found.unwrap_or(most);
-            self.clean[self.len..][..run].copy_from_slice(&rest[..run]);
-            (self.len, self.next) = (self.len + run, self.next + run);
-            match (found, rest.get(run + 1)) {
-                (Some(_), Some(0)) => {
-                    self.clean[self.len] = 0xff;
-                    (self.len, self.next) = (self.len + 1, self.next + 2);
-                }
-                (None, _) if most < rest.len() => {}
+        let rest = &self.scan[..self.limit];
+        let (mut len, mut next) = (self.len, self.next);
+        while len < HELD {
+            let most = rest.len().saturating_sub(next).min(HELD - len);
+            let from = &rest[rest.len().min(next)..][..most];
+            let copied = copy_to_stuffing(from, &mut self.clean[len..][..most]);
+            (len, next) = (len + copied, next + copied);
+            if copied == most && next < rest.len() {
+                continue;
+            }
+            if rest.get(next..next + 2) == Some(&[0xff, 0]) {
+                self.clean[len] = 0xff;
+                (len, next) = (len + 1, next + 2);
+            } else {
                 // A marker, or the end of the file.
-                _ => {
-                    self.at_marker = true;
-                    break;
-                }
+                self.at_marker = true;
+                break;
             }
         }
-        self.clean[self.len..][..PADDING].fill(0);
+        (self.len, self.next) = (len, next);
+        self.clean[len..][..PADDING].fill(0);
     }
+}
+
+/// Copies the bytes before the first 0xff, and perhaps some after it, to a slice of the same length. Returns the number of those
+/// before. One pass, because memchr and a copy of each run take longer: every 256th byte or so is 0xff.
+fn copy_to_stuffing(from: &[u8], to: &mut [u8]) -> usize {
+    const WORDS: usize = 4;
+    let (words, last) = from.as_chunks::<8>();
+    let (to_words, to_last) = to.as_chunks_mut::<8>();
+    let mut copied = 0;
+    let (groups, _) = words.as_chunks::<WORDS>();
+    for (group, to) in groups.iter().zip(to_words.as_chunks_mut::<WORDS>().0) {
+        *to = *group;
+        if group.iter().fold(0, |found, word| found | stuffing(*word)) != 0 {
+            break;
+        }
+        copied += WORDS;
+    }
+    for (word, to) in words[copied..].iter().zip(&mut to_words[copied..]) {
+        *to = *word;
+        let found = stuffing(*word);
+        if found != 0 {
+            return 8 * copied + found.trailing_zeros() as usize / 8;
+        }
+        copied += 1;
+    }
+    let end = last.iter().position(|byte| *byte == 0xff).unwrap_or(last.len());
+    to_last[..end].copy_from_slice(&last[..end]);
+    8 * copied + end
+}
+
+/// Its lowest bit is the highest bit of the first byte that is 0xff; 0 if there is none (Mycroft, 1987, of the inverted bytes).
+fn stuffing(bytes: [u8; 8]) -> u64 {
+    const LOW: u64 = u64::from_ne_bytes([1; 8]);
+    let word = u64::from_le_bytes(bytes);
+    (!word).wrapping_sub(LOW) & word & (LOW << 7)
 }

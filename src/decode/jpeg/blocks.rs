@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::ac_table::{AcTable, Ahead, END, LONG_CODE, PATTERN, Take, advance_of, bits_of};
 use super::bits::{Bits, Clean, Input};
-use super::huffman::{AcTable, Ahead, DcTable, END, LONG_CODE, PATTERN, Step, UNKNOWN, index};
+use super::huffman::{DcTable, Step, Symbols};
 use crate::decode::row_index::RowStart;
 
 /// Most blocks that are decoded together.
@@ -30,9 +31,10 @@ impl Blocks {
     pub const EMPTY: Self =
         Self { coefficients: [0; (MOST_BLOCKS - 1) * BLOCK + TARGET], lens: [0; MOST_BLOCKS] };
 
-    /// Makes all coefficients zero.
-    pub fn clear(&mut self) {
-        *self = Self::EMPTY;
+    /// Makes the coefficients of the first blocks zero, and what an entry may have written behind them.
+    pub fn clear(&mut self, blocks: usize) {
+        self.coefficients[..(blocks - 1) * BLOCK + TARGET].fill(0);
+        self.lens = [0; MOST_BLOCKS];
     }
 }
 
@@ -57,15 +59,18 @@ impl Widening for OneByOne {
 /// How the blocks of units are coded.
 #[derive(Debug)]
 pub struct Coding<'a> {
-    /// Component of each block of as many units as fit into [`Blocks`].
-    pub components: &'a [u8; MOST_BLOCKS],
+    /// As many units as fit into [`Blocks`].
+    pub blocks: [BlockCoding<'a>; MOST_BLOCKS],
     /// Blocks of a minimum coded unit.
     pub unit: usize,
-    /// Table of each component.
-    pub dc: [usize; 3],
-    pub ac: [usize; 3],
-    pub dc_tables: &'a [DcTable; 4],
-    pub ac_tables: &'a mut [AcTable; 4],
+}
+
+/// How a block is coded.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockCoding<'a> {
+    pub component: usize,
+    pub dc: &'a DcTable,
+    pub ac: &'a AcTable,
 }
 
 /// Reader of units, and the blocks that are decoded together.
@@ -94,7 +99,7 @@ impl Coding<'_> {
     /// Decodes blocks, which have no coefficients yet. `None` at damage.
     #[inline(always)]
     pub fn decode<W: Widening>(
-        &mut self,
+        &self,
         blocks: Range<usize>,
         reader: &mut Reader<'_>,
     ) -> Option<()> {
@@ -106,13 +111,11 @@ impl Coding<'_> {
         }
         let mut predictions = reader.predictions;
         for at in blocks {
-            let component = usize::from(*self.components.get(at)?);
-            let dc = &self.dc_tables[self.dc[component] & 3];
-            let ac = &mut self.ac_tables[self.ac[component] & 3];
+            let BlockCoding { component, dc, ac } = *self.blocks.get(at)?;
             let block = coefficients.get_mut(BLOCK * at..)?.first_chunk_mut()?;
             let difference = dc.take(&mut bits, clean)?;
             let ahead = ac.entries.ahead(bits.buffer);
-            let prediction = &mut predictions[component];
+            let prediction = predictions.get_mut(component)?;
             *prediction = prediction.wrapping_add(difference.value());
             block[0] = *prediction as i16;
             (bits, *lens.get_mut(at)?) = decode_ac::<W>(bits, clean, ac, block, ahead)?;
@@ -123,20 +126,17 @@ impl Coding<'_> {
 
     /// Passes units by. `None` at damage.
     #[inline(always)]
-    pub fn parse(&mut self, units: usize, reader: &mut Reader<'_>) -> Option<()> {
+    pub fn parse(&self, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         let (held, clean) = reader.input.parts();
         let mut bits = *held;
         if !bits.refill(clean) {
             return None;
         }
         let mut predictions = reader.predictions;
-        for component in self.components.get(..units * self.unit)? {
-            let component = usize::from(*component);
-            let dc = &self.dc_tables[self.dc[component] & 3];
-            let ac = &mut self.ac_tables[self.ac[component] & 3];
+        for BlockCoding { component, dc, ac } in self.blocks.get(..units * self.unit)? {
             let difference = dc.take(&mut bits, clean)?;
-            let next = index(bits.buffer);
-            let prediction = &mut predictions[component];
+            let next = ac.parsing.next(bits.buffer);
+            let prediction = predictions.get_mut(*component)?;
             *prediction = prediction.wrapping_add(difference.value());
             bits = parse_ac(bits, clean, ac, next)?;
         }
@@ -150,28 +150,26 @@ impl Coding<'_> {
 fn decode_ac<W: Widening>(
     mut bits: Bits,
     clean: &Clean,
-    table: &mut AcTable,
+    table: &AcTable,
     block: &mut Target,
     mut ahead: Ahead,
 ) -> Option<(Bits, u8)> {
     // Number of coefficients decoded, and END more after the end of the block.
     let mut count = 1;
     loop {
-        let (at, advance) = 'entries: loop {
+        let take = 'entries: loop {
             macro_rules! entry {
                 (refill: $refill:literal) => {
                     if $refill && !bits.refill(clean) {
                         return None;
                     }
-                    let (index, buffer) = table.entries.take(&mut ahead, &mut bits);
-                    let control = table.entries.control(index);
-                    let (place, value) = control.last(buffer);
-                    W::widen(&table.patterns[index], block[count & 63..].first_chunk_mut()?);
+                    let (take, action, buffer) = table.entries.take(&mut ahead, &mut bits);
+                    let (place, value) = action.last(buffer);
+                    W::widen(&action.pattern(), block[count & 63..].first_chunk_mut()?);
                     block[(count & 63) + place] = value;
-                    let advance = control.advance();
-                    count += advance;
+                    count += advance_of(take);
                     if count >= BLOCK {
-                        break 'entries (index, advance);
+                        break 'entries take;
                     }
                 };
             }
@@ -179,28 +177,24 @@ fn decode_ac<W: Widening>(
             entry!(refill: true);
             entry!(refill: false);
         };
+        let advance = advance_of(take);
         if advance < LONG_CODE {
             return match count {
                 BLOCK => Some((bits, BLOCK as u8)),
                 END..LONG_CODE => Some((bits, (count - END) as u8)),
                 _ => {
-                    bits.give_back(table.entries.bits(at), clean);
-                    decode_rest(bits, clean, table, block, count - advance)
+                    bits.give_back(bits_of(take), clean);
+                    decode_rest(bits, clean, &table.symbols, block, count - advance)
                 }
             };
         }
         count -= advance;
-        if advance == UNKNOWN {
-            table.make_entry(at);
-            ahead = table.entries.ahead(bits.buffer);
-            continue;
-        }
         if !bits.refill(clean) {
             return None;
         }
         // The entry wrote no zero here if its index has ones only.
         block[count & 63] = 0;
-        match table.take(&mut bits)? {
+        match table.symbols.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {
                 *block[..BLOCK].get_mut(count + zeros)? = value as i16;
                 count += zeros + 1;
@@ -221,7 +215,7 @@ fn decode_ac<W: Widening>(
 fn decode_rest(
     mut bits: Bits,
     clean: &Clean,
-    table: &AcTable,
+    symbols: &Symbols,
     block: &mut Target,
     mut count: usize,
 ) -> Option<(Bits, u8)> {
@@ -230,7 +224,7 @@ fn decode_rest(
         if !bits.refill(clean) {
             return None;
         }
-        match table.take(&mut bits)? {
+        match symbols.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {
                 *block[..BLOCK].get_mut(count + zeros)? = value as i16;
                 count += zeros + 1;
@@ -244,22 +238,21 @@ fn decode_rest(
 
 /// Passes by the AC coefficients of a block.
 #[inline(always)]
-fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable, mut next: usize) -> Option<Bits> {
+fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> Option<Bits> {
     let mut count = 1;
     loop {
-        let at = 'entries: loop {
+        let take = 'entries: loop {
             macro_rules! entry {
                 (refill: $refill:literal) => {
                     if $refill && !bits.refill(clean) {
                         return None;
                     }
-                    let at = next;
-                    let control = table.parsing[at];
-                    bits.take(control.into());
-                    next = index(bits.buffer);
-                    count += usize::from(control >> 8);
+                    let take = next;
+                    bits.take(take.into());
+                    next = table.parsing.next(bits.buffer);
+                    count += advance_of(take);
                     if count >= BLOCK {
-                        break 'entries at;
+                        break 'entries take;
                     }
                 };
             }
@@ -267,23 +260,18 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable, mut next: usize)
             entry!(refill: true);
             entry!(refill: false);
         };
-        let control = table.parsing[at];
-        let advance = usize::from(control >> 8);
+        let advance = advance_of(take);
         if advance < LONG_CODE {
             return match count {
                 BLOCK | END..LONG_CODE => Some(bits),
-                _ => parse_rest(bits, clean, table, count - advance, control),
+                _ => parse_rest(bits, clean, &table.symbols, count - advance, take),
             };
         }
         count -= advance;
-        if advance == UNKNOWN {
-            table.make_parsing(at);
-            continue;
-        }
         if !bits.refill(clean) {
             return None;
         }
-        match table.take(&mut bits)? {
+        match table.symbols.take(&mut bits)? {
             Step::Coefficient(zeros, _) => count += zeros + 1,
             Step::Zeros => count += 16,
             Step::End => return Some(bits),
@@ -291,7 +279,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable, mut next: usize)
         if count >= BLOCK {
             return (count == BLOCK).then_some(bits);
         }
-        next = index(bits.buffer);
+        next = table.parsing.next(bits.buffer);
     }
 }
 
@@ -301,16 +289,16 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &mut AcTable, mut next: usize)
 fn parse_rest(
     mut bits: Bits,
     clean: &Clean,
-    table: &AcTable,
+    symbols: &Symbols,
     mut count: usize,
-    control: u16,
+    take: Take,
 ) -> Option<Bits> {
-    bits.give_back(u64::from(control) & 63, clean);
+    bits.give_back(bits_of(take), clean);
     while count < BLOCK {
         if !bits.refill(clean) {
             return None;
         }
-        match table.take(&mut bits)? {
+        match symbols.take(&mut bits)? {
             Step::Coefficient(zeros, _) => count += zeros + 1,
             Step::Zeros => count += 16,
             Step::End => return Some(bits),

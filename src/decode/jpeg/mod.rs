@@ -11,6 +11,7 @@
 //! `blocks` decode coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
 //! `progressive` decodes all scans of a progressive image first, with `bands`.
 
+mod ac_table;
 mod bands;
 mod bits;
 mod blocks;
@@ -25,10 +26,11 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+use ac_table::AcTable;
 use bits::{Clean, HELD, Input, PADDING};
-use blocks::{Blocks, Coding, Reader};
+use blocks::{BlockCoding, Blocks, Coding, Reader};
 use frame::{Component, Frame, Shape};
-use huffman::{AcTable, Code, DcTable};
+use huffman::{Code, DcTable};
 use kernels::{Kernels, MOST_STEP, NO_SUMS, Quantization, Sums};
 use rows::{Painter, Part};
 use scan::Scan;
@@ -260,7 +262,9 @@ impl Feedwater {
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
         state.set_quantization(&shape, frame.components.each_ref().map(|it| &it.quantization));
-        let [dc, ac] = state.tables(&frame);
+        let makes_index = matches!(task, RowIndexTask::Make(_));
+        let parses = part.parses([across, down], starts.is_some(), makes_index);
+        let places = state.tables(&frame, parses);
         let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
         let mut painter = Painter {
             next: window.y,
@@ -274,10 +278,15 @@ impl Feedwater {
             sink,
         };
         let (components, unit) = shape.blocks();
+        let blocks_coding = components.map(|component| {
+            let component = usize::from(component);
+            let [dc, ac] = places[component];
+            BlockCoding { component, dc: &dc_tables[dc], ac: &ac_tables[ac] }
+        });
         let input = Input::new(frame.scan, clean);
         let mut scan = Scan {
             reader: Reader { input, predictions: [0; 3], blocks },
-            coding: Coding { components, unit, dc, ac, dc_tables, ac_tables },
+            coding: Coding { blocks: blocks_coding, unit },
             kernels,
             units: [across, down],
             interval: frame.restart_interval,
@@ -339,8 +348,8 @@ impl State {
         }
     }
 
-    /// Places of the tables of the components. Those that are not kept yet are made.
-    fn tables(&mut self, frame: &Frame<'_>) -> [[usize; 3]; 2] {
+    /// Places of the tables of each component: DC, then AC. Those that are not kept yet are made.
+    fn tables(&mut self, frame: &Frame<'_>, parses: bool) -> [[usize; 2]; 3] {
         let mut places = [[TABLES; 3]; 2];
         for (at, Component { dc, ac, .. }) in frame.components.iter().enumerate() {
             let found = self.dc_tables.iter().position(|table| table.code() == dc);
@@ -349,18 +358,21 @@ impl State {
                 self.dc_tables[place] = DcTable::new(dc);
                 place
             });
-            let found = self.ac_tables.iter().position(|table| table.code() == ac);
-            let is_new = found.is_none();
+            let found = self.ac_tables.iter().position(|table| table.symbols.code() == ac);
+            let is_small = frame.scan.len() < SMALL;
             let place = found.unwrap_or_else(|| free(&mut self.next[1], &places[1]));
-            places[1][at] = place;
             let (table, is_used) = (&mut self.ac_tables[place], places[1][..at].contains(&place));
-            if is_new && frame.scan.len() < SMALL {
-                table.renew_simple(ac);
-            } else if is_new || table.is_simple() && !is_used {
-                table.renew(ac);
+            if found.is_none() {
+                table.renew(ac, is_small);
+            } else if table.is_simple() && !is_used {
+                table.renew(ac, false);
             }
+            if parses {
+                table.make_parsing();
+            }
+            places[1][at] = place;
         }
-        places
+        std::array::from_fn(|component| [places[0][component], places[1][component]])
     }
 }
 

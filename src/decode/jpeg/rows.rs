@@ -34,6 +34,8 @@ pub struct Part {
     real: [usize; 2],
     /// Samples of chroma in a row of the part, rounded up.
     across: usize,
+    /// Planes of luma and of both kinds of chroma.
+    planes: [Plane; 3],
 }
 
 impl Part {
@@ -60,7 +62,7 @@ impl Part {
         let size = shape.size.reduced(reduction as u32);
         let [width, height] = [size.width as usize, size.height as usize];
         let chroma = wide / ratio[0];
-        Self {
+        let mut part = Self {
             window,
             read_rows,
             is_at_bottom: bottom == height,
@@ -73,7 +75,16 @@ impl Part {
             columns,
             rows,
             across: (chroma * units).next_multiple_of(step / ratio[0]),
-        }
+            planes: [Plane::default(); 3],
+        };
+        part.planes = [0, 1, 2].map(|component| part.plane_of(component));
+        part
+    }
+
+    /// Whether blocks are passed by, in an image of so many units, with the places of its rows or while they are collected.
+    pub fn parses(&self, [across, down]: [usize; 2], has_index: bool, makes_index: bool) -> bool {
+        let rows = if makes_index { down } else { self.read_rows };
+        self.columns != [0, across] || !has_index && self.rows != [0, rows]
     }
 
     /// Bytes of all planes.
@@ -89,6 +100,10 @@ impl Part {
     }
 
     fn plane(&self, component: usize) -> Plane {
+        self.planes[component]
+    }
+
+    fn plane_of(&self, component: usize) -> Plane {
         let across = if component == 0 { self.ratio[0] * self.across } else { self.across };
         let rows =
             self.sides[0] * self.sampling[1] / if component == 0 { 1 } else { self.ratio[1] };
@@ -96,14 +111,14 @@ impl Part {
         let kept = self.ratio[1] - 1;
         let mut plane = Plane { start: 0, pitch: across + 2 * EDGE, rows, kept };
         if component > 0 {
-            plane.start = self.plane(0).bytes() + (component - 1) * plane.bytes();
+            plane.start = self.plane_of(0).bytes() + (component - 1) * plane.bytes();
         }
         plane
     }
 }
 
 /// Place of a component's samples: a row of units, and kept rows before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Plane {
     start: usize,
     pitch: usize,
@@ -151,7 +166,7 @@ impl Painter<'_> {
             let [a, b, c, d] = four;
             let four = Four {
                 blocks: [&blocks[a], &blocks[b], &blocks[c], &blocks[d]],
-                lens: [lens[a], lens[b], lens[c], lens[d]],
+                len: lens[a].max(lens[b]).max(lens[c]).max(lens[d]),
                 quantization: &self.quantization[quantization],
             };
             let start = |[component, x, y]: [usize; 3]| {

@@ -117,6 +117,7 @@ impl Scan<'_> {
     fn decode_columns(&mut self, part: &Part, painter: &mut Painter<'_>) -> Option<()> {
         let [from, to] = part.columns;
         for column in (from..to).step_by(part.together) {
+            self.reader.blocks.clear(part.together * self.coding.unit);
             self.decode(part.together.min(to - column))?;
             painter.transform(column - from, self.reader.blocks).then_some(())?;
         }
@@ -129,7 +130,7 @@ impl Scan<'_> {
         let mut done = 0;
         while done < units {
             let now = self.restarted(most.min(units - done))?;
-            self.kernels.parse(&mut self.coding, now, &mut self.reader)?;
+            self.kernels.parse(&self.coding, now, &mut self.reader)?;
             done += now;
         }
         Some(())
@@ -137,13 +138,12 @@ impl Scan<'_> {
 
     /// Decodes units that are decoded together.
     fn decode(&mut self, units: usize) -> Option<()> {
-        self.reader.blocks.clear();
         let unit = self.coding.unit;
         let mut done = 0;
         while done < units {
             let now = self.restarted(units - done)?;
             let blocks = done * unit..(done + now) * unit;
-            self.kernels.decode(&mut self.coding, blocks, &mut self.reader)?;
+            self.kernels.decode(&self.coding, blocks, &mut self.reader)?;
             done += now;
         }
         Some(())

@@ -42,8 +42,8 @@ const SPARSE: u8 = 10;
 pub struct Four<'a> {
     /// Coefficients in the order of the file.
     pub blocks: [&'a [i16; BLOCK]; 4],
-    /// How many coefficients of a block may not be zero.
-    pub lens: [u8; 4],
+    /// How many coefficients of any of them may not be zero.
+    pub len: u8,
     pub quantization: &'a Quantization,
 }
 
@@ -184,7 +184,7 @@ impl Kernels {
     /// [`Coding::decode`].
     pub fn decode(
         self,
-        coding: &mut Coding<'_>,
+        coding: &Coding<'_>,
         blocks: Range<usize>,
         reader: &mut Reader<'_>,
     ) -> Option<()> {
@@ -204,7 +204,7 @@ impl Kernels {
     /// [`Coding::parse`].
     pub fn parse(
         self,
-        coding: &mut Coding<'_>,
+        coding: &Coding<'_>,
         units: usize,
         reader: &mut Reader<'_>,
     ) -> Option<()> {
@@ -266,8 +266,7 @@ impl Kernels {
     /// Dequantizes four blocks and transforms them to blocks of 8, 4, 2 or 1 samples along both sides. False if a coefficient is
     /// so large, beyond those of any image, that libjpeg-turbo's ways to compute a block differ.
     pub fn transform(self, side: usize, four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
-        let len = four.lens.into_iter().max().unwrap_or(0);
-        match (side, len) {
+        match (side, four.len) {
             (1, _) => plain::means(four, planes),
             (2, ..=1) => flat::<2>(four, planes),
             (4, ..=1) => flat::<4>(four, planes),

@@ -5,8 +5,8 @@ use std::arch::x86_64::{_mm_cvtepi8_epi16, _mm_cvtsi64_si128};
 
 use bytemuck::cast;
 
+use super::super::ac_table::PATTERN;
 use super::super::blocks::Widening;
-use super::super::huffman::PATTERN;
 
 /// Stores eight coefficients at once. Only what has SSE4.1 names it.
 pub struct Wide;
@@ -459,7 +459,7 @@ macro_rules! reading {
         /// [`Coding::decode`].
         #[target_feature(enable = $features)]
         pub fn decode(
-            coding: &mut Coding<'_>,
+            coding: &Coding<'_>,
             blocks: Range<usize>,
             reader: &mut Reader<'_>,
         ) -> Option<()> {
@@ -468,7 +468,7 @@ macro_rules! reading {
 
         /// [`Coding::parse`].
         #[target_feature(enable = $features)]
-        pub fn parse(coding: &mut Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
+        pub fn parse(coding: &Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
             coding.parse(units, reader)
         }
 

@@ -1,0 +1,401 @@
+//! Tables of AC coefficients. One look-up returns all symbols that lie whole in the index, with their coefficients.
+//!
+//! Most files have codes of their own, so a table must be made in little time. Its entries are made from the code in one pass: an
+//! entry is its first symbol, followed by the entry that a shorter index has for the remaining bits.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable, cast};
+
+use super::bits::Bits;
+use super::blocks::BLOCK;
+use super::huffman::{Code, INDEX_BITS, INDEXES, Symbols, index};
+
+/// Coefficients of a pattern.
+pub const PATTERN: usize = 8;
+/// Maximum number of bits that an entry takes, so that two need one refill and leave enough for an index.
+const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
+
+/// Added to the advance of an entry that ends its block.
+pub const END: usize = 128;
+/// Advance of an entry without a symbol whose code lies in the index.
+pub const LONG_CODE: usize = 192;
+
+/// Bits of an index for parsing.
+pub const PARSE_BITS: u32 = 12;
+const PARSE_INDEXES: usize = 1 << PARSE_BITS;
+const MOST_PARSE_BITS: u32 = (56 - PARSE_BITS) / 2;
+
+/// Bits that an entry takes, and the coefficients by which the block advances, shifted by eight.
+pub type Take = u16;
+
+const fn take(bits: u32, advance: usize) -> Take {
+    bits as u16 | (advance as u16) << 8
+}
+
+/// Take of an entry without a symbol whose code lies in the index.
+const NOTHING: Take = take(0, LONG_CODE);
+
+/// Bits that an entry takes.
+pub fn bits_of(take: Take) -> u64 {
+    u64::from(take) & 63
+}
+
+/// Coefficients by which it advances, with [`END`].
+#[inline(always)]
+pub fn advance_of(take: Take) -> usize {
+    usize::from(take >> 8)
+}
+
+/// Coefficients of an entry. Bytes, because loads are cheaper than the shifts that would take a number apart: most CPUs can do
+/// two shifts at a time.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Action {
+    /// Coefficients whose numbers lie in the index but the last one, each a byte, the first one in the lowest.
+    pattern: u64,
+    /// What is added to the bits of the number of the last coefficient if the first one is 0 (T.81, F.12).
+    offset: i32,
+    /// Where that number begins in the bits of the entry, and 64 minus its bits.
+    begin: u8,
+    behind: u8,
+    /// Place of that coefficient.
+    place: u8,
+    unused: u8,
+}
+
+impl Action {
+    /// Without coefficients. The index has a code.
+    const fn none(index: usize) -> Self {
+        // The number is a bit of the index that is 0. All codes that lie in it have one.
+        let zero = (!(index as u64) << (64 - INDEX_BITS)).leading_zeros();
+        Self { pattern: 0, offset: 0, begin: zero as u8 & 63, behind: 63, place: 0, unused: 0 }
+    }
+
+    /// One coefficient of `size` bits behind a code of `len` bits and so many zeros.
+    fn one(len: u32, zeros: usize, size: u32) -> Self {
+        Self {
+            pattern: 0,
+            offset: 1 - (1 << size),
+            begin: len as u8,
+            behind: 64 - size as u8,
+            place: zeros as u8,
+            unused: 0,
+        }
+    }
+
+    /// The coefficients but the last one.
+    #[inline(always)]
+    pub fn pattern(&self) -> [i8; PATTERN] {
+        cast(self.pattern.to_le_bytes())
+    }
+
+    /// Place and value of the last coefficient. Without one, zero at the place where the next would be.
+    #[inline(always)]
+    pub fn last(&self, buffer: u64) -> (usize, i16) {
+        let number = buffer << (self.begin & 63);
+        let is_positive = (number as i64 >> 63) as i32;
+        let bits = (number >> (self.behind & 63)) as i32;
+        (self.place.into(), bits.wrapping_add(self.offset & !is_positive) as i16)
+    }
+}
+
+/// What to do for each index.
+#[derive(Clone, Debug)]
+pub struct Entries {
+    /// Apart from the rest because the next look-up waits for them: they stay in the first cache.
+    takes: [Take; INDEXES],
+    actions: [Action; INDEXES],
+}
+
+/// Index of an entry and what it takes, looked up before other work because the next look-up waits for it.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    index: usize,
+    take: Take,
+}
+
+impl Entries {
+    /// Entries without symbols.
+    pub fn new() -> Self {
+        Self { takes: [NOTHING; INDEXES], actions: [Entry::NOTHING.action; INDEXES] }
+    }
+
+    /// Makes those of a code, with one symbol each. Symbols that are not among `wanted` are left out.
+    pub fn renew(&mut self, code: &Code, wanted: impl Fn(u8) -> bool) {
+        let mut end = 0;
+        for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
+            end = indexes.end;
+            match Symbol::new(len, symbol).filter(|_| wanted(symbol)) {
+                Some(symbol) => self.fill(indexes.clone(), symbol.alone(indexes.start)),
+                None => self.fill(indexes, Entry::NOTHING),
+            }
+        }
+        self.fill(end..INDEXES, Entry::NOTHING);
+    }
+
+    fn fill(&mut self, indexes: Range<usize>, entry: Entry) {
+        self.takes[indexes.clone()].fill(entry.take);
+        self.actions[indexes].fill(entry.action);
+    }
+
+    /// Looks up the next one. At least as many bits as an index has are valid.
+    #[inline(always)]
+    pub fn ahead(&self, buffer: u64) -> Ahead {
+        let index = index(buffer);
+        Ahead { index, take: self.takes[index] }
+    }
+
+    /// Takes the bits of an entry, and looks up the next one: before all other work, because the next look-up waits for that
+    /// and a CPU prefers what comes first. Returns what the entry takes and does, and the buffer that it begins in.
+    #[inline(always)]
+    pub fn take(&self, ahead: &mut Ahead, bits: &mut Bits) -> (Take, &Action, u64) {
+        let (Ahead { index, take }, buffer) = (*ahead, bits.buffer);
+        bits.take(take.into());
+        *ahead = self.ahead(bits.buffer);
+        (take, &self.actions[index], buffer)
+    }
+}
+
+/// A symbol whose code lies in an index, and its bits.
+#[derive(Clone, Copy)]
+struct Symbol {
+    len: u32,
+    zeros: usize,
+    size: u32,
+}
+
+impl Symbol {
+    /// `None` if an entry cannot take so many bits.
+    fn new(len: u32, symbol: u8) -> Option<Self> {
+        let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+        (len + size <= MOST_BITS).then_some(Self { len, zeros, size })
+    }
+
+    fn take(self) -> Take {
+        match self {
+            Self { len, zeros: 0..15, size: 0 } => take(len, END),
+            Self { len, zeros, size } => take(len + size, zeros + 1),
+        }
+    }
+
+    /// The entry that has only this symbol, for an index that begins with its code.
+    fn alone(self, index: usize) -> Entry {
+        let action = match self {
+            Self { size: 0, .. } => Action::none(index),
+            Self { len, zeros, size } => Action::one(len, zeros, size),
+        };
+        Entry { take: self.take(), action }
+    }
+}
+
+/// Table of AC coefficients.
+#[derive(Clone, Debug)]
+pub struct AcTable {
+    pub entries: Entries,
+    pub parsing: Parsing,
+    pub symbols: Symbols,
+    /// Whether each entry has only one symbol.
+    is_simple: bool,
+}
+
+impl AcTable {
+    pub fn new(code: &Code) -> Self {
+        let parsing = Parsing { takes: [NOTHING; PARSE_INDEXES], is_made: false };
+        let mut table =
+            Self { entries: Entries::new(), parsing, symbols: Symbols::new(code), is_simple: true };
+        table.renew(code, true);
+        table
+    }
+
+    /// Whether each entry has only one symbol.
+    pub fn is_simple(&self) -> bool {
+        self.is_simple
+    }
+
+    /// Makes it the table of another code. A simple one, whose entries have one symbol each, is made in so little time that it
+    /// pays for one small image.
+    pub fn renew(&mut self, code: &Code, is_simple: bool) {
+        self.is_simple = is_simple;
+        self.symbols = Symbols::new(code);
+        self.parsing.is_made = false;
+        if is_simple {
+            self.entries.renew(code, |_| true);
+        } else {
+            Drafts::new(code).make(code, &mut self.entries);
+        }
+    }
+
+    /// Makes what only parsing needs.
+    pub fn make_parsing(&mut self) {
+        if !self.parsing.is_made {
+            self.parsing.renew(self.symbols.code(), self.is_simple);
+        }
+    }
+}
+
+/// Bits of an index of which some symbols have taken at least two.
+const MOST_REST: u32 = INDEX_BITS - 2;
+
+/// Entry of one index.
+#[derive(Clone, Copy)]
+struct Entry {
+    take: Take,
+    action: Action,
+}
+
+/// Entries of indexes of 1 to [`MOST_REST`] bits. The place of one has a 1 before its bits.
+struct Drafts {
+    takes: [Take; 2 << MOST_REST],
+    actions: [Action; 2 << MOST_REST],
+}
+
+impl Drafts {
+    fn new(code: &Code) -> Self {
+        let takes = [NOTHING; 2 << MOST_REST];
+        let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
+        for bits in 1..=MOST_REST {
+            for (len, indexes, symbol) in code.indexes(bits) {
+                // Longer numbers would take more bits than an entry may, together with the symbols before.
+                let most = MOST_BITS - (INDEX_BITS - bits);
+                let symbol = Symbol::new(len, symbol).filter(|it| it.len + it.size <= most);
+                // Sixteen zeros stay alone: there is no place for a last coefficient.
+                if let Some(symbol) = symbol.filter(|it| it.size > 0 || it.zeros < 15) {
+                    drafts.each(bits, indexes, symbol, |drafts, index, entry| {
+                        let place = 1 << bits | index;
+                        (drafts.takes[place], drafts.actions[place]) = (entry.take, entry.action);
+                    });
+                }
+            }
+        }
+        drafts
+    }
+
+    /// Makes the entries of a table.
+    fn make(&mut self, code: &Code, entries: &mut Entries) {
+        let mut end = 0;
+        for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
+            end = indexes.end;
+            match Symbol::new(len, symbol) {
+                Some(symbol) => self.each(INDEX_BITS, indexes, symbol, |_, index, entry| {
+                    (entries.takes[index], entries.actions[index]) = (entry.take, entry.action);
+                }),
+                None => entries.fill(indexes, Entry::NOTHING),
+            }
+        }
+        entries.fill(end..INDEXES, Entry::NOTHING);
+    }
+
+    /// Calls `put` with the entry of each index of `bits` bits that begins with a symbol.
+    #[inline(always)]
+    fn each(
+        &mut self,
+        bits: u32,
+        indexes: Range<usize>,
+        symbol: Symbol,
+        mut put: impl FnMut(&mut Self, usize, Entry),
+    ) {
+        let Symbol { len, zeros, size } = symbol;
+        let alone = symbol.alone(indexes.start);
+        let used = len + size;
+        if size == 0 || size > 7 || zeros >= PATTERN || used >= bits {
+            for index in indexes {
+                put(self, index, alone);
+            }
+            return;
+        }
+        let rest = bits - used;
+        let mut index = indexes.start;
+        for number in 0..1i32 << size {
+            let value = if number >> (size - 1) == 0 { number + 1 - (1 << size) } else { number };
+            let coefficient = u64::from(value as u8) << (8 * zeros);
+            for place in 1 << rest..2 << rest {
+                let entry = Entry { take: self.takes[place], action: self.actions[place] };
+                put(self, index, alone.before(entry, coefficient, used));
+                index += 1;
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Without a symbol.
+    const NOTHING: Self = Self { take: NOTHING, action: Action::none(0) };
+
+    /// The entry of one symbol that takes `used` bits, with its coefficient as a pattern, before that of the bits after it.
+    /// Without branches, which no CPU would predict.
+    #[inline(always)]
+    fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
+        let zeros = self.action.place;
+        let moved = Action {
+            begin: rest.action.begin.wrapping_add(used as u8),
+            place: rest.action.place.wrapping_add(zeros + 1),
+            pattern: coefficient | rest.action.pattern << (8 * zeros) << 8,
+            ..rest.action
+        };
+        let fits = moved.pattern >> (8 * zeros) >> 8 == rest.action.pattern;
+        let follows = (rest.take != NOTHING) & fits;
+        let has_coefficient = follows & (advance_of(rest.take) != END);
+        let take = self.take + if follows { rest.take } else { 0 };
+        let ([first, last], [moved_first, moved_last]): ([u64; 2], [u64; 2]) =
+            (cast(self.action), cast(moved));
+        let mask = if has_coefficient { !0 } else { 0 };
+        let action = [first ^ (first ^ moved_first) & mask, last ^ (last ^ moved_last) & mask];
+        Self { take, action: cast(action) }
+    }
+}
+
+/// Bits and advances where coefficients are not wanted.
+#[derive(Clone, Debug)]
+pub struct Parsing {
+    takes: [Take; PARSE_INDEXES],
+    is_made: bool,
+}
+
+impl Parsing {
+    fn renew(&mut self, code: &Code, is_simple: bool) {
+        self.is_made = true;
+        let mut shorter = [NOTHING; PARSE_INDEXES / 2];
+        if !is_simple {
+            for bits in 1..=PARSE_BITS - 2 {
+                // `shorter` holds the entries of each number of bits behind those of fewer.
+                let (fewer, takes) = shorter.split_at_mut(1 << bits);
+                Self::make(code, bits, fewer, &mut takes[..1 << bits]);
+            }
+        }
+        Self::make(code, PARSE_BITS, &shorter, &mut self.takes);
+    }
+
+    /// Makes the entries of indexes of `bits` bits, with those of fewer bits.
+    fn make(code: &Code, bits: u32, fewer: &[Take], takes: &mut [Take]) {
+        let most = MOST_PARSE_BITS - (PARSE_BITS - bits);
+        let mut end = 0;
+        for (len, indexes, symbol) in code.indexes(bits) {
+            end = indexes.end;
+            let symbol = Symbol { len, zeros: (symbol >> 4).into(), size: (symbol & 15).into() };
+            let (all, ends) = (len + symbol.size, symbol.size == 0 && symbol.zeros < 15);
+            let alone = if all > most { NOTHING } else { symbol.take() };
+            let takes = &mut takes[indexes];
+            if all >= bits || ends || alone == NOTHING {
+                takes.fill(alone);
+                continue;
+            }
+            // The same for each number of this size.
+            let rest = &fewer[1 << (bits - all)..2 << (bits - all)];
+            let (first, others) = takes.split_at_mut(rest.len());
+            for (take, rest) in first.iter_mut().zip(rest) {
+                let both = alone + rest;
+                let is_too_far = advance_of(both & !((END as u16) << 8)) >= BLOCK;
+                *take = if *rest == NOTHING || is_too_far { alone } else { both };
+            }
+            others.chunks_exact_mut(rest.len()).for_each(|others| others.copy_from_slice(first));
+        }
+        takes[end..].fill(NOTHING);
+    }
+
+    /// What the next entry takes.
+    #[inline(always)]
+    pub fn next(&self, buffer: u64) -> Take {
+        self.takes[(buffer >> (64 - PARSE_BITS)) as usize]
+    }
+}
