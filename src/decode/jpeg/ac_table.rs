@@ -326,22 +326,21 @@ impl Entry {
     /// Without branches, which no CPU would predict.
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
-        let zeros = self.action.place;
-        let moved = Action {
-            begin: rest.action.begin.wrapping_add(used as u8),
-            place: rest.action.place.wrapping_add(zeros + 1),
-            pattern: coefficient | rest.action.pattern << (8 * zeros) << 8,
-            ..rest.action
-        };
-        let fits = moved.pattern >> (8 * zeros) >> 8 == rest.action.pattern;
-        let follows = (rest.take != NOTHING) & fits;
+        let zeros = u32::from(self.action.place);
+        // The first number is the pattern.
+        let ([first, last], [pattern, rest_last]): ([u64; 2], [u64; 2]) =
+            (cast(self.action), cast(rest.action));
+        let moved = pattern << (8 * zeros) << 8;
+        let follows = (rest.take != NOTHING) & (moved >> (8 * zeros) >> 8 == pattern);
         let has_coefficient = follows & (advance_of(rest.take) != END);
-        let take = self.take + if follows { rest.take } else { 0 };
-        let ([first, last], [moved_first, moved_last]): ([u64; 2], [u64; 2]) =
-            (cast(self.action), cast(moved));
+        let later = Action { begin: used as u8, place: zeros as u8 + 1, ..Action::zeroed() };
+        let [_, later]: [u64; 2] = cast(later);
+        // No byte of the sum is more than 255.
+        let (both, moved_last) = (coefficient | moved, rest_last.wrapping_add(later));
         let mask = if has_coefficient { !0 } else { 0 };
-        let action = [first ^ (first ^ moved_first) & mask, last ^ (last ^ moved_last) & mask];
-        Self { take, action: cast(action) }
+        let action = [first ^ (first ^ both) & mask, last ^ (last ^ moved_last) & mask];
+        let more = if follows { rest.take } else { 0 };
+        Self { take: self.take + more, action: cast(action) }
     }
 }
 
