@@ -8,7 +8,6 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable, cast};
 
 use super::bits::Bits;
-use super::blocks::BLOCK;
 use super::huffman::{Code, INDEX_BITS, INDEXES, Symbols, index};
 
 /// Coefficients of a pattern.
@@ -20,11 +19,6 @@ const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
 pub const END: usize = 128;
 /// Advance of an entry without a symbol whose code lies in the index.
 pub const LONG_CODE: usize = 192;
-
-/// Bits of an index for parsing.
-pub const PARSE_BITS: u32 = 12;
-const PARSE_INDEXES: usize = 1 << PARSE_BITS;
-const MOST_PARSE_BITS: u32 = (56 - PARSE_BITS) / 2;
 
 /// Bits that an entry takes, and the coefficients by which the block advances, shifted by eight.
 pub type Take = u16;
@@ -146,6 +140,12 @@ impl Entries {
         Ahead { index, take: self.takes[index] }
     }
 
+    /// What the next one takes, where coefficients are not wanted.
+    #[inline(always)]
+    pub fn next(&self, buffer: u64) -> Take {
+        self.takes[index(buffer)]
+    }
+
     /// Takes the bits of an entry, and looks up the next one: before all other work, because the next look-up waits for that
     /// and a CPU prefers what comes first. Returns what the entry takes and does, and the buffer that it begins in.
     #[inline(always)]
@@ -193,7 +193,6 @@ impl Symbol {
 #[derive(Clone, Debug)]
 pub struct AcTable {
     pub entries: Entries,
-    pub parsing: Parsing,
     pub symbols: Symbols,
     /// Whether each entry has only one symbol.
     is_simple: bool,
@@ -201,9 +200,8 @@ pub struct AcTable {
 
 impl AcTable {
     pub fn new(code: &Code) -> Self {
-        let parsing = Parsing { takes: [NOTHING; PARSE_INDEXES], is_made: false };
         let mut table =
-            Self { entries: Entries::new(), parsing, symbols: Symbols::new(code), is_simple: true };
+            Self { entries: Entries::new(), symbols: Symbols::new(code), is_simple: true };
         table.renew(code, true);
         table
     }
@@ -218,18 +216,10 @@ impl AcTable {
     pub fn renew(&mut self, code: &Code, is_simple: bool) {
         self.is_simple = is_simple;
         self.symbols = Symbols::new(code);
-        self.parsing.is_made = false;
         if is_simple {
             self.entries.renew(code, |_| true);
         } else {
             Drafts::new(code).make(code, &mut self.entries);
-        }
-    }
-
-    /// Makes what only parsing needs.
-    pub fn make_parsing(&mut self) {
-        if !self.parsing.is_made {
-            self.parsing.renew(self.symbols.code(), self.is_simple);
         }
     }
 }
@@ -341,60 +331,5 @@ impl Entry {
         let action = [first ^ (first ^ both) & mask, last ^ (last ^ moved_last) & mask];
         let more = if follows { rest.take } else { 0 };
         Self { take: self.take + more, action: cast(action) }
-    }
-}
-
-/// Bits and advances where coefficients are not wanted.
-#[derive(Clone, Debug)]
-pub struct Parsing {
-    takes: [Take; PARSE_INDEXES],
-    is_made: bool,
-}
-
-impl Parsing {
-    fn renew(&mut self, code: &Code, is_simple: bool) {
-        self.is_made = true;
-        let mut shorter = [NOTHING; PARSE_INDEXES / 2];
-        if !is_simple {
-            for bits in 1..=PARSE_BITS - 2 {
-                // `shorter` holds the entries of each number of bits behind those of fewer.
-                let (fewer, takes) = shorter.split_at_mut(1 << bits);
-                Self::make(code, bits, fewer, &mut takes[..1 << bits]);
-            }
-        }
-        Self::make(code, PARSE_BITS, &shorter, &mut self.takes);
-    }
-
-    /// Makes the entries of indexes of `bits` bits, with those of fewer bits.
-    fn make(code: &Code, bits: u32, fewer: &[Take], takes: &mut [Take]) {
-        let most = MOST_PARSE_BITS - (PARSE_BITS - bits);
-        let mut end = 0;
-        for (len, indexes, symbol) in code.indexes(bits) {
-            end = indexes.end;
-            let symbol = Symbol { len, zeros: (symbol >> 4).into(), size: (symbol & 15).into() };
-            let (all, ends) = (len + symbol.size, symbol.size == 0 && symbol.zeros < 15);
-            let alone = if all > most { NOTHING } else { symbol.take() };
-            let takes = &mut takes[indexes];
-            if all >= bits || ends || alone == NOTHING {
-                takes.fill(alone);
-                continue;
-            }
-            // The same for each number of this size.
-            let rest = &fewer[1 << (bits - all)..2 << (bits - all)];
-            let (first, others) = takes.split_at_mut(rest.len());
-            for (take, rest) in first.iter_mut().zip(rest) {
-                let both = alone + rest;
-                let is_too_far = advance_of(both & !((END as u16) << 8)) >= BLOCK;
-                *take = if *rest == NOTHING || is_too_far { alone } else { both };
-            }
-            others.chunks_exact_mut(rest.len()).for_each(|others| others.copy_from_slice(first));
-        }
-        takes[end..].fill(NOTHING);
-    }
-
-    /// What the next entry takes.
-    #[inline(always)]
-    pub fn next(&self, buffer: u64) -> Take {
-        self.takes[(buffer >> (64 - PARSE_BITS)) as usize]
     }
 }

@@ -135,7 +135,7 @@ impl Coding<'_> {
         let mut predictions = reader.predictions;
         for BlockCoding { component, dc, ac } in self.blocks.get(..units * self.unit)? {
             let difference = dc.take(&mut bits, clean)?;
-            let next = ac.parsing.next(bits.buffer);
+            let next = ac.entries.next(bits.buffer);
             let prediction = predictions.get_mut(*component)?;
             *prediction = prediction.wrapping_add(difference.value());
             bits = parse_ac(bits, clean, ac, next)?;
@@ -249,7 +249,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
                     }
                     let take = next;
                     bits.take(take.into());
-                    next = table.parsing.next(bits.buffer);
+                    next = table.entries.next(bits.buffer);
                     count += advance_of(take);
                     if count >= BLOCK {
                         break 'entries take;
@@ -279,7 +279,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
         if count >= BLOCK {
             return (count == BLOCK).then_some(bits);
         }
-        next = table.parsing.next(bits.buffer);
+        next = table.entries.next(bits.buffer);
     }
 }
 

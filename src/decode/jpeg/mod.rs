@@ -262,9 +262,7 @@ impl Feedwater {
         let group = part.row_bytes(layout) * most_rows(window.height) as usize;
         let group = grown(&mut buffers.rows, group)?;
         state.set_quantization(&shape, frame.components.each_ref().map(|it| &it.quantization));
-        let makes_index = matches!(task, RowIndexTask::Make(_));
-        let parses = part.parses([across, down], starts.is_some(), makes_index);
-        let places = state.tables(&frame, parses);
+        let places = state.tables(&frame);
         let State { clean, dc_tables, ac_tables, blocks, sums, quantization, .. } = state;
         let mut painter = Painter {
             next: window.y,
@@ -349,7 +347,7 @@ impl State {
     }
 
     /// Places of the tables of each component: DC, then AC. Those that are not kept yet are made.
-    fn tables(&mut self, frame: &Frame<'_>, parses: bool) -> [[usize; 2]; 3] {
+    fn tables(&mut self, frame: &Frame<'_>) -> [[usize; 2]; 3] {
         let mut places = [[TABLES; 3]; 2];
         for (at, Component { dc, ac, .. }) in frame.components.iter().enumerate() {
             let found = self.dc_tables.iter().position(|table| table.code() == dc);
@@ -366,9 +364,6 @@ impl State {
                 table.renew(ac, is_small);
             } else if table.is_simple() && !is_used {
                 table.renew(ac, false);
-            }
-            if parses {
-                table.make_parsing();
             }
             places[1][at] = place;
         }

@@ -81,12 +81,6 @@ impl Part {
         part
     }
 
-    /// Whether blocks are passed by, in an image of so many units, with the places of its rows or while they are collected.
-    pub fn parses(&self, [across, down]: [usize; 2], has_index: bool, makes_index: bool) -> bool {
-        let rows = if makes_index { down } else { self.read_rows };
-        self.columns != [0, across] || !has_index && self.rows != [0, rows]
-    }
-
     /// Bytes of all planes.
     pub fn plane_bytes(&self) -> usize {
         let [luma, chroma] = [self.plane(0), self.plane(1)];
