@@ -224,7 +224,6 @@ def datasets(options):
         arguments, part = SETS[name]
         images = max(1, options.images // part)
         folder = os.path.join(options.cache, f"peers-{images}-{name}")
-        # Sets of earlier versions have other manifests; `synth` makes a set again only if it is missing here.
         if not os.path.exists(os.path.join(folder, ".feedwater-synth.json")):
             subprocess.run([options.feedwater, "synth", folder, "--images", str(images), *arguments], check=True)
         yield f"{images} images, {name}", folder
