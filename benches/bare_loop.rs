@@ -29,9 +29,8 @@ use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::Normalize;
-use feedwater::plan::{Plan, SamplePlan};
+use feedwater::plan::{Last, Plan, SamplePlan};
 use feedwater::random::SampleKey;
-use feedwater::source::FileList;
 use serde_json::{Value, json};
 
 /// Smallest ratio of the loader to the bare loop: training, training with row indexes, evaluation.
@@ -79,11 +78,11 @@ fn main() -> ExitCode {
     let mut met = true;
     for (number, photos) in synthetic.into_iter().chain(common::photos::own_photos()).enumerate() {
         println!("\n{}", photos.composition());
-        let list = common::list(&format!("bare-loop-{number}.tsv"), &photos.files);
         let batch = if photos.is_large() { 16 } else { 64 };
         let is_large = photos.is_large();
-        let mut set = Set { list, files: photos.files, batch, threads, chain: ChainKind::Training };
         let mut report = json!({ "set": photos.name, "census": photos.census });
+        let list = format!("bare-loop-{number}.tsv");
+        let mut set = Set { photos, list, batch, threads, chain: ChainKind::Training };
         for chain in [ChainKind::Training, ChainKind::Evaluation] {
             set.chain = chain;
             let (found, all_met) = compare(&set, arguments.rounds, is_large);
@@ -230,9 +229,9 @@ fn processor_seconds() -> f64 {
 }
 
 struct Set {
-    /// The files, for the loader.
-    list: PathBuf,
-    files: Vec<PathBuf>,
+    photos: PhotoSet,
+    /// Name of the list file for the loader.
+    list: String,
     batch: usize,
     threads: usize,
     chain: ChainKind,
@@ -263,14 +262,14 @@ impl Set {
     }
 
     fn builder(&self, prescale: bool) -> LoaderBuilder {
-        let source = FileList::open(&self.list).expect("the set exists");
         let chain = match self.chain {
             ChainKind::Training => common::training(),
             ChainKind::Evaluation => common::evaluation(),
         };
-        Loader::builder(source, chain)
+        Loader::builder(self.photos.source(&self.list), chain)
             .device(DeviceChoice::Cpu)
             .batch(self.batch)
+            .last(Last::Partial)
             .workers(self.threads)
             .seed(SEED)
             .prescale(prescale)
@@ -292,11 +291,11 @@ impl Set {
     fn bare_loop(&self, first_epoch: u32) -> Rate {
         let plan = self.builder(false).plan().expect("the settings are valid");
         let job = |(epoch, index): (u32, usize)| {
-            let file = self.files[index].clone();
+            let file = self.photos.files[index].clone();
             Job::new(file, self.chain, &plan, SampleKey { seed: SEED, epoch, index: index as u64 })
         };
         let jobs: Vec<Job> = (first_epoch..first_epoch + EPOCHS)
-            .flat_map(|epoch| (0..self.files.len()).map(move |index| (epoch, index)))
+            .flat_map(|epoch| (0..self.photos.files.len()).map(move |index| (epoch, index)))
             .map(job)
             .collect();
         let mut workers: Vec<Bare> = (0..self.threads).map(|_| Bare::new(self.batch)).collect();

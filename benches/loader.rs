@@ -5,7 +5,6 @@
 
 mod common;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::photos::PhotoSet;
@@ -14,7 +13,7 @@ use criterion::{
 };
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::Chain;
-use feedwater::source::FileList;
+use feedwater::plan::Last;
 
 criterion_group!(benches, loader);
 criterion_main!(benches);
@@ -27,12 +26,11 @@ fn loader(criterion: &mut Criterion) {
         [PhotoSet::like_imagenet(IMAGES), uniform].into_iter().chain(common::photos::own_photos());
     for (number, set) in sets.enumerate() {
         println!("{}", set.composition());
-        let list = common::list(&format!("loader-{number}.tsv"), &set.files);
-        of_set(criterion, &set, &list);
+        of_set(criterion, &set, &format!("loader-{number}.tsv"));
     }
 }
 
-fn of_set(criterion: &mut Criterion, set: &PhotoSet, list: &Path) {
+fn of_set(criterion: &mut Criterion, set: &PhotoSet, list: &str) {
     let mut group = criterion.benchmark_group("loader");
     let images = Throughput::Elements(set.files.len() as u64);
     group.throughput(images).sampling_mode(SamplingMode::Flat);
@@ -48,8 +46,9 @@ fn of_set(criterion: &mut Criterion, set: &PhotoSet, list: &Path) {
                     set.name
                 );
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-                    bencher
-                        .iter_custom(|epochs| epochs_of(list, &chain, prefetch, prescale, epochs));
+                    bencher.iter_custom(|epochs| {
+                        epochs_of(set, list, &chain, prefetch, prescale, epochs)
+                    });
                 });
             }
         }
@@ -58,11 +57,18 @@ fn of_set(criterion: &mut Criterion, set: &PhotoSet, list: &Path) {
 }
 
 /// Time of this number of epochs.
-fn epochs_of(list: &Path, chain: &Chain, prefetch: usize, prescale: bool, epochs: u64) -> Duration {
-    let source = FileList::open(list).expect("the set exists");
-    let mut loader = Loader::builder(source, chain.clone())
+fn epochs_of(
+    set: &PhotoSet,
+    list: &str,
+    chain: &Chain,
+    prefetch: usize,
+    prescale: bool,
+    epochs: u64,
+) -> Duration {
+    let mut loader = Loader::builder(set.source(list), chain.clone())
         .device(DeviceChoice::Cpu)
         .batch(64)
+        .last(Last::Partial)
         .prefetch(prefetch)
         .shuffle(true)
         .prescale(prescale)

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedwater::decode::Decoders;
 use feedwater::header::Header;
+use feedwater::source::FileList;
+use feedwater::source::settings::FileListSettings;
+use feedwater::storage::{Storage, StorageSettings};
 use feedwater::threads::in_parts;
 use feedwater_tools::synth::Settings;
 use feedwater_tools::synth::census::{self, Census};
@@ -51,6 +54,15 @@ impl PhotoSet {
         }
         let census = Census::of_files(&files).expect("the files were just read");
         Self { name, files, census }
+    }
+
+    /// Opens the set as a source, by the list file of that name below [`directory`](super::directory).
+    pub fn source(&self, name: &str) -> FileList {
+        let list = super::list(name, &self.files);
+        // Own photographs are not below the list's folder.
+        let settings = StorageSettings { allow_folders: vec!["/".into()], ..Default::default() };
+        let storage = Storage::new(&settings).expect("the settings are valid");
+        FileList::open_with(list, &FileListSettings::default(), &storage).expect("the set exists")
     }
 
     /// What the set consists of, for the head of a table.
