@@ -1,13 +1,15 @@
 //! The loader against a bare loop, in one run: do exactness, order and bounded memory cost speed?
 //!
 //! `cargo bench --bench bare_loop`. The bare loop is the code that one would write without a loader and without Pillow's exact
-//! results: threads that read a file, decode the crop's window with libjpeg-turbo, resize it with `fast_image_resize` (u8x4,
-//! SIMD), mirror and normalize into a batch of their own. It has the same number of threads, the same images, windows and
+//! results: threads that read a file, decode with libjpeg-turbo, resize with `fast_image_resize` (u8x4, SIMD), mirror and
+//! normalize into a batch of their own. For training it decodes and resizes the crop's window. For evaluation it decodes the whole
+//! image, resizes its shorter side to 256 and keeps the middle. It has the same number of threads, the same images, windows and
 //! mirrorings, and an advantage: headers are parsed and windows drawn before the clock starts. Both sides allocate before the
-//! clock starts. The loader also runs with row indexes of JPEGs from an earlier epoch, and with `decode.prescale`.
+//! clock starts. For training the loader also runs with row indexes of JPEGs from an earlier epoch, and with `decode.prescale`.
 //!
-//! Rounds alternate, and the median of their ratios counts. On a machine with other load, images per second of processor time are
-//! more reliable than images per second of wall time: they exclude waiting.
+//! The sets are one like ImageNet, two uniform ones, and those of `FEEDWATER_PHOTOS` (docs/benchmarks.md). Rounds alternate, and
+//! the median of their ratios counts. On a machine with other load, images per second of processor time are more reliable than
+//! images per second of wall time: they exclude waiting.
 
 mod common;
 
@@ -19,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
+use common::photos::PhotoSet;
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use feedwater::decode::{Decoders, JpegDecoder, Rows, simd};
@@ -26,19 +29,24 @@ use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::Normalize;
-use feedwater::plan::{Plan, SamplePlan};
+use feedwater::plan::{Last, Plan, SamplePlan};
 use feedwater::random::SampleKey;
-use feedwater::source::{Directory, Source};
 use serde_json::{Value, json};
 
-/// Smallest ratio of the loader to the bare loop, and with row indexes.
-const LOADER_BAR: f64 = 1.8;
-const INDEXED_BAR: f64 = 2.3;
+/// Smallest ratio of the loader to the bare loop: training, training with row indexes, evaluation.
+const TRAINING_BAR: f64 = 1.8;
+const INDEXED_BAR: f64 = 2.2;
+const EVALUATION_BAR: f64 = 1.9;
 /// Smallest gain of `decode.prescale` on large images.
 const PRESCALE_BAR: f64 = 1.2;
 
+/// Epochs per round.
+const EPOCHS: u32 = 3;
+
 const SEED: u64 = 1;
 const SIDE: usize = 224;
+/// Shorter side of the resized image of the evaluation chain.
+const SHORTER: u32 = 256;
 
 #[derive(Parser)]
 struct Arguments {
@@ -59,89 +67,121 @@ struct Arguments {
     bench: bool,
 }
 
-/// Input of a round.
-struct Work {
-    size: (u32, u32),
-    images: u64,
-    batch: usize,
-    epochs: u32,
-}
-
-const SMALL: Work = Work { size: (500, 375), images: 512, batch: 64, epochs: 3 };
-const LARGE: Work = Work { size: (2048, 1536), images: 64, batch: 16, epochs: 3 };
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let threads = arguments.threads;
     println!("{}, {threads} threads; SIMD of libjpeg-turbo: {}", common::cpu(), simd());
+    let [small, large] = common::SIZES;
+    let synthetic =
+        [PhotoSet::like_imagenet(512), PhotoSet::uniform(512, small), PhotoSet::uniform(64, large)];
     let mut reports = Vec::new();
     let mut met = true;
-    for Work { size, images, batch, epochs } in [SMALL, LARGE] {
-        let set = Set { dir: common::set(images, size), batch, threads, epochs };
-        let mut rounds = Vec::new();
-        let density = common::bytes_per_pixel(&set.dir, images, size);
-        println!(
-            "\n{}x{}, {density:.2} bytes per pixel: images per second, and per second of one processor",
-            size.0, size.1
-        );
-        println!(
-            "round      bare loop          feedwater   ratio        row indexes   ratio           prescale   ratio"
-        );
-        for round in 0..arguments.rounds {
-            let rates = set.round(round);
-            let [bare, plain, indexed, prescaled] = rates;
-            println!(
-                "{round:>5}{bare:>15}{plain:>19}{:>8.3}{indexed:>19}{:>8.3}{prescaled:>19}{:>8.3}",
-                plain.wall / bare.wall,
-                indexed.wall / bare.wall,
-                prescaled.wall / plain.wall
-            );
-            rounds.push(rates);
+    for (number, photos) in synthetic.into_iter().chain(common::photos::own_photos()).enumerate() {
+        println!("\n{}", photos.composition());
+        let batch = if photos.is_large() { 16 } else { 64 };
+        let is_large = photos.is_large();
+        let mut report = json!({ "set": photos.name, "census": photos.census });
+        let list = format!("bare-loop-{number}.tsv");
+        let mut set = Set { photos, list, batch, threads, chain: ChainKind::Training };
+        for chain in [ChainKind::Training, ChainKind::Evaluation] {
+            set.chain = chain;
+            let (found, all_met) = compare(&set, arguments.rounds, is_large);
+            report[chain.name()] = found;
+            met &= all_met;
         }
-        let ratio = |of: usize, to: usize, rate: fn(&Rate) -> f64| {
-            let ratios = rounds.iter().map(|rates| rate(&rates[of]) / rate(&rates[to]));
-            common::median(&ratios.collect::<Vec<_>>())
-        };
-        let pairs = [(1, 0), (2, 0), (3, 1)];
-        let by_wall = pairs.map(|(of, to)| ratio(of, to, |rate| rate.wall));
-        let by_processor = pairs.map(|(of, to)| ratio(of, to, |rate| rate.processor));
-        let [loader, indexed, prescale] = by_wall;
-        // Images hardly larger than the crop cannot be reduced.
-        let prescale_bar = (size.0 > 1000).then_some(PRESCALE_BAR);
-        met &= loader >= LOADER_BAR && indexed >= INDEXED_BAR;
-        met &= prescale_bar.is_none_or(|bar| prescale >= bar);
-        println!("median ratio to the bare loop {loader:.3} (bar {LOADER_BAR})");
-        println!("median ratio with row indexes {indexed:.3} (bar {INDEXED_BAR})");
-        match prescale_bar {
-            Some(bar) => println!("median gain of prescale {prescale:.3} (bar {bar})"),
-            None => println!("median gain of prescale {prescale:.3}"),
-        }
-        println!("by processor time {by_processor:.3?}");
-        reports.push(report(size, density, &rounds, by_wall, by_processor));
+        reports.push(report);
     }
     if arguments.json {
         let cpu = common::cpu();
-        println!("{}", json!({ "cpu": cpu, "threads": threads, "met": met, "sizes": reports }));
+        println!("{}", json!({ "cpu": cpu, "threads": threads, "met": met, "sets": reports }));
     }
     if met || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn report(
-    size: (u32, u32),
-    density: f64,
-    rounds: &[[Rate; 4]],
-    wall: [f64; 3],
-    processor: [f64; 3],
-) -> Value {
-    let column = |at: usize| rounds.iter().map(|rates| rates[at].wall).collect::<Vec<_>>();
-    json!({
-        "width": size.0, "height": size.1, "bytes_per_pixel": density,
-        "bare_loop": column(0), "feedwater": column(1),
-        "feedwater_row_index": column(2), "feedwater_prescale": column(3),
-        "ratio": wall[0], "row_index_ratio": wall[1], "prescale_ratio": wall[2],
-        "processor_ratio": processor[0], "processor_row_index_ratio": processor[1],
-        "processor_prescale_ratio": processor[2],
-    })
+/// Runs the rounds of a chain, prints them, and returns the figures and whether all bars are met.
+fn compare(set: &Set, rounds: u32, is_large: bool) -> (Value, bool) {
+    let ways = set.chain.ways();
+    println!("{}: images per second, and per second of one processor", set.chain.name());
+    let titles = ways.iter().map(|way| format!("{:>24}", way.name()));
+    println!("round{}", titles.collect::<String>());
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        let rates = set.round(round, ways);
+        let cells = rates.iter().map(|rate| format!("{:>24}", rate.to_string()));
+        println!("{round:>5}{}", cells.collect::<String>());
+        all.push(rates);
+    }
+    let ratio = |of: usize, to: usize, rate: fn(&Rate) -> f64| {
+        let ratios = all.iter().map(|rates| rate(&rates[of]) / rate(&rates[to]));
+        common::median(&ratios.collect::<Vec<_>>())
+    };
+    let mut report = json!({});
+    let mut met = true;
+    for (at, way) in ways.iter().enumerate() {
+        report[way.name()] = all.iter().map(|rates| rates[at].wall).collect();
+        let (to, bar) = match (way, set.chain) {
+            (Way::Bare, _) => continue,
+            (Way::Loader, ChainKind::Training) => (0, Some(TRAINING_BAR)),
+            (Way::Loader, ChainKind::Evaluation) => (0, Some(EVALUATION_BAR)),
+            (Way::Indexed, _) => (0, Some(INDEXED_BAR)),
+            // Images hardly larger than the crop cannot be reduced.
+            (Way::Prescaled, _) => (1, is_large.then_some(PRESCALE_BAR)),
+        };
+        let (wall, processor) = (ratio(at, to, |it| it.wall), ratio(at, to, |it| it.processor));
+        met &= bar.is_none_or(|bar| wall >= bar);
+        let bar = bar.map_or(String::new(), |bar| format!(" (bar {bar})"));
+        let (name, other) = (way.name(), ways[to].name());
+        println!("{name} / {other}: median {wall:.3}{bar}, by processor time {processor:.3}");
+        report[format!("{name} ratio")] = json!({ "wall": wall, "processor": processor });
+    }
+    (report, met)
+}
+
+/// Chain of operators.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChainKind {
+    /// RandomResizedCrop 224, flip, normalize.
+    Training,
+    /// Shorter side to 256, middle 224x224, normalize.
+    Evaluation,
+}
+
+impl ChainKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Training => "training",
+            Self::Evaluation => "evaluation",
+        }
+    }
+
+    fn ways(self) -> &'static [Way] {
+        match self {
+            Self::Training => &[Way::Bare, Way::Loader, Way::Indexed, Way::Prescaled],
+            Self::Evaluation => &[Way::Bare, Way::Loader],
+        }
+    }
+}
+
+/// Something that runs the chain. [`Way::Bare`] is the first of a chain's ways, and [`Way::Loader`] the second.
+#[derive(Clone, Copy)]
+enum Way {
+    Bare,
+    Loader,
+    /// The loader with row indexes of an earlier epoch.
+    Indexed,
+    /// The loader with `decode.prescale`.
+    Prescaled,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare loop",
+            Self::Loader => "feedwater",
+            Self::Indexed => "row indexes",
+            Self::Prescaled => "prescale",
+        }
+    }
 }
 
 /// Images per second.
@@ -189,23 +229,25 @@ fn processor_seconds() -> f64 {
 }
 
 struct Set {
-    dir: PathBuf,
+    photos: PhotoSet,
+    /// Name of the list file for the loader.
+    list: String,
     batch: usize,
     threads: usize,
-    epochs: u32,
+    chain: ChainKind,
 }
 
 impl Set {
-    /// Images per second of the bare loop, the loader, and the loader with row indexes and with prescale. The order rotates.
-    fn round(&self, round: u32) -> [Rate; 4] {
-        let first_epoch = round * self.epochs;
-        let mut rates = [Rate { wall: 0.0, processor: 0.0 }; 4];
-        for turn in 0..4 {
-            let at = (round as usize + turn) % 4;
-            rates[at] = match at {
-                0 => self.bare_loop(first_epoch),
-                1 => self.loader(self.builder(false), first_epoch),
-                2 => {
+    /// Images per second of each way. The order rotates.
+    fn round(&self, round: u32, ways: &[Way]) -> Vec<Rate> {
+        let first_epoch = round * EPOCHS;
+        let mut rates = vec![Rate { wall: 0.0, processor: 0.0 }; ways.len()];
+        for turn in 0..ways.len() {
+            let at = (round as usize + turn) % ways.len();
+            rates[at] = match ways[at] {
+                Way::Bare => self.bare_loop(first_epoch),
+                Way::Loader => self.loader(self.builder(false), first_epoch),
+                Way::Indexed => {
                     let builder = || self.builder(false).cache_row_index(Some(64 << 20));
                     // An epoch that makes them, unless they are stored.
                     let mut first = builder().epochs(Some(1)).build().expect("it is valid");
@@ -213,28 +255,32 @@ impl Set {
                     drop(first);
                     self.loader(builder(), first_epoch)
                 }
-                _ => self.loader(self.builder(true), first_epoch),
+                Way::Prescaled => self.loader(self.builder(true), first_epoch),
             };
         }
         rates
     }
 
     fn builder(&self, prescale: bool) -> LoaderBuilder {
-        let source = Directory::open(&self.dir).expect("the set exists");
-        Loader::builder(source, common::training())
+        let chain = match self.chain {
+            ChainKind::Training => common::training(),
+            ChainKind::Evaluation => common::evaluation(),
+        };
+        Loader::builder(self.photos.source(&self.list), chain)
             .device(DeviceChoice::Cpu)
             .batch(self.batch)
+            .last(Last::Partial)
             .workers(self.threads)
             .seed(SEED)
             .prescale(prescale)
     }
 
     fn loader(&self, builder: LoaderBuilder, first_epoch: u32) -> Rate {
-        let builder = builder.start_epoch(first_epoch).epochs(Some(self.epochs));
+        let builder = builder.start_epoch(first_epoch).epochs(Some(EPOCHS));
         let mut loader = builder.build().expect("the settings are valid");
         let clocks = Clocks::start();
         let mut images = 0;
-        for _ in 0..self.epochs {
+        for _ in 0..EPOCHS {
             for batch in &mut loader {
                 images += batch.expect("the images are intact").len();
             }
@@ -243,11 +289,14 @@ impl Set {
     }
 
     fn bare_loop(&self, first_epoch: u32) -> Rate {
-        let source = Directory::open(&self.dir).expect("the set exists");
         let plan = self.builder(false).plan().expect("the settings are valid");
-        let jobs: Vec<Job> = (first_epoch..first_epoch + self.epochs)
-            .flat_map(|epoch| (0..source.len()).map(move |index| (epoch, index)))
-            .map(|(epoch, index)| Job::new(source.path(index), &plan, epoch, index))
+        let job = |(epoch, index): (u32, usize)| {
+            let file = self.photos.files[index].clone();
+            Job::new(file, self.chain, &plan, SampleKey { seed: SEED, epoch, index: index as u64 })
+        };
+        let jobs: Vec<Job> = (first_epoch..first_epoch + EPOCHS)
+            .flat_map(|epoch| (0..self.photos.files.len()).map(move |index| (epoch, index)))
+            .map(job)
             .collect();
         let mut workers: Vec<Bare> = (0..self.threads).map(|_| Bare::new(self.batch)).collect();
         let next = AtomicUsize::new(0);
@@ -269,19 +318,31 @@ impl Set {
 struct Job {
     path: PathBuf,
     header: Header,
+    /// What is decoded.
     window: Roi,
+    /// Size of the resized window, and the place of the output in it.
+    resized: [u32; 2],
+    place: [usize; 2],
     mirrored: bool,
 }
 
 impl Job {
-    fn new(path: PathBuf, plan: &Plan, epoch: u32, index: u64) -> Self {
+    fn new(path: PathBuf, chain: ChainKind, plan: &Plan, key: SampleKey) -> Self {
         let bytes = std::fs::read(&path).expect("the set exists");
         let header = Header::parse(&bytes).expect("the images are intact");
+        let side = SIDE as u32;
+        if chain == ChainKind::Evaluation {
+            let window = header.size.window();
+            let shorter = window.width.min(window.height);
+            let resized = [window.width, window.height]
+                .map(|side| (u64::from(side) * u64::from(SHORTER) / u64::from(shorter)) as u32);
+            let place = resized.map(|it| ((it - side) / 2) as usize);
+            return Self { path, header, window, resized, place, mirrored: false };
+        }
         let mut sample = SamplePlan::default();
-        let key = SampleKey { seed: SEED, epoch, index };
         plan.sample(key, &header, &mut sample).expect("the images are of ordinary size");
-        let mirrored = sample.trace.flipped_horizontally;
-        Self { path, header, window: sample.stored_window, mirrored }
+        let (window, mirrored) = (sample.stored_window, sample.trace.flipped_horizontally);
+        Self { path, header, window, resized: [side; 2], place: [0; 2], mirrored }
     }
 }
 
@@ -332,19 +393,25 @@ impl Bare {
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
             .use_alpha(false);
+        let [wide, high] = job.resized;
+        if [self.resized.width(), self.resized.height()] != job.resized {
+            self.resized = Image::new(wide, high, PixelType::U8x4);
+        }
         self.resizer.resize(&window, &mut self.resized, &options).expect("both have pixels");
-        self.store(job.mirrored);
+        self.store(job.place, job.mirrored);
     }
 
-    /// Mirrors and normalizes the resized image into the next slot of the batch, plane by plane.
-    fn store(&mut self, mirrored: bool) {
+    /// Mirrors and normalizes the part of the resized image at this place into the next slot of the batch, plane by plane.
+    fn store(&mut self, [left, top]: [usize; 2], mirrored: bool) {
         let len = 3 * SIDE * SIDE;
         let out = &mut self.batch[self.place * len..][..len];
         let pixels = self.resized.buffer().as_chunks::<4>().0;
+        let width = self.resized.width() as usize;
         for (channel, plane) in out.chunks_exact_mut(SIDE * SIDE).enumerate() {
             let (scale, offset) = (self.scale[channel], self.offset[channel]);
             let value = |pixel: &[u8; 4]| f32::from(pixel[channel]) * scale + offset;
-            for (line, row) in plane.chunks_exact_mut(SIDE).zip(pixels.chunks_exact(SIDE)) {
+            let rows = pixels.chunks_exact(width).skip(top).map(|row| &row[left..][..SIDE]);
+            for (line, row) in plane.chunks_exact_mut(SIDE).zip(rows) {
                 if mirrored {
                     line.iter_mut().rev().zip(row).for_each(|(out, pixel)| *out = value(pixel));
                 } else {

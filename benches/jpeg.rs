@@ -1,9 +1,8 @@
 //! Decoding JPEGs on one core: our own decoder with each set of instructions, libjpeg-turbo and zune-jpeg, in turns over the set.
 //!
-//! `cargo bench --bench jpeg`. `FEEDWATER_PHOTOS=DIR` adds sets of own files: each folder in it is a set, and its sequential
-//! JPEGs are another, made progressive. `FEEDWATER_BENCH_ONLY`
-//! runs only sets whose names (as printed, "in train, whole") contain these letters, `FEEDWATER_BENCH_WAY` only such ways (for profiles), and
-//! `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (9). Times are
+//! `cargo bench --bench jpeg`. `FEEDWATER_PHOTOS=DIR:DIR` adds sets of own files (docs/benchmarks.md), and for each of them one of its
+//! sequential JPEGs, made progressive. `FEEDWATER_BENCH_ONLY` runs only sets whose names (as printed, "in train, whole") contain
+//! these letters, `FEEDWATER_BENCH_WAY` only such ways (for profiles), and `FEEDWATER_BENCH_ROUNDS` sets the number of rounds (9). Times are
 //! the least of all rounds for each image, and their mean over the set; pixels are compared before.
 
 #[path = "common/mod.rs"]
@@ -14,18 +13,23 @@ mod progressive;
 use std::env;
 use std::fs;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use common::photos::PhotoSet;
 use feedwater::decode::{
     Decoders, Fingerprint, RowIndex, RowIndexOutcome, RowIndexTask, Rows, refusal, simd,
 };
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
+use feedwater_tools::synth;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
+
+/// Number of synthetic images like ImageNet's.
+const IMAGENET_LIKE: u64 = 60;
 
 /// Image with its window.
 struct Job {
@@ -74,25 +78,30 @@ fn sets(only: &str) -> Vec<(String, Vec<Vec<u8>>)> {
             sets.push((name.to_string(), files()));
         }
     };
+    let like_imagenet = PhotoSet::like_imagenet(IMAGENET_LIKE);
+    add("synthetic like ImageNet", &|| {
+        println!("{}", like_imagenet.composition());
+        read(like_imagenet.files.clone())
+    });
     add("synthetic 500x375", &|| read(common::images(40, common::SIZES[0])));
     add("synthetic 2048x1536", &|| read(common::images(4, common::SIZES[1])));
     for quality in [30, 75, 90] {
-        for own_tables in [false, true] {
-            let kind = if own_tables { ", own tables" } else { "" };
+        for (kind, tables) in [
+            ("", Tables::Standard),
+            (", own tables", Tables::Own),
+            (", gray, own tables", Tables::OwnGray),
+        ] {
             let name = format!("thumbnails 64x64, quality {quality}{kind}");
-            add(&name, &|| thumbnails(quality, own_tables));
+            add(&name, &|| thumbnails(quality, tables));
         }
     }
     add("synthetic 500x375, made progressive", &|| {
         made_progressive(read(common::images(40, common::SIZES[0])))
     });
-    let photos = env::var_os("FEEDWATER_PHOTOS").map(PathBuf::from);
-    let mut folders = photos.map_or(Vec::new(), |dir| entries(&dir));
-    folders.retain(|folder| folder.is_dir());
-    for folder in folders {
-        let name = format!("photographs in {}", folder.file_name().unwrap_or_default().display());
-        add(&name, &|| read(files_in(&folder)));
-        add(&format!("{name}, made progressive"), &|| made_progressive(read(files_in(&folder))));
+    for PhotoSet { name, files, census } in common::photos::own_photos() {
+        println!("{name}: {} files\n{census}", files.len());
+        add(&name, &|| read(files.clone()));
+        add(&format!("{name}, made progressive"), &|| made_progressive(read(files.clone())));
     }
     sets
 }
@@ -110,8 +119,19 @@ fn made_progressive(files: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     files.iter().filter(is_sequential).map(|bytes| progressive::progressive(bytes)).collect()
 }
 
+/// Color and Huffman tables of thumbnails.
+#[derive(Clone, Copy)]
+enum Tables {
+    /// Those of T.81, Annex K, in color.
+    Standard,
+    /// Optimal ones in color, as nearly all files of ImageNet have.
+    Own,
+    /// Optimal ones in gray.
+    OwnGray,
+}
+
 /// Parts of synthetic images as small files.
-fn thumbnails(quality: u8, own_tables: bool) -> Vec<Vec<u8>> {
+fn thumbnails(quality: u8, tables: Tables) -> Vec<Vec<u8>> {
     let side = 64usize;
     let mut thumbnails = Vec::new();
     for file in common::images(40, common::SIZES[0]) {
@@ -125,34 +145,23 @@ fn thumbnails(quality: u8, own_tables: bool) -> Vec<Vec<u8>> {
         Decoders::new().decode(&bytes, &header, window, 1, sink).expect("it is intact");
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, quality);
-        if own_tables {
-            // The encoder makes tables of its own for one channel only.
-            encoder.set_optimized_huffman_tables(true);
-            let luma: Vec<u8> = pixels.iter().skip(1).step_by(3).copied().collect();
-            encoder.encode(&luma, side as u16, side as u16, ColorType::Luma)
-        } else {
-            encoder.set_sampling_factor(SamplingFactor::F_2_2);
-            encoder.encode(&pixels, side as u16, side as u16, ColorType::Rgb)
+        let encoded = match tables {
+            Tables::OwnGray => {
+                let luma: Vec<u8> = pixels.iter().skip(1).step_by(3).copied().collect();
+                encoder.encode(&luma, side as u16, side as u16, ColorType::Luma)
+            }
+            Tables::Standard | Tables::Own => {
+                encoder.set_sampling_factor(SamplingFactor::F_2_2);
+                encoder.encode(&pixels, side as u16, side as u16, ColorType::Rgb)
+            }
+        };
+        encoded.expect("the pixels fill the size");
+        if !matches!(tables, Tables::Standard) {
+            bytes = synth::optimized(&bytes).expect("the file is baseline");
         }
-        .expect("the pixels fill the size");
         thumbnails.push(bytes);
     }
     thumbnails
-}
-
-/// Files below a folder.
-fn files_in(folder: &Path) -> Vec<PathBuf> {
-    let (folders, mut files): (Vec<_>, Vec<_>) =
-        entries(folder).into_iter().partition(|it| it.is_dir());
-    folders.iter().for_each(|folder| files.extend(files_in(folder)));
-    files
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the folder can be read");
-    let mut entries: Vec<_> = entries.map(|entry| entry.expect("as above").path()).collect();
-    entries.sort();
-    entries
 }
 
 /// The files that are intact JPEGs, with the whole image or a window as RandomResizedCrop draws it.

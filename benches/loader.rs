@@ -1,17 +1,19 @@
 //! The loader on the CPU, all cores: an epoch of photographs through the training and the evaluation chain.
 //!
-//! `cargo bench --bench loader`. Throughput is images per second; building the loader is not measured.
+//! `cargo bench --bench loader`. Throughput is images per second; building the loader is not measured. `FEEDWATER_PHOTOS` adds
+//! sets of own files (docs/benchmarks.md).
 
 mod common;
 
 use std::time::{Duration, Instant};
 
+use common::photos::PhotoSet;
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::op::{self, Chain};
-use feedwater::source::Directory;
+use feedwater::op::Chain;
+use feedwater::plan::Last;
 
 criterion_group!(benches, loader);
 criterion_main!(benches);
@@ -19,22 +21,34 @@ criterion_main!(benches);
 const IMAGES: u64 = 512;
 
 fn loader(criterion: &mut Criterion) {
-    let dir = common::set(IMAGES, common::SIZES[0]);
+    let uniform = PhotoSet::uniform(IMAGES, common::SIZES[0]);
+    let sets =
+        [PhotoSet::like_imagenet(IMAGES), uniform].into_iter().chain(common::photos::own_photos());
+    for (number, set) in sets.enumerate() {
+        println!("{}", set.composition());
+        of_set(criterion, &set, &format!("loader-{number}.tsv"));
+    }
+}
+
+fn of_set(criterion: &mut Criterion, set: &PhotoSet, list: &str) {
     let mut group = criterion.benchmark_group("loader");
-    group.throughput(Throughput::Elements(IMAGES)).sampling_mode(SamplingMode::Flat);
+    let images = Throughput::Elements(set.files.len() as u64);
+    group.throughput(images).sampling_mode(SamplingMode::Flat);
     group.sample_size(10).measurement_time(Duration::from_secs(10));
-    for (name, chain) in [("train", common::training()), ("eval", evaluation())] {
+    for (name, chain) in [("train", common::training()), ("eval", common::evaluation())] {
         for prescale in [false, true] {
             for prefetch in [1, 2, 4] {
                 if name == "eval" && prefetch != 2 {
                     continue;
                 }
                 let name = format!(
-                    "decode=cpu/batch=64/prefetch={prefetch}/chain={name}/prescale={prescale}/size=500x375"
+                    "decode=cpu/batch=64/prefetch={prefetch}/chain={name}/prescale={prescale}/set={}",
+                    set.name
                 );
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-                    bencher
-                        .iter_custom(|epochs| epochs_of(&dir, &chain, prefetch, prescale, epochs));
+                    bencher.iter_custom(|epochs| {
+                        epochs_of(set, list, &chain, prefetch, prescale, epochs)
+                    });
                 });
             }
         }
@@ -44,16 +58,17 @@ fn loader(criterion: &mut Criterion) {
 
 /// Time of this number of epochs.
 fn epochs_of(
-    dir: &std::path::Path,
+    set: &PhotoSet,
+    list: &str,
     chain: &Chain,
     prefetch: usize,
     prescale: bool,
     epochs: u64,
 ) -> Duration {
-    let source = Directory::open(dir).expect("the set exists");
-    let mut loader = Loader::builder(source, chain.clone())
+    let mut loader = Loader::builder(set.source(list), chain.clone())
         .device(DeviceChoice::Cpu)
         .batch(64)
+        .last(Last::Partial)
         .prefetch(prefetch)
         .shuffle(true)
         .prescale(prescale)
@@ -67,12 +82,4 @@ fn epochs_of(
         }
     }
     begin.elapsed()
-}
-
-/// Resizes the shorter side to 256, crops the middle 224x224, and normalizes for ImageNet.
-fn evaluation() -> Chain {
-    Chain::new()
-        .then(op::Resize::shorter(256))
-        .then(op::CenterCrop::to(224, 224))
-        .then(op::Normalize::IMAGENET)
 }

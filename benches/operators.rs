@@ -5,7 +5,7 @@
 //! as lines of JSON. A simulated device is reported as such, without rates, and has fewer samples.
 //!
 //! `FEEDWATER_BENCH_ONLY=LETTERS` runs only the jobs next to peers, and the operators on the GPU, with these letters in their names.
-//! The argument `device=gpu` leaves the peers out.
+//! The argument `device=gpu` leaves the peers out. With `FEEDWATER_PHOTOS` the jobs next to peers have own images (docs/benchmarks.md).
 
 #[path = "common/mod.rs"]
 mod common;

@@ -42,8 +42,7 @@ fn planned(text: &str, base: &Path) -> Error {
 /// Creates a folder with images in `data`.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        synth::Settings { images: 6, width: 16, height: 16, classes: 2, ..Default::default() };
+    let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(6, 16, 16) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     dir
 }

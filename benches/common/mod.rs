@@ -1,12 +1,14 @@
-//! Shared parts of the loader benches: the image set, the chain, and properties of the machine.
+//! Shared parts of the loader benches: the image sets, the chain, and properties of the machine.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use feedwater::op::{self, Chain};
 use feedwater_tools::synth;
+
+pub mod photos;
 
 /// Width and height of the images: ImageNet's mean size, and 3 megapixels of a camera.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
@@ -20,18 +22,36 @@ pub fn directory() -> PathBuf {
 
 /// Returns the directory of `images` photo-like JPEGs of that size, below [`directory`] and in the page cache. Creates
 /// them if missing.
-pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
-    let name = format!("synth-{images}-{width}x{height}");
-    let dir = directory().join(name);
-    let settings = synth::Settings { images, width, height, ..Default::default() };
-    if synth::complete(&dir, &settings).is_none() {
-        eprintln!("making {images} images of {width}x{height} in {}", dir.display());
-        synth::write(&dir, &settings, |_| ()).expect("the directory is writable");
+pub fn set(images: u64, size: (u32, u32)) -> PathBuf {
+    images_and_dir(images, size).1
+}
+
+/// Paths of the images of a set that [`set`] makes.
+pub fn images(images: u64, size: (u32, u32)) -> Vec<PathBuf> {
+    images_and_dir(images, size).0
+}
+
+fn images_and_dir(images: u64, size: (u32, u32)) -> (Vec<PathBuf>, PathBuf) {
+    let name = format!("uniform-{images}-{}", name_of_size(size));
+    (make(&name, &synth::Settings::uniform(images, size.0, size.1)), directory().join(name))
+}
+
+fn name_of_size((width, height): (u32, u32)) -> String {
+    format!("{width}x{height}")
+}
+
+/// Makes a synthetic set in a folder below [`directory`] if it is missing, and reads it into the page cache.
+fn make(folder: &str, settings: &synth::Settings) -> Vec<PathBuf> {
+    let dir = directory().join(folder);
+    if synth::complete(&dir, settings).is_none() {
+        eprintln!("making {} images in {}", settings.images, dir.display());
+        synth::write(&dir, settings, |_| ()).expect("the directory is writable");
     }
-    for index in 0..images {
-        fs::read(dir.join(settings.file(index))).expect("the set is complete");
+    let files: Vec<_> = (0..settings.images).map(|index| dir.join(settings.file(index))).collect();
+    for file in &files {
+        fs::read(file).expect("the set is complete");
     }
-    dir
+    files
 }
 
 /// Writes a list file for [`FileList`](feedwater::source::FileList) below [`directory`]; an image may occur several times.
@@ -43,26 +63,19 @@ pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
     file
 }
 
-/// Paths of the images of a set that [`set`] makes.
-pub fn images(images: u64, (width, height): (u32, u32)) -> Vec<PathBuf> {
-    let dir = set(images, (width, height));
-    let settings = synth::Settings { images, width, height, ..Default::default() };
-    (0..images).map(|index| dir.join(settings.file(index))).collect()
-}
-
-/// Bytes per pixel of a set that [`set`] made.
-pub fn bytes_per_pixel(dir: &Path, images: u64, (width, height): (u32, u32)) -> f64 {
-    let settings = synth::Settings { images, width, height, ..Default::default() };
-    let bytes = |index| fs::metadata(dir.join(settings.file(index))).map_or(0, |it| it.len());
-    let bytes: u64 = (0..images).map(bytes).sum();
-    bytes as f64 / (images * u64::from(width) * u64::from(height)) as f64
-}
-
 /// RandomResizedCrop 224, horizontal flip, ImageNet normalize.
 pub fn training() -> Chain {
     Chain::new()
         .then(op::RandomResizedCrop::to(224, 224))
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
+        .then(op::Normalize::IMAGENET)
+}
+
+/// Resizes the shorter side to 256, crops the middle 224x224, and normalizes for ImageNet.
+pub fn evaluation() -> Chain {
+    Chain::new()
+        .then(op::Resize::shorter(256))
+        .then(op::CenterCrop::to(224, 224))
         .then(op::Normalize::IMAGENET)
 }
 

@@ -21,6 +21,7 @@ use feedwater::op::{Actions, Chain};
 use feedwater::random::SampleKey;
 use feedwater::tensor::{DType, Layout, TensorShape};
 use feedwater::transform::HostTransform;
+use feedwater_tools::synth::census::Census;
 
 use crate::common;
 
@@ -149,9 +150,24 @@ fn report(job: &str, names: &[String], rounds: &[Vec<f64>]) {
     );
 }
 
-/// Decoded images of this size that look like photographs.
+/// Decoded images of this size: the corners of the first own photographs (`FEEDWATER_PHOTOS`) that are large enough, or
+/// synthetic ones.
 fn photos(size: Size) -> Vec<HostImage> {
-    let files = common::images(IMAGES, (size.width, size.height));
+    let own: Vec<_> = common::photos::own_photos().into_iter().flat_map(|set| set.files).collect();
+    let is_large = |file: &&PathBuf| {
+        let bytes = fs::read(file).expect("the file was read before");
+        Header::parse(&bytes)
+            .is_ok_and(|it| it.size.width >= size.width && it.size.height >= size.height)
+    };
+    let large: Vec<PathBuf> = own.iter().filter(is_large).cloned().collect();
+    let files: Vec<PathBuf> = match large.is_empty() {
+        true => common::images(IMAGES, (size.width, size.height)),
+        false => large.into_iter().cycle().take(IMAGES as usize).collect(),
+    };
+    if !own.is_empty() {
+        let census = Census::of_files(&files).expect("the files can be read");
+        println!("{size} of {} files\n{census}", files.len());
+    }
     let mut decoder = Decoders::new();
     let mut decode = |file: &PathBuf| {
         let bytes = fs::read(file).expect("the set is complete");

@@ -7,9 +7,11 @@ best settings. Figures are medians over the rounds, and ratios are medians of th
 its own. The table names peers that are not installed or fail, with the reason."""
 
 import argparse
+import atexit
 import json
 import os
 import platform
+import shutil
 import signal
 import statistics
 import subprocess
@@ -31,7 +33,12 @@ import torchvision_peer
 PEERS = {peer.NAME: peer for peer in (feedwater_peer, feedwater_python_peer, torchvision_peer, dali_peer, ffcv_peer, spdl_peer, grain_peer,
                                       datasets_peer)}
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SIZES = {"500x375": (500, 375, 1), "2048x1536": (2048, 1536, 8)}
+# Arguments of `feedwater synth`, and the part of --images that a set has.
+SETS = {
+    "imagenet-like": ([], 1),
+    "500x375": (["--width", "500", "--height", "375"], 1),
+    "2048x1536": (["--width", "2048", "--height", "1536"], 8),
+}
 
 # Column, key of a run, unit, digits, whether higher is better.
 COLUMNS = [
@@ -209,19 +216,33 @@ def unavailable(peer, device, options):
 
 
 def datasets(options):
-    """Returns name and folder of each set: the user's, or photo-like JPEGs that feedwater creates once."""
+    """Yields name and folder of each set: the user's, or photo-like JPEGs that feedwater creates once."""
     if options.data:
-        return [(options.data, os.path.abspath(options.data))]
-    sets = []
-    for size in options.sets:
-        width, height, part = SIZES[size]
+        yield options.data, os.path.abspath(options.data)
+        return
+    for name in options.sets:
+        arguments, part = SETS[name]
         images = max(1, options.images // part)
-        folder = os.path.join(options.cache, f"peers-{images}-{size}")
+        folder = os.path.join(options.cache, f"peers-{images}-{name}")
         if not os.path.exists(os.path.join(folder, ".feedwater-synth.json")):
-            subprocess.run([options.feedwater, "synth", folder, "--images", str(images), "--width", str(width), "--height",
-                            str(height)], check=True)
-        sets.append((f"{images} images of {size}", folder))
-    return sets
+            subprocess.run([options.feedwater, "synth", folder, "--images", str(images), *arguments], check=True)
+        yield f"{images} images, {name}", folder
+    for number, photos in enumerate(filter(None, os.environ.get("FEEDWATER_PHOTOS", "").split(":"))):
+        yield photos, classed(photos, os.path.join(options.cache, f"own-{os.getpid()}-{number}"))
+
+
+def classed(photos, folder):
+    """Returns a folder with one sub-folder of links to all JPEGs below `photos`, which the peers' sources can read."""
+    shutil.rmtree(folder, ignore_errors=True)
+    files = sorted(os.path.join(parent, name) for parent, _, names in os.walk(os.path.abspath(photos), followlinks=True)
+                   for name in names if name.lower().endswith((".jpg", ".jpeg")))
+    if not files:
+        sys.exit(f"FEEDWATER_PHOTOS: no JPEG below {photos}")
+    os.makedirs(os.path.join(folder, "photos"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for number, file in enumerate(files):
+        os.symlink(file, os.path.join(folder, "photos", f"{number:07}{os.path.splitext(file)[1].lower()}"))
+    return folder
 
 
 def open_device(options):
@@ -256,8 +277,9 @@ def arguments():
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(REPOSITORY, "target"))
     parser = argparse.ArgumentParser(description="feedwater and its peers on the same job; see README.md beside this file")
     parser.add_argument("--data", help="a folder with one sub-folder of JPEGs per class, instead of synthetic images")
-    parser.add_argument("--images", type=int, default=2000, help="number of images of 500x375; of 2048x1536 an eighth of it")
-    parser.add_argument("--sets", type=lambda it: it.split(","), default=list(SIZES), help=",".join(SIZES))
+    parser.add_argument("--images", type=int, default=2000, help="number of images of a set; of 2048x1536 an eighth of it")
+    parser.add_argument("--sets", type=lambda it: it.split(",") if it else [], default=["imagenet-like"],
+                        help=f"{','.join(SETS)}; default: imagenet-like. FEEDWATER_PHOTOS=DIR:DIR adds own files")
     parser.add_argument("--cache", default=os.path.join(target, "peers"), help="folder for the images")
     parser.add_argument("--feedwater", default=os.path.join(target, "release", "feedwater"), help="the program")
     parser.add_argument("--peers", type=lambda it: it.split(","), default=list(PEERS), help=",".join(PEERS))
@@ -273,9 +295,9 @@ def arguments():
         if name not in PEERS:
             parser.error(f"--peers: {name} is not one of {', '.join(PEERS)}")
     for name in options.sets:
-        if name not in SIZES:
-            parser.error(f"--sets: {name} is not one of {', '.join(SIZES)}")
-    if not options.data and not os.access(options.feedwater, os.X_OK):
+        if name not in SETS:
+            parser.error(f"--sets: {name} is not one of {', '.join(SETS)}")
+    if not options.data and options.sets and not os.access(options.feedwater, os.X_OK):
         parser.error(f"no program at {options.feedwater}, which creates the images: cargo build --release -p feedwater-cli, or --feedwater")
     return options
 

@@ -1,5 +1,7 @@
 //! JPEGs drawn at random for fuzzing: tables, frame, restart markers and coded data are valid for most of them, so that a decoder comes
-//! to their end. Some have their header or coded data changed afterwards.
+//! to their end. Some get optimal Huffman tables, and some have their header or coded data changed afterwards.
+
+use feedwater_tools::synth::optimized;
 
 use crate::Random;
 
@@ -203,8 +205,29 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     if random.below(16) == 0 {
         out.extend(vec![random.next() as u8; random.below(20)]);
     }
+    let mut coded = coded;
+    if random.below(4) == 0 {
+        // Optimal tables, as nearly all photographs have. Not all drawn files are baseline.
+        if let Ok(optimal) = optimized(&out) {
+            out = optimal;
+            coded = start_of_data(&out);
+        }
+    }
     damage(&mut out, coded, random);
     out
+}
+
+/// Returns where the coded data of an intact file begins.
+fn start_of_data(file: &[u8]) -> usize {
+    let mut at = 2;
+    loop {
+        at += file[at..].iter().take_while(|&&byte| byte == 0xff).count();
+        let marker = file[at];
+        at += 1 + usize::from(u16::from_be_bytes([file[at + 1], file[at + 2]]));
+        if marker == 0xda {
+            return at;
+        }
+    }
 }
 
 /// Changes the header or the coded data of one file in four.

@@ -10,7 +10,7 @@ use crate::jpeg::{Recipe, Scans};
 use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Reason};
 use feedwater::header::{Header, JpegLayout, Sampling};
-use feedwater_tools::synth::{self, Settings};
+use feedwater_tools::synth::{self, Files, Settings, Uniform};
 use proptest::prelude::*;
 
 const S420: [(u8, u8); 3] = [(2, 2), (1, 1), (1, 1)];
@@ -39,8 +39,8 @@ fn make_good() -> Vec<(String, Vec<u8>)> {
         .collect();
     files.sort();
     for progressive in [false, true] {
-        let settings =
-            Settings { images: 1, width: 90, height: 70, progressive, ..Settings::default() };
+        let uniform = Uniform { width: 90, height: 70, progressive, ..Uniform::default() };
+        let settings = Settings { files: Files::Uniform(uniform), ..Settings::uniform(1, 90, 70) };
         let folder = tempfile::tempdir().unwrap();
         synth::write(folder.path(), &settings, |_| ()).unwrap();
         let file = fs::read(folder.path().join(settings.file(0))).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use feedwater::file::create_private_folder;
 use feedwater::footprint::{bytes, counted};
-use feedwater_tools::synth::{self, Settings};
+use feedwater_tools::synth::{self, Files, Settings, Uniform};
 
 use super::{CommandError, io_failure, print, progress};
 
@@ -26,7 +26,9 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, C
             summary
         }
     };
-    note(format!("data      {} in {}", bytes(summary.bytes), directory.display()))?;
+    let census = summary.census;
+    note(format!("data      {} in {}", bytes(census.bytes), directory.display()))?;
+    census.to_string().lines().try_for_each(|line| note(format!("          {line}")))?;
     Ok(directory)
 }
 
@@ -42,13 +44,16 @@ pub fn cache() -> Result<PathBuf, CommandError> {
         })
 }
 
-/// Returns the folder name of a set: `synth-2000`, plus every setting that is not the default.
+/// Returns the folder name of a set: its kind, its number of images, plus every setting that is not the default. Earlier versions
+/// named folders `synth-2000`, which have other images.
 fn name(settings: &Settings) -> String {
-    let Settings { images, width, height, progressive, .. } = *settings;
-    let mut name = format!("synth-{images}");
-    let default = Settings::default();
-    if (width, height) != (default.width, default.height) {
-        name += &format!("-{width}x{height}");
+    let images = settings.images;
+    let Files::Uniform(Uniform { width, height, quality, progressive }) = settings.files else {
+        return format!("imagenet-like-{images}");
+    };
+    let mut name = format!("uniform-{images}-{width}x{height}");
+    if quality != Uniform::default().quality {
+        name += &format!("-quality{quality}");
     }
     if progressive {
         name += "-progressive";
@@ -62,12 +67,18 @@ mod tests {
 
     #[test]
     fn sets_with_different_settings_have_different_folders() {
-        let default = Settings { images: 9, ..Settings::default() };
-        assert_eq!(name(&default), "synth-9");
-        assert_eq!(name(&Settings { progressive: true, ..default }), "synth-9-progressive");
+        let like_imagenet = Settings { images: 9, ..Settings::default() };
+        assert_eq!(name(&like_imagenet), "imagenet-like-9");
+        assert_eq!(name(&Settings::uniform(9, 500, 375)), "uniform-9-500x375");
+        let files = Files::Uniform(Uniform {
+            width: 20,
+            quality: 50,
+            progressive: true,
+            ..Uniform::default()
+        });
         assert_eq!(
-            name(&Settings { width: 20, progressive: true, ..default }),
-            "synth-9-20x375-progressive"
+            name(&Settings { files, ..like_imagenet }),
+            "uniform-9-20x375-quality50-progressive"
         );
     }
 }

@@ -163,7 +163,7 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
 #[test]
 fn every_recipe_loads_a_batch() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = synth::Settings { images: 4, width: 160, height: 120, ..Default::default() };
+    let settings = synth::Settings::uniform(4, 160, 120);
     synth::write(&dir.path().join("data/train"), &settings, |_| ()).unwrap();
     let mut names = Vec::new();
     for entry in fs::read_dir(top().join("examples/recipes")).unwrap() {

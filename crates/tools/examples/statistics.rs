@@ -1,14 +1,16 @@
 //! Statistics of JPEGs: bytes per pixel, zero coefficients, dense blocks and entropy.
 //!
 //! `cargo run --release -p feedwater-tools --example statistics -- DIR...` prints a line for each baseline JPEG below a
-//! directory, and the spread of each directory. Synthetic images are tuned to be within the spread of photographs.
-//! [Figures](../../../benches/results/synthetic-2026-11-22.md).
+//! directory, and the spread and composition of each directory. Synthetic images are tuned to be within the spread of
+//! photographs. [Figures](../../../benches/results/synthetic-2026-11-27.md).
 
 use std::collections::HashMap;
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
+
+use feedwater_tools::synth::census::{Census, jpegs};
 
 /// Zigzag index above which a block's last nonzero coefficient makes it dense.
 const DENSE: usize = 48;
@@ -38,9 +40,17 @@ fn main() -> ExitCode {
     println!("| file | quality | bytes/pixel | zero AC | dense blocks | entropy (bits/pixel) |");
     println!("|---|---|---|---|---|---|");
     for dir in env::args().skip(1) {
-        let mut files = Vec::new();
-        collect(Path::new(&dir), &mut files);
-        files.sort();
+        let (files, census) = match jpegs(Path::new(&dir)).and_then(|files| {
+            let census = Census::of_files(&files)?;
+            Ok((files, census))
+        }) {
+            Ok(found) => found,
+            Err(error) => {
+                eprintln!("{error}");
+                good = false;
+                continue;
+            }
+        };
         let mut found = Vec::new();
         for file in files {
             match fs::read(&file).map_err(|error| error.to_string()).and_then(|it| figures(&it)) {
@@ -63,6 +73,7 @@ fn main() -> ExitCode {
         ] {
             line(&format!("{dir}, {name} of {}", found.len()), quantile(&found, part));
         }
+        println!("\n{dir}: {} JPEGs\n{census}\n", census.files);
     }
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -79,16 +90,6 @@ fn quantile(found: &[[f64; 5]], part: f64) -> [f64; 5] {
         let place = (part * values.len().saturating_sub(1) as f64).round() as usize;
         values.get(place).copied().unwrap_or(f64::NAN)
     })
-}
-
-fn collect(path: &Path, files: &mut Vec<PathBuf>) {
-    if path.is_dir() {
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            collect(&entry.path(), files);
-        }
-    } else if path.extension().is_some_and(|it| it == "jpg" || it == "jpeg") {
-        files.push(path.to_path_buf());
-    }
 }
 
 /// Huffman table: symbols by length and code.

@@ -301,7 +301,8 @@ fn greater(one: Option<[u32; 2]>, two: Option<[u32; 2]>) -> Option<[u32; 2]> {
     one.into_iter().chain(two).max_by_key(pixels)
 }
 
-fn sampling_name(sampling: Sampling) -> &'static str {
+/// Name of a sampling as users know it: `4:2:0`, `gray`.
+pub(crate) fn sampling_name(sampling: Sampling) -> &'static str {
     match sampling {
         Sampling::Gray => "gray",
         Sampling::S444 => "4:4:4",

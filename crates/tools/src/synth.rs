@@ -5,9 +5,12 @@
 //! Objects out of focus have soft edges, and sensor noise covers everything. Images cycle through ten scenes, so the default ten
 //! classes can be told apart by eye.
 //!
-//! They cost a JPEG decoder as much as photographs. At the default size and quality they have 0.51 bytes per pixel, and 37 % of
-//! their luma AC coefficients are zero (medians); at 3 megapixels 0.30 and 62 %. Figures of real photographs:
-//! `benches/results/synthetic-2026-11-22.md`.
+//! A set is either counted like ImageNet's files ([`Files::LikeImageNet`]: samplings, qualities, sizes, and Huffman tables of
+//! their own), or its files have one size, quality and sampling ([`Files::Uniform`]). [`census`] counts what any set consists of.
+//!
+//! They cost a JPEG decoder as much as photographs. A set like ImageNet has 0.54 bytes per pixel, as counted on 1,000 ImageNet
+//! files. Uniform images of the default size and quality have 0.51 bytes per pixel, and 37 % of their luma AC coefficients are
+//! zero (medians). Figures of real photographs: `benches/results/synthetic-2026-11-27.md`.
 //!
 //! The bytes are equal on every machine: all arithmetic is integer or one of `+ - * / sqrt` in floating point, which IEEE 754
 //! rounds identically everywhere, and the encoder is plain Rust without a SIMD variant.
@@ -25,16 +28,27 @@ use serde::{Deserialize, Serialize};
 
 use feedwater::error::{Error, Result};
 use feedwater::file::{self, AtomicFile};
+use feedwater::header::Sampling;
 use feedwater::threads::in_parts;
 
-pub use image::image;
+use census::{Census, FileFacts};
+use image::Detail;
+use mixture::Form;
 
+pub use image::image;
+pub use optimize::optimized;
+
+pub mod census;
+mod huffman;
 mod image;
 mod land;
+mod mixture;
 mod noise;
 mod objects;
+mod optimize;
 mod row;
 mod scene;
+mod segments;
 
 /// Settings of a set of synthetic images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,36 +56,61 @@ mod scene;
 pub struct Settings {
     /// Number of images, at least 1.
     pub images: u64,
+    /// Number of class folders, at least 1; image `i` is in class `i % classes`.
+    pub classes: u64,
+    /// Seed of the images, next to their index and size.
+    pub seed: u64,
+    /// Sizes and encoding of the files.
+    pub files: Files,
+}
+
+/// Sizes and encoding of the files of a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Files {
+    /// Samplings, qualities, sizes and Huffman tables with the shares counted on 1,000 ImageNet files.
+    #[default]
+    #[serde(rename = "like-imagenet")]
+    LikeImageNet,
+    /// One size, quality and sampling (4:2:0) for all files.
+    Uniform(Uniform),
+}
+
+/// Size and encoding of all files of a uniform set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Uniform {
     /// Width in pixels, 1 to 65535.
     pub width: u32,
     /// Height in pixels, 1 to 65535.
     pub height: u32,
     /// JPEG quality in libjpeg's terms, 1 to 100. The chroma has half the resolution in both directions (4:2:0).
     pub quality: u8,
-    /// Number of class folders, at least 1; image `i` is in class `i % classes`.
-    pub classes: u64,
-    /// Seed of the images, next to their index and size.
-    pub seed: u64,
     /// Whether JPEGs are progressive instead of baseline.
     pub progressive: bool,
 }
 
 impl Default for Settings {
-    /// Default: 2000 images of ImageNet's mean size in ten classes.
+    /// Default: 2000 images like ImageNet's in ten classes.
     fn default() -> Self {
-        Self {
-            images: 2000,
-            width: 500,
-            height: 375,
-            quality: 92,
-            classes: 10,
-            seed: 0,
-            progressive: false,
-        }
+        Self { images: 2000, classes: 10, seed: 0, files: Files::default() }
+    }
+}
+
+impl Default for Uniform {
+    /// Default: ImageNet's most frequent size.
+    fn default() -> Self {
+        Self { width: 500, height: 375, quality: 92, progressive: false }
     }
 }
 
 impl Settings {
+    /// Creates the settings of a uniform set of the default quality.
+    pub fn uniform(images: u64, width: u32, height: u32) -> Self {
+        let files = Files::Uniform(Uniform { width, height, ..Uniform::default() });
+        Self { images, files, ..Self::default() }
+    }
+
     /// Checks the settings; an invalid one is an [`Error::Config`] with its field.
     pub fn check(&self) -> Result<()> {
         let at_least_1 = |key, value| match value {
@@ -80,13 +119,16 @@ impl Settings {
         };
         at_least_1("images", self.images)?;
         at_least_1("classes", self.classes)?;
-        for (key, value) in [("width", self.width), ("height", self.height)] {
+        let Files::Uniform(Uniform { width, height, quality, .. }) = self.files else {
+            return Ok(());
+        };
+        for (key, value) in [("width", width), ("height", height)] {
             if !(1..=MAX_SIDE).contains(&value) {
                 return Err(Error::config(key, format!("must be 1 to {MAX_SIDE}, is {value}")));
             }
         }
-        if !(1..=100).contains(&self.quality) {
-            return Err(Error::config("quality", format!("must be 1 to 100, is {}", self.quality)));
+        if !(1..=100).contains(&quality) {
+            return Err(Error::config("quality", format!("must be 1 to 100, is {quality}")));
         }
         Ok(())
     }
@@ -98,23 +140,33 @@ impl Settings {
         let digits = digits_of_names(self.images);
         Path::new(&folder).join(format!("{index:0digits$}.jpg"))
     }
+
+    /// Returns the bytes of file `index`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for invalid sizes.
+    pub fn jpeg(&self, index: u64) -> Result<Vec<u8>> {
+        let form = match self.files {
+            Files::LikeImageNet => Form::of(self.seed, index),
+            Files::Uniform(Uniform { width, height, quality, progressive }) => {
+                let rgb = image(self.seed, index, width, height);
+                return encode(&rgb, width, height, quality, progressive);
+            }
+        };
+        let rgb = image::detailed(self.seed, index, form.size, form.detail);
+        let jpeg = encode_as(&rgb, &form)?;
+        if form.own_tables && !form.progressive { optimized(&jpeg) } else { Ok(jpeg) }
+    }
 }
 
 /// Contents of a directory that [`write()`] has filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Settings of the set.
     pub settings: Settings,
-    /// Total bytes of all files.
-    pub bytes: u64,
-}
-
-impl Summary {
-    /// Mean bytes per pixel.
-    pub fn bytes_per_pixel(&self) -> f64 {
-        let Settings { images, width, height, .. } = self.settings;
-        self.bytes as f64 / (images as f64 * f64::from(width) * f64::from(height))
-    }
+    /// Composition of the set, counted on the written files.
+    pub census: Census,
 }
 
 /// Fills `dir` with the images, on all cores, and calls `progress` with the number of images after each.
@@ -131,7 +183,8 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
     if manifest.exists() {
         fs::remove_file(&manifest).map_err(|error| Error::io(&manifest, &error))?;
     }
-    let (next, done, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let facts = Mutex::new(Vec::new());
     let failed = AtomicBool::new(false);
     let failure = Mutex::new(None);
     let work = || {
@@ -141,8 +194,10 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
                 break;
             }
             match write_one(dir, settings, index) {
-                Ok(len) => {
-                    bytes.fetch_add(len, Ordering::Relaxed);
+                Ok(file) => {
+                    if let Ok(mut facts) = facts.lock() {
+                        facts.push(file);
+                    }
                     progress(done.fetch_add(1, Ordering::Relaxed) + 1);
                 }
                 Err(error) => {
@@ -161,7 +216,8 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
     if let Ok(Some(error)) = failure.into_inner() {
         return Err(error);
     }
-    let summary = Summary { settings: *settings, bytes: bytes.into_inner() };
+    let census = Census::of(&facts.into_inner().unwrap_or_default());
+    let summary = Summary { settings: *settings, census };
     write_manifest(dir, &summary)?;
     Ok(summary)
 }
@@ -188,6 +244,16 @@ pub fn encode(
     quality: u8,
     progressive: bool,
 ) -> Result<Vec<u8>> {
+    let (size, sampling) = ([width, height], Sampling::S420);
+    encode_as(
+        rgb,
+        &Form { size, sampling, quality, progressive, own_tables: false, detail: Detail::UNIFORM },
+    )
+}
+
+/// Encodes RGB pixels; a sequential file has the standard Huffman tables.
+fn encode_as(rgb: &[u8], form: &Form) -> Result<Vec<u8>> {
+    let Form { size: [width, height], sampling, quality, progressive, own_tables, .. } = *form;
     let side = |key: &str, value: u32| {
         let fits = u16::try_from(value).ok().filter(|&value| value > 0);
         fits.ok_or_else(|| Error::config(key, format!("must be 1 to {MAX_SIDE}, is {value}")))
@@ -195,19 +261,38 @@ pub fn encode(
     let (columns, rows) = (side("width", width)?, side("height", height)?);
     let mut jpeg = Vec::with_capacity(rgb.len() / 4);
     let mut encoder = Encoder::new(&mut jpeg, quality);
-    encoder.set_sampling_factor(SamplingFactor::R_4_2_0);
     encoder.set_progressive(progressive);
-    encoder
-        .encode(rgb, columns, rows, ColorType::Rgb)
-        .map_err(|error| Error::config("rgb", error.to_string()))?;
+    // Tables of a sequential file are made afterwards: the encoder makes its own for one scan of each component only.
+    encoder.set_optimized_huffman_tables(progressive && own_tables);
+    encoder.set_sampling_factor(match sampling {
+        Sampling::S422 => SamplingFactor::R_4_2_2,
+        Sampling::S440 => SamplingFactor::R_4_4_0,
+        Sampling::S420 => SamplingFactor::R_4_2_0,
+        _ => SamplingFactor::R_4_4_4,
+    });
+    let encoded = if sampling == Sampling::Gray {
+        encoder.encode(&luma(rgb), columns, rows, ColorType::Luma)
+    } else {
+        encoder.encode(rgb, columns, rows, ColorType::Rgb)
+    };
+    encoded.map_err(|error| Error::config("rgb", error.to_string()))?;
     Ok(jpeg)
+}
+
+/// Luma of RGB pixels, with the weights of JFIF in 256ths.
+fn luma(rgb: &[u8]) -> Vec<u8> {
+    let weighted = |&[red, green, blue]: &[u8; 3]| {
+        (77 * u32::from(red) + 150 * u32::from(green) + 29 * u32::from(blue) + 128) >> 8
+    };
+    // The weights add up to 256.
+    rgb.as_chunks().0.iter().map(|pixel| weighted(pixel) as u8).collect()
 }
 
 /// Largest width and height of a JPEG, in pixels.
 const MAX_SIDE: u32 = 65_535;
 
 /// Version of the images. Increase it whenever the bytes of any image change.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Name of the manifest; hidden, so that no source takes it for a sample.
 const MANIFEST: &str = ".feedwater-synth.json";
@@ -228,9 +313,8 @@ fn make_folders(dir: &Path, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<u64> {
-    let Settings { width, height, quality, seed, progressive, .. } = *settings;
-    let jpeg = encode(&image(seed, index, width, height), width, height, quality, progressive)?;
+fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<Option<FileFacts>> {
+    let jpeg = settings.jpeg(index)?;
     let path = dir.join(settings.file(index));
     // Not synced to disk: without a manifest the set is incomplete and can be made again.
     let written = AtomicFile::create(&path).and_then(|mut file| {
@@ -238,12 +322,12 @@ fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<u64> {
         file.commit_unsynced()
     });
     written.map_err(|error| Error::io(&path, &error))?;
-    Ok(jpeg.len() as u64)
+    Ok(FileFacts::of(&jpeg))
 }
 
 fn write_manifest(dir: &Path, summary: &Summary) -> Result<()> {
     let path = dir.join(MANIFEST);
-    let manifest = Manifest { version: VERSION, summary: *summary };
+    let manifest = Manifest { version: VERSION, summary: summary.clone() };
     let text = serde_json::to_string_pretty(&manifest)
         .map_err(|error| Error::Internal { problem: format!("manifest: {error}") })?;
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
@@ -259,118 +343,4 @@ fn digits(value: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use sha2::{Digest, Sha256};
-
-    fn sha256(bytes: &[u8]) -> String {
-        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// (seed, index, width, height, progressive), SHA-256 of the pixels, SHA-256 of the JPEG.
-    #[test]
-    fn bytes_are_equal_on_every_machine() {
-        let golden = [
-            (
-                (0, 0, 500, 375, false),
-                "e8bf55a2340b98c935c6dd5a9b3542a8ece7a55a8bf4ad7ab7cfa7d279af659c",
-                "5c36444c91b70a9ab2df49309c4f12d2cbee3dea9529433c771344285dbdbd8f",
-            ),
-            (
-                (1, 7, 131, 97, true),
-                "f1f951d01e07b7c02cc678413b35c992d5c411bf204f852e53a77d545160a616",
-                "37a03d2874f1fd31de8c6048c1b2883221bace7e3a144b802bc7080659242a47",
-            ),
-        ];
-        for ((seed, index, width, height, progressive), pixels, jpeg) in golden {
-            let rgb = image(seed, index, width, height);
-            let file = encode(&rgb, width, height, 92, progressive).unwrap();
-            let found = (sha256(&rgb), sha256(&file));
-            assert_eq!(found, (pixels.into(), jpeg.into()), "seed {seed} index {index}");
-        }
-    }
-
-    #[test]
-    fn every_scene_is_equal_on_every_machine() {
-        let scenes: Vec<u8> = (20..30).flat_map(|index| image(5, index, 120, 90)).collect();
-        assert_eq!(
-            sha256(&scenes),
-            "959165e9bf057f7285ccd4b1d716a2db7fb07e29871cee7d13d52d108955a6a8"
-        );
-    }
-
-    #[test]
-    fn an_image_depends_on_seed_and_index() {
-        let base = image(0, 0, 40, 30);
-        assert_eq!(base, image(0, 0, 40, 30));
-        assert_ne!(base, image(0, 1, 40, 30));
-        assert_ne!(base, image(1, 0, 40, 30));
-    }
-
-    #[test]
-    fn smallest_and_thinnest_images_can_be_made() {
-        for (width, height) in [(1, 1), (1, 200), (300, 1), (2, 3)] {
-            let rgb = image(3, 0, width, height);
-            assert_eq!(rgb.len(), (3 * width * height) as usize);
-            assert!(encode(&rgb, width, height, 90, false).is_ok(), "{width}x{height}");
-        }
-    }
-
-    #[test]
-    fn a_jpeg_has_about_as_many_bytes_as_a_photograph_of_its_size() {
-        let quality = Settings::default().quality;
-        for (width, height, count, expected) in
-            [(500, 375, 10, 0.46..0.56), (2048, 1536, 2, 0.24..0.40)]
-        {
-            let bytes: usize = (0..u64::from(count))
-                .map(|index| image(0, index, width, height))
-                .map(|rgb| encode(&rgb, width, height, quality, false).unwrap().len())
-                .sum();
-            let per_pixel = bytes as f64 / f64::from(count * width * height);
-            assert!(expected.contains(&per_pixel), "{width}x{height}: {per_pixel} bytes per pixel");
-        }
-    }
-
-    #[test]
-    fn a_set_is_complete_only_for_its_own_settings() {
-        let dir = tempfile::tempdir().unwrap();
-        let settings =
-            Settings { images: 7, width: 24, height: 16, classes: 3, ..Default::default() };
-        assert_eq!(complete(dir.path(), &settings), None);
-        let most = AtomicU64::new(0);
-        let summary =
-            write(dir.path(), &settings, |done| _ = most.fetch_max(done, Ordering::Relaxed))
-                .unwrap();
-        assert_eq!(most.into_inner(), 7);
-        assert_eq!(complete(dir.path(), &settings), Some(summary));
-        assert_eq!(complete(dir.path(), &Settings { seed: 1, ..settings }), None);
-        let file = dir.path().join("class001/0000004.jpg");
-        let jpeg = fs::read(&file).unwrap();
-        let rgb = image(0, 4, 24, 16);
-        assert_eq!(jpeg, encode(&rgb, 24, 16, settings.quality, false).unwrap());
-        let on_disk: u64 = (0..7)
-            .map(|index| fs::metadata(dir.path().join(settings.file(index))).unwrap().len())
-            .sum();
-        assert_eq!(on_disk, summary.bytes);
-    }
-
-    #[test]
-    fn errors_of_invalid_settings_name_the_field() {
-        let default = Settings::default();
-        // The field, and the value and its bounds in ascending order.
-        for (settings, field, numbers) in [
-            (Settings { images: 0, ..default }, "images", &[0, 1][..]),
-            (Settings { classes: 0, ..default }, "classes", &[0, 1]),
-            (Settings { width: 0, ..default }, "width", &[0, 1, 65_535]),
-            (Settings { height: 65_536, ..default }, "height", &[1, 65_535, 65_536]),
-            (Settings { quality: 101, ..default }, "quality", &[1, 100, 101]),
-        ] {
-            let error = settings.check().unwrap_err();
-            let Error::Config(error) = error else { panic!("{error}") };
-            let digits = error.problem.split(|it: char| !it.is_ascii_digit());
-            let mut found: Vec<u32> = digits.filter_map(|it| it.parse().ok()).collect();
-            found.sort_unstable();
-            assert_eq!((error.key.as_str(), &found[..]), (field, numbers), "{error}");
-        }
-    }
-}
+mod tests;

@@ -3,8 +3,8 @@
 //! * Each case runs in its own process, with its own memory, CPU time and first batch. If a library crashes, only that case
 //!   fails, with the reason.
 //! * A case is one warm-up epoch, then the measured epochs. Its consumer drops batches.
-//! * Without a file, the sets are photo-like JPEGs that are generated once and cached: 500x375, 2048x1536, progressive 500x375,
-//!   and 500x375 with one in eight progressive. Their pipeline files are stored beside them and also work with `run`, `plan` and
+//! * Without a file, the sets are photo-like JPEGs that are generated once and cached: one with the samplings, sizes and Huffman
+//!   tables of ImageNet, then 500x375, 2048x1536, progressive 500x375, and 500x375 with one in eight progressive. Their pipeline files are stored beside them and also work with `run`, `plan` and
 //!   `dump`.
 //! * If images are decoded on the CPU, only the route `cpu` is measured; the other requested routes are listed with the reason.
 
@@ -43,7 +43,7 @@ mod table;
 pub struct Options {
     /// A pipeline file (TOML) to measure instead of the generated sets
     file: Option<PathBuf>,
-    /// Number of 500x375 images; the progressive set has a quarter as many, the large one an eighth
+    /// Number of images like ImageNet's and of 500x375 images; the progressive set has a quarter as many, the large one an eighth
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
     images: u64,
     /// Measured epochs per case [default: until 3 seconds have passed]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::header::Header;
-use feedwater_tools::synth::Settings;
+use feedwater_tools::synth::{Files, Settings, Uniform};
 
 use super::super::{CommandError, images};
 use super::write_if_changed;
@@ -27,31 +27,40 @@ impl Set {
     }
 }
 
-/// Generates the missing sets below `cache`.
+/// Generates the missing sets below `cache`: like ImageNet, then uniform ones.
 pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandError> {
-    let small = Settings { images, ..Settings::default() };
-    let large =
-        Settings { images: (images / 8).max(1), width: 2048, height: 1536, ..Settings::default() };
-    let progressive =
-        Settings { images: (images / 4).max(1), progressive: true, ..Settings::default() };
+    let like_imagenet = Settings { images, ..Settings::default() };
+    let small = uniform(images, false);
+    let large = Settings::uniform((images / 8).max(1), 2048, 1536);
+    let progressive = uniform((images / 4).max(1), true);
     let mut sets = Vec::new();
     let mut folders = Vec::new();
-    for settings in [&small, &large, &progressive] {
+    for (name, settings) in [
+        ("imagenet-like", &like_imagenet),
+        ("500x375", &small),
+        ("2048x1536", &large),
+        ("500x375-progressive", &progressive),
+    ] {
         let directory = images::make(cache, settings, quiet)?;
         let folder = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let size = format!("{}x{}", settings.width, settings.height);
-        let name = if settings.progressive { format!("{size}-progressive") } else { size };
         let source = format!("directory = \"{folder}\"");
-        let first = fs::read(directory.join(settings.file(0)));
-        let example = first.ok().and_then(|bytes| Header::parse(&bytes).ok());
-        sets.push(set(cache, name, &folder, &source, example)?);
+        let is_uniform = settings.files != Files::LikeImageNet;
+        let first = fs::read(directory.join(settings.file(0))).ok().filter(|_| is_uniform);
+        let example = first.and_then(|bytes| Header::parse(&bytes).ok());
+        sets.push(set(cache, name.into(), &folder, &source, example)?);
         folders.push(folder);
     }
-    let stem = format!("{}-mixed", folders[0]);
+    let stem = format!("{}-mixed", folders[1]);
     let list = format!("{stem}.tsv");
-    write_if_changed(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
+    write_if_changed(&cache.join(&list), &mixed([&folders[1], &folders[3]], &small, &progressive))?;
     sets.push(set(cache, "500x375-mixed".into(), &stem, &format!("list = \"{list}\""), None)?);
     Ok(sets)
+}
+
+/// Settings of a set of 500x375.
+fn uniform(images: u64, progressive: bool) -> Settings {
+    let files = Files::Uniform(Uniform { progressive, ..Uniform::default() });
+    Settings { images, files, ..Settings::default() }
 }
 
 /// Creates a set with the usual training chain of vision models.
@@ -105,8 +114,7 @@ mod tests {
 
     #[test]
     fn one_in_eight_mixed_images_is_progressive_and_labels_match() {
-        let small = Settings { images: 24, ..Settings::default() };
-        let progressive = Settings { images: 6, progressive: true, ..Settings::default() };
+        let (small, progressive) = (uniform(24, false), uniform(6, true));
         let text = mixed(["base", "more"], &small, &progressive);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 24);

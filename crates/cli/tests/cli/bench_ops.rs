@@ -26,8 +26,7 @@ std = [0.229, 0.224, 0.225]
 /// Creates ten images of 80x60, and a `pipeline.toml` that ends with `chain`.
 fn workplace(head: &str, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        synth::Settings { images: 10, width: 80, height: 60, classes: 2, ..Default::default() };
+    let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(10, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     let text = format!("[source]\ndirectory = \"data\"\n{head}{chain}");
     fs::write(dir.path().join("pipeline.toml"), text).unwrap();

@@ -390,7 +390,7 @@ fn text(bytes: &[u8]) -> String {
 /// Creates a folder with a pipeline file.
 fn pipeline() -> TempDir {
     let dir = TempDir::new().unwrap();
-    let settings = synth::Settings { images: 12, width: 64, height: 48, ..Default::default() };
+    let settings = synth::Settings::uniform(12, 64, 48);
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     let file = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n\
                 [[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 32\n";

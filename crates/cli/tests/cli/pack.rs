@@ -387,11 +387,8 @@ fn the_command_packs_verifies_and_prints_the_source_table() {
     let root = tempfile::tempdir().unwrap();
     let data = root.path().join("data");
     let synth = feedwater_tools::synth::Settings {
-        images: 12,
-        width: 96,
-        height: 64,
         classes: 3,
-        ..Default::default()
+        ..feedwater_tools::synth::Settings::uniform(12, 96, 64)
     };
     feedwater_tools::synth::write(&data, &synth, |_| {}).unwrap();
     let run = |arguments: &[&str]| {

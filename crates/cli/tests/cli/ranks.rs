@@ -34,13 +34,7 @@ const VARIABLES: [&str; 13] = [
 /// Creates images, and a pipeline file for each `last`, with more lines for `[loader]`.
 fn workplace(more: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings = synth::Settings {
-        images: SAMPLES,
-        width: 40,
-        height: 30,
-        classes: 1,
-        ..Default::default()
-    };
+    let settings = synth::Settings { classes: 1, ..synth::Settings::uniform(SAMPLES, 40, 30) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     for last in ["drop", "pad", "partial"] {
         let text = format!(

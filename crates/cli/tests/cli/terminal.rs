@@ -37,8 +37,7 @@ fn checked(what: &str, output: &Output) -> String {
 /// Creates a folder with a hostile class, which has a damaged image and another file.
 fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
-    let settings =
-        synth::Settings { images: 6, width: 64, height: 48, classes: 2, ..Default::default() };
+    let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(6, 64, 48) };
     let data = dir.path().join("data");
     synth::write(&data, &settings, |_| ()).unwrap();
     let class = data.join(NAME);

@@ -64,8 +64,7 @@ fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 fn commands_use_fewer_threads_or_name_the_one_that_is_missing() {
     let dir = TempDir::new().unwrap();
     let dir = dir.path();
-    let settings =
-        synth::Settings { images: 20, width: 64, height: 48, classes: 2, ..Default::default() };
+    let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(20, 64, 48) };
     synth::write(&dir.join("data"), &settings, |_| ()).unwrap();
     let pipeline = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n[[chain]]\nop = \"center_crop\"\n\
                     width = 32\nheight = 32\n";

@@ -31,8 +31,7 @@ std = [0.229, 0.224, 0.225]
 /// Creates ten small images, and a `pipeline.toml` that begins with `head`.
 fn workplace(head: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    let settings = synth::Settings { classes: 3, ..synth::Settings::uniform(10, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     fs::write(dir.path().join("pipeline.toml"), format!("{head}{PIPELINE}")).unwrap();
     dir
@@ -119,6 +118,7 @@ fn the_sets_are_generated_once_with_pipeline_files_beside_them() {
         .map(|case| (case["set"].as_str().unwrap(), number(case, "images")))
         .collect();
     let expected = [
+        ("imagenet-like", 16.0),
         ("500x375", 16.0),
         ("2048x1536", 2.0),
         ("500x375-progressive", 4.0),
@@ -129,9 +129,9 @@ fn the_sets_are_generated_once_with_pipeline_files_beside_them() {
     assert!(batches.eq(expected.map(|(_, images)| images)), "no batch is larger than its set");
 
     let cache = dir.path().join("cache");
-    let image = cache.join("synth-4-progressive/class000/0000000.jpg");
+    let image = cache.join("uniform-4-500x375-progressive/class000/0000000.jpg");
     assert!(is_progressive(&fs::read(&image).unwrap()));
-    let list = fs::read_to_string(cache.join("synth-16-mixed.tsv")).unwrap();
+    let list = fs::read_to_string(cache.join("uniform-16-500x375-mixed.tsv")).unwrap();
     let progressive = list.lines().filter(|line| {
         let path = line.split('\t').next().unwrap();
         is_progressive(&fs::read(cache.join(path)).unwrap())
@@ -141,7 +141,7 @@ fn the_sets_are_generated_once_with_pipeline_files_beside_them() {
     let made = fs::metadata(&image).unwrap().modified().unwrap();
     told(&bench(dir.path(), &args).output().unwrap(), 0);
     assert_eq!(fs::metadata(&image).unwrap().modified().unwrap(), made);
-    let file = cache.join("synth-16.toml");
+    let file = cache.join("imagenet-like-16.toml");
     let run =
         Command::new(PROGRAM).arg("run").arg(file).args(["--device", "cpu"]).output().unwrap();
     assert!(run.status.success(), "the pipeline files work with other commands too");

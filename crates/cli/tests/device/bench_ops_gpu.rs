@@ -53,7 +53,7 @@ fn workplace(images: u64, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (class, (width, height)) in [(80, 60), (60, 80)].into_iter().enumerate() {
         let settings =
-            synth::Settings { images: images / 2, width, height, classes: 1, ..Default::default() };
+            synth::Settings { classes: 1, ..synth::Settings::uniform(images / 2, width, height) };
         synth::write(&dir.path().join(format!("data/{class}")), &settings, |_| ()).unwrap();
     }
     let text = format!("[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\n{chain}");

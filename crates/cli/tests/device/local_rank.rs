@@ -33,7 +33,7 @@ fn json(output: &Output) -> Value {
 /// Creates a pipeline file whose first line is `device`, and its images.
 fn workplace(device: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings = synth::Settings { images: 8, width: 80, height: 60, ..Default::default() };
+    let settings = synth::Settings::uniform(8, 80, 60);
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     let text = format!(
         "{device}\n[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshard = \"none\"\n\

@@ -41,8 +41,7 @@ fn checks(result: &Value) -> Vec<(String, String, String)> {
 /// Creates a pipeline that needs one kernel, and its images.
 fn workplace(chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    let settings = synth::Settings { classes: 3, ..synth::Settings::uniform(10, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     let text = format!(
         "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nlast = \"partial\"\n{chain}"

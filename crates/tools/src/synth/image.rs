@@ -10,10 +10,31 @@ use super::scene;
 ///
 /// It shows scene `index % 10`: mountains, dunes, sea, forest, fruit, pebbles, foliage, city, snow or flowers.
 pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
+    detailed(seed, index, [width, height], Detail::UNIFORM)
+}
+
+/// Strength of what the camera adds to the scene, relative to [`image`].
+#[derive(Clone, Copy, Debug)]
+pub struct Detail {
+    /// Fine structure of surfaces.
+    pub grain: f32,
+    /// Sensor noise.
+    pub noise: f32,
+    /// Changes of red against blue by the fine structure of surfaces, as a share of its changes of lightness; 0 for [`image`].
+    pub colour: f32,
+}
+
+impl Detail {
+    /// Detail of [`image`].
+    pub const UNIFORM: Self = Self { grain: 1.0, noise: 1.0, colour: 0.0 };
+}
+
+/// Draws [`image`] with other detail.
+pub fn detailed(seed: u64, index: u64, [width, height]: [u32; 2], detail: Detail) -> Vec<u8> {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index }, 0);
     let (columns, rows) = (width as usize, height as usize);
     let layers = scene::layers(&mut rng, index, width as f32, height as f32);
-    let film = Film::new(&mut rng, width.min(height) as f32);
+    let film = Film::new(&mut rng, width.min(height) as f32, detail);
     let mut row = Row::new(columns);
     let mut rgb = Vec::with_capacity(3 * columns * rows);
     for y in 0..rows {
@@ -34,19 +55,21 @@ struct Film {
     tint: Noise,
     /// Standard deviation of the sensor noise, in levels of 0 to 255.
     sensor: f32,
+    /// Changes of red against blue, as a share of the grain.
+    colour: f32,
     salt: u32,
 }
 
 impl Film {
-    fn new(rng: &mut SampleRng, side: f32) -> Self {
+    fn new(rng: &mut SampleRng, side: f32, detail: Detail) -> Self {
         let sharp = sharpness(side);
-        let busy = between(rng, 0.8, 1.5);
+        let busy = detail.grain * between(rng, 0.8, 1.5);
         let grain = [(13.0, 10.0), (5.0, 18.0), (2.0, 34.0 * sharp), (1.0, 30.0 * sharp)]
             .map(|(cell, amplitude)| Noise::new(rng, [cell, cell], busy * amplitude))
             .into();
         let tint = Noise::new(rng, [0.25 * side, 0.25 * side], 5.0);
-        let sensor = sharp * between(rng, 6.0, 8.2);
-        Self { grain, tint, sensor, salt: rng.bits() }
+        let sensor = detail.noise * sharp * between(rng, 6.0, 8.2);
+        Self { grain, tint, sensor, colour: detail.colour, salt: rng.bits() }
     }
 
     /// Adds tint, grain and noise, and writes the bytes.
@@ -67,7 +90,8 @@ impl Film {
             // Dark surfaces have less contrast.
             let luma = grain * (0.25 + green.max(red) * (1.0 / 170.0)).min(1.0)
                 + self.sensor * gaussian(bits);
-            let chroma = 0.5 * self.sensor * gaussian(bits.wrapping_mul(0x9e37_79b1));
+            let noise = 0.5 * self.sensor * gaussian(bits.wrapping_mul(0x9e37_79b1));
+            let chroma = noise + self.colour * grain;
             rgb.extend_from_slice(&[
                 level(red + luma + tint + chroma),
                 level(green + luma),

@@ -95,8 +95,7 @@ const PIPELINE: &str =
 /// Creates ten small images in three classes, and `pipeline.toml`.
 fn workplace() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    let settings = synth::Settings { classes: 3, ..synth::Settings::uniform(10, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     write(&dir, "pipeline.toml", &format!("{PIPELINE}{CHAIN}"));
     dir
@@ -393,8 +392,15 @@ fn synth_makes_the_set_that_the_library_makes() {
     let file = fs::read(dir.path().join("set/class001/0000003.jpg")).unwrap();
     let image = synth::image(9, 3, 40, 30);
     assert_eq!(file, synth::encode(&image, 40, 30, 80, true).unwrap());
-    let words = done(dir.path(), &["synth", "set", "--images", "2"]);
-    assert!(has_words(&words, &["2", "500x375"]), "{words}");
+    assert_eq!(result["settings"]["files"]["uniform"]["quality"], 80);
+    let words = done(dir.path(), &["synth", "set", "--images", "2", "--uniform"]);
+    assert!(has_words(&words, &["2", "500x375", "4:2:0"]), "{words}");
+    let result = json(dir.path(), &["synth", "mixed", "--images", "12", "--json"]);
+    assert_eq!(result["settings"]["files"], "like-imagenet");
+    let census = &result["census"];
+    assert!(census["samplings"]["4:4:4"].as_u64().unwrap() > 6, "{census}");
+    let file = fs::read(dir.path().join("mixed/class003/0000003.jpg")).unwrap();
+    assert_eq!(file, synth::Settings::default().jpeg(3).unwrap());
 }
 
 #[test]
@@ -442,7 +448,7 @@ fn demo_caches_its_images_and_draws_the_first_batch() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["demo", "--images", "6", "--device", "cpu"];
     let first = done(dir.path(), &args);
-    let data = dir.path().join("cache/synth-6");
+    let data = dir.path().join("cache/imagenet-like-6");
     let (count, _) = row(&first, "generate ").split_once(data.to_str().unwrap()).unwrap();
     assert!(has_words(count, &["6"]), "{first}");
     check_rows(&first, "6");

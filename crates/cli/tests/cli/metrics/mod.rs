@@ -196,8 +196,7 @@ fn count(spans: &[(f64, f64, &Value)], name: &str) -> usize {
 #[test]
 fn run_writes_trace_and_profile_and_serves_metrics() {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        synth::Settings { images: 12, width: 80, height: 60, classes: 2, ..Default::default() };
+    let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(12, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     let pipeline = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n\
                     [[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 24\n";

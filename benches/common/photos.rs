@@ -1,0 +1,110 @@
+//! Sets of photographs: synthetic ones, and files that the user has.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use feedwater::decode::Decoders;
+use feedwater::header::Header;
+use feedwater::source::FileList;
+use feedwater::source::settings::FileListSettings;
+use feedwater::storage::{Storage, StorageSettings};
+use feedwater::threads::in_parts;
+use feedwater_tools::synth::Settings;
+use feedwater_tools::synth::census::{self, Census};
+
+use super::{cores, make, name_of_size};
+
+/// Set of JPEGs, all of them intact and in the page cache.
+pub struct PhotoSet {
+    pub name: String,
+    pub files: Vec<PathBuf>,
+    pub census: Census,
+}
+
+impl PhotoSet {
+    fn synthetic(name: String, folder: &str, settings: &Settings) -> Self {
+        let files = make(folder, settings);
+        let census = Census::of_files(&files).expect("the set is complete");
+        Self { name, files, census }
+    }
+
+    /// Files of one size, quality and sampling.
+    pub fn uniform(images: u64, size: (u32, u32)) -> Self {
+        let name = name_of_size(size);
+        let settings = Settings::uniform(images, size.0, size.1);
+        Self::synthetic(name.clone(), &format!("uniform-{images}-{name}"), &settings)
+    }
+
+    /// Files with the sizes, samplings and Huffman tables of ImageNet.
+    pub fn like_imagenet(images: u64) -> Self {
+        let settings = Settings { images, ..Settings::default() };
+        Self::synthetic("imagenet-like".into(), &format!("imagenet-like-{images}"), &settings)
+    }
+
+    /// The JPEGs below a folder that decode without an error.
+    fn of_folder(folder: &Path) -> Self {
+        let folder = folder.canonicalize().expect("a folder of FEEDWATER_PHOTOS exists");
+        let all = census::jpegs(&folder).expect("a folder of FEEDWATER_PHOTOS can be read");
+        let files = intact(&all);
+        let name = format!("photographs in {}", folder.file_name().unwrap_or_default().display());
+        if files.len() < all.len() {
+            eprintln!("{name}: {} of {} files are left out", all.len() - files.len(), all.len());
+        }
+        let census = Census::of_files(&files).expect("the files were just read");
+        Self { name, files, census }
+    }
+
+    /// Opens the set as a source, by the list file of that name below [`directory`](super::directory).
+    pub fn source(&self, name: &str) -> FileList {
+        let list = super::list(name, &self.files);
+        // Own photographs are not below the list's folder.
+        let settings = StorageSettings { allow_folders: vec!["/".into()], ..Default::default() };
+        let storage = Storage::new(&settings).expect("the settings are valid");
+        FileList::open_with(list, &FileListSettings::default(), &storage).expect("the set exists")
+    }
+
+    /// What the set consists of, for the head of a table.
+    pub fn composition(&self) -> String {
+        format!("{}: {} files\n{}", self.name, self.files.len(), self.census)
+    }
+
+    /// Whether most images have more pixels than a camera's smallest, so that decoding can reduce them.
+    pub fn is_large(&self) -> bool {
+        self.census.sizes.is_some_and(|[_, [width, height], _]| width.min(height) > 1000)
+    }
+}
+
+/// Returns a set of the intact JPEGs of each folder that `FEEDWATER_PHOTOS` names, separated by colons. Folders without any are
+/// left out.
+pub fn own_photos() -> Vec<PhotoSet> {
+    let folders = env::var_os("FEEDWATER_PHOTOS").unwrap_or_default();
+    let folders = env::split_paths(&folders).filter(|it| !it.as_os_str().is_empty());
+    let mut sets: Vec<_> = folders.map(|folder| PhotoSet::of_folder(&folder)).collect();
+    sets.retain(|set| !set.files.is_empty());
+    sets
+}
+
+fn intact(files: &[PathBuf]) -> Vec<PathBuf> {
+    let next = AtomicUsize::new(0);
+    let parts = in_parts(cores(), |_| {
+        let (mut decoders, mut found) = (Decoders::new(), Vec::new());
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let bytes = fs::read(file).expect("the file can be read");
+            let decodes = |header: Header| {
+                let window = header.size.window();
+                header.jpeg.is_some()
+                    && decoders.decode(&bytes, &header, window, 1, &mut |_| ()).is_ok()
+            };
+            if Header::parse(&bytes).is_ok_and(decodes) {
+                found.push(file.clone());
+            }
+        }
+        found
+    });
+    let found = parts.into_iter().flat_map(|part| part.expect("decoding does not panic"));
+    let mut found: Vec<_> = found.collect();
+    found.sort();
+    found
+}
