@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable, cast};
 
 use super::bits::Bits;
-use super::huffman::{Code, INDEX_BITS, INDEXES, Symbols, index};
+use super::huffman::{Code, Codes, INDEX_BITS, INDEXES, index};
 
 /// Coefficients of a pattern.
 pub const PATTERN: usize = 8;
@@ -193,15 +193,14 @@ impl Symbol {
 #[derive(Clone, Debug)]
 pub struct AcTable {
     pub entries: Entries,
-    pub symbols: Symbols,
+    pub codes: Codes,
     /// Whether each entry has only one symbol.
     is_simple: bool,
 }
 
 impl AcTable {
     pub fn new(code: &Code) -> Self {
-        let mut table =
-            Self { entries: Entries::new(), symbols: Symbols::new(code), is_simple: true };
+        let mut table = Self { entries: Entries::new(), codes: Codes::new(code), is_simple: true };
         table.renew(code, true);
         table
     }
@@ -215,7 +214,7 @@ impl AcTable {
     /// pays for one small image.
     pub fn renew(&mut self, code: &Code, is_simple: bool) {
         self.is_simple = is_simple;
-        self.symbols = Symbols::new(code);
+        self.codes = Codes::new(code);
         if is_simple {
             self.entries.renew(code, |_| true);
         } else {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ac_table::{AcTable, Ahead, END, LONG_CODE, PATTERN, Take, advance_of, bits_of};
 use super::bits::{Bits, Clean, Input};
-use super::huffman::{DcTable, Step, Symbols};
+use super::huffman::{Codes, DcTable, Step};
 use crate::decode::row_index::RowStart;
 
 /// Most blocks that are decoded together.
@@ -98,11 +98,7 @@ impl Reader<'_> {
 impl Coding<'_> {
     /// Decodes blocks, which have no coefficients yet. `None` at damage.
     #[inline(always)]
-    pub fn decode<W: Widening>(
-        &self,
-        blocks: Range<usize>,
-        reader: &mut Reader<'_>,
-    ) -> Option<()> {
+    pub fn decode<W: Widening>(&self, blocks: Range<usize>, reader: &mut Reader<'_>) -> Option<()> {
         let Blocks { coefficients, lens } = &mut *reader.blocks;
         let (held, clean) = reader.input.parts();
         let mut bits = *held;
@@ -184,7 +180,7 @@ fn decode_ac<W: Widening>(
                 END..LONG_CODE => Some((bits, (count - END) as u8)),
                 _ => {
                     bits.give_back(bits_of(take), clean);
-                    decode_rest(bits, clean, &table.symbols, block, count - advance)
+                    decode_rest(bits, clean, &table.codes, block, count - advance)
                 }
             };
         }
@@ -194,7 +190,7 @@ fn decode_ac<W: Widening>(
         }
         // The entry wrote no zero here if its index has ones only.
         block[count & 63] = 0;
-        match table.symbols.take(&mut bits)? {
+        match table.codes.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {
                 *block[..BLOCK].get_mut(count + zeros)? = value as i16;
                 count += zeros + 1;
@@ -215,7 +211,7 @@ fn decode_ac<W: Widening>(
 fn decode_rest(
     mut bits: Bits,
     clean: &Clean,
-    symbols: &Symbols,
+    codes: &Codes,
     block: &mut Target,
     mut count: usize,
 ) -> Option<(Bits, u8)> {
@@ -224,7 +220,7 @@ fn decode_rest(
         if !bits.refill(clean) {
             return None;
         }
-        match symbols.take(&mut bits)? {
+        match codes.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {
                 *block[..BLOCK].get_mut(count + zeros)? = value as i16;
                 count += zeros + 1;
@@ -264,14 +260,14 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
         if advance < LONG_CODE {
             return match count {
                 BLOCK | END..LONG_CODE => Some(bits),
-                _ => parse_rest(bits, clean, &table.symbols, count - advance, take),
+                _ => parse_rest(bits, clean, &table.codes, count - advance, take),
             };
         }
         count -= advance;
         if !bits.refill(clean) {
             return None;
         }
-        match table.symbols.take(&mut bits)? {
+        match table.codes.take(&mut bits)? {
             Step::Coefficient(zeros, _) => count += zeros + 1,
             Step::Zeros => count += 16,
             Step::End => return Some(bits),
@@ -289,7 +285,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
 fn parse_rest(
     mut bits: Bits,
     clean: &Clean,
-    symbols: &Symbols,
+    codes: &Codes,
     mut count: usize,
     take: Take,
 ) -> Option<Bits> {
@@ -298,7 +294,7 @@ fn parse_rest(
         if !bits.refill(clean) {
             return None;
         }
-        match symbols.take(&mut bits)? {
+        match codes.take(&mut bits)? {
             Step::Coefficient(zeros, _) => count += zeros + 1,
             Step::Zeros => count += 16,
             Step::End => return Some(bits),

@@ -9,8 +9,8 @@ use super::bits::{Bits, Clean};
 pub const INDEX_BITS: u32 = 10;
 /// Indexes of a table.
 pub const INDEXES: usize = 1 << INDEX_BITS;
-/// Lengths of codes that are longer than an index, and that of an index.
-const LONG: usize = 17 - INDEX_BITS as usize;
+/// Lengths of codes, and 0.
+const LENS: usize = 17;
 
 /// A code as in the file: the number of codes of each length, and their symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,16 +19,22 @@ pub struct Code {
     symbols: [u8; 256],
 }
 
-/// Codes by their first bits (T.81, annex C).
+/// Finds a code among the next bits by its length (T.81, annex C, and figure F.16).
+#[derive(Clone, Debug)]
+pub struct Codes {
+    code: Code,
+    /// For each length the first number of 16 bits that is no code of at most this length.
+    limits: [u32; LENS],
+    /// What is added to the bits of a code for the place of its symbol.
+    offsets: [i32; LENS],
+}
+
+/// The same, with a table of the codes that lie in an index.
 #[derive(Clone, Debug)]
 pub struct Symbols {
-    code: Code,
+    codes: Codes,
     /// Length and symbol (shifted by eight) for each index whose code lies in it, else 0.
     by_index: [u16; INDEXES],
-    /// First number of 16 bits that is no code of at most this length; lengths above that of an index.
-    limits: [u32; LONG],
-    /// What is added to the first bits for the place of a symbol.
-    offsets: [i32; LONG],
 }
 
 /// Table for DC coefficients.
@@ -36,7 +42,7 @@ pub struct Symbols {
 pub struct DcTable {
     /// For each index whose code lies in it: the bits of code and number, and those of the number shifted by eight; else 0.
     by_index: [u16; INDEXES],
-    symbols: Symbols,
+    codes: Codes,
 }
 
 /// Index of the next bits.
@@ -100,36 +106,32 @@ impl Code {
     }
 }
 
-impl Symbols {
+impl Codes {
     pub fn new(code: &Code) -> Self {
-        let mut by_index = [0; INDEXES];
-        for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
-            by_index[indexes].fill(len as u16 | u16::from(symbol) << 8);
-        }
-        let (mut limits, mut offsets) = ([0; LONG], [0; LONG]);
+        let (mut limits, mut offsets) = ([0; LENS], [0; LENS]);
         let (mut next, mut place) = (0u32, 0i32);
-        for (len, count) in (1..=16u32).zip(code.counts) {
-            if len > INDEX_BITS {
-                let at = (len - INDEX_BITS) as usize;
-                limits[at] = (next + u32::from(count)) << (16 - len);
-                offsets[at] = place - next as i32;
-            }
-            (next, place) = ((next + u32::from(count)) << 1, place + i32::from(count));
+        for (len, count) in (1..LENS).zip(code.counts) {
+            offsets[len] = place - next as i32;
+            (next, place) = (next + u32::from(count), place + i32::from(count));
+            limits[len] = next << (16 - len);
+            next <<= 1;
         }
-        Self { code: code.clone(), by_index, limits, offsets }
+        Self { code: code.clone(), limits, offsets }
     }
 
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Length of the next code and its symbol.
-    #[inline(always)]
+    /// Length of the next code and its symbol. Codes that are longer than an index are found sooner.
+    #[inline]
     pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {
-        match self.by_index[index(buffer)] {
-            0 => self.long(buffer),
-            entry => Some((u32::from(entry & 255), (entry >> 8) as u8)),
-        }
+        const LONG: usize = INDEX_BITS as usize + 1;
+        let bits = (buffer >> 48) as u32;
+        let first = if bits < self.limits[LONG - 1] { 1 } else { LONG };
+        let len = (first..LENS).find(|&len| bits < self.limits[len])?;
+        let place = (bits >> (16 - len)) as i32 + self.offsets[len];
+        Some((len as u32, *self.code.symbols.get(place as usize)?))
     }
 
     /// Takes one symbol of AC coefficients. `None` if no code begins here. The buffer is full before.
@@ -145,27 +147,47 @@ impl Symbols {
             _ => Step::Coefficient(zeros, value),
         })
     }
+}
 
-    #[inline]
-    fn long(&self, buffer: u64) -> Option<(u32, u8)> {
-        let bits = (buffer >> 48) as u32;
-        let at = (1..LONG).find(|&at| bits < self.limits[at])?;
-        let len = INDEX_BITS + at as u32;
-        let place = (bits >> (16 - len)) as i32 + self.offsets[at];
-        Some((len, *self.code.symbols.get(place as usize)?))
+impl Symbols {
+    pub fn new(code: &Code) -> Self {
+        let mut symbols = Self { codes: Codes::new(code), by_index: [0; INDEXES] };
+        for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
+            symbols.by_index[indexes].fill(len as u16 | u16::from(symbol) << 8);
+        }
+        symbols
+    }
+
+    /// Length of the next code and its symbol.
+    #[inline(always)]
+    pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {
+        match self.by_index[index(buffer)] {
+            0 => self.codes.next(buffer),
+            entry => Some((u32::from(entry & 255), (entry >> 8) as u8)),
+        }
     }
 }
 
 impl DcTable {
     pub fn new(code: &Code) -> Self {
-        let symbols = Symbols::new(code);
-        // The number's size is added to the length.
-        let by_index = symbols.by_index.map(|entry| entry + (entry >> 8));
-        Self { by_index, symbols }
+        let mut table = Self { by_index: [0; INDEXES], codes: Codes::new(code) };
+        table.renew(code);
+        table
+    }
+
+    /// Makes it the table of another code.
+    pub fn renew(&mut self, code: &Code) {
+        self.codes = Codes::new(code);
+        let mut end = 0;
+        for (len, indexes, size) in code.indexes(INDEX_BITS) {
+            end = indexes.end;
+            self.by_index[indexes].fill(len as u16 + u16::from(size) + (u16::from(size) << 8));
+        }
+        self.by_index[end..].fill(0);
     }
 
     pub fn code(&self) -> &Code {
-        &self.symbols.code
+        self.codes.code()
     }
 
     /// Takes the next code with its number, and leaves 29 bits or more. `None` if no code begins here.
@@ -179,7 +201,7 @@ impl DcTable {
         let buffer = bits.buffer;
         let (all, size) = match entry {
             0 => {
-                let (len, size) = self.symbols.long(buffer)?;
+                let (len, size) = self.codes.next(buffer)?;
                 (len + u32::from(size), size)
             }
             entry => (u32::from(entry & 255), (entry >> 8) as u8),

@@ -7,8 +7,8 @@
 //! At anything else, and at anything unusual or damaged, libjpeg-turbo decodes the image from the start, and rows that
 //! were passed on already are left out. So damage is judged and worded in one way.
 //!
-//! The path of an image: `frame` reads the segments, `scan` goes over the units, `bits` removes stuffing, `huffman` and
-//! `blocks` decode coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
+//! The path of an image: `frame` reads the segments, `scan` goes over the units, `bits` removes stuffing, `huffman`,
+//! `ac_table` and `blocks` decode coefficients, `kernels` transforms them and makes pixels, `rows` passes on the rows of the window.
 //! `progressive` decodes all scans of a progressive image first, with `bands`.
 
 mod ac_table;
@@ -353,10 +353,10 @@ impl State {
             let found = self.dc_tables.iter().position(|table| table.code() == dc);
             places[0][at] = found.unwrap_or_else(|| {
                 let place = free(&mut self.next[0], &places[0]);
-                self.dc_tables[place] = DcTable::new(dc);
+                self.dc_tables[place].renew(dc);
                 place
             });
-            let found = self.ac_tables.iter().position(|table| table.symbols.code() == ac);
+            let found = self.ac_tables.iter().position(|table| table.codes.code() == ac);
             let is_small = frame.scan.len() < SMALL;
             let place = found.unwrap_or_else(|| free(&mut self.next[1], &places[1]));
             let (table, is_used) = (&mut self.ac_tables[place], places[1][..at].contains(&place));

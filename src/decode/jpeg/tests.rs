@@ -1,6 +1,7 @@
 //! The decoder and its reference are compared with libjpeg-turbo.
 
 mod alone;
+mod tables;
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 

@@ -202,12 +202,7 @@ impl Kernels {
     }
 
     /// [`Coding::parse`].
-    pub fn parse(
-        self,
-        coding: &Coding<'_>,
-        units: usize,
-        reader: &mut Reader<'_>,
-    ) -> Option<()> {
+    pub fn parse(self, coding: &Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         match self.0 {
             Set::Plain => coding.parse(units, reader),
             #[cfg(target_arch = "aarch64")]

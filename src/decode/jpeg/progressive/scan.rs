@@ -3,7 +3,6 @@
 use super::super::bands::{Bands, MOST_BLOCKS, MOST_BYTES};
 use super::super::bits::{Clean, Input};
 use super::super::frame::Segments;
-use super::super::huffman::DcTable;
 use super::super::kernels::Kernels;
 use super::Tables;
 use super::script::Scan;
@@ -44,7 +43,7 @@ impl<'a> Walk<'a> {
         } else if !scan.refines {
             for (&component, number) in scan.components().iter().zip(scan.dc) {
                 let code = defined.dc.get(number)?.as_ref().filter(|code| code.is_dc())?;
-                tables.dc[component] = DcTable::new(code);
+                tables.dc[component].renew(code);
             }
         }
         Some(Self {
