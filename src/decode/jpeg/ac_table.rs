@@ -41,52 +41,31 @@ pub fn advance_of(take: Take) -> usize {
     usize::from(take >> 8)
 }
 
-/// Coefficients of an entry. Bytes, because loads are cheaper than the shifts that would take a number apart: most CPUs can do
-/// two shifts at a time.
+/// The last coefficient of an entry. Bytes, because loads are cheaper than the shifts that would take a number apart: most CPUs
+/// can do two shifts at a time.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct Action {
-    /// Coefficients whose numbers lie in the index but the last one, each a byte, the first one in the lowest.
-    pattern: u64,
-    /// What is added to the bits of the number of the last coefficient if the first one is 0 (T.81, F.12).
+pub struct Last {
+    /// What is added to the bits of its number if the first one is 0 (T.81, F.12).
     offset: i32,
     /// Where that number begins in the bits of the entry, and 64 minus its bits.
     begin: u8,
     behind: u8,
-    /// Place of that coefficient.
     place: u8,
     unused: u8,
 }
 
-impl Action {
-    /// Without coefficients. The index has a code.
+impl Last {
+    /// No coefficient. The index has a code.
     const fn none(index: usize) -> Self {
         // The number is a bit of the index that is 0. All codes that lie in it have one.
         let zero = (!(index as u64) << (64 - INDEX_BITS)).leading_zeros();
-        Self { pattern: 0, offset: 0, begin: zero as u8 & 63, behind: 63, place: 0, unused: 0 }
+        Self { offset: 0, begin: zero as u8 & 63, behind: 63, place: 0, unused: 0 }
     }
 
-    /// One coefficient of `size` bits behind a code of `len` bits and so many zeros.
-    fn one(len: u32, zeros: usize, size: u32) -> Self {
-        Self {
-            pattern: 0,
-            offset: 1 - (1 << size),
-            begin: len as u8,
-            behind: 64 - size as u8,
-            place: zeros as u8,
-            unused: 0,
-        }
-    }
-
-    /// The coefficients but the last one.
+    /// Place and value of the coefficient. Without one, zero at the place where the next would be.
     #[inline(always)]
-    pub fn pattern(&self) -> [i8; PATTERN] {
-        cast(self.pattern.to_le_bytes())
-    }
-
-    /// Place and value of the last coefficient. Without one, zero at the place where the next would be.
-    #[inline(always)]
-    pub fn last(&self, buffer: u64) -> (usize, i16) {
+    pub fn of(&self, buffer: u64) -> (usize, i16) {
         let number = buffer << (self.begin & 63);
         let is_positive = (number as i64 >> 63) as i32;
         let bits = (number >> (self.behind & 63)) as i32;
@@ -94,12 +73,35 @@ impl Action {
     }
 }
 
-/// What to do for each index.
+/// All coefficients of an entry.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Action {
+    /// Those whose numbers lie in the index but the last one, each a byte, the first one in the lowest.
+    pattern: u64,
+    pub last: Last,
+}
+
+impl Action {
+    /// The coefficients but the last one.
+    #[inline(always)]
+    pub fn pattern(&self) -> [i8; PATTERN] {
+        cast(self.pattern.to_le_bytes())
+    }
+}
+
+impl From<Last> for Action {
+    fn from(last: Last) -> Self {
+        Self { pattern: 0, last }
+    }
+}
+
+/// What to do for each index: a [`Last`] or an [`Action`].
 #[derive(Clone, Debug)]
-pub struct Entries {
+pub struct Entries<A> {
     /// Apart from the rest because the next look-up waits for them: they stay in the first cache.
     takes: [Take; INDEXES],
-    actions: [Action; INDEXES],
+    actions: [A; INDEXES],
 }
 
 /// Index of an entry and what it takes, looked up before other work because the next look-up waits for it.
@@ -109,10 +111,10 @@ pub struct Ahead {
     take: Take,
 }
 
-impl Entries {
+impl<A: Copy + From<Last>> Entries<A> {
     /// Entries without symbols.
     pub fn new() -> Self {
-        Self { takes: [NOTHING; INDEXES], actions: [Entry::NOTHING.action; INDEXES] }
+        Self { takes: [NOTHING; INDEXES], actions: [Last::none(0).into(); INDEXES] }
     }
 
     /// Makes those of a code, with one symbol each. Symbols that are not among `wanted` are left out.
@@ -121,16 +123,19 @@ impl Entries {
         for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
             end = indexes.end;
             match Symbol::new(len, symbol).filter(|_| wanted(symbol)) {
-                Some(symbol) => self.fill(indexes.clone(), symbol.alone(indexes.start)),
-                None => self.fill(indexes, Entry::NOTHING),
+                Some(symbol) => {
+                    let last = symbol.last(indexes.start);
+                    self.fill(indexes, symbol.take(), last);
+                }
+                None => self.fill(indexes, NOTHING, Last::none(0)),
             }
         }
-        self.fill(end..INDEXES, Entry::NOTHING);
+        self.fill(end..INDEXES, NOTHING, Last::none(0));
     }
 
-    fn fill(&mut self, indexes: Range<usize>, entry: Entry) {
-        self.takes[indexes.clone()].fill(entry.take);
-        self.actions[indexes].fill(entry.action);
+    fn fill(&mut self, indexes: Range<usize>, take: Take, last: Last) {
+        self.takes[indexes.clone()].fill(take);
+        self.actions[indexes].fill(last.into());
     }
 
     /// Looks up the next one. At least as many bits as an index has are valid.
@@ -149,7 +154,7 @@ impl Entries {
     /// Takes the bits of an entry, and looks up the next one: before all other work, because the next look-up waits for that
     /// and a CPU prefers what comes first. Returns what the entry takes and does, and the buffer that it begins in.
     #[inline(always)]
-    pub fn take(&self, ahead: &mut Ahead, bits: &mut Bits) -> (Take, &Action, u64) {
+    pub fn take(&self, ahead: &mut Ahead, bits: &mut Bits) -> (Take, &A, u64) {
         let (Ahead { index, take }, buffer) = (*ahead, bits.buffer);
         bits.take(take.into());
         *ahead = self.ahead(bits.buffer);
@@ -179,20 +184,21 @@ impl Symbol {
         }
     }
 
-    /// The entry that has only this symbol, for an index that begins with its code.
-    fn alone(self, index: usize) -> Entry {
-        let action = match self {
-            Self { size: 0, .. } => Action::none(index),
-            Self { len, zeros, size } => Action::one(len, zeros, size),
-        };
-        Entry { take: self.take(), action }
+    /// Its coefficient, for an index that begins with its code.
+    fn last(self, index: usize) -> Last {
+        let Self { len, zeros, size } = self;
+        if size == 0 {
+            return Last::none(index);
+        }
+        let (begin, behind, offset) = (len as u8, 64 - size as u8, 1 - (1 << size));
+        Last { offset, begin, behind, place: zeros as u8, unused: 0 }
     }
 }
 
 /// Table of AC coefficients.
 #[derive(Clone, Debug)]
 pub struct AcTable {
-    pub entries: Entries,
+    pub entries: Entries<Action>,
     pub codes: Codes,
     /// Whether each entry has only one symbol.
     is_simple: bool,
@@ -261,7 +267,7 @@ impl Drafts {
     }
 
     /// Makes the entries of a table.
-    fn make(&mut self, code: &Code, entries: &mut Entries) {
+    fn make(&mut self, code: &Code, entries: &mut Entries<Action>) {
         let mut end = 0;
         for (len, indexes, symbol) in code.indexes(INDEX_BITS) {
             end = indexes.end;
@@ -269,10 +275,10 @@ impl Drafts {
                 Some(symbol) => self.each(INDEX_BITS, indexes, symbol, |_, index, entry| {
                     (entries.takes[index], entries.actions[index]) = (entry.take, entry.action);
                 }),
-                None => entries.fill(indexes, Entry::NOTHING),
+                None => entries.fill(indexes, NOTHING, Last::none(0)),
             }
         }
-        entries.fill(end..INDEXES, Entry::NOTHING);
+        entries.fill(end..INDEXES, NOTHING, Last::none(0));
     }
 
     /// Calls `put` with the entry of each index of `bits` bits that begins with a symbol.
@@ -285,7 +291,7 @@ impl Drafts {
         mut put: impl FnMut(&mut Self, usize, Entry),
     ) {
         let Symbol { len, zeros, size } = symbol;
-        let alone = symbol.alone(indexes.start);
+        let alone = Entry { take: symbol.take(), action: symbol.last(indexes.start).into() };
         let used = len + size;
         if size == 0 || size > 7 || zeros >= PATTERN || used >= bits {
             for index in indexes {
@@ -308,22 +314,19 @@ impl Drafts {
 }
 
 impl Entry {
-    /// Without a symbol.
-    const NOTHING: Self = Self { take: NOTHING, action: Action::none(0) };
-
     /// The entry of one symbol that takes `used` bits, with its coefficient as a pattern, before that of the bits after it.
     /// Without branches, which no CPU would predict.
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
-        let zeros = u32::from(self.action.place);
+        let zeros = u32::from(self.action.last.place);
         // The first number is the pattern.
         let ([first, last], [pattern, rest_last]): ([u64; 2], [u64; 2]) =
             (cast(self.action), cast(rest.action));
         let moved = pattern << (8 * zeros) << 8;
         let follows = (rest.take != NOTHING) & (moved >> (8 * zeros) >> 8 == pattern);
         let has_coefficient = follows & (advance_of(rest.take) != END);
-        let later = Action { begin: used as u8, place: zeros as u8 + 1, ..Action::zeroed() };
-        let [_, later]: [u64; 2] = cast(later);
+        let later = Last { begin: used as u8, place: zeros as u8 + 1, ..Last::zeroed() };
+        let later: u64 = cast(later);
         // No byte of the sum is more than 255.
         let (both, moved_last) = (coefficient | moved, rest_last.wrapping_add(later));
         let mask = if has_coefficient { !0 } else { 0 };

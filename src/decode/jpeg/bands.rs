@@ -1,6 +1,6 @@
 //! Entropy decoding of AC coefficients in progressive scans (T.81, G.1.2.2 and G.1.2.3).
 
-use super::ac_table::{END, Entries, advance_of};
+use super::ac_table::{END, Entries, Last, advance_of};
 use super::bits::{Bits, Clean};
 use super::blocks::BLOCK;
 use super::huffman::{Code, Symbols, number};
@@ -34,7 +34,7 @@ pub struct Bands<'a> {
 #[derive(Clone, Debug)]
 pub struct AcCodes {
     /// A coefficient, or the end of one block, for each index whose code lies in it. For first scans.
-    pub entries: Entries,
+    pub entries: Entries<Last>,
     pub symbols: Symbols,
 }
 
@@ -156,18 +156,18 @@ impl Bands<'_> {
                 return None;
             }
             let mut ahead = codes.entries.ahead(bits.buffer);
-            let (advance, action, buffer) = 'entries: loop {
+            let (advance, coefficient, buffer) = 'entries: loop {
                 macro_rules! entry {
                     (refill: $refill:literal) => {
                         if $refill && !bits.refill(clean) {
                             return None;
                         }
-                        let (take, action, buffer) = codes.entries.take(&mut ahead, &mut bits);
+                        let (take, coefficient, buffer) = codes.entries.take(&mut ahead, &mut bits);
                         let next = count + advance_of(take);
                         if next > last {
-                            break 'entries (advance_of(take), action, buffer);
+                            break 'entries (advance_of(take), coefficient, buffer);
                         }
-                        let (_, value) = action.last(buffer);
+                        let (_, value) = coefficient.of(buffer);
                         block[(next - 1) & 63] = value << low;
                         mask |= TOP >> ((next - 1) & 63);
                         count = next;
@@ -185,7 +185,7 @@ impl Bands<'_> {
                 if count + advance != last + 1 {
                     return None;
                 }
-                block[last & 63] = action.last(buffer).1 << low;
+                block[last & 63] = coefficient.of(buffer).1 << low;
                 return Some((bits, mask | TOP >> (last & 63), 0));
             }
             if !bits.refill(clean) {

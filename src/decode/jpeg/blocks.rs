@@ -160,7 +160,7 @@ fn decode_ac<W: Widening>(
                         return None;
                     }
                     let (take, action, buffer) = table.entries.take(&mut ahead, &mut bits);
-                    let (place, value) = action.last(buffer);
+                    let (place, value) = action.last.of(buffer);
                     W::widen(&action.pattern(), block[count & 63..].first_chunk_mut()?);
                     block[(count & 63) + place] = value;
                     count += advance_of(take);

@@ -123,8 +123,10 @@ impl Codes {
         &self.code
     }
 
-    /// Length of the next code and its symbol. Codes that are longer than an index are found sooner.
-    #[inline]
+    /// Length of the next code and its symbol. Codes that are longer than an index are found sooner. Not inlined, because it is rare
+    /// and would take registers of loops that look up most codes.
+    #[cold]
+    #[inline(never)]
     pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {
         const LONG: usize = INDEX_BITS as usize + 1;
         let bits = (buffer >> 48) as u32;
