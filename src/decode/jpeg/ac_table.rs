@@ -56,7 +56,7 @@ pub struct Last {
 }
 
 impl Last {
-    /// No coefficient. The index has a code.
+    /// No coefficient: its value is zero in the bits of this index, if a code lies in it.
     const fn none(index: usize) -> Self {
         // The number is a bit of the index that is 0. All codes that lie in it have one.
         let zero = (!(index as u64) << (64 - INDEX_BITS)).leading_zeros();

@@ -188,7 +188,7 @@ fn decode_ac<W: Widening>(
         if !bits.refill(clean) {
             return None;
         }
-        // The entry wrote no zero here if its index has ones only.
+        // An entry without a symbol may have written another number than zero here.
         block[count & 63] = 0;
         match table.codes.take(&mut bits)? {
             Step::Coefficient(zeros, value) => {
