@@ -363,7 +363,7 @@ mod tests {
         let settings = LoaderSettings { batch, shuffle, last, ..Default::default() };
         let shard = Shard { rank: 0, world: 1, from: "settings" };
         let order = Order::new(10, &settings, &shard, &[]).unwrap();
-        let caches = Arc::new(Caches::open(&CacheSettings::default(), &asked));
+        let caches = Arc::new(Caches::open(&CacheSettings::default(), 0, &asked));
         let source = Arc::new(asked.clone());
         let ahead = Prefetcher::new(source, order, end_epoch, (window, false), 1, caches);
         (asked, ahead)

@@ -158,7 +158,7 @@ impl Loader {
             prescale: settings.decode.prescale,
             cache_encoded: settings.cache.encoded,
             cache_decoded: settings.cache.decoded,
-            cache_row_index: settings.cache.row_index,
+            cache_row_index: Some(plan.row_index_bytes).filter(|&bytes| bytes > 0),
             row_index: plan.row_index.map(|it| (it.speedup, it.bytes)),
             presize: settings.cache.presize,
             width: plan.shape.width,

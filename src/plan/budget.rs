@@ -100,11 +100,15 @@ impl Plan {
 
     /// Memory that the limits leave for samples that need more than any sample of the plan.
     pub(super) fn unplanned_room(&self) -> u64 {
-        let limits = &self.settings.limits;
+        self.settings.limits.large_image_memory.min(self.host_bytes_left())
+    }
+
+    /// Host memory that `limits.host_memory` leaves beside the footprint.
+    pub(super) fn host_bytes_left(&self) -> u64 {
         let needed = HOST.1.iter().map(|&memory| self.footprint.total_bytes(memory));
         let needed = needed.fold(0, u64::saturating_add);
-        let left = limits.host_memory.map_or(u64::MAX, |limit| limit.saturating_sub(needed));
-        limits.large_image_memory.min(left)
+        let limit = self.settings.limits.host_memory;
+        limit.map_or(u64::MAX, |limit| limit.saturating_sub(needed))
     }
 
     /// Fits the counts for the current number of workers.

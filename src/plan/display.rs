@@ -56,8 +56,8 @@ impl fmt::Display for Plan {
         for (name, _, bounds) in chosen.iter().filter(|it| it.1 == Count::Auto) {
             writeln!(f, "{:<8}{name} {bounds}", "auto")?;
         }
-        let limit = self.settings.cache.row_index;
-        if let Some(note) = self.row_index.and_then(|gain| gain.note(limit)) {
+        let (setting, planned) = (self.settings.cache.row_index, self.row_index_bytes);
+        if let Some(note) = self.row_index.and_then(|gain| gain.note(setting, planned)) {
             writeln!(f, "{:<8}{note}", "index")?;
         }
         for (route, why) in &self.dropped_routes {

@@ -113,7 +113,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
 
 /// Adds the rows of the caches, each at its limit, and of the worker memory to decode whole images for them.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
-    let CacheSettings { encoded, decoded, row_index, .. } = plan.settings.cache;
+    let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "maximum: grows as images are cached, never shrinks";
     if let Some(bytes) = encoded {
         rows.add(Memory::Host, "encoded cache", bytes, 1, note);
@@ -124,8 +124,8 @@ fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
         let workers = plan.workers.most as u64;
         rows.add(Memory::Host, "whole images", sum(plan.room.share.whole), workers, note);
     }
-    if let Some(bytes) = row_index {
-        let note = "maximum: grows as JPEGs are decoded first, never shrinks";
-        rows.add(Memory::Host, "row indexes", bytes, 1, note);
+    if plan.row_index_bytes > 0 {
+        let note = "maximum: grows as JPEGs are decoded, never shrinks";
+        rows.add(Memory::Host, "row indexes", plan.row_index_bytes, 1, note);
     }
 }

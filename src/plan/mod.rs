@@ -174,6 +174,8 @@ pub struct Plan {
     pub device: Option<DevicePlan>,
     /// What row indexes of JPEGs do for decoding on the CPU. `None` if no inspected image can have one.
     pub row_index: Option<RowIndexGain>,
+    /// Maximum size of the cache of row indexes, in bytes: `cache.row_index`, or what its default comes to. 0 if there are none.
+    pub row_index_bytes: u64,
     /// Decode routes that the GPU supports and that are not used, with the reason.
     pub dropped_routes: Vec<(Route, String)>,
     /// Counts that memory limits reduced.
@@ -264,6 +266,7 @@ impl Plan {
             offloads: Vec::new(),
             device: None,
             row_index: None,
+            row_index_bytes: settings.cache.row_index.unwrap_or(0),
             dropped_routes: match &facts.device {
                 DeviceFacts::Gpu { dropped, .. } => dropped.clone(),
                 DeviceFacts::None(_) => Vec::new(),
@@ -292,8 +295,20 @@ impl Plan {
         plan.fit(facts)?;
         plan.row_index = RowIndexGain::of(&plan, facts);
         plan.footprint = memory::footprint(&plan, facts);
+        plan.add_default_row_indexes(facts);
         plan.room.unplanned = if facts.samples > 0 { plan.unplanned_room() } else { 0 };
         Ok(plan)
+    }
+
+    /// Adds row indexes where they are worth their memory and nothing is set. They never take memory from anything else.
+    fn add_default_row_indexes(&mut self, facts: &Facts) {
+        let cache = &self.settings.cache;
+        let Some(gain) = self.row_index else { return };
+        if cache.row_index.is_none() && cache.decoded.is_none() {
+            let large = self.settings.limits.large_image_memory;
+            self.row_index_bytes = gain.default_bytes(self.host_bytes_left().saturating_sub(large));
+            self.footprint = memory::footprint(self, facts);
+        }
     }
 
     /// Whether anything runs on the GPU. Batches are then in GPU memory.

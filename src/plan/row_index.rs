@@ -20,6 +20,9 @@ const INDEX_BYTES: f64 = 134.0;
 const ROW_BYTES: f64 = 6.5;
 /// Smallest gain that is worth the memory.
 const WORTH: f64 = 1.03;
+/// Most memory that indexes take by default.
+const MOST_BY_DEFAULT: u64 = 256 * MIB;
+const MIB: u64 = 1 << 20;
 
 /// Predicted effect of row indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -81,16 +84,28 @@ impl RowIndexGain {
         (drawn > 0.0).then_some(Self { share, speedup, bytes })
     }
 
-    /// What the setting does, or would do, for people. `None` if it is not worth its memory.
-    pub(super) fn note(&self, limit: Option<u64>) -> Option<String> {
+    /// Memory for indexes without `cache.row_index`, if `left` bytes are left under the memory limits.
+    pub(super) fn default_bytes(&self, left: u64) -> u64 {
+        if self.speedup < WORTH {
+            return 0;
+        }
+        self.bytes.next_multiple_of(MIB).min(MOST_BY_DEFAULT).min(left / MIB * MIB)
+    }
+
+    /// What indexes do, or would do, for people. `planned` is the memory for them. `None` if they are not worth it.
+    pub(super) fn note(&self, setting: Option<u64>, planned: u64) -> Option<String> {
         let Self { speedup, bytes: needed, .. } = *self;
-        let effect = format!("{speedup:.2} times as fast from the second epoch on (predicted)");
-        match limit {
-            Some(_) => Some(format!("of rows: decoding is {effect}; all need {}", bytes(needed))),
-            None if speedup < WORTH => None,
-            None => {
-                let limit = needed.div_ceil(1 << 20);
-                Some(format!("cache.row_index = \"{limit} MiB\" would make decoding {effect}"))
+        let faster =
+            |epoch| format!("{speedup:.2} times as fast from the {epoch} epoch on (predicted)");
+        match planned {
+            0 if speedup < WORTH => None,
+            0 => {
+                let (limit, faster) = (needed.div_ceil(MIB), faster("second"));
+                Some(format!("cache.row_index = \"{limit} MiB\" would make decoding {faster}"))
+            }
+            _ => {
+                let faster = faster(if setting.is_some() { "second" } else { "third" });
+                Some(format!("of rows: decoding is {faster}; all need {}", bytes(needed)))
             }
         }
     }

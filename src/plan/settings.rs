@@ -221,10 +221,12 @@ pub struct CacheSettings {
     /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
-    /// Maximum size of the cache of row indexes, in bytes, about 275 for a JPEG of 500x375. An index says where the rows
-    /// of a JPEG begin, so that a window is decoded on the CPU without what lies above and to the right of it. It is made
-    /// when the image is decoded first, which takes longer by the time to parse what lies below the window. Indexes are
-    /// stored in feedwater's cache folder, and those that `feedwater pack` made are read. Default: no indexes.
+    /// Maximum size of the cache of row indexes, in bytes, about 275 for a JPEG of 500x375; 0 for none. An index says where the
+    /// rows of a JPEG begin, so that a window is decoded on the CPU without what lies above and to the right of it. It is made
+    /// when the image is decoded first, which takes longer by the time to parse what lies below the window, and stored in
+    /// feedwater's cache folder. Default: as much as the plan predicts for all images, at most 256 MiB and what
+    /// `limits.host_memory` leaves, and nothing if decoding would be less than 3 % faster. Those indexes are made from the
+    /// loader's second epoch on, so that a single epoch costs nothing, and not stored.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub row_index: Option<u64>,
 }
@@ -243,7 +245,6 @@ pub struct Limits {
     /// afterwards. A sample that needs more than this is `oversized`. Shown as `large images` in the footprint, unless
     /// every sample was scanned and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with 4:2:0
     /// chroma, or a WebP of 30.
-    /// halved chroma, or a WebP of 30.
     #[serde(deserialize_with = "byte_size")]
     pub large_image_memory: u64,
     /// Maximum size of an encoded sample, in bytes. Default 64 MiB.
@@ -392,7 +393,7 @@ impl CacheSettings {
             ("cache.decoded", self.decoded),
             ("cache.row_index", self.row_index),
         ] {
-            if bytes == Some(0) {
+            if bytes == Some(0) && key != "cache.row_index" {
                 let problem = "must be at least 1, is 0; leave it out for no cache";
                 return Err(Error::config(key, problem));
             }

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use super::*;
 
 const SAMPLES: u64 = 12;
+const NONE: Option<u64> = Some(0);
 
 /// A folder of images, and a cache folder.
 struct Set {
@@ -49,7 +50,7 @@ impl Set {
 
     /// Runs two epochs with indexes, which must have the batches of a loader without, and returns the counts.
     fn run(&self, chain: fn() -> Chain) -> CacheStats {
-        let mut without = self.builder(chain()).build().unwrap();
+        let mut without = self.builder(chain()).cache_row_index(NONE).build().unwrap();
         // It must not read ahead into an epoch more, which would be counted too.
         let with = self.builder(chain()).cache_row_index(PLENTY).epochs(Some(2));
         let mut with = with.build().unwrap();
@@ -90,13 +91,59 @@ fn indexes_are_made_in_the_first_epoch_and_outlive_the_loader() {
     assert_eq!(counts(&set.run(evaluation)), [(SAMPLES, 0), (SAMPLES, 0)]);
 }
 
+/// Nobody asked for them: a single epoch does nothing for them, and no file is written.
+#[test]
+fn by_default_indexes_are_made_in_the_second_epoch_and_end_with_the_loader() {
+    let set = Set::new();
+    for start in [0, 7] {
+        let builder = || set.builder(training()).start_epoch(start);
+        let mut without = builder().cache_row_index(NONE).build().unwrap();
+        let mut with = builder().epochs(Some(3)).build().unwrap();
+        let row = with.footprint().row("row indexes").unwrap();
+        assert_eq!((row.each_bytes, with.plan().row_index_bytes), (1 << 20, 1 << 20));
+        for _ in 0..3 {
+            assert_eq!(epoch(&mut with), epoch(&mut without));
+        }
+        let stats = with.stats();
+        let stats = cache(&stats.caches, "row_index");
+        let epochs = stats.epochs.iter().map(|it| (it.epoch - start, it.hits, it.misses));
+        let expected = [(1, 0, SAMPLES), (2, SAMPLES, 0)];
+        assert_eq!(epochs.collect::<Vec<_>>(), expected);
+        assert!(without.footprint().row("row indexes").is_none());
+    }
+    assert!(!fs::read_dir(set.caches.path()).unwrap().any(|it| is_row_index(&it.unwrap().path())));
+}
+
+#[test]
+fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_it() {
+    let set = Set::new();
+    let planned = |builder: LoaderBuilder| builder.build().unwrap().plan().row_index_bytes;
+    assert_eq!(planned(set.builder(training())), 1 << 20);
+    let whole = Chain::new().then(op::Resize::to(30, 20)).then(op::Normalize::IMAGENET);
+    assert_eq!(planned(set.builder(whole)), 0);
+    let libjpeg = set.builder(training()).jpeg_decoder(JpegDecoder::Libjpeg);
+    assert_eq!(planned(libjpeg), 0);
+    assert_eq!(planned(set.builder(training()).cache_decoded(PLENTY)), 0);
+    // Memory that is limited goes to everything else first.
+    let none = set.builder(training()).cache_row_index(NONE).build().unwrap();
+    let large = none.plan().settings.limits.large_image_memory;
+    let others = none.footprint().total_bytes(MemoryKind::Host) + large;
+    for (left, bytes) in [(0, 0), ((1 << 20) - 1, 0), (1 << 20, 1 << 20)] {
+        let limited = || set.builder(training()).host_memory(Some(others + left));
+        let [with, without] = [None, NONE].map(|it| limited().cache_row_index(it).build().unwrap());
+        assert_eq!(with.plan().row_index_bytes, bytes, "{left} bytes left");
+        assert_eq!(with.plan().reductions, without.plan().reductions);
+        assert_eq!(with.plan().room.unplanned, without.plan().room.unplanned);
+    }
+}
+
 #[test]
 fn reduced_images_have_the_same_indexes() {
     let set = Set::new();
     let small = || Chain::new().then(op::Resize::to(24, 20)).then(op::Normalize::IMAGENET);
     let builder = || set.builder(small()).prescale(true);
     for hits in [0, SAMPLES] {
-        let mut without = builder().build().unwrap();
+        let mut without = builder().cache_row_index(NONE).build().unwrap();
         let mut with = builder().cache_row_index(PLENTY).build().unwrap();
         for _ in 0..2 {
             assert_eq!(epoch(&mut with), epoch(&mut without));
@@ -184,7 +231,7 @@ fn libjpeg_turbo_has_no_indexes() {
 #[test]
 fn a_full_cache_of_indexes_changes_nothing() {
     let set = Set::new();
-    let mut without = set.builder(training()).build().unwrap();
+    let mut without = set.builder(training()).cache_row_index(NONE).build().unwrap();
     let mut with = set.builder(training()).cache_row_index(Some(5000)).build().unwrap();
     for _ in 0..2 {
         assert_eq!(epoch(&mut with), epoch(&mut without));

@@ -158,6 +158,8 @@ fn a_look_at_the_next_batch_leaves_the_position() {
 fn batches_are_added_within_the_limit() {
     let builder = || {
         let builder = Loader::builder(memory(40), evaluation()).device(DeviceChoice::Cpu);
+        // Their memory is what a limit leaves, which would be there for more batches.
+        let builder = builder.cache_row_index(Some(0));
         builder.batch(2).prefetch(2).epochs(Some(2)).add_batches(true)
     };
     let plan = builder().plan().unwrap();

@@ -109,6 +109,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
         "excluded": excluded,
         "device": plan.device.as_ref().map(device),
         "row_index": plan.row_index,
+        "row_index_bytes": plan.row_index_bytes,
         "dropped_routes": dropped.collect::<Vec<_>>(),
         "reductions": reductions.collect::<Vec<_>>(),
         "footprint": rows(&plan.footprint),

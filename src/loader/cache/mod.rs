@@ -41,14 +41,18 @@ pub(super) struct Caches {
 }
 
 impl Caches {
-    /// Creates the caches of a source. Those of files and images are empty.
-    pub fn open(settings: &CacheSettings, source: &dyn Source) -> Self {
+    /// Creates the caches of a source, with at most `row_index_bytes` bytes for row indexes. Those of files and images are empty.
+    pub fn open(settings: &CacheSettings, row_index_bytes: u64, source: &dyn Source) -> Self {
         let originals = source.originals();
         let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals));
         Self {
             encoded: store(settings.encoded),
             decoded: store(settings.decoded),
-            row_indexes: settings.row_index.map(|limit| RowIndexes::open(limit, source)),
+            row_indexes: match (row_index_bytes, settings.row_index) {
+                (0, _) => None,
+                (limit, Some(_)) => Some(RowIndexes::open(limit, source)),
+                (limit, None) => Some(RowIndexes::for_this_run(limit, source)),
+            },
         }
     }
 

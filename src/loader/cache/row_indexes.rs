@@ -1,9 +1,14 @@
-//! Cache of row indexes, which outlives the loader in a file of the cache directory.
+//! Cache of row indexes.
 //!
 //! An index is found by the length and CRC-32C of its file and used if its keyed hash is that of the file too, so a file that
-//! changed has none. Those beside packed files and
-//! those of earlier loaders are read when the loader starts. New ones are stored when the next epoch begins and when the
+//! changed has none.
+//!
+//! With `cache.row_index` the cache outlives the loader in a file of the cache directory. Those beside packed files and those
+//! of earlier loaders are read when the loader starts. New ones are stored when the next epoch begins and when the
 //! loader is dropped. If they can be stored nowhere, they are made again, which is no error.
+//!
+//! By default, where nobody asked for it, the cache must not cost anything: no file is written, no server is asked for files
+//! beside its shards, and indexes are made from the loader's second epoch on, as a single epoch would not gain from them.
 
 use std::env;
 use std::fmt::Write as _;
@@ -43,8 +48,11 @@ pub(in crate::loader) struct RowIndexes {
     place: Option<PathBuf>,
     /// Indexes that are stored in the file.
     stored: AtomicU64,
-    /// Latest epoch that has begun.
+    /// First and latest epoch that have begun.
+    first_epoch: AtomicU32,
     epoch: AtomicU32,
+    /// Whether the first epoch makes indexes.
+    makes_at_once: bool,
     /// Seed of the hashes of files whose indexes are made here.
     seed: u64,
 }
@@ -52,22 +60,37 @@ pub(in crate::loader) struct RowIndexes {
 impl RowIndexes {
     /// Creates a cache of at most `limit` bytes with all indexes that are stored.
     pub fn open(limit: u64, source: &dyn Source) -> Self {
-        let storages = source.storages();
-        let this = Self {
-            store: Store::with_table(limit, u64::MAX, BYTES_PER_BUCKET),
-            rejected: AtomicU64::new(0),
-            place: storages.first().and_then(|storage| place(storage, source)),
-            storage: storages.first().cloned(),
-            stored: AtomicU64::new(0),
-            epoch: AtomicU32::new(0),
-            seed: Fingerprint::random_seed(),
-        };
+        let mut this = Self::new(limit, source);
+        this.place = this.storage.as_ref().and_then(|storage| place(storage, source));
         this.read_stored();
         this.stored.store(this.store.stats().samples, Ordering::Relaxed);
-        if let Some(storage) = storages.first() {
-            this.read_beside(storage, &source.files());
-        }
+        let (urls, mut paths) = beside(source);
+        let lens = this.storage.as_ref().map_or(Vec::new(), |storage| storage.lens(&urls));
+        paths.extend(urls.into_iter().zip(lens).filter_map(|(url, len)| len.ok().map(|_| url)));
+        this.read_all(&paths);
         this
+    }
+
+    /// Creates a cache of at most `limit` bytes that nobody asked for, with the indexes that lie beside local files.
+    pub fn for_this_run(limit: u64, source: &dyn Source) -> Self {
+        let mut this = Self::new(limit, source);
+        this.makes_at_once = false;
+        this.read_all(&beside(source).1);
+        this
+    }
+
+    fn new(limit: u64, source: &dyn Source) -> Self {
+        Self {
+            store: Store::with_table(limit, u64::MAX, BYTES_PER_BUCKET),
+            rejected: AtomicU64::new(0),
+            storage: source.storages().first().cloned(),
+            place: None,
+            stored: AtomicU64::new(0),
+            first_epoch: AtomicU32::new(u32::MAX),
+            epoch: AtomicU32::new(0),
+            makes_at_once: true,
+            seed: Fingerprint::random_seed(),
+        }
     }
 
     /// What a decoder should do at this JPEG.
@@ -75,13 +98,18 @@ impl RowIndexes {
         if self.epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
             self.save();
         }
+        let is_first = self.first_epoch.fetch_min(epoch, Ordering::Relaxed) >= epoch;
+        let makes = self.makes_at_once || !is_first;
+        if !makes && self.store.is_empty() {
+            return RowIndexTask::None;
+        }
         let key = FileKey::of(file);
         let kept = self.store.get(number(key), epoch);
         let index = kept.and_then(|kept| RowIndex::read(kept.bytes));
         let is_of = |of: Fingerprint| of.key() == key && of.is_of(file);
         match index.filter(|index| is_of(index.fingerprint())) {
             Some(index) => RowIndexTask::Use(index),
-            None if self.store.has_room(number(key), USUAL_BYTES) => {
+            None if makes && self.store.has_room(number(key), USUAL_BYTES) => {
                 RowIndexTask::Make(Fingerprint::with_key(key, file, self.seed))
             }
             None => RowIndexTask::None,
@@ -140,22 +168,13 @@ impl RowIndexes {
         !self.store.has_room(u64::MAX, USUAL_BYTES)
     }
 
-    /// Reads the indexes that lie beside files of samples.
-    fn read_beside(&self, storage: &Storage, files: &[PathBuf]) {
-        let beside = |file: &PathBuf| {
-            let mut name = file.clone().into_os_string();
-            name.push(ROWS_ENDING);
-            PathBuf::from(name)
-        };
-        let (urls, local): (Vec<_>, Vec<_>) =
-            files.iter().map(beside).partition(|path| is_url(path));
-        let are_there = storage.lens(&urls);
-        let urls = urls.into_iter().zip(are_there).filter_map(|(url, len)| len.ok().map(|_| url));
-        for path in local.into_iter().filter(|path| exists(path)).chain(urls) {
+    /// Reads files of indexes while there is space.
+    fn read_all(&self, paths: &[PathBuf]) {
+        for path in paths {
             if self.is_full() {
                 return;
             }
-            self.read(&path);
+            self.read(path);
         }
     }
 
@@ -207,6 +226,16 @@ impl Read for FileReader {
         self.offset += len as u64;
         Ok(len)
     }
+}
+
+/// Files of indexes beside the files of a source: URLs, which may not exist, and local ones that do.
+fn beside(source: &dyn Source) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let beside = source.files().into_iter().map(|file| {
+        let mut name = file.into_os_string();
+        name.push(ROWS_ENDING);
+        PathBuf::from(name)
+    });
+    beside.filter(|path| is_url(path) || exists(path)).partition(|path| is_url(path))
 }
 
 /// Number of a file in the store.

@@ -102,6 +102,11 @@ impl Store {
         kept
     }
 
+    /// Whether nothing is cached.
+    pub fn is_empty(&self) -> bool {
+        self.read().samples == 0
+    }
+
     /// Whether a number is cached; not counted as a hit or a miss.
     pub fn holds(&self, number: u64) -> bool {
         self.read().find(number).is_some_and(|entry| !entry.kept.bytes.is_empty())

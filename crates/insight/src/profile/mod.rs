@@ -85,7 +85,7 @@ pub struct Setup {
     pub cache_encoded: Option<u64>,
     /// `cache.decoded`.
     pub cache_decoded: Option<u64>,
-    /// `cache.row_index`.
+    /// Memory for row indexes: `cache.row_index` or its default; `None` if there are none.
     pub cache_row_index: Option<u64>,
     /// Predicted factor by which row indexes speed up decoding, and their memory in bytes; `None` if the images have none.
     pub row_index: Option<(f64, u64)>,
