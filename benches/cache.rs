@@ -7,27 +7,29 @@
 //! Each case runs in its own process: an epoch that fills the cache, then two that are timed together. The images come from files
 //! in the page cache, or from the same files behind a simulated disk that does one read at a time with a fixed rate. The
 //! simulated disk stands for any source that is slower than decoding, not for the behaviour of a real disk. Cases with half of
-//! the set in the cache test the memory: resident bytes against the footprint.
+//! the set in the cache test the memory: resident bytes against the footprint. The images are those of `FEEDWATER_PHOTOS`
+//! (docs/benchmarks.md), or else synthetic ones like ImageNet's.
 
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use common::photos::{self, PhotoSet};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::plan::Last;
 use feedwater::source::custom::Page;
-use feedwater::source::{Directory, Source};
+use feedwater::source::{FileList, Source};
 use serde_json::{Value, json};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Number of images of 500x375.
+    /// Number of synthetic images, unless `FEEDWATER_PHOTOS` names others.
     #[arg(long, default_value_t = 512)]
     images: u64,
     /// Number of runs per case; the median counts.
@@ -61,12 +63,11 @@ fn main() {
     if let Some(case) = &arguments.case {
         return run_case(&arguments, &case[0], &case[1]);
     }
-    common::set(arguments.images, common::SIZES[0]);
+    println!("{}", photos::one_set(arguments.images).composition());
     println!(
-        "{}, {} threads, {} images of 500x375, slow disk {} MB/s; images/s\n",
+        "{}, {} threads, slow disk {} MB/s; images/s\n",
         common::cpu(),
         arguments.threads,
-        arguments.images,
         arguments.megabytes
     );
     println!(
@@ -130,16 +131,16 @@ fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
 }
 
 fn run_case(arguments: &Arguments, source: &str, cache: &str) {
-    let dir = common::set(arguments.images, common::SIZES[0]);
-    let (encoded, decoded) = (files_bytes(&dir), arguments.images * 3 * 500 * 375);
+    let set = photos::one_set(arguments.images);
+    let (images, encoded, decoded) = (set.files.len(), set.census.bytes, 3 * set.census.pixels);
     // A little more than the set, for the table and block padding.
     let all = |bytes: u64| Some(bytes + bytes / 16 + (1 << 20));
-    let folder = Directory::open(&dir).expect("the set exists");
-    let folder: Arc<dyn Source> = match source {
-        "slow disk" => Arc::new(SlowDisk::new(folder, arguments.megabytes)),
-        _ => Arc::new(folder),
+    let files = set.source("cache.tsv");
+    let files: Arc<dyn Source> = match source {
+        "slow disk" => Arc::new(SlowDisk::new(&set, files, arguments.megabytes)),
+        _ => Arc::new(files),
     };
-    let builder = LoaderBuilder::new(folder, common::training())
+    let builder = LoaderBuilder::new(files, common::training())
         .device(DeviceChoice::Cpu)
         .workers(arguments.threads)
         .batch(64)
@@ -169,38 +170,42 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     let after_first = stats.caches.iter().flat_map(|it| it.epochs.iter().skip(1));
     let hits: u64 = after_first.map(|it| it.hits).sum();
     let report = json!({
-        "first": first, "later": later, "hits": hits as f64 / (2 * arguments.images) as f64,
-        "predicted": stats.memory.host_bytes_predicted, "peak": status("VmHWM"),
+        "first": first, "later": later, "hits": hits as f64 / (2 * images) as f64,
+        "predicted": stats.memory.host_bytes_predicted, "peak": common::status("VmHWM"),
     });
     println!("{report}");
 }
 
 /// Files behind a disk with a fixed rate in bytes per second and one reader at a time.
 struct SlowDisk {
-    folder: Directory,
+    files: FileList,
+    lens: Vec<u64>,
     bytes_per_second: f64,
     /// Time at which the disk is free again.
     free: Mutex<Instant>,
 }
 
 impl SlowDisk {
-    fn new(folder: Directory, megabytes: u64) -> Self {
-        Self { folder, bytes_per_second: megabytes as f64 * 1e6, free: Mutex::new(Instant::now()) }
+    fn new(set: &PhotoSet, files: FileList, megabytes: u64) -> Self {
+        let len = |file: &PathBuf| fs::metadata(file).expect("the file exists").len();
+        let lens = set.files.iter().map(len).collect();
+        let bytes_per_second = megabytes as f64 * 1e6;
+        Self { files, lens, bytes_per_second, free: Mutex::new(Instant::now()) }
     }
 }
 
 impl Source for SlowDisk {
     fn len(&self) -> u64 {
-        self.folder.len()
+        self.files.len()
     }
     fn label(&self, index: u64) -> i64 {
-        self.folder.label(index)
+        self.files.label(index)
     }
     fn location(&self, index: u64) -> String {
-        self.folder.location(index)
+        self.files.location(index)
     }
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        let bytes = fs::metadata(self.folder.path(index)).map_or(0, |it| it.len());
+        let bytes = self.lens[index as usize];
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
         let until = {
             let mut free = self.free.lock().expect("no reader panics");
@@ -208,30 +213,11 @@ impl Source for SlowDisk {
             *free
         };
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        self.folder.read(index, page, limit)
+        self.files.read(index, page, limit)
     }
     fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.folder)
+        Some(&self.files)
     }
-}
-
-/// Bytes of all files below a directory.
-fn files_bytes(dir: &Path) -> u64 {
-    let entries = fs::read_dir(dir).expect("the set exists").filter_map(Result::ok);
-    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    let bytes = |path: &PathBuf| match path.is_dir() {
-        true => files_bytes(path),
-        false => fs::metadata(path).map_or(0, |it| it.len()),
-    };
-    paths.iter().map(bytes).sum()
-}
-
-/// A row of `/proc/self/status`, in bytes.
-fn status(key: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
-    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024
 }
 
 fn mib(bytes: u64) -> String {

@@ -1,7 +1,7 @@
 //! Decoding on the CPU, one thread: whole images, windows and reductions; and the CPU's work for images that the GPU decodes.
 //!
 //! `cargo bench --bench decode`. Throughput counts stored pixels, even if only a part is decoded, so that rates of one image size
-//! compare like images per second.
+//! compare like images per second. `FEEDWATER_PHOTOS` adds sets of own files (docs/benchmarks.md).
 //!
 //! `cargo bench --bench decode -- webp-decoders` compares libwebp, which the crate uses, with `image-webp`, in turns.
 
@@ -9,8 +9,10 @@ mod common;
 #[path = "decode/webp.rs"]
 mod webp;
 
+use std::fs;
 use std::hint::black_box;
 
+use common::photos;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use feedwater::decode::{Decoders, Rows, simd};
 use feedwater::geometry::{Roi, Size};
@@ -21,11 +23,13 @@ use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::{Directory, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-criterion_group!(benches, decode, header, host, webp::decoders);
+criterion_group!(benches, decode, photographs, header, host, webp::decoders);
 criterion_main!(benches);
 
 const PHOTO: Size = Size::new(500, 375);
 const LARGE: Size = Size::new(2048, 1536);
+/// Most photographs of a set.
+const PHOTOGRAPHS: usize = 64;
 
 fn decode(criterion: &mut Criterion) {
     eprintln!("SIMD of libjpeg-turbo built in: {}", if simd() { "yes" } else { "no" });
@@ -52,9 +56,7 @@ fn decode(criterion: &mut Criterion) {
             });
         };
         run(format!("format={format}/roi=full/size={size}"), size.window(), 1);
-        let window =
-            Roi::new(size.width / 5, size.height / 5, size.width * 3 / 5, size.height * 3 / 5);
-        run(format!("format={format}/roi=36%/size={size}"), window, 1);
+        run(format!("format={format}/roi=36%/size={size}"), middle(*size), 1);
         if *format == "jpeg" {
             for reduction in [2, 4, 8] {
                 let window = size.reduced(reduction).window();
@@ -67,6 +69,41 @@ fn decode(criterion: &mut Criterion) {
         }
     }
     group.finish();
+}
+
+/// Photographs that the user has, one after another: whole, and the middle of each.
+fn photographs(criterion: &mut Criterion) {
+    for set in photos::own_photos() {
+        eprintln!("{}", set.composition());
+        let files = set.files.iter().take(PHOTOGRAPHS).map(|file| {
+            let bytes = fs::read(file).expect("the file was just read");
+            (Header::parse(&bytes).expect("the file is intact"), bytes)
+        });
+        let files: Vec<_> = files.collect();
+        let mut group = criterion.benchmark_group(format!("decode {}", set.name));
+        group.throughput(Throughput::Elements(files.iter().map(|it| it.0.size.pixels()).sum()));
+        let mut decoder = Decoders::new();
+        for (roi, window) in [("full", Size::window as fn(Size) -> Roi), ("36%", middle)] {
+            group.bench_function(BenchmarkId::from_parameter(format!("roi={roi}")), |bencher| {
+                bencher.iter(|| {
+                    for (header, bytes) in &files {
+                        let sink = &mut |rows: Rows<'_>| {
+                            black_box(rows);
+                        };
+                        let decoded = decoder.decode(bytes, header, window(header.size), 1, sink);
+                        decoded.expect("the file is intact");
+                    }
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+/// 36 % of an image.
+fn middle(size: Size) -> Roi {
+    let least = |side: u32| (side * 3 / 5).max(1);
+    Roi::new(size.width / 5, size.height / 5, least(size.width), least(size.height))
 }
 
 fn header(criterion: &mut Criterion) {

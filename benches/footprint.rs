@@ -1,7 +1,8 @@
 //! Predicted and actual memory, and the time to the first batch; each case runs in its own process.
 //!
-//! `cargo bench --bench footprint`. The job is the training chain with f16 output, for batches of 64, 256 and 1024, 1 to 4
-//! batches prefetched, and four sets of images. The memory bars always fail the bench, the bar for the time only with `--check`.
+//! `cargo bench --bench footprint`. The job is the training chain with f16 output, for batches of 64, 256 and 1024, 1 to 4 batches
+//! prefetched, four sets of images, and those of `FEEDWATER_PHOTOS` (docs/benchmarks.md). The memory bars always fail the bench, the
+//! bar for the time only with `--check`.
 //!
 //! On the CPU, which is used without a GPU:
 //!
@@ -22,16 +23,15 @@
 //! is unverified. The case of the project's target must stay below its bar.
 //!
 //! To take minutes and less than 2 GB on a CPU, the bench is limited: the output is f16; an epoch has at most as many samples as
-//! [`SETS`] says; and the last batch may be partial, so that a batch of 1024 has all its memory, which is touched at start, but
-//! not always 1024 images. The set of 48 megapixels has four images, which take long to make, and lists each twice. The mix has
-//! seven images of 3 megapixels and one of 48 among 64, the largest among those that the plan inspects. Otherwise the plan would
-//! be smaller, and a GPU would leave that image to the CPU.
+//! [`SETS`] says; and the last batch may be partial, so that a batch of 1024 has all its memory, which is touched at start, but not
+//! always 1024 images. The set of 48 megapixels has four images, which take long to make, and lists each twice. The mix has seven
+//! images of 3 megapixels and one of 48 among 64, the largest among those that the plan inspects. Otherwise the plan would be
+//! smaller, and a GPU would leave that image to the CPU.
 //!
 //! The table of `benches/peers/run.py` has a column for the memory of other libraries.
 
 mod common;
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -39,12 +39,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
+use common::photos;
 use feedwater::footprint::{Memory, bytes};
 use feedwater::gpu::Device;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::{Last, Plan, Route, rows};
-use feedwater::source::{Directory, FileList, Source};
+use feedwater::source::{Directory, Source};
 use feedwater::tensor::{DType, Layout};
 use serde_json::{Value, json};
 
@@ -128,7 +129,14 @@ fn main() -> ExitCode {
     println!("{}, {} threads", common::cpu(), arguments.threads);
     let wanted = SETS.into_iter().filter(|(name, _)| arguments.sets.iter().any(|it| it == name));
     let samples = |samples: usize| samples.min(arguments.limit);
-    let sets: Vec<_> = wanted.map(|(name, all)| (name, list(name, samples(all)))).collect();
+    let named = |(name, all): (&str, usize)| (name.to_owned(), list(name, samples(all)));
+    let mut sets: Vec<_> = wanted.map(named).collect();
+    for (number, photos) in (1..).zip(photos::own_photos()) {
+        println!("{}", photos.composition());
+        let (name, files) = (format!("own {number}"), &photos.files);
+        let list = common::list(&format!("{name}.tsv"), &files[..samples(files.len())]);
+        sets.push((name, list));
+    }
     assert!(!sets.is_empty(), "--sets: none of {:?} is a set", arguments.sets);
     let mut report = match &gpu {
         Some(device) => {
@@ -173,7 +181,7 @@ struct Report {
 }
 
 /// Sets with their lists.
-type Sets = [(&'static str, PathBuf)];
+type Sets = [(String, PathBuf)];
 
 /// List of a set with this number of samples; creates missing images.
 fn list(name: &str, samples: usize) -> PathBuf {
@@ -366,7 +374,7 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
     let source: Arc<dyn Source> = if set.is_dir() {
         Arc::new(Directory::open(set).expect("the set exists"))
     } else {
-        Arc::new(FileList::open(set).expect("the list exists"))
+        Arc::new(photos::open_list(set))
     };
     LoaderBuilder::new(source, common::training())
         .batch(batch)
@@ -459,7 +467,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
                 std::io::stdout().flush().expect("the parent listens");
             }
         }
-        after_epoch.push(status("VmRSS"));
+        after_epoch.push(common::status("VmRSS"));
         free_bytes.extend(free());
     }
     let stats = loader.stats();
@@ -469,19 +477,11 @@ fn run_case(arguments: &Arguments, set: &Path) {
         all.filter(|row| rows.contains(&&*row.name)).map(|row| row.total_bytes()).sum::<u64>()
     };
     let report = json!({
-        "after_epoch": after_epoch, "peak": status("VmHWM"), "memory": stats.memory, "free": free_bytes,
+        "after_epoch": after_epoch, "peak": common::status("VmHWM"), "memory": stats.memory, "free": free_bytes,
         "nvjpeg": { "device": nvjpeg(Memory::Device), "pinned": nvjpeg(Memory::Pinned) },
         "cpu_fallback": stats.cpu_fallback.values().sum::<u64>(),
     });
     println!("{report}");
-}
-
-/// A row of `/proc/self/status`, in bytes.
-fn status(key: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
-    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024
 }
 
 /// Formats bytes in MiB for a column.

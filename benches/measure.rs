@@ -1,8 +1,8 @@
 //! Cost of measuring: each call, all calls per sample, and their share of the time of a sample.
 //!
 //! `cargo bench --bench measure`. Counting cannot be switched off, so its share is an estimate: the calls of a sample, made here
-//! as a worker makes them, divided by the processor time of the loader and its consumer per sample. Photographs of 500x375 have a
-//! bar of 1 %. Tiny raw samples, which cost almost nothing and of which few are timed, are the worst case and have no bar. The
+//! as a worker makes them, divided by the processor time of the loader and its consumer per sample. Photographs, those of
+//! `FEEDWATER_PHOTOS` (docs/benchmarks.md) or synthetic ones like ImageNet's, have a bar of 1 %. Tiny raw samples, which cost almost nothing and of which few are timed, are the worst case and have no bar. The
 //! trace can be switched off: epochs with and without it run in turns, and their processor times are compared.
 
 mod common;
@@ -10,10 +10,11 @@ mod common;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use common::photos;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::measure::{Meters, Seen, Stage, ThreadMeter, Watching};
 use feedwater::op::{Chain, Crop};
-use feedwater::source::{Directory, Memory};
+use feedwater::source::Memory;
 
 const IMAGES: u64 = 512;
 const BATCH: usize = 64;
@@ -24,12 +25,11 @@ const BAR: f64 = 0.01;
 
 fn main() {
     calls();
-    let dir = common::set(IMAGES, common::SIZES[0]);
-    let photographs = || {
-        let source = Directory::open(&dir).expect("the set exists");
-        Loader::builder(source, common::training())
-    };
-    set("photographs of 500x375", photographs, 375.0 / 2.0, 1, Some(BAR));
+    let photos = photos::one_set(IMAGES);
+    println!("\n{}", photos.composition());
+    let photographs = || Loader::builder(photos.source("measure.tsv"), common::training());
+    let height = photos.census.sizes.map_or(0, |[_, [_, height], _]| height);
+    set(&photos.name, photographs, f64::from(height) / 2.0, 1, Some(BAR));
     let raw = || {
         let source = Memory::new(tiny()).expect("the samples are intact");
         Loader::builder(source, Chain::new().then(Crop { x: 0, y: 0, width: 32, height: 32 }))

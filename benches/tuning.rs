@@ -2,17 +2,19 @@
 //!
 //! `cargo bench --bench tuning [-- --quick | --only WORD]`; `--only` selects the loops whose names contain that word. For each
 //! loop (images, reads, step), loaders with all fixed workers and prefetches and one with autotuning run in turns, `ROUNDS`
-//! times; medians count. The bar: autotuning reaches 95 % of the best fixed setting.
+//! times; medians count. The bar: autotuning reaches 95 % of the best fixed setting. The images are those of `FEEDWATER_PHOTOS`
+//! (docs/benchmarks.md), or else synthetic ones like ImageNet's.
 
 mod common;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::photos::{self, PhotoSet};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::custom::Page;
-use feedwater::source::{Directory, Source};
+use feedwater::source::{FileList, Source};
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 2;
@@ -38,8 +40,8 @@ enum Step {
     Works(Duration),
 }
 
-/// Directory whose reads are delayed.
-struct Late(Directory, Duration);
+/// Files whose reads are delayed.
+struct Late(FileList, Duration);
 
 impl Source for Late {
     fn len(&self) -> u64 {
@@ -85,7 +87,9 @@ fn main() {
         },
         Case { name: "reads that wait 15 ms", read: millis(15), step: Step::Sleeps(millis(30)) },
     ];
-    println!("{} cores, batches of {BATCH} images of 500x375, {rounds} rounds", cores());
+    let photos = photos::one_set(IMAGES);
+    println!("{}", photos.composition());
+    println!("{} cores, batches of {BATCH} images, {rounds} rounds", common::cores());
     println!(
         "\n| loop | best fixed setting | images/s | chosen | images/s | ratio |\n|---|---|---|---|---|---|"
     );
@@ -93,7 +97,7 @@ fn main() {
     let only = args.nth(1).unwrap_or_default();
     let mut missed = Vec::new();
     for case in cases.iter().filter(|it| it.name.contains(&only)) {
-        let ratio = run(case, rounds, seconds);
+        let ratio = run(case, &photos, rounds, seconds);
         if ratio < BAR {
             missed.push(case.name);
         }
@@ -105,7 +109,7 @@ fn main() {
 }
 
 /// Prints a line, and returns the ratio of autotuning to the best fixed setting.
-fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
+fn run(case: &Case, photos: &PhotoSet, rounds: usize, seconds: f64) -> f64 {
     let mut fixed: Vec<((usize, usize), Vec<f64>)> = Vec::new();
     for workers in WORKERS {
         fixed.extend(PREFETCH.map(|prefetch| ((workers, prefetch), Vec::new())));
@@ -114,7 +118,7 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     let mut choice = String::new();
     for _ in 0..rounds {
         for ((workers, prefetch), rates) in &mut fixed {
-            let loader = builder(case).workers(*workers).prefetch(*prefetch).build();
+            let loader = builder(case, photos).workers(*workers).prefetch(*prefetch).build();
             let mut loader = loader.expect("the settings are valid");
             epochs(&mut loader, case, 0.2, |_| false);
             rates.push(epochs(&mut loader, case, seconds, |_| false));
@@ -130,11 +134,11 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     // The best of many is partly luck, so it is measured again, in turns with autotuning.
     let mut again = Vec::new();
     for _ in 0..2 * rounds + 1 {
-        let loader = builder(case).workers(workers).prefetch(prefetch).build();
+        let loader = builder(case, photos).workers(workers).prefetch(prefetch).build();
         let mut loader = loader.expect("the settings are valid");
         epochs(&mut loader, case, 0.2, |_| false);
         again.push(epochs(&mut loader, case, seconds, |_| false));
-        let loader = builder(case).auto_workers().auto_prefetch().build();
+        let loader = builder(case, photos).auto_workers().auto_prefetch().build();
         let mut loader = loader.expect("the settings are valid");
         epochs(&mut loader, case, 60.0, Loader::is_settled);
         chosen.push(epochs(&mut loader, case, seconds, |_| false));
@@ -148,9 +152,8 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     ratio
 }
 
-fn builder(case: &Case) -> LoaderBuilder {
-    let dir = common::set(IMAGES, common::SIZES[0]);
-    let source = Late(Directory::open(&dir).expect("the set exists"), case.read);
+fn builder(case: &Case, photos: &PhotoSet) -> LoaderBuilder {
+    let source = Late(photos.source("tuning.tsv"), case.read);
     let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
     builder.batch(BATCH).shuffle(true)
 }
@@ -184,8 +187,4 @@ fn epochs(loader: &mut Loader, case: &Case, seconds: f64, enough: impl Fn(&Loade
             }
         }
     }
-}
-
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }

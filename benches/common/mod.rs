@@ -91,6 +91,14 @@ pub fn cpu() -> String {
     name.map_or("unknown", |(_, name)| name).to_string()
 }
 
+/// A row of `/proc/self/status`, in bytes.
+pub fn status(key: &str) -> u64 {
+    let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
+    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024
+}
+
 /// Median; for an even number of values the mean of the two in the middle.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();

@@ -58,11 +58,7 @@ impl PhotoSet {
 
     /// Opens the set as a source, by the list file of that name below [`directory`](super::directory).
     pub fn source(&self, name: &str) -> FileList {
-        let list = super::list(name, &self.files);
-        // Own photographs are not below the list's folder.
-        let settings = StorageSettings { allow_folders: vec!["/".into()], ..Default::default() };
-        let storage = Storage::new(&settings).expect("the settings are valid");
-        FileList::open_with(list, &FileListSettings::default(), &storage).expect("the set exists")
+        open_list(&super::list(name, &self.files))
     }
 
     /// What the set consists of, for the head of a table.
@@ -84,6 +80,23 @@ pub fn own_photos() -> Vec<PhotoSet> {
     let mut sets: Vec<_> = folders.map(|folder| PhotoSet::of_folder(&folder)).collect();
     sets.retain(|set| !set.files.is_empty());
     sets
+}
+
+/// The set of a bench that needs only one: all photographs of `FEEDWATER_PHOTOS`, or without any `images` files like ImageNet's.
+pub fn one_set(images: u64) -> PhotoSet {
+    let files: Vec<_> = own_photos().into_iter().flat_map(|set| set.files).collect();
+    if files.is_empty() {
+        return PhotoSet::like_imagenet(images);
+    }
+    let census = Census::of_files(&files).expect("the files were just read");
+    PhotoSet { name: "photographs of FEEDWATER_PHOTOS".into(), files, census }
+}
+
+/// Opens a list of files in any folders.
+pub fn open_list(list: &Path) -> FileList {
+    let settings = StorageSettings { allow_folders: vec!["/".into()], ..Default::default() };
+    let storage = Storage::new(&settings).expect("the settings are valid");
+    FileList::open_with(list, &FileListSettings::default(), &storage).expect("the set exists")
 }
 
 fn intact(files: &[PathBuf]) -> Vec<PathBuf> {
