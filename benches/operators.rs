@@ -31,6 +31,7 @@ use feedwater::op::custom::Wanted;
 use feedwater::op::kernel_text::{KernelText, Leaf, kernel_text};
 use feedwater::op::kind::table;
 use feedwater::op::resample::{self, Filter, Resampler};
+use feedwater::op::wide::writer::TensorWriter;
 use feedwater::op::{self, Actions, Flip, Normalize, Operator, RandomResizedCrop};
 use feedwater::output::{RowPlace, Tail};
 use feedwater::random::SampleKey;
@@ -305,14 +306,12 @@ fn resampling(criterion: &mut Criterion) {
                             while let Some(y) = resampler.next_output() {
                                 resampler.output_row(y, &mut line);
                                 if stored {
-                                    let out = bytemuck::cast_slice_mut(&mut tensor);
+                                    let tensor = bytemuck::cast_slice_mut(&mut tensor);
                                     let y = y as usize;
                                     let (width, height, mirrored) = (224, 224, false);
-                                    tail.store_bytes(
-                                        &line,
-                                        RowPlace { width, height, y, mirrored },
-                                        out,
-                                    );
+                                    let place = RowPlace { width, height, y, mirrored };
+                                    let out = &mut TensorWriter::new(tensor, None);
+                                    tail.store_bytes(&line, place, out);
                                 }
                                 black_box(&line);
                             }

@@ -8,8 +8,9 @@ use half::{bf16, f16};
 
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::table::{self, Floats};
-use crate::op::wide::Instructions;
 use crate::op::wide::elements::ElementTables;
+use crate::op::wide::writer::TensorWriter;
+use crate::op::wide::{Instructions, bytes};
 use crate::tensor::{CHANNELS, DType, Layout};
 
 /// Checks that pixels of this type can be stored as elements of `dtype`. The error says what to do instead.
@@ -125,34 +126,26 @@ impl Tail {
         Self { elements: Elements::Bytes, dtype, layout }
     }
 
-    /// Stores a row of red, green and blue bytes. `out` is the sample's whole tensor, aligned for its element type.
-    pub fn store_bytes(&self, row: &[u8], place: RowPlace, out: &mut [u8]) {
+    /// Stores a row of red, green and blue bytes.
+    pub fn store_bytes(&self, row: &[u8], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match &self.elements {
-            Elements::Bytes => place.store(self.layout, pixels, out, |_, byte| byte),
-            Elements::Halves(tables) => {
-                place.store_elements(self.layout, pixels, bytemuck::cast_slice_mut(out), tables);
-            }
-            Elements::Floats(tables) => {
-                place.store_elements(self.layout, pixels, bytemuck::cast_slice_mut(out), tables);
-            }
+            Elements::Bytes => place.store_channels(self.layout, pixels, out),
+            Elements::Halves(tables) => place.store_elements(self.layout, pixels, out, tables),
+            Elements::Floats(tables) => place.store_elements(self.layout, pixels, out, tables),
         }
     }
 
     /// Stores a row of red, green and blue floats.
-    pub fn store_floats(&self, row: &[f32], place: RowPlace, out: &mut [u8]) {
+    pub fn store_floats(&self, row: &[f32], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match self.dtype {
             DType::U8 => unreachable!("check() refuses floats as bytes"),
             DType::F16 | DType::BF16 => {
                 let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
-                let out: &mut [u16] = bytemuck::cast_slice_mut(out);
                 place.store(self.layout, pixels, out, |_, value| convert(value));
             }
-            DType::F32 => {
-                let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-                place.store(self.layout, pixels, out, |_, value| value);
-            }
+            DType::F32 => place.store(self.layout, pixels, out, |_, value| value),
         }
     }
 }
@@ -166,65 +159,84 @@ fn brain_bits(value: f32) -> u16 {
 }
 
 impl RowPlace {
+    fn store_channels(self, layout: Layout, pixels: &[[u8; CHANNELS]], out: &mut TensorWriter<'_>) {
+        if layout == Layout::Nhwc {
+            return self.store(layout, pixels, out, |_, byte| byte);
+        }
+        let instructions = Instructions::here();
+        self.put_lines(pixels, out, |channel, line| {
+            bytes::channel(channel, pixels, self.mirrored, line, instructions);
+        });
+    }
+
     fn store_elements<E: Pod, const N: usize>(
         self,
         layout: Layout,
         pixels: &[[u8; CHANNELS]],
-        out: &mut [E],
+        out: &mut TensorWriter<'_>,
         tables: &ElementTables<E, N>,
     ) {
         if layout == Layout::Nhwc {
             return self.store(layout, pixels, out, |channel, byte| tables.of(channel, byte));
         }
-        self.check(pixels, out);
-        let (start, instructions) = (self.y * self.width, Instructions::here());
-        for (channel, plane) in out.chunks_exact_mut(self.width * self.height).enumerate() {
-            let line = &mut plane[start..start + self.width];
+        let instructions = Instructions::here();
+        self.put_lines(pixels, out, |channel, line| {
             tables.line(channel, pixels, self.mirrored, line, instructions);
-        }
-    }
-
-    fn check<T, E>(self, pixels: &[[T; CHANNELS]], out: &[E]) {
-        assert_eq!(out.len(), CHANNELS * self.width * self.height, "elements of a sample");
-        assert_eq!(pixels.len(), self.width, "pixels of a row");
+        });
     }
 
     #[inline(always)]
-    fn store<T: Copy, E>(
+    fn store<T: Copy, E: Pod>(
         self,
         layout: Layout,
         pixels: &[[T; CHANNELS]],
-        out: &mut [E],
+        out: &mut TensorWriter<'_>,
         element: impl Fn(usize, T) -> E,
     ) {
-        self.check(pixels, out);
-        match layout {
-            Layout::Nchw => {
-                let start = self.y * self.width;
-                for (channel, plane) in out.chunks_exact_mut(self.width * self.height).enumerate() {
-                    let line = plane[start..start + self.width].iter_mut();
-                    let values = pixels.iter().map(|pixel| pixel[channel]);
-                    if self.mirrored {
-                        line.rev().zip(values).for_each(|(e, it)| *e = element(channel, it));
-                    } else {
-                        line.zip(values).for_each(|(e, it)| *e = element(channel, it));
-                    }
-                }
-            }
-            Layout::Nhwc => {
-                let start = CHANNELS * self.y * self.width;
-                let line = &mut out[start..start + CHANNELS * self.width];
-                let line = line.as_chunks_mut::<CHANNELS>().0.iter_mut();
-                let store = |(e, pixel): (&mut [E; CHANNELS], &[T; CHANNELS])| {
-                    *e = [0, 1, 2].map(|channel| element(channel, pixel[channel]));
-                };
+        if layout == Layout::Nchw {
+            return self.put_lines(pixels, out, |channel, line: &mut [E]| {
+                let (line, values) = (line.iter_mut(), pixels.iter().map(|pixel| pixel[channel]));
                 if self.mirrored {
-                    line.rev().zip(pixels).for_each(store);
+                    line.rev().zip(values).for_each(|(e, it)| *e = element(channel, it));
                 } else {
-                    line.zip(pixels).for_each(store);
+                    line.zip(values).for_each(|(e, it)| *e = element(channel, it));
                 }
-            }
+            });
         }
+        self.check::<_, E>(pixels, out);
+        let start = CHANNELS * self.y * self.width;
+        out.put(start..start + CHANNELS * self.width, |line: &mut [E]| {
+            let line = line.as_chunks_mut::<CHANNELS>().0.iter_mut();
+            let store = |(e, pixel): (&mut [E; CHANNELS], &[T; CHANNELS])| {
+                *e = [0, 1, 2].map(|channel| element(channel, pixel[channel]));
+            };
+            if self.mirrored {
+                line.rev().zip(pixels).for_each(store);
+            } else {
+                line.zip(pixels).for_each(store);
+            }
+        });
+    }
+
+    /// Stores the row's line of each plane.
+    #[inline(always)]
+    fn put_lines<T, E: Pod>(
+        self,
+        pixels: &[[T; CHANNELS]],
+        out: &mut TensorWriter<'_>,
+        make: impl Fn(usize, &mut [E]),
+    ) {
+        self.check::<_, E>(pixels, out);
+        for channel in 0..CHANNELS {
+            let start = (channel * self.height + self.y) * self.width;
+            out.put(start..start + self.width, |line| make(channel, line));
+        }
+    }
+
+    fn check<T, E: Pod>(self, pixels: &[[T; CHANNELS]], out: &TensorWriter<'_>) {
+        let elements = CHANNELS * self.width * self.height;
+        assert_eq!(out.elements::<E>(), elements, "elements of a sample");
+        assert_eq!(pixels.len(), self.width, "pixels of a row");
     }
 }
 
@@ -288,6 +300,7 @@ mod tests {
             };
             let rows = |image: &HostImage, tail: &Tail| {
                 filled(&|out| {
+                    let out = &mut TensorWriter::new(out, None);
                     for y in 0..5 {
                         let place = RowPlace { width: 37, height: 5, y: y as usize, mirrored };
                         match image {

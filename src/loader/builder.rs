@@ -338,7 +338,7 @@ impl LoaderBuilder {
     }
 
     /// Most bytes of host memory for row indexes of JPEGs, with which windows are decoded faster from the second epoch on; 0 is
-    /// no indexes. `None`, the default, is what [`CacheSettings::row_index`] describes.
+    /// no indexes. `None`, the default, is what [`CacheSettings::row_index`](crate::plan::CacheSettings::row_index) describes.
     pub fn cache_row_index(mut self, bytes: Option<u64>) -> Self {
         self.settings.cache.row_index = bytes;
         self

@@ -208,7 +208,8 @@ impl Case<'_> {
         let mut found = vec![0u32; expected.len().div_ceil(4)];
         let found = &mut bytemuck::cast_slice_mut::<_, u8>(&mut found)[..expected.len()];
         let mut transform = HostTransform::new(&plan);
-        let mut make = || {
+        let mut make = |is_past_caches, found: &mut [u8]| {
+            transform.set_past_caches(is_past_caches);
             let mut header = Header::parse(&file)?;
             header.orientation = self.orientation;
             let mut sample = SamplePlan::default();
@@ -218,8 +219,11 @@ impl Case<'_> {
             transform.run(image, &mut Decoders::new(), found)?;
             transform.run_prefix(image, &mut Decoders::new(), self.on_host)
         };
-        make().map_err(|error| self.invalid(error.to_string()))?;
-        self.same(Form::Rows, of_tensors(self.shape(size), expected, found))?;
+        for is_past_caches in [false, true] {
+            found.fill(0);
+            make(is_past_caches, found).map_err(|error| self.invalid(error.to_string()))?;
+            self.same(Form::Rows, of_tensors(self.shape(size), expected, found))?;
+        }
         let prefix = &images[actions.end(self.on_host)];
         self.same(Form::Rows, of_images(prefix, transform.image()))
     }

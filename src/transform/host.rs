@@ -22,6 +22,9 @@ use super::resampling::Resampling;
 use super::run::Pixels;
 use super::upright::Upright;
 
+/// Bytes of batches that caches do not hold.
+const MANY_BYTES: usize = 32 << 20;
+
 /// CPU transform of one thread. Its buffers grow to what the largest sample needs and are reused until released.
 pub struct HostTransform {
     passes: Passes,
@@ -56,7 +59,9 @@ struct Rest<'a> {
 impl HostTransform {
     /// Creates a transform for a plan.
     pub fn new(plan: &Plan) -> Self {
-        Self::of_shape(plan.shape)
+        let mut transform = Self::of_shape(plan.shape);
+        transform.set_past_caches(plan.slots() * plan.shape.bytes() >= MANY_BYTES);
+        transform
     }
 
     /// Creates a transform for tensors of this shape.
@@ -68,6 +73,11 @@ impl HostTransform {
             busy: Duration::ZERO,
             untimed: false,
         }
+    }
+
+    /// Sets whether tensors are written past the caches. Default: where all batches together are larger than those.
+    pub fn set_past_caches(&mut self, is_past: bool) {
+        self.passes.set_past_caches(is_past);
     }
 
     /// Whether time is measured. Default true.

@@ -7,6 +7,7 @@ use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::op::kind::statistics::Made;
 use crate::op::kind::table::Floats;
+use crate::op::wide::writer::{LineBuffer, TensorWriter};
 use crate::op::wide::{Instructions, bytes};
 use crate::op::{Actions, What};
 use crate::output::{RowPlace, Tail};
@@ -23,6 +24,8 @@ pub struct Passes {
     bytes: Option<LastTail>,
     /// Conversion of floats.
     floats: Tail,
+    /// With it, tensors are written past the caches.
+    line: Option<Box<LineBuffer>>,
 }
 
 /// Conversion of bytes after a table of floats, as of the last pass.
@@ -50,7 +53,7 @@ pub struct Pass<'a> {
 }
 
 enum Sink<'a> {
-    Tensor { tail: &'a Tail, shape: TensorShape, out: &'a mut [u8] },
+    Tensor { tail: &'a Tail, shape: TensorShape, out: TensorWriter<'a> },
     Image(HostImage),
 }
 
@@ -68,7 +71,12 @@ pub struct Source<'a> {
 impl Passes {
     pub fn new(shape: TensorShape) -> Self {
         let floats = Tail::of_floats(shape.dtype, shape.layout);
-        Self { shape, run: Run::default(), bytes: None, floats }
+        Self { shape, run: Run::default(), bytes: None, floats, line: None }
+    }
+
+    /// Sets whether tensors are written past the caches, as is faster where nobody reads them soon. Default false.
+    pub fn set_past_caches(&mut self, is_past: bool) {
+        self.line = is_past.then(LineBuffer::new);
     }
 
     /// Begins a pass with the pointwise actions `which`. It stores `out`, a sample's tensor, or an image if there is
@@ -81,7 +89,7 @@ impl Passes {
         out: Option<&'a mut [u8]>,
         images: &mut Images,
     ) -> Result<Pass<'a>, DataError> {
-        let Self { shape, run, bytes, floats } = self;
+        let Self { shape, run, bytes, floats, line } = self;
         let Source { window, pixels, made } = source;
         let is_floats = pixels == PixelType::F32;
         run.begin(actions, which.clone(), window, is_floats, out.is_none(), made)?;
@@ -91,7 +99,11 @@ impl Passes {
                     true => &*floats,
                     false => tail_for(bytes, run.values(), *shape),
                 };
-                Sink::Tensor { tail, shape: *shape, out }
+                Sink::Tensor {
+                    tail,
+                    shape: *shape,
+                    out: TensorWriter::new(out, line.as_deref_mut()),
+                }
             }
             None => {
                 let pixels = if run.gives_floats() { PixelType::F32 } else { PixelType::U8 };
@@ -105,7 +117,7 @@ impl Passes {
 
     /// Memory held, in bytes, except for the tables of the last conversion.
     pub fn capacity_bytes(&self) -> usize {
-        self.run.capacity_bytes()
+        self.run.capacity_bytes() + self.line.as_ref().map_or(0, |_| size_of::<LineBuffer>())
     }
 
     /// Frees the memory of rows.

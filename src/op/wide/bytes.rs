@@ -4,7 +4,7 @@ use crate::tensor::CHANNELS;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use super::pixels::Shuffles;
+use super::pixels::{BLOCK, Shuffles};
 use super::{Instructions, Loop};
 
 /// A table of bytes for each channel.
@@ -72,6 +72,59 @@ impl Tables {
     fn of_pixel(&self, pixel: [u8; CHANNELS]) -> [u8; CHANNELS] {
         let ([r, g, b], [x, y, z]) = (&self.bytes, pixel.map(usize::from));
         [r[x], g[y], b[z]]
+    }
+}
+
+/// Bytes of a channel of a row, in reverse order if the row is mirrored. `out` has as many as the row has pixels.
+pub fn channel(
+    channel: usize,
+    row: &[[u8; CHANNELS]],
+    mirrored: bool,
+    out: &mut [u8],
+    instructions: Instructions,
+) {
+    debug_assert_eq!(row.len(), out.len());
+    match channel {
+        0 => instructions.run(Channel::<0> { row, mirrored, out }),
+        1 => instructions.run(Channel::<1> { row, mirrored, out }),
+        _ => instructions.run(Channel::<2> { row, mirrored, out }),
+    }
+}
+
+/// One of the channels of a row: its number is known to the compiler, which leaves out the others.
+struct Channel<'a, const AT: usize> {
+    row: &'a [[u8; CHANNELS]],
+    mirrored: bool,
+    out: &'a mut [u8],
+}
+
+impl<const AT: usize> Loop for Channel<'_, AT> {
+    #[inline(always)]
+    fn run(self, shuffles: impl Shuffles) {
+        let Self { row, mirrored, out } = self;
+        let (blocks, rest) = row.as_chunks::<BLOCK>();
+        let (ahead, last) = match mirrored {
+            false => out.split_at_mut(row.len() - rest.len()),
+            true => {
+                let (last, ahead) = out.split_at_mut(rest.len());
+                (ahead, last)
+            }
+        };
+        let (places, _) = ahead.as_chunks_mut::<BLOCK>();
+        let count = places.len();
+        for (at, block) in blocks.iter().enumerate() {
+            let mut plane = shuffles.apart(block)[AT];
+            if mirrored {
+                plane.reverse();
+            }
+            places[if mirrored { count - 1 - at } else { at }] = plane;
+        }
+        let values = rest.iter().map(|pixel| pixel[AT]);
+        if mirrored {
+            last.iter_mut().rev().zip(values).for_each(|(place, it)| *place = it);
+        } else {
+            last.iter_mut().zip(values).for_each(|(place, it)| *place = it);
+        }
     }
 }
 
@@ -172,6 +225,25 @@ mod tests {
                 assert!(Instructions::all().into_iter().all(|it| by(it) == plain), "{pixels}");
                 let twice = plain.1.as_chunks::<3>().0.iter().rev().flatten().copied();
                 assert!(twice.eq(row.iter().copied()), "{pixels}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_instructions_give_the_channels_of_a_row() {
+        let all: Vec<u8> = (0..3 * 300u32).map(|at| (at * at / 7 + at) as u8).collect();
+        for pixels in 0..300 {
+            let row = &all.as_chunks::<CHANNELS>().0[..pixels];
+            for (at, mirrored) in (0..CHANNELS).flat_map(|at| [(at, false), (at, true)]) {
+                let mut expected: Vec<u8> = row.iter().map(|pixel| pixel[at]).collect();
+                if mirrored {
+                    expected.reverse();
+                }
+                for instructions in Instructions::all() {
+                    let mut found = vec![0; pixels];
+                    channel(at, row, mirrored, &mut found, instructions);
+                    assert_eq!(found, expected, "{pixels} {at} {mirrored} {instructions:?}");
+                }
             }
         }
     }

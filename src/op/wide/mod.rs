@@ -11,6 +11,7 @@ mod avx512;
 pub mod bytes;
 pub mod elements;
 pub mod pixels;
+pub mod writer;
 
 use crate::tensor::CHANNELS;
 

@@ -1,0 +1,126 @@
+//! Writes a sample's tensor line by line, past the caches where it is part of a large batch.
+//!
+//! An ordinary store reads a line from memory before it writes to it, and pushes out of the caches what the decoder needs. Batches
+//! are larger than the caches, so nobody gains from that.
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+
+/// Longest line that is written past the caches, in bytes.
+const MOST_LINE: usize = 8 << 10;
+/// Bytes that caches hold together.
+#[cfg(target_arch = "x86_64")]
+const CACHED: usize = 64;
+
+/// Memory in which a line is made before it is written.
+#[repr(align(64))]
+pub struct LineBuffer([u8; MOST_LINE]);
+
+impl LineBuffer {
+    pub fn new() -> Box<Self> {
+        Box::new(Self([0; MOST_LINE]))
+    }
+}
+
+/// A sample's tensor that is being written. Others see what was written when the writer is dropped.
+pub struct TensorWriter<'a> {
+    tensor: &'a mut [u8],
+    /// With it, lines are written past the caches.
+    line: Option<&'a mut LineBuffer>,
+}
+
+impl<'a> TensorWriter<'a> {
+    /// Writer of a tensor that is aligned for its elements.
+    pub fn new(tensor: &'a mut [u8], line: Option<&'a mut LineBuffer>) -> Self {
+        Self { tensor, line }
+    }
+
+    /// Number of elements of the tensor.
+    pub fn elements<E: Pod>(&self) -> usize {
+        self.tensor.len() / size_of::<E>()
+    }
+
+    /// Writes these elements of the tensor, which `make` makes.
+    #[inline(always)]
+    pub fn put<E: Pod>(&mut self, elements: Range<usize>, make: impl FnOnce(&mut [E])) {
+        let [from, to] = [elements.start, elements.end].map(|at| at * size_of::<E>());
+        let tensor = &mut self.tensor[from..to];
+        match &mut self.line {
+            Some(buffer) if tensor.len() <= MOST_LINE => {
+                let line = &mut buffer.0[..to - from];
+                make(bytemuck::cast_slice_mut(line));
+                copy_past_caches(line, tensor);
+            }
+            _ => make(bytemuck::cast_slice_mut(tensor)),
+        }
+    }
+}
+
+impl Drop for TensorWriter<'_> {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        if self.line.is_some() {
+            // SAFETY: every x86-64 CPU has SSE, and the instruction only waits until stores are visible.
+            unsafe { std::arch::x86_64::_mm_sfence() };
+        }
+    }
+}
+
+/// Copies bytes to a tensor, which nobody may read until its writer was dropped.
+fn copy_past_caches(from: &[u8], to: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+
+        let head = to.as_ptr().align_offset(CACHED).min(to.len());
+        let ((from_head, from), (to_head, to)) = (from.split_at(head), to.split_at_mut(head));
+        to_head.copy_from_slice(from_head);
+        let (from_lines, from_tail) = from.as_chunks::<CACHED>();
+        let (to_lines, to_tail) = to.as_chunks_mut::<CACHED>();
+        for (from, to) in from_lines.iter().zip(to_lines) {
+            let vectors = from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0);
+            for (from, to) in vectors {
+                // SAFETY: both have 16 bytes, and `to` is aligned to 16 because its line is aligned to 64. The tensor is borrowed
+                // until the writer is dropped, which waits until these stores are visible.
+                unsafe {
+                    _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.as_ptr().cast()));
+                }
+            }
+        }
+        to_tail.copy_from_slice(from_tail);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    to.copy_from_slice(from);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tensors and lines of all lengths around those that caches hold, at all alignments of their elements.
+    #[test]
+    fn lines_past_the_caches_equal_ordinary_ones() {
+        let mut buffer = LineBuffer::new();
+        for elements in (0..40).chain([100, 511, MOST_LINE / 4, MOST_LINE / 4 + 1]) {
+            for begin in 0..17 {
+                let mut memory =
+                    [vec![7u32; begin + 3 * elements + 17], vec![7; begin + 3 * elements + 17]];
+                for (at, memory) in memory.iter_mut().enumerate() {
+                    let tensor =
+                        &mut bytemuck::cast_slice_mut(memory)[4 * begin..][..12 * elements];
+                    let mut writer = TensorWriter::new(tensor, (at > 0).then_some(&mut *buffer));
+                    assert_eq!(writer.elements::<u32>(), 3 * elements);
+                    for line in [2, 0, 1] {
+                        let range = line * elements..(line + 1) * elements;
+                        writer.put::<u32>(range.clone(), |line| {
+                            line.iter_mut().zip(range).for_each(|(it, at)| *it = 1000 + at as u32);
+                        });
+                    }
+                }
+                let [ordinary, past] = memory;
+                assert!(ordinary == past, "{elements} elements after {begin}");
+            }
+        }
+    }
+}
