@@ -191,7 +191,7 @@ impl Kernels {
         match self.0 {
             Set::Plain => coding.decode::<OneByOne>(blocks, reader),
             #[cfg(target_arch = "aarch64")]
-            Set::Neon => coding.decode::<OneByOne>(blocks, reader),
+            Set::Neon => coding.decode::<neon::Wide>(blocks, reader),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: only `here` and `all` give the set, where the CPU has its instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, blocks, reader) },

@@ -2,16 +2,18 @@
 
 use std::arch::aarch64::{
     int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint8x16x3_t, uint8x16x4_t, vaddq_s16, vaddq_s32,
-    vcombine_s16, vcombine_u8, vdup_n_u8, vdupq_n_s16, vdupq_n_s32, vget_high_s16 as high,
-    vget_high_u8, vget_low_s16 as low, vget_low_u8, vmlal_n_s16, vmovl_u8, vmull_n_s16, vmulq_s16,
-    vqmovn_s16, vqmovn_s32, vqmovun_s16, vqtbl4q_u8, vqtbx4q_u8, vreinterpretq_s16_s64,
-    vreinterpretq_s16_u16, vreinterpretq_s32_s16, vreinterpretq_s64_s32, vrshrn_n_s32, vshll_n_s16,
-    vshrq_n_s16, vshrq_n_s32, vst3q_u8, vsubq_s16, vsubq_s32, vtrn1q_s16, vtrn1q_s32, vtrn1q_s64,
-    vtrn2q_s16, vtrn2q_s32, vtrn2q_s64, vzip1q_s16, vzip2q_s16,
+    vcombine_s16, vcombine_u8, vcreate_s8, vdup_n_u8, vdupq_n_s16, vdupq_n_s32,
+    vget_high_s16 as high, vget_high_u8, vget_low_s16 as low, vget_low_u8, vmlal_n_s16, vmovl_s8,
+    vmovl_u8, vmull_n_s16, vmulq_s16, vqmovn_s16, vqmovn_s32, vqmovun_s16, vqtbl4q_u8, vqtbx4q_u8,
+    vreinterpretq_s16_s64, vreinterpretq_s16_u16, vreinterpretq_s32_s16, vreinterpretq_s64_s32,
+    vrshrn_n_s32, vshll_n_s16, vshrq_n_s16, vshrq_n_s32, vst3q_u8, vsubq_s16, vsubq_s32,
+    vtrn1q_s16, vtrn1q_s32, vtrn1q_s64, vtrn2q_s16, vtrn2q_s32, vtrn2q_s64, vzip1q_s16, vzip2q_s16,
 };
 
 use bytemuck::cast;
 
+use super::super::ac_table::PATTERN;
+use super::super::blocks::Widening;
 use super::super::frame::ZIGZAG;
 use super::{Four, Planes, SANE, neighbours};
 
@@ -29,6 +31,17 @@ const PLACES: [[[u8; 16]; 2]; 8] = {
     }
     places
 };
+
+/// Stores eight coefficients at once.
+pub struct Wide;
+
+impl Widening for Wide {
+    #[inline(always)]
+    fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]) {
+        // SAFETY: every 64-bit ARM has NEON.
+        *to = cast(unsafe { vmovl_s8(vcreate_s8(cast(*pattern))) });
+    }
+}
 
 /// Transforms four blocks.
 #[target_feature(enable = "neon")]
