@@ -126,7 +126,7 @@ impl Tail {
         Self { elements: Elements::Bytes, dtype, layout }
     }
 
-    /// Stores a row of red, green and blue bytes.
+    /// Stores a row of red, green and blue bytes. `out` writes the tensor of the whole sample.
     pub fn store_bytes(&self, row: &[u8], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match &self.elements {
@@ -136,7 +136,7 @@ impl Tail {
         }
     }
 
-    /// Stores a row of red, green and blue floats.
+    /// Stores a row of red, green and blue floats. `out` writes the tensor of the whole sample.
     pub fn store_floats(&self, row: &[f32], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match self.dtype {

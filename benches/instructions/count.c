@@ -1,6 +1,6 @@
 // Plugin of QEMU's user emulator that counts the instructions a program executes, and prints their number at its end.
 //
-// Declarations after include/qemu/qemu-plugin.h, version 1 (QEMU 4.2 to 8.x), which distributions do not package.
+// Declarations after include/qemu/qemu-plugin.h, version 1 (tried with QEMU 7.2), which distributions do not package.
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::decode::{JpegDecoder, is_indexable};
+use crate::decode::{Decoders, JpegDecoder, is_indexable};
 use crate::footprint::bytes;
 use crate::random::SampleKey;
 
@@ -40,7 +40,9 @@ impl RowIndexGain {
     /// Draws windows for some of the inspected images.
     pub(super) fn of(plan: &Plan, facts: &Facts) -> Option<Self> {
         // Boxes, which some operators read, are not known here.
-        let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
+        // Without vectors, libjpeg-turbo decodes all images.
+        let has_vectors = Decoders::jpeg_instructions().len() > 1;
+        let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
         let is_on_device = plan.decode == Place::Gpu && plan.settings.cache.row_index.is_none();
         if plan.reads_boxes() || is_on_device || !is_ours {
             return None;

@@ -22,7 +22,7 @@ use super::resampling::Resampling;
 use super::run::Pixels;
 use super::upright::Upright;
 
-/// Bytes of batches that caches do not hold.
+/// Bytes of all batches from which on they are written past the caches.
 const MANY_BYTES: usize = 32 << 20;
 
 /// CPU transform of one thread. Its buffers grow to what the largest sample needs and are reused until released.
@@ -75,7 +75,7 @@ impl HostTransform {
         }
     }
 
-    /// Sets whether tensors are written past the caches. Default: where all batches together are larger than those.
+    /// Sets whether tensors are written past the caches. [`new`](Self::new) sets it where all batches together have 32 MiB or more.
     pub fn set_past_caches(&mut self, is_past: bool) {
         self.passes.set_past_caches(is_past);
     }

@@ -3,9 +3,9 @@
 //! An index is found by the length and CRC-32C of its file and used if its keyed hash is that of the file too, so a file that
 //! changed has none.
 //!
-//! With `cache.row_index` the cache outlives the loader in a file of the cache directory. Those beside packed files and those
-//! of earlier loaders are read when the loader starts. New ones are stored when the next epoch begins and when the
-//! loader is dropped. If they can be stored nowhere, they are made again, which is no error.
+//! Those beside packed files are read when the loader starts. With `cache.row_index` the cache outlives the loader in a file of
+//! the cache directory, which is read then too. New ones are stored when the next epoch begins and when the loader is dropped. If
+//! they can be stored nowhere, the next run makes them again, which is no error.
 //!
 //! By default, where nobody asked for it, the cache must not cost anything: no file is written, no server is asked for files
 //! beside its shards, and indexes are made from the loader's second epoch on, as a single epoch would not gain from them.
@@ -51,8 +51,9 @@ pub(in crate::loader) struct RowIndexes {
     /// First and latest epoch that have begun.
     first_epoch: AtomicU32,
     epoch: AtomicU32,
-    /// Whether the first epoch makes indexes.
+    /// Whether the first epoch makes indexes, and whether it uses those that were read.
     makes_at_once: bool,
+    uses_at_once: bool,
     /// Seed of the hashes of files whose indexes are made here.
     seed: u64,
 }
@@ -76,6 +77,7 @@ impl RowIndexes {
         let mut this = Self::new(limit, source);
         this.makes_at_once = false;
         this.read_all(&beside(source).1);
+        this.uses_at_once = !this.store.is_empty();
         this
     }
 
@@ -89,6 +91,7 @@ impl RowIndexes {
             first_epoch: AtomicU32::new(u32::MAX),
             epoch: AtomicU32::new(0),
             makes_at_once: true,
+            uses_at_once: true,
             seed: Fingerprint::random_seed(),
         }
     }
@@ -100,7 +103,7 @@ impl RowIndexes {
         }
         let is_first = self.first_epoch.fetch_min(epoch, Ordering::Relaxed) >= epoch;
         let makes = self.makes_at_once || !is_first;
-        if !makes && self.store.is_empty() {
+        if is_first && !self.uses_at_once {
             return RowIndexTask::None;
         }
         let key = FileKey::of(file);

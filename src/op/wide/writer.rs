@@ -1,32 +1,32 @@
-//! Writes a sample's tensor line by line, past the caches where it is part of a large batch.
+//! Writes a sample's tensor row by row, past the caches if all batches of the ring are larger than those: a consumer would rarely
+//! find them there.
 //!
-//! An ordinary store reads a line from memory before it writes to it, and pushes out of the caches what the decoder needs. Batches
-//! are larger than the caches, so nobody gains from that.
+//! An ordinary store first reads the cache line that it changes, and evicts what the decoder needs.
 
 use std::ops::Range;
 
 use bytemuck::Pod;
 
-/// Longest line that is written past the caches, in bytes.
-const MOST_LINE: usize = 8 << 10;
-/// Bytes that caches hold together.
+/// Longest row that is written past the caches, in bytes. Longer ones are written through them.
+const MOST_ROW: usize = 8 << 10;
+/// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
 const CACHED: usize = 64;
 
-/// Memory in which a line is made before it is written.
+/// Memory in which a row is made before it is written.
 #[repr(align(64))]
-pub struct LineBuffer([u8; MOST_LINE]);
+pub struct LineBuffer([u8; MOST_ROW]);
 
 impl LineBuffer {
     pub fn new() -> Box<Self> {
-        Box::new(Self([0; MOST_LINE]))
+        Box::new(Self([0; MOST_ROW]))
     }
 }
 
-/// A sample's tensor that is being written. Others see what was written when the writer is dropped.
+/// A sample's tensor that is being written. Other threads may read it only after the writer was dropped.
 pub struct TensorWriter<'a> {
     tensor: &'a mut [u8],
-    /// With it, lines are written past the caches.
+    /// With it, rows are written past the caches.
     line: Option<&'a mut LineBuffer>,
 }
 
@@ -41,13 +41,13 @@ impl<'a> TensorWriter<'a> {
         self.tensor.len() / size_of::<E>()
     }
 
-    /// Writes these elements of the tensor, which `make` makes.
+    /// Writes these elements of the tensor. `make` must write all of them and read none: what they hold before is unspecified.
     #[inline(always)]
     pub fn put<E: Pod>(&mut self, elements: Range<usize>, make: impl FnOnce(&mut [E])) {
         let [from, to] = [elements.start, elements.end].map(|at| at * size_of::<E>());
         let tensor = &mut self.tensor[from..to];
         match &mut self.line {
-            Some(buffer) if tensor.len() <= MOST_LINE => {
+            Some(buffer) if tensor.len() <= MOST_ROW => {
                 let line = &mut buffer.0[..to - from];
                 make(bytemuck::cast_slice_mut(line));
                 copy_past_caches(line, tensor);
@@ -82,7 +82,8 @@ fn copy_past_caches(from: &[u8], to: &mut [u8]) {
             let vectors = from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0);
             for (from, to) in vectors {
                 // SAFETY: both have 16 bytes, and `to` is aligned to 16 because its line is aligned to 64. The tensor is borrowed
-                // until the writer is dropped, which waits until these stores are visible.
+                // until the writer is dropped, which waits until these stores are visible. `Pass` leaks no writer, and writes no
+                // element twice.
                 unsafe {
                     _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.as_ptr().cast()));
                 }
@@ -98,11 +99,11 @@ fn copy_past_caches(from: &[u8], to: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// Tensors and lines of all lengths around those that caches hold, at all alignments of their elements.
+    /// Rows and tensors whose lengths and alignments differ from those of cache lines.
     #[test]
     fn lines_past_the_caches_equal_ordinary_ones() {
         let mut buffer = LineBuffer::new();
-        for elements in (0..40).chain([100, 511, MOST_LINE / 4, MOST_LINE / 4 + 1]) {
+        for elements in (0..40).chain([100, 511, MOST_ROW / 4, MOST_ROW / 4 + 1]) {
             for begin in 0..17 {
                 let mut memory =
                     [vec![7u32; begin + 3 * elements + 17], vec![7; begin + 3 * elements + 17]];
