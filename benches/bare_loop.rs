@@ -273,6 +273,8 @@ impl Set {
             .workers(self.threads)
             .seed(SEED)
             .prescale(prescale)
+            // Only the way that is named after them has row indexes.
+            .cache_row_index(Some(0))
     }
 
     fn loader(&self, builder: LoaderBuilder, first_epoch: u32) -> Rate {

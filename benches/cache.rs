@@ -146,6 +146,8 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
         .batch(64)
         .shuffle(true)
         .last(Last::Partial)
+        // They would be a cache of each case, with hits of their own.
+        .cache_row_index(Some(0))
         .epochs(Some(3));
     let builder = match cache {
         "encoded" => builder.cache_encoded(all(encoded)),

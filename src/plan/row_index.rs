@@ -39,11 +39,11 @@ pub struct RowIndexGain {
 impl RowIndexGain {
     /// Draws windows for some of the inspected images.
     pub(super) fn of(plan: &Plan, facts: &Facts) -> Option<Self> {
-        // Boxes, which some operators read, are not known here.
         // Without vectors, libjpeg-turbo decodes all images.
         let has_vectors = Decoders::jpeg_instructions().len() > 1;
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
         let is_on_device = plan.decode == Place::Gpu && plan.settings.cache.row_index.is_none();
+        // Boxes, which some operators read, are not known here.
         if plan.reads_boxes() || is_on_device || !is_ours {
             return None;
         }

@@ -23,7 +23,7 @@ use super::run::Pixels;
 use super::upright::Upright;
 
 /// Bytes of all batches from which on they are written past the caches.
-const MANY_BYTES: usize = 32 << 20;
+const PAST_CACHES_BYTES: usize = 32 << 20;
 
 /// CPU transform of one thread. Its buffers grow to what the largest sample needs and are reused until released.
 pub struct HostTransform {
@@ -60,7 +60,8 @@ impl HostTransform {
     /// Creates a transform for a plan.
     pub fn new(plan: &Plan) -> Self {
         let mut transform = Self::of_shape(plan.shape);
-        transform.set_past_caches(plan.slots() * plan.shape.bytes() >= MANY_BYTES);
+        let all_batches = plan.slots().saturating_mul(plan.shape.bytes());
+        transform.set_past_caches(all_batches >= PAST_CACHES_BYTES);
         transform
     }
 

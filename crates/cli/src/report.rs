@@ -198,7 +198,8 @@ impl fmt::Display for Report {
         if !self.routes.is_empty() {
             writeln!(f, "routes    {}", shares(&self.routes))?;
         }
-        for cache in &self.caches {
+        // Row indexes are there by default, but not looked up in a first epoch.
+        for cache in self.caches.iter().filter(|cache| !cache.epochs.is_empty()) {
             writeln!(f, "{:<9} {}", "cache", held(cache))?;
         }
         if self.storage != StorageStats::default() {

@@ -286,6 +286,10 @@ fn run_reports_every_documented_field() {
 
     let report = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu"]);
     check_rows(&report, "8");
+    // A single epoch looks up no row indexes; the third one uses those of the second.
+    assert!(!report.contains("row_index"), "{report}");
+    let three = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu", "--epochs", "3"]);
+    assert!(has_words(row(&three, "cache "), &["row_index", "hits"]), "{three}");
     assert!(has_words(row(&report, "left over "), &["2", "4", "loader.last"]), "{report}");
     // The peak that is compared with the prediction, and not the larger one with pages of files.
     let memory = row(&report, "memory ");
