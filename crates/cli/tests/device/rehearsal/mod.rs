@@ -8,7 +8,7 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -81,22 +81,22 @@ impl Rehearsal {
         command
     }
 
-    /// Ends a call with a signal as soon as a step of it has ended.
+    /// Ends a call with a signal as soon as a step of it has ended. The signal is repeated, as a user presses Ctrl-C again: bash 5.2 loses
+    /// a few of those that arrive during a command substitution.
     fn cut(&self, machine: &str, arguments: &[&str], after: &str, signal: Signal) -> Output {
-        let child = self.call(machine, arguments).spawn().unwrap();
+        let mut child = self.call(machine, arguments).spawn().unwrap();
         let report = self.path(arguments[0]).join("report.txt");
         let begin = Instant::now();
         while result_of(&report, after).is_none_or(|it| it == "not run") {
             assert!(begin.elapsed() < Duration::from_secs(300), "{after} does not end");
             thread::sleep(Duration::from_millis(20));
         }
-        kill(&child, signal);
+        while child.try_wait().unwrap().is_none() {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            thread::sleep(Duration::from_millis(500));
+        }
         child.wait_with_output().unwrap()
     }
-}
-
-fn kill(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// Result of a step in the table of a report.
