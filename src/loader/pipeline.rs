@@ -304,7 +304,7 @@ impl SamplePipeline {
         let Some(indexes) = indexes else { return run(transform, image, decoder) };
         decoder.set_row_index(indexes.task(bytes, *epoch));
         let result = run(transform, image, decoder);
-        if indexes.learn(decoder) {
+        if indexes.learn(decoder, bytes) {
             // It may have given wrong rows before it was rejected.
             decoder.set_row_index(RowIndexTask::None);
             return run(transform, image, decoder);

@@ -189,9 +189,9 @@ fn damaged_and_foreign_files_of_indexes_do_no_harm() {
     }
 }
 
-/// The positions of an index with a correct checksum do not fit: the image is decoded again without it.
+/// The positions of an index with a correct checksum do not fit: the image is decoded again without it, once.
 #[test]
-fn an_index_that_does_not_fit_is_rejected_and_counted() {
+fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
     let whole = || Chain::new().then(op::Resize::to(30, 20)).then(op::Normalize::IMAGENET);
     let set = Set::new();
     set.run(whole);
@@ -213,7 +213,10 @@ fn an_index_that_does_not_fit_is_rejected_and_counted() {
     }
     fs::write(set.stored(), out).unwrap();
     let stats = set.run(whole);
-    assert_eq!(stats.rejected, 2 * SAMPLES);
+    assert_eq!((stats.rejected, stats.samples), (SAMPLES, 0));
+    assert_eq!(counts(&stats), [(SAMPLES, 0), (0, SAMPLES)]);
+    // They were not stored again.
+    assert_eq!(counts(&set.run(whole)), [(0, SAMPLES), (SAMPLES, 0)]);
 }
 
 #[test]

@@ -119,12 +119,14 @@ impl RowIndexes {
         }
     }
 
-    /// Keeps the index that a decoder made; returns whether it rejected one, so that the image must be decoded again.
-    pub fn learn(&self, decoder: &Decoders) -> bool {
+    /// Keeps the index that a decoder made of a file; returns whether it rejected one, so that the image must be decoded again.
+    /// That index is dropped.
+    pub fn learn(&self, decoder: &Decoders, file: &[u8]) -> bool {
         match decoder.row_index() {
             RowIndexOutcome::Made(fingerprint, bytes) => self.keep(fingerprint, bytes),
             RowIndexOutcome::Rejected => {
                 self.rejected.fetch_add(1, Ordering::Relaxed);
+                self.store.drop_for_good(number(FileKey::of(file)));
                 return true;
             }
             RowIndexOutcome::Used | RowIndexOutcome::None => {}

@@ -3,6 +3,7 @@
 //! Bytes are stored one after another in blocks, each of which is one allocation. A part of a block is filled outside of
 //! the lock, so that threads copy concurrently, and is read without the lock.
 
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::{Bytes, BytesMut};
@@ -69,7 +70,7 @@ struct Entry {
     number: u64,
     /// The next older entry of the bucket, encoded as in `buckets`.
     older: u32,
-    /// The sample; its bytes are empty while they are being copied.
+    /// The sample; its bytes are empty while they are being copied, and after they were dropped.
     kept: Kept,
 }
 
@@ -148,6 +149,17 @@ impl Store {
         Some(copy)
     }
 
+    /// Drops the bytes of a number, and keeps nothing under it from now on. Their memory is not used again.
+    pub fn drop_for_good(&self, number: u64) {
+        let mut state = self.write();
+        let Some(place) = state.place(number) else { return };
+        let bytes = mem::take(&mut state.segments[place / SEGMENT][place % SEGMENT].kept.bytes);
+        if !bytes.is_empty() {
+            state.kept -= bytes.len() as u64;
+            state.samples -= 1;
+        }
+    }
+
     /// Calls a function with the bytes of all samples, in the order in which they came.
     pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
         let mut at = 0;
@@ -211,11 +223,15 @@ impl Asked {
 
 impl State {
     fn find(&self, number: u64) -> Option<&Entry> {
+        self.place(number).and_then(|place| self.entry(place))
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
         let mut at = *self.buckets.get(self.bucket(number))?;
-        while let Some(place) = at.checked_sub(1) {
-            let entry = &self.segments[place as usize / SEGMENT][place as usize % SEGMENT];
+        while let Some(place) = at.checked_sub(1).map(|place| place as usize) {
+            let entry = self.entry(place)?;
             if entry.number == number {
-                return Some(entry);
+                return Some(place);
             }
             at = entry.older;
         }
@@ -281,7 +297,7 @@ impl State {
         // The first block with space: older blocks are filled before newer ones.
         let at = self.open.iter().position(|block| block.capacity() >= bytes)?;
         let rest = self.open[at].split_off(bytes);
-        let cell = std::mem::replace(&mut self.open[at], rest);
+        let cell = mem::replace(&mut self.open[at], rest);
         if self.open[at].capacity() == 0 {
             self.open.remove(at);
         }
