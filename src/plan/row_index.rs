@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::decode::{Decoders, JpegDecoder, is_indexable};
 use crate::footprint::bytes;
+use crate::header::Header;
 use crate::random::SampleKey;
 
 use super::{Facts, Looked, Place, Plan, SamplePlan};
@@ -15,9 +16,12 @@ const DRAWN: usize = 128;
 const PARSED: f64 = 0.26;
 /// Time until the coefficients of a wanted unit are decoded, as such a share. The rest shrinks where samples are reduced.
 const CODED: f64 = 0.6;
-/// Bytes of an index in the cache besides its rows, and of a row.
-const INDEX_BYTES: f64 = 134.0;
-const ROW_BYTES: f64 = 6.5;
+/// Bytes of an index in the cache besides its rows, and of a row of units with one component and with three.
+const INDEX_BYTES: f64 = 140.0;
+const ROW_BYTES: [f64; 2] = [3.2, 5.8];
+/// What the cache takes beside its indexes: space that is left over in its blocks.
+const LEFT_OVER: f64 = 1.1;
+const LEFT_OVER_BYTES: f64 = 64.0 * 1024.0;
 /// Smallest gain that is worth the memory.
 const WORTH: f64 = 1.03;
 /// Most memory that indexes take by default.
@@ -30,9 +34,9 @@ const MIB: u64 = 1 << 20;
 pub struct RowIndexGain {
     /// Share of the inspected images that can have an index.
     pub share: f64,
-    /// Rate of decoding all images with indexes, divided by that without. All images count alike.
+    /// Rate of decoding all images with indexes, divided by that without, if there is memory for all indexes. All images count alike.
     pub speedup: f64,
-    /// Memory for the indexes of the whole source, in bytes.
+    /// Memory for the indexes of the whole source, in bytes: a `cache.row_index` that holds all of them.
     pub bytes: u64,
 }
 
@@ -42,9 +46,11 @@ impl RowIndexGain {
         // Without vectors, libjpeg-turbo decodes all images.
         let has_vectors = Decoders::jpeg_instructions().len() > 1;
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
-        let is_on_device = plan.decode == Place::Gpu && plan.settings.cache.row_index.is_none();
+        let cache = &plan.settings.cache;
+        // Cached pixels need no index, and indexes are for the CPU. Whoever sets both knows that some images are not cached.
+        let has_none = cache.decoded.is_some() || plan.decode == Place::Gpu;
         // Boxes, which some operators read, are not known here.
-        if plan.reads_boxes() || is_on_device || !is_ours {
+        if plan.reads_boxes() || has_none && cache.row_index.is_none() || !is_ours {
             return None;
         }
         let all = facts.looked.len() as f64;
@@ -53,7 +59,7 @@ impl RowIndexGain {
         let share = indexed.len() as f64 / all;
         let every = indexed.len().div_ceil(DRAWN).max(1);
         let mut sample = SamplePlan::default();
-        let (mut drawn, mut rows) = (0.0, 0.0);
+        let (mut drawn, mut index_bytes) = (0.0, 0.0);
         let [mut without, mut with] = [0.0; 2];
         for (index, looked) in (0..).zip(indexed.into_iter().step_by(every)) {
             let Looked { header, file_bytes, decode } = looked;
@@ -78,10 +84,10 @@ impl RowIndexGain {
             without += merged * (wanted + PARSED * (above + beside));
             with += merged * (wanted + PARSED * left);
             drawn += 1.0;
-            rows += f64::from(header.size.height) / 16.0;
+            index_bytes += INDEX_BYTES + row_bytes(header);
         }
-        let each = INDEX_BYTES + ROW_BYTES * rows / drawn;
-        let bytes = (each * share * facts.samples as f64) as u64;
+        let held = index_bytes / drawn * share * facts.samples as f64;
+        let bytes = (LEFT_OVER * held + LEFT_OVER_BYTES) as u64;
         let speedup = 1.0 / (1.0 - share + share * with / without);
         (drawn > 0.0).then_some(Self { share, speedup, bytes })
     }
@@ -97,18 +103,39 @@ impl RowIndexGain {
     /// What indexes do, or would do, for people. `planned` is the memory for them. `None` if they are not worth it.
     pub(super) fn note(&self, setting: Option<u64>, planned: u64) -> Option<String> {
         let Self { speedup, bytes: needed, .. } = *self;
-        let faster =
-            |epoch| format!("{speedup:.2} times as fast from the {epoch} epoch on (predicted)");
+        let faster = |held: f64, epoch| {
+            let speedup = 1.0 / (1.0 - held * (1.0 - 1.0 / speedup));
+            format!("{speedup:.2} times as fast from the {epoch} epoch on (predicted)")
+        };
         match planned {
             0 if speedup < WORTH => None,
             0 => {
-                let (limit, faster) = (needed.div_ceil(MIB), faster("second"));
+                let (limit, faster) = (needed.div_ceil(MIB), faster(1.0, "second"));
                 Some(format!("cache.row_index = \"{limit} MiB\" would make decoding {faster}"))
             }
             _ => {
-                let faster = faster(if setting.is_some() { "second" } else { "third" });
-                Some(format!("of rows: decoding is {faster}; all need {}", bytes(needed)))
+                let held = (planned as f64 / needed as f64).min(1.0);
+                let faster = match setting {
+                    Some(_) => faster(held, "second") + ", in later runs from the first on",
+                    None => faster(held, "third") + ", with packed indexes from the first on",
+                };
+                let part = match held {
+                    1.0 => String::new(),
+                    _ => format!(" for {:.0} % of the images", 100.0 * held),
+                };
+                let needed = bytes(needed);
+                Some(format!("of rows{part}: decoding is {faster}; all need {needed}"))
             }
         }
     }
+}
+
+/// Bytes of the rows of an index.
+fn row_bytes(header: &Header) -> f64 {
+    let components = header.jpeg.as_ref().map_or(&[][..], |jpeg| jpeg.components());
+    let (high, each) = match components {
+        [_] | [] => (8, ROW_BYTES[0]),
+        [first, ..] => (8 * u32::from(first.v.max(1)), ROW_BYTES[1]),
+    };
+    each * f64::from(header.size.height.div_ceil(high))
 }

@@ -221,7 +221,7 @@ pub struct CacheSettings {
     /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
-    /// Maximum size of the cache of row indexes, in bytes, about 275 for a JPEG of 500x375; 0 for none. An index says where the
+    /// Maximum size of the cache of row indexes, in bytes, 280 to 420 for a JPEG of 500x375; 0 for none. An index says where the
     /// rows of a JPEG begin, so that a window is decoded on the CPU without what lies above and to the right of it. It is made
     /// when the image is decoded first, which takes longer by the time to parse what lies below the window, and stored in
     /// feedwater's cache folder. Default: as much as the plan predicts for all images, at most 256 MiB and what

@@ -89,6 +89,11 @@ impl Storage {
         self.0.cache_directory.as_deref()
     }
 
+    /// Records a warning for the user.
+    pub(crate) fn warn(&self, text: String) {
+        self.0.activity.warn(text);
+    }
+
     fn build(settings: StorageSettings, cache_directory: Option<PathBuf>) -> Self {
         let activity = Arc::<Activity>::default();
         let cache_directory = cache_directory.filter(|directory| {

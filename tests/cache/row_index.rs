@@ -137,6 +137,32 @@ fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_i
     }
 }
 
+/// What a plan says that all indexes need is enough as a setting, and little more than enough.
+#[test]
+fn the_memory_that_all_indexes_need_holds_all() {
+    const IMAGES: u64 = 800;
+    let set = Set::new();
+    for at in 0..IMAGES {
+        // Many rows, which are most of an index.
+        set.put(at as usize, &jpeg(at, 16, 300 + at as u32 % 200));
+    }
+    let chain = || Chain::new().then(op::CenterCrop::to(8, 8)).then(op::Normalize::IMAGENET);
+    let planned = set.builder(chain()).build().unwrap();
+    let needed = planned.plan().row_index.unwrap().bytes;
+    for (memory, holds_all) in [(needed, true), (needed / 2, false)] {
+        let limited = set.builder(chain()).cache_row_index(Some(memory)).epochs(Some(1));
+        let mut loader = limited.build().unwrap();
+        epoch(&mut loader);
+        let stats = loader.stats();
+        let kept = cache(&stats.caches, "row_index");
+        assert_eq!(kept.samples == IMAGES, holds_all, "{kept:?}");
+        // The next one must make them again.
+        drop(loader);
+        fs::remove_dir_all(set.caches.path()).unwrap();
+        fs::create_dir(set.caches.path()).unwrap();
+    }
+}
+
 #[test]
 fn reduced_images_have_the_same_indexes() {
     let set = Set::new();
@@ -315,6 +341,23 @@ fn an_index_of_another_image_is_rejected_in_every_window() {
             assert!(decoders.decode(&one, &header, window, 1, &mut |_| {}).is_err(), "{window}");
             assert_eq!(decoders.row_index(), RowIndexOutcome::Rejected, "{window}");
         }
+    }
+}
+
+/// The next run would make them again, which a user who set a limit does not expect.
+#[test]
+fn a_folder_that_cannot_keep_indexes_is_a_warning() {
+    let set = Set::new();
+    let (settings, file) = (StorageSettings::default(), set.caches.path().join("file"));
+    fs::write(&file, "").unwrap();
+    for (setting, is_told) in [(PLENTY, true), (None, false), (NONE, false)] {
+        let storage = Storage::with_cache_directory(&settings, &file).unwrap();
+        let source = Directory::open_with(set.images.path(), &Default::default(), &storage);
+        let mut loader =
+            builder(source.unwrap(), training()).cache_row_index(setting).build().unwrap();
+        epoch(&mut loader);
+        let told = loader.warnings().iter().any(|it| it.contains("row indexes are not kept"));
+        assert_eq!(told, is_told, "{setting:?}: {:?}", loader.warnings());
     }
 }
 

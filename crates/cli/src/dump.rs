@@ -141,6 +141,10 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             count += 1;
         }
     }
+    if sheet.is_none() {
+        let why = loader.failures().unwrap_or_default();
+        return Err(CommandError::Failed(format!("no sample is left to write: {why}")));
+    }
     let npy = npy.finish().map_err(images_failed)?;
     entries.end().map_err(|error| samples_failed(error.into()))?;
     file.flush().map_err(samples_failed)?;

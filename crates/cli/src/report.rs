@@ -345,14 +345,20 @@ fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
     if some.is_empty() { "none".into() } else { some.join(", ") }
 }
 
-/// Formats a cache's contents and its hits per epoch.
+/// Formats how full a cache is, and its hits in the latest epochs.
 fn held(cache: &CacheStats) -> String {
-    let CacheStats { cache, limit_bytes, kept_bytes, samples, epochs, .. } = cache;
-    let (kept, limit) = (bytes(*kept_bytes), bytes(*limit_bytes));
-    let hits = epochs.iter().map(|it| format!("{} of {}", it.hits, it.hits + it.misses));
+    const SHOWN: usize = 8;
+    let CacheStats { cache, limit_bytes, taken_bytes, samples, epochs, .. } = cache;
+    let (taken, limit) = (bytes(*taken_bytes), bytes(*limit_bytes));
+    let latest = &epochs[epochs.len().saturating_sub(SHOWN)..];
+    let from = match latest.first().map_or(0, |it| it.epoch) {
+        0 => String::new(),
+        first => format!(", from epoch {} on", first + 1),
+    };
+    let hits = latest.iter().map(|it| format!("{} of {}", it.hits, it.hits + it.misses));
     let hits = hits.collect::<Vec<_>>().join(", ");
     let samples = counted(*samples, "sample");
-    format!("{cache}: {samples}, {kept} of {limit}; hits by epoch: {hits}")
+    format!("{cache}: {samples}, {taken} of {limit} taken; hits by epoch{from}: {hits}")
 }
 
 /// Formats the share and utilization of each route that decoded images.

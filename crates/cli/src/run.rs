@@ -118,7 +118,11 @@ fn consume(loader: &mut Loader, epochs: u32, batches: Option<u64>) -> Result<(),
     let all = u64::from(epochs) * loader.batches_per_epoch();
     let mut left = batches.unwrap_or(all).min(all);
     let bar = progress(left, "batches");
-    while left > 0 && interrupt::requested().is_none() {
+    // An epoch whose samples were dropped may have fewer batches than expected.
+    for _ in 0..epochs {
+        if left == 0 || interrupt::requested().is_some() {
+            break;
+        }
         for batch in &mut *loader {
             if interrupt::requested().is_some() {
                 return Ok(());

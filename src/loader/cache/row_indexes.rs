@@ -63,6 +63,7 @@ impl RowIndexes {
     pub fn open(limit: u64, source: &dyn Source) -> Self {
         let mut this = Self::new(limit, source);
         this.place = this.storage.as_ref().and_then(|storage| place(storage, source));
+        this.warn_if_kept_nowhere();
         this.read_stored();
         this.stored.store(this.store.stats().samples, Ordering::Relaxed);
         let (urls, mut paths) = beside(source);
@@ -198,9 +199,23 @@ impl RowIndexes {
         }
     }
 
+    /// Tells a user who set a limit that the next run will not have the indexes.
+    fn warn_if_kept_nowhere(&self) {
+        let Some(storage) = &self.storage else { return };
+        let why = match (&self.place, storage.cache_directory()) {
+            // Begins a file and removes it.
+            (Some(place), _) => begin(place).err().map(|error| error.to_string()),
+            (None, None) => Some("there is no cache folder".into()),
+            (None, Some(_)) => None,
+        };
+        if let Some(why) = why {
+            let text = "row indexes are not kept for the next run";
+            storage.warn(format!("{text}: {why}; set FEEDWATER_CACHE to a folder of your own"));
+        }
+    }
+
     fn write(&self, place: &Path) -> io::Result<()> {
-        create_private_folder(place.parent().ok_or(ErrorKind::NotFound)?)?;
-        let mut file = AtomicFile::replace(place)?;
+        let mut file = begin(place)?;
         begin_row_indexes(&mut file)?;
         let mut written = Ok(());
         self.store.for_each(|index| {
@@ -217,6 +232,12 @@ impl Drop for RowIndexes {
     fn drop(&mut self) {
         self.save();
     }
+}
+
+/// Begins the file of the cache folder.
+fn begin(place: &Path) -> io::Result<AtomicFile> {
+    create_private_folder(place.parent().ok_or(ErrorKind::NotFound)?)?;
+    AtomicFile::replace(place)
 }
 
 /// Reads a file from its begin.

@@ -235,3 +235,24 @@ fn dump_writes_the_objects_of_every_sample() {
     }]);
     assert_eq!(samples[0]["objects"], expected);
 }
+
+/// A batch whose samples were all dropped is never delivered, so an epoch has fewer batches than expected.
+#[test]
+fn commands_end_if_every_sample_is_dropped() {
+    let dir = workplace();
+    let data = fs::read_dir(dir.path().join("data")).unwrap().map(|it| it.unwrap().path());
+    for class in data.filter(|it| it.is_dir()) {
+        for image in fs::read_dir(class).unwrap() {
+            fs::write(image.unwrap().path(), "no image").unwrap();
+        }
+    }
+    write(&dir, "bad.toml", &format!("{PIPELINE}on_error = \"drop\"\n{CHAIN}"));
+    let args = ["run", "bad.toml", "--device", "cpu", "--epochs", "3"];
+    let (report, warning) = done_with_warnings(dir.path(), &args);
+    assert!(has_words(row(&report, "images "), &["0"]), "{report}");
+    assert!(warning.contains("24 samples"), "{warning}");
+    let args = ["dump", "bad.toml", "--device", "cpu", "--out", "out"];
+    let words = refused(dir.path(), &args, 1);
+    assert!(words.contains("no sample is left to write"), "{words}");
+    assert_eq!(fs::read_dir(dir.path().join("out")).unwrap().count(), 0);
+}
