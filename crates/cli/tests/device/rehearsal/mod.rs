@@ -61,7 +61,9 @@ impl Rehearsal {
 
     /// A call on a machine, which has its own store.
     fn call(&self, machine: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new("bash");
+        let mut command = Command::new("env");
+        // Tests that run in the background of a script ignore SIGINT, and so would bash.
+        command.args(["--default-signal=INT,TERM,HUP", "bash"]);
         command.arg(self.path("packed/acceptance")).args(arguments).current_dir(self.path(""));
         let own = self.path("tools").display().to_string();
         let search = env::var("PATH").unwrap();
