@@ -11,8 +11,10 @@ use feedwater::decode::{
 };
 use feedwater::source::Directory;
 use feedwater::storage::{Storage, StorageSettings};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use tempfile::TempDir;
 
+use super::common::image;
 use super::*;
 
 const SAMPLES: u64 = 12;
@@ -143,8 +145,13 @@ fn the_memory_that_all_indexes_need_holds_all() {
     const IMAGES: u64 = 800;
     let set = Set::new();
     for at in 0..IMAGES {
-        // Many rows, which are most of an index.
-        set.put(at as usize, &jpeg(at, 16, 300 + at as u32 % 200));
+        // Many rows, which are most of an index, twice as many as with 4:2:0.
+        let (width, height) = (16, 300 + at as u32 % 200);
+        let (mut file, pixels) = (Vec::new(), image(at, width, height));
+        let mut encoder = Encoder::new(&mut file, 90);
+        encoder.set_sampling_factor(SamplingFactor::F_1_1);
+        encoder.encode(&pixels, width as u16, height as u16, ColorType::Rgb).unwrap();
+        set.put(at as usize, &file);
     }
     let chain = || Chain::new().then(op::CenterCrop::to(8, 8)).then(op::Normalize::IMAGENET);
     let planned = set.builder(chain()).build().unwrap();

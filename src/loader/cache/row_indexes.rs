@@ -192,10 +192,10 @@ impl RowIndexes {
         // Those that other ranks have stored meanwhile are kept.
         self.read_stored();
         let samples = self.store.stats().samples;
-        if let Some(place) = &self.place
-            && self.write(place).is_ok()
-        {
-            self.stored.store(samples, Ordering::Relaxed);
+        let Some(place) = &self.place else { return };
+        match self.write(place) {
+            Ok(()) => self.stored.store(samples, Ordering::Relaxed),
+            Err(error) => self.warn_not_kept(&error.to_string()),
         }
     }
 
@@ -209,6 +209,12 @@ impl RowIndexes {
             (None, Some(_)) => None,
         };
         if let Some(why) = why {
+            self.warn_not_kept(&why);
+        }
+    }
+
+    fn warn_not_kept(&self, why: &str) {
+        if let Some(storage) = &self.storage {
             let text = "row indexes are not kept for the next run";
             storage.warn(format!("{text}: {why}; set FEEDWATER_CACHE to a folder of your own"));
         }
