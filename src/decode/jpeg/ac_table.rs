@@ -249,7 +249,13 @@ impl Drafts {
     fn new(code: &Code) -> Self {
         let takes = [NOTHING; 2 << MOST_REST];
         let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
-        for bits in 1..=MOST_REST {
+        // Longer ones are not left by any symbol.
+        let used = code.indexes(INDEX_BITS).filter_map(|(len, _, symbol)| {
+            let size = u32::from(symbol & 15);
+            (size > 0).then_some(len + size)
+        });
+        let most_rest = INDEX_BITS.saturating_sub(used.min().unwrap_or(INDEX_BITS));
+        for bits in 1..=most_rest {
             for (len, indexes, symbol) in code.indexes(bits) {
                 // Longer numbers would take more bits than an entry may, together with the symbols before.
                 let most = MOST_BITS - (INDEX_BITS - bits);
@@ -319,18 +325,19 @@ impl Entry {
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
         let zeros = u32::from(self.action.last.place);
-        // The first number is the pattern.
-        let ([first, last], [pattern, rest_last]): ([u64; 2], [u64; 2]) =
-            (cast(self.action), cast(rest.action));
-        let moved = pattern << (8 * zeros) << 8;
-        let follows = (rest.take != NOTHING) & (moved >> (8 * zeros) >> 8 == pattern);
+        let (last, [pattern, rest_last]): (u64, [u64; 2]) =
+            (cast(self.action.last), cast(rest.action));
+        // Coefficients for which there would be no place behind this one.
+        let outside = !0 << (56 - 8 * zeros);
+        let follows = (rest.take != NOTHING) & (pattern & outside == 0);
         let has_coefficient = follows & (advance_of(rest.take) != END);
         let later = Last { begin: used as u8, place: zeros as u8 + 1, ..Last::zeroed() };
         let later: u64 = cast(later);
         // No byte of the sum is more than 255.
-        let (both, moved_last) = (coefficient | moved, rest_last.wrapping_add(later));
+        let both = coefficient | pattern << (8 * zeros) << 8;
+        let moved_last = rest_last.wrapping_add(later);
         let mask = if has_coefficient { !0 } else { 0 };
-        let action = [first ^ (first ^ both) & mask, last ^ (last ^ moved_last) & mask];
+        let action = [both & mask, last ^ (last ^ moved_last) & mask];
         let more = if follows { rest.take } else { 0 };
         Self { take: self.take + more, action: cast(action) }
     }

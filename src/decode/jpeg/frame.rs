@@ -252,9 +252,13 @@ impl Tables {
             };
             let (values, rest) = rest.split_at_checked(64 * bytes)?;
             let mut table = [0; 64];
-            for (value, place) in values.chunks(bytes).zip(ZIGZAG) {
-                table[usize::from(place)] =
-                    value.iter().fold(0, |word, byte| word << 8 | u16::from(*byte));
+            let places = ZIGZAG.map(usize::from);
+            match bytes {
+                1 => places.iter().zip(values).for_each(|(at, value)| table[*at] = (*value).into()),
+                _ => {
+                    let values = values.as_chunks().0.iter().map(|word| u16::from_be_bytes(*word));
+                    places.iter().zip(values).for_each(|(at, value)| table[*at] = value);
+                }
             }
             *self.quantization.get_mut(usize::from(first & 15))? = Some(table);
             body = rest;

@@ -97,7 +97,7 @@ impl Code {
     /// Whether all its symbols can be those of DC coefficients of 8-bit samples.
     pub fn is_dc(&self) -> bool {
         // Those that are not used are 0.
-        self.symbols.iter().all(|symbol| *symbol <= 11)
+        self.symbols.iter().fold(0, |most, symbol| most.max(*symbol)) <= 11
     }
 
     /// Most bits of a coefficient, if its symbols are those of AC coefficients.

@@ -239,16 +239,16 @@ impl Painter<'_> {
         let [h, v] = part.ratio;
         let high = part.sides[0] * part.sampling[1];
         let y = *next as isize - (high * row) as isize;
-        let of = |component: usize, row: isize, column: isize, len: usize| {
-            &planes[part.plane(component).at(row, column)..][..len]
+        let of = |plane: &Plane, row: isize, column: isize, len: usize| {
+            &planes[plane.at(row, column)..][..len]
         };
-        let both = |row: isize| [of(1, row, 0, part.across), of(2, row, 0, part.across)];
+        let [plane, blue, red] = &part.planes;
+        let both = |row: isize| [blue, red].map(|plane| of(plane, row, 0, part.across));
         // From the sample before the first one.
-        let half =
-            |row: isize| [of(1, row, -1, part.across + EDGE), of(2, row, -1, part.across + EDGE)];
+        let half = |row: isize| [blue, red].map(|plane| of(plane, row, -1, part.across + EDGE));
         let pitch = part.row_bytes(self.layout);
         let pixels = &mut self.group[pitch * (*next - from) as usize..][..pitch];
-        let luma = of(0, y, 0, h * part.across);
+        let luma = of(plane, y, 0, h * part.across);
         let line = match (part.is_gray, h, v) {
             (true, ..) if self.layout == RowLayout::Gray => return pixels.copy_from_slice(luma),
             (true, ..) => Line::Gray(luma),
@@ -258,9 +258,8 @@ impl Painter<'_> {
             _ => {
                 // The nearest row of chroma and the next one. Beyond the image, that is the nearest one again.
                 let first = (high / v * row) as isize;
-                let near = y.div_euclid(2);
-                let (far, rounding) =
-                    if y.rem_euclid(2) == 0 { (near - 1, 1) } else { (near + 1, 2) };
+                let near = y >> 1;
+                let (far, rounding) = if y & 1 == 0 { (near - 1, 1) } else { (near + 1, 2) };
                 let last = part.real[1] as isize - 1;
                 let far = (far + first).clamp(0, last) - first;
                 match h {

@@ -311,37 +311,23 @@ impl Kernels {
                 whole_chroma(luma, chroma, pixels)
             ),
             Line::Half(luma, chroma) => {
-                let parts = luma.chunks(2 * SUMMED).zip(pixels.chunks_mut(6 * SUMMED));
-                for (part, (luma, pixels)) in parts.enumerate() {
-                    let of = part_of(part, luma);
-                    let [blue, red] = &mut *sums;
-                    for (sums, chroma) in [(blue, chroma[0]), (red, chroma[1])] {
-                        let chroma = &chroma[of.clone()];
+                for part in parts(luma.len(), 2 * SUMMED) {
+                    let beside = self.beside(&part);
+                    for (sums, chroma) in sums.iter_mut().zip(chroma) {
+                        let chroma = &chroma[beside.clone()];
                         call!(self.0, plain::widen(chroma, sums), widen(chroma, sums));
                     }
-                    let sums = [&sums[0][..], &sums[1][..]];
-                    call!(
-                        self.0,
-                        plain::half_chroma::<false>(luma, sums, pixels),
-                        half_chroma::<false>(luma, sums, pixels)
-                    )
+                    self.half_chroma::<false>(luma, part, sums, pixels);
                 }
             }
             Line::Between(luma, near, far) => {
-                let parts = luma.chunks(2 * SUMMED).zip(pixels.chunks_mut(6 * SUMMED));
-                for (part, (luma, pixels)) in parts.enumerate() {
-                    let of = part_of(part, luma);
-                    let [blue, red] = &mut *sums;
-                    for (sums, near, far) in [(blue, near[0], far[0]), (red, near[1], far[1])] {
-                        let (near, far) = (&near[of.clone()], &far[of.clone()]);
+                for part in parts(luma.len(), 2 * SUMMED) {
+                    let beside = self.beside(&part);
+                    for (sums, (near, far)) in sums.iter_mut().zip(near.into_iter().zip(far)) {
+                        let (near, far) = (&near[beside.clone()], &far[beside.clone()]);
                         call!(self.0, plain::sums(near, far, sums), sums(near, far, sums));
                     }
-                    let sums = [&sums[0][..], &sums[1][..]];
-                    call!(
-                        self.0,
-                        plain::half_chroma::<true>(luma, sums, pixels),
-                        half_chroma::<true>(luma, sums, pixels)
-                    )
+                    self.half_chroma::<true>(luma, part, sums, pixels);
                 }
             }
             Line::Quarter(luma, chroma) => self.enlarged(luma, sums, pixels, |at, of, row| {
@@ -355,6 +341,29 @@ impl Kernels {
         }
     }
 
+    /// Half as much chroma as this part of a row, with that beside it.
+    fn beside(self, part: &Range<usize>) -> Range<usize> {
+        part.start / 2..(part.end + self.step()) / 2
+    }
+
+    /// Turns a part of a row of luma into pixels, with sums of its chroma.
+    #[inline(always)]
+    fn half_chroma<const V: bool>(
+        self,
+        luma: &[u8],
+        part: Range<usize>,
+        sums: &Sums,
+        pixels: &mut [u8],
+    ) {
+        let pixels = &mut pixels[CHANNELS * part.start..CHANNELS * part.end];
+        let (luma, sums) = (&luma[part], [&sums[0][..], &sums[1][..]]);
+        call!(
+            self.0,
+            plain::half_chroma::<V>(luma, sums, pixels),
+            half_chroma::<V>(luma, sums, pixels)
+        );
+    }
+
     /// Turns a row of luma into pixels. `enlarge` makes a part of a row of chroma, of both kinds in turn.
     fn enlarged(
         self,
@@ -363,17 +372,21 @@ impl Kernels {
         pixels: &mut [u8],
         enlarge: impl Fn(usize, Range<usize>, &mut [u8]),
     ) {
-        let parts = luma.chunks(SUMMED).zip(pixels.chunks_mut(CHANNELS * SUMMED));
-        for (part, (luma, pixels)) in parts.enumerate() {
-            let from = SUMMED * part;
+        for part in parts(luma.len(), SUMMED) {
             let mut chroma = [[0; SUMMED]; 2];
             for (at, row) in chroma.iter_mut().enumerate() {
-                enlarge(at, from..from + luma.len(), &mut row[..luma.len()]);
+                enlarge(at, part.clone(), &mut row[..part.len()]);
             }
-            let chroma = chroma.each_ref().map(|row| &row[..luma.len()]);
-            self.pixels(Line::Whole(luma, chroma), sums, pixels);
+            let chroma = chroma.each_ref().map(|row| &row[..part.len()]);
+            let pixels = &mut pixels[CHANNELS * part.start..CHANNELS * part.end];
+            self.pixels(Line::Whole(&luma[part], chroma), sums, pixels);
         }
     }
+}
+
+/// Parts of a row of samples.
+fn parts(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(most).map(move |start| start..len.min(start + most))
 }
 
 /// Sums of chroma with those on both sides.
@@ -382,11 +395,6 @@ fn neighbours<const N: usize>(
 ) -> impl Iterator<Item = ((&[i16; N], &[i16; N]), &[i16; N])> {
     let [left, here, right] = [sums, &sums[1..], &sums[2..]];
     left.as_chunks().0.iter().zip(here.as_chunks().0).zip(right.as_chunks().0)
-}
-
-/// Chroma of a part of a row of luma, with that beside it.
-fn part_of(part: usize, luma: &[u8]) -> Range<usize> {
-    SUMMED * part..SUMMED * part + luma.len() / 2 + 32
 }
 
 fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
