@@ -5,20 +5,19 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use crate::error::{Error, Result, reserve};
+use crate::loader::controls::Gate;
+use crate::loader::sample::cache::Caches;
+use crate::loader::sample::large::LargeImages;
+use crate::loader::sample::pipeline::SamplePipeline;
+use crate::loader::sample::policy::produce;
+use crate::loader::slot::feed::{Done, Feed, Job};
+use crate::loader::slot::pair::PairJob;
+use crate::loader::slot::{BatchInfo, BatchSlot, no_slot};
 use crate::measure::{Stage, ThreadMeter};
 use crate::plan::Plan;
 use crate::ring::Slot;
 use crate::source::Source;
 use crate::transform::blend::blend;
-
-use super::cache::Caches;
-use super::controls::Gate;
-use super::feed::{Done, Feed, Job};
-use super::large::LargeImages;
-use super::pair::PairJob;
-use super::pipeline::SamplePipeline;
-use super::policy::produce;
-use super::slot::{BatchInfo, BatchSlot, no_slot};
 
 /// A batch's memory on the host: the tensor and the soft targets. Each is split into one part per sample while it is
 /// filled, so that many threads write at once.

@@ -1,474 +1,56 @@
 //! The loader: its threads, its rings and the public API.
+//!
+//! The rooms, from the lowest floor up. A room imports only from lower floors (`tests/floors`):
+//!
+//! | floor | room | what is in it |
+//! |---|---|---|
+//! | 0 | `order` | which sample comes at which position of an epoch |
+//! | 0 | `balance` | which engine decodes an image |
+//! | 0 | `controls` | how many workers are active, and what runs on the device |
+//! | 1 | `sample` | one sample: reading, caches, planning, decoding, the outcome |
+//! | 2 | `slot` | one batch while it is filled, and the jobs that fill it |
+//! | 3 | `stats` | counts of everything that was delivered |
+//! | 3 | `host`, `device` | the threads that fill batches, in host memory and in device memory |
+//! | 4 | `batch` | a batch in the hands of the consumer |
+//! | 5 | `engine` | the ring, the threads and their tuning |
+//! | 6 | `watching` | metrics, and the utilization of the device |
+//! | 7 | `api` | `Loader`, its builder and its epochs |
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-use crate::error::{Error, Result, escaped};
-use crate::footprint::Footprint;
-use crate::gpu::Device;
-use crate::gpu::nvtx::Nvtx;
-use crate::measure::{Meters, Stage};
-use crate::plan::{Last, Plan, Shuffle};
-use crate::source::{Fingerprint, Source, names_checksum};
-use crate::storage::Storage;
-use crate::tune::Choice;
-
+mod api;
 mod balance;
 mod batch;
-mod builder;
-mod cache;
 mod controls;
 mod device;
-mod endpoint;
 mod engine;
-mod epoch;
-mod feed;
-mod held;
 mod host;
-mod large;
-mod look;
-mod metrics;
 mod order;
-mod origin;
-mod pair;
-mod pipeline;
-mod policy;
-mod prefetcher;
-mod process;
-mod profile;
-mod reader;
-mod record;
-mod resolve;
+mod sample;
 mod slot;
-mod state;
 mod stats;
-mod stopper;
-mod tuning;
-mod views;
-mod watch;
+mod watching;
 
 pub use crate::plan::DeviceChoice;
+pub use api::Loader;
+pub use api::builder::LoaderBuilder;
+pub use api::epoch::{Batches, Epoch, SharedEpoch};
+pub use api::state::LoaderState;
 pub use batch::Batch;
-pub use builder::LoaderBuilder;
-pub use epoch::{Batches, Epoch, SharedEpoch};
-pub use record::{Outcome, Pair, PairOutcome, SampleRecord};
-pub use state::LoaderState;
-pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
-pub use stopper::Stopper;
+pub use engine::stopper::Stopper;
+pub use sample::cache::{CacheEpoch, CacheStats};
+pub use sample::record::{Outcome, Pair, PairOutcome, SampleRecord};
+pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
 
+#[doc(hidden)]
+pub use api::profile::ConsumerSpan;
+#[doc(hidden)]
+pub use api::resolve::open_device;
 #[doc(hidden)]
 pub use balance::RouteReport;
 #[doc(hidden)]
 pub use device::offered;
 #[doc(hidden)]
-pub use large::{LargeImages, Room};
-#[doc(hidden)]
 pub use order::{EpochOrder, Extent, Order, Position};
 #[doc(hidden)]
-pub use prefetcher::PrefetcherReport;
+pub use sample::large::{LargeImages, Room};
 #[doc(hidden)]
-pub use profile::ConsumerSpan;
-#[doc(hidden)]
-pub use resolve::open_device;
-
-use cache::Caches;
-use controls::Controls;
-use engine::{Engine, Parts};
-use held::Held;
-use metrics::Served;
-use prefetcher::Prefetcher;
-use resolve::Resolved;
-use stats::Counters;
-use tuning::Tuning;
-use watch::Watch;
-
-/// Loads batches that are ready for the model, epoch after epoch.
-///
-/// Each point has a test in `tests/loader/` or `tests/resume.rs`:
-///
-/// * Building a loader plans, checks, allocates all memory and starts the threads, which start to fill batches at once.
-/// * `for batch in &mut loader` is one epoch; the next `for` is the next epoch. When an epoch ends, the batches of the
-///   next one are already being filled, unless `epochs` was the last.
-/// * [`epoch`](Self::epoch) returns the same iterator as a value, for loops that also call [`stats`](Self::stats) or
-///   [`state`](Self::state). [`into_batches`](Self::into_batches) owns the loader and returns the batches of all epochs,
-///   on any thread.
-/// * Batches come in the order of the epoch, for any number of threads.
-/// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for` begins the next epoch.
-/// * If a sample fails and the policy is `stop`, the batches before it come first, then its error. Every later call
-///   returns the same error. All other errors end the loader in the same way.
-/// * [`state`](Self::state) returns the position of the consumer, at any time; another loader can resume from it.
-///   After a
-///   loop that was left early it is the position where the loop ended, until the next loop begins.
-/// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held ([`Plan::slots`]). While the user
-///   holds all of them, `next` waits. This is not an error, because another thread may drop one. After three seconds a
-///   line on standard error and in [`warnings`](Self::warnings) reports the number of held batches. With
-///   [`add_batches`](LoaderBuilder::add_batches) memory for more batches is allocated instead, within the limits.
-/// * [`peek_within`](Self::peek_within) returns a copy of the next batch and leaves the position.
-/// * Leaking a batch removes one slot from the ring; the loader continues with the others.
-/// * A panic of the consumer drops its batch, and the loader ends as if it were dropped.
-/// * A panic in an operator ends the loader with an error that reports the panic.
-/// * The consumer may be any thread. Batches may be sent to other threads and may outlive the loader.
-/// * Only one loop can run over a loader at a time: a second one does not compile.
-/// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that of batches which are
-///   still held.
-/// * `fork` copies no threads. In a child process the parent's loader returns [`Error::Forked`] instead of batches, and
-///   its counts are zero. Dropping it or its batches there does nothing, and their memory is not freed. Build loaders
-///   after `fork`.
-pub struct Loader {
-    /// Process id of the process that built the loader.
-    process: u32,
-    source: Arc<dyn Source>,
-    /// Fingerprint of the source, if it is a combination.
-    combined: Option<Fingerprint>,
-    /// Checksum of the names of a source that is no combination.
-    names: Option<u32>,
-    /// The distinct storage handles through which the source reads.
-    storages: Arc<[Storage]>,
-    plan: Arc<Plan>,
-    device: String,
-    /// Warnings from when the loader was built.
-    warnings: Vec<String>,
-    order: Order,
-    counters: Arc<Counters>,
-    meters: Arc<Meters>,
-    caches: Arc<Caches>,
-    controls: Arc<Controls>,
-    /// Prefetches samples, if the source is remote.
-    prefetcher: Option<Arc<Prefetcher>>,
-    /// The GPU on which batches are made, if any.
-    gpu: Option<Arc<Device>>,
-    /// The device monitor, if one was requested, or the error that kept it from starting.
-    watch: Option<Result<Watch>>,
-    /// The configuration if nothing is tuned.
-    fixed: Choice,
-    /// Drops before the engine, which it changes.
-    tuning: Option<Tuning>,
-    /// Drops before the engine, which its thread reads.
-    served: Served,
-    engine: Arc<Engine>,
-    state: Mutex<State>,
-    /// What happens while the consumer holds every batch.
-    held: Held,
-    /// A batch that was looked at before the consumer took it.
-    peeked: Mutex<Option<Batch>>,
-    /// Held by a consumer that shares the loader while it takes a batch or begins an epoch.
-    turn: Mutex<()>,
-}
-
-struct State {
-    next_epoch: u32,
-    end_epoch: Option<u32>,
-    /// The epoch that was begun last, and the number of its batches that were handed out.
-    at: (u32, u64),
-    /// The error that ended the loader.
-    ended: Option<Error>,
-}
-
-impl Loader {
-    /// Returns a builder for a loader of this source and chain; see [`LoaderBuilder`] for the settings.
-    pub fn builder(source: impl Source + 'static, chain: crate::op::Chain) -> LoaderBuilder {
-        LoaderBuilder::new(Arc::new(source), chain)
-    }
-
-    fn start(builder: LoaderBuilder) -> Result<Self> {
-        let Resolved { plan, line, device } = builder.resolve()?;
-        plan.check_memory()?;
-        let plan = Arc::new(plan);
-        let file_ends = match plan.shuffle {
-            Shuffle::Windows(_) => builder.source.file_ends(),
-            Shuffle::Source | Shuffle::Whole => Vec::new(),
-        };
-        let samples = builder.source.len();
-        let combined = builder.source.fingerprint();
-        let names = combined.is_none().then(|| names_checksum(&*builder.source));
-        let mut order = Order::new(samples, &plan.settings.loader, &plan.shard, &file_ends)?;
-        let positions = builder.positions.clone().unwrap_or(0..samples);
-        if positions.is_empty() || positions.end > samples {
-            let Range { start, end } = positions;
-            let problem = format!("are {start} to {end}, but must be a part of 0 to {samples}");
-            return Err(Error::config("positions", problem));
-        }
-        let used = positions.end - positions.start;
-        order = order.within(positions);
-        if let Some(state) = &builder.resumed {
-            state.check(samples, order.files(), combined.as_ref(), builder.source.classes())?;
-            order = order.begin_at(state.epoch, state.position);
-        }
-        let loader = &plan.settings.loader;
-        let world = plan.shard.world;
-        // Every shard fails, so that no rank waits for the others.
-        if loader.last == Last::Partial && used < world {
-            let problem = format!(
-                "is partial, and with {used} samples some of {world} shards would be empty; use fewer shards, \
-                 or set loader.last to pad"
-            );
-            return Err(Error::config("loader.last", problem));
-        }
-        if order.whole().batches() == 0 {
-            return Err(Error::config(
-                "loader.batch",
-                format!(
-                    "is {}, but this shard has {} samples and the last batch is dropped, so there are no batches; \
-                     lower batch, or set loader.last to partial or pad",
-                    loader.batch,
-                    order.whole().own()
-                ),
-            ));
-        }
-        if plan.settings.cache.presize.is_some() && builder.source.canvas(0).size.is_some() {
-            let problem = "does not work with annotations, whose coordinates refer to the original images; remove it";
-            return Err(Error::config("cache.presize", problem));
-        }
-        let mut watching = builder.watching;
-        let mut warnings: Vec<String> =
-            builder.resumed.iter().filter_map(|state| state.warning(names)).collect();
-        if builder.nvtx {
-            match Nvtx::open(&builder.runtime) {
-                Ok(nvtx) => watching.marker = Some(nvtx),
-                Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
-            }
-        }
-        if let Some(warning) = builder.runtime.cache_warning().filter(|_| plan.uses_gpu()) {
-            let known =
-                storages_of(&*builder.source).iter().any(|it| it.warnings().contains(&warning));
-            warnings.extend((!known).then_some(warning));
-        }
-        let meters = Arc::new(Meters::watched(plan.slots(), watching));
-        meters.thread("feedwater-list").add_time(Stage::List, builder.opened_in, 0);
-        let counters = Arc::new(Counters::new(meters.clone()));
-        let caches =
-            Arc::new(Caches::open(&plan.settings.cache, plan.row_index_bytes, &*builder.source));
-        let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
-        let space = tuning::space(&plan);
-        let first = space.first();
-        let prefetcher = plan.ahead.map(|(most, limit)| {
-            let window = (most, plan.settings.loader.tune);
-            let source = builder.source.clone();
-            Arc::new(Prefetcher::new(
-                source,
-                order.clone(),
-                end_epoch,
-                window,
-                limit,
-                caches.clone(),
-            ))
-        });
-        let controls = Arc::new(Controls::new(first.workers, first.offload));
-        let parts = Parts {
-            source: match &prefetcher {
-                Some(prefetcher) => prefetcher.clone(),
-                None => builder.source.clone(),
-            },
-            prefetcher: prefetcher.clone(),
-            plan: plan.clone(),
-            meters: meters.clone(),
-            caches: caches.clone(),
-            controls: controls.clone(),
-            large: Arc::new(LargeImages::of(&plan.room)),
-            order: order.clone(),
-            start_epoch: builder.start_epoch,
-            epochs: builder.epochs,
-        };
-        let gpu = device.filter(|_| plan.uses_gpu());
-        let engine = match (&gpu, plan.uses_gpu()) {
-            (Some(device), true) => Engine::on_device(&parts, device, builder.consumer)?,
-            (None, true) => {
-                let reason = "the plan needs a GPU, and this machine has none";
-                return Err(Error::unavailable("a gpu", reason));
-            }
-            (_, false) => Engine::on_host(&parts)?,
-        };
-        engine.apply()(first);
-        let start = || Tuning::start(space.clone(), meters.clone(), engine.apply());
-        let tuning = space.is_free().then(start);
-        let tuning = tuning.transpose()?;
-        let watch = gpu.as_ref().zip(builder.watch_device);
-        let watch = watch.map(|(device, period)| Watch::new(device, period, meters.clone()));
-        let at = (builder.start_epoch, 0);
-        let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
-        Ok(Self {
-            process: std::process::id(),
-            combined,
-            names,
-            storages: storages_of(&*builder.source),
-            source: builder.source,
-            plan,
-            device: line,
-            warnings,
-            order,
-            counters,
-            meters,
-            caches,
-            controls,
-            prefetcher,
-            gpu,
-            watch,
-            fixed: first,
-            tuning,
-            served: Served::default(),
-            engine: Arc::new(engine),
-            state: Mutex::new(state),
-            held: Held::new(builder.add_batches),
-            peeked: Mutex::new(None),
-            turn: Mutex::new(()),
-        })
-    }
-
-    /// The plan: where each step runs, and with how much memory.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Allocated memory, row by row.
-    pub fn footprint(&self) -> &Footprint {
-        &self.plan.footprint
-    }
-
-    /// Where batches are made and why, as one line of text.
-    pub fn device(&self) -> &str {
-        &self.device
-    }
-
-    /// The source.
-    pub fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    /// Names of the classes in the order of their numbers; empty if the source has none. [`LoaderBuilder::classes_of`] gives another
-    /// loader the same numbers, and [`ClassTable::new`](crate::source::ClassTable::new) makes a table of saved names.
-    pub fn classes(&self) -> &[String] {
-        self.source.classes()
-    }
-
-    /// Batches in an epoch of this shard.
-    pub fn batches_per_epoch(&self) -> u64 {
-        self.order.whole().batches()
-    }
-
-    /// Batches of the epoch that runs, or of the next one if none does: fewer than [`batches_per_epoch`](Self::batches_per_epoch) in an
-    /// epoch that was resumed in its middle. 0 after the last epoch.
-    pub fn batches_of_this_epoch(&self) -> u64 {
-        let state = self.lock();
-        let (epoch, taken) = state.at;
-        let batches = self.order.extent(epoch).batches();
-        let epoch = if taken > 0 && taken >= batches { epoch.saturating_add(1) } else { epoch };
-        match state.end_epoch {
-            Some(end) if epoch >= end => 0,
-            _ => self.order.extent(epoch).batches(),
-        }
-    }
-
-    /// Slots for samples in an epoch of this shard: samples plus padding of the last batch.
-    pub fn places_per_epoch(&self) -> u64 {
-        self.order.whole().places()
-    }
-
-    /// Warnings for people, each with a remedy: problems with the libraries in use or requested, likely mistakes in the
-    /// source ([`Notes::warnings`](crate::source::Notes::warnings)), a source that is slow in the requested order, a
-    /// consumer that waits while it holds all batches, a shard that only a launcher's variables name, errors of the disk cache for files
-    /// behind URLs, and the number of samples that failed.
-    pub fn warnings(&self) -> Vec<String> {
-        self.notices().into_iter().chain(self.failures()).collect()
-    }
-
-    /// [`warnings`](Self::warnings) without [`failures`](Self::failures), so each of them is the same text on every call.
-    #[doc(hidden)]
-    pub fn notices(&self) -> Vec<String> {
-        let loader = &self.plan.settings.loader;
-        let anywhere = loader.shuffle && loader.shuffle_window.is_none();
-        let slow = anywhere.then(|| self.source.slow_shuffled());
-        let mut warnings = self.source.warnings();
-        warnings.extend(self.warnings.iter().cloned());
-        warnings.extend(self.held.warning());
-        if self.check_process().is_err() {
-            return warnings;
-        }
-        let dropped = self.plan.dropped_routes.iter();
-        warnings.extend(
-            dropped.map(|(route, why)| format!("the route {} is not used: {why}", route.name())),
-        );
-        warnings.extend(self.plan.shard_of_launcher());
-        warnings.extend(self.engine.warnings());
-        warnings.extend(slow.flatten());
-        warnings.extend(self.plan.repeated_pairs());
-        if let Some(Err(error)) = &self.watch {
-            warnings.push(format!("the utilization of the device is not measured: {error}"));
-        }
-        warnings.extend(self.storages.iter().flat_map(Storage::warnings));
-        // They name classes and files.
-        warnings.iter().map(|it| escaped(it).into_owned()).collect()
-    }
-
-    /// The warning that samples failed, with their number so far; `None` if none did. Also the last of [`warnings`](Self::warnings).
-    pub fn failures(&self) -> Option<String> {
-        self.check_process().ok()?;
-        self.counters.failures(self.plan.settings.loader.on_error)
-    }
-
-    /// The position of this loader, from which [`LoaderBuilder::resume`] continues. It is a few numbers for a data
-    /// set of any size.
-    ///
-    /// Batches that were handed out count as consumed; prefetched batches do not. All shards have the same state after
-    /// the same number of batches, as in data-parallel training. At the end of an epoch whose last batches are not full
-    /// on every shard, save the state of rank 0.
-    pub fn state(&self) -> LoaderState {
-        let settings = &self.plan.settings.loader;
-        let (epoch, batches) = self.lock().at;
-        let over = batches > 0 && batches == self.order.extent(epoch).batches();
-        let (epoch, position) = match over {
-            true => (epoch.saturating_add(1), 0),
-            false => (epoch, self.order.consumed(epoch, batches)),
-        };
-        LoaderState {
-            seed: settings.seed,
-            shuffle: settings.shuffle,
-            epoch,
-            position,
-            samples: self.source.len(),
-            shuffle_window: settings.shuffle_window,
-            repeats: (settings.repeats > 1).then_some(settings.repeats),
-            files: self.order.files(),
-            classes: state::classes_checksum(self.source.classes()),
-            combined: self.combined,
-            source: self.names,
-        }
-    }
-
-    /// Whether an epoch was begun and not all of its batches were taken.
-    pub fn is_in_an_epoch(&self) -> bool {
-        let (epoch, taken) = self.lock().at;
-        (1..self.order.extent(epoch).batches()).contains(&taken)
-    }
-
-    /// A handle that ends this loader from another thread.
-    pub fn stopper(&self) -> Stopper {
-        self.engine.stopper()
-    }
-
-    /// Counts since the loader was built.
-    pub fn stats(&self) -> Stats {
-        match self.check_process() {
-            Ok(()) => Stats {
-                excluded: self.source.excluded(),
-                batches_added: self.held.added(),
-                ..self.observed().stats()
-            },
-            Err(_) => Stats::default(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// The distinct storage handles of a source: parts of a mixture may share one.
-fn storages_of(source: &dyn Source) -> Arc<[Storage]> {
-    let mut distinct: Vec<Storage> = Vec::new();
-    for storage in source.storages() {
-        if !distinct.iter().any(|it| it.is_same(&storage)) {
-            distinct.push(storage);
-        }
-    }
-    distinct.into()
-}
+pub use sample::prefetcher::PrefetcherReport;

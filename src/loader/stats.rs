@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use serde::Serialize;
 
 use crate::error::{Reason, SampleError};
-use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits};
+use crate::loader::balance::RouteReport;
+use crate::loader::order::Extent;
+use crate::loader::sample::cache::CacheStats;
+use crate::loader::sample::record::Outcome;
+use crate::loader::slot::BatchInfo;
+use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits, push_latest};
 use crate::plan::OnError;
 use crate::source::Exclusion;
 use crate::storage::StorageStats;
-
-use super::balance::RouteReport;
-use super::order::Extent;
-use super::record::Outcome;
-use super::slot::BatchInfo;
 
 /// Counts since the loader was built. Samples are counted when their batch is handed out, so prefetched batches are not
 /// included unless noted.
@@ -31,7 +31,7 @@ pub struct Stats {
     /// (`loader.last = "drop"`). Counted when that batch is handed out.
     pub left_over: u64,
     /// Batches for which memory beyond the plan was allocated, because the consumer held all others
-    /// ([`LoaderBuilder::add_batches`](super::LoaderBuilder::add_batches)).
+    /// ([`LoaderBuilder::add_batches`](crate::loader::LoaderBuilder::add_batches)).
     pub batches_added: u64,
     /// Seconds since the loader was built.
     pub seconds: f64,
@@ -65,43 +65,6 @@ pub struct Stats {
     /// Requests to servers, and hits in their disk cache, through the handles with which the source was opened. Includes
     /// opening the source, and other loaders that share a handle.
     pub storage: StorageStats,
-}
-
-/// Contents, hits and misses of one cache.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct CacheStats {
-    /// `encoded`, `decoded` or `row_index`.
-    pub cache: &'static str,
-    /// Most bytes that the cache may allocate: its row of the footprint.
-    pub limit_bytes: u64,
-    /// Allocated bytes, including the table and blocks that are not full yet.
-    pub taken_bytes: u64,
-    /// Bytes of the cached samples.
-    pub kept_bytes: u64,
-    /// Cached samples.
-    pub samples: u64,
-    /// Lookups that found the sample.
-    pub hits: u64,
-    /// Lookups that did not find the sample.
-    pub misses: u64,
-    /// Hits and misses of each of the latest [`Stats::EPOCHS`] epochs. Those of the last may still grow. Earlier epochs
-    /// are only in `hits` and `misses`.
-    pub epochs: Vec<CacheEpoch>,
-    /// Row indexes that did not fit their files. Those images were decoded without one.
-    pub rejected: u64,
-}
-
-/// Counts of [`CacheStats`] for one epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct CacheEpoch {
-    /// The epoch, from 0.
-    pub epoch: u32,
-    /// Lookups that found the sample.
-    pub hits: u64,
-    /// Lookups that did not find the sample.
-    pub misses: u64,
 }
 
 /// Counts of [`Stats`] for one epoch.
@@ -177,18 +140,7 @@ pub struct StageSeconds {
 
 impl Stats {
     /// Most epochs with separate counts, for a loader and for each of its caches.
-    pub const EPOCHS: usize = 100;
-}
-
-/// Most decisions that are stored, for tuning and for the prefetch depth.
-pub(super) const DECISIONS: usize = 100;
-
-/// Appends an item to a list of the latest `most`.
-pub(super) fn push_latest<T>(kept: &mut Vec<T>, most: usize, item: T) {
-    if kept.len() >= most {
-        kept.drain(..=kept.len() - most);
-    }
-    kept.push(item);
+    pub const EPOCHS: usize = crate::measure::EPOCHS;
 }
 
 const SKIPPED: &str = "skipped";
@@ -309,7 +261,7 @@ impl Counters {
 mod tests {
     use super::*;
     use crate::loader::order::Order;
-    use crate::loader::record::SampleRecord;
+    use crate::loader::sample::record::SampleRecord;
     use crate::measure::Watching;
     use crate::plan::{LoaderSettings, Route, Shard};
 
@@ -338,14 +290,5 @@ mod tests {
         assert_eq!((stats.batches, stats.images), (2 * u64::from(epochs), 2 * u64::from(epochs)));
         assert_eq!(stats.outcomes["cpu"], 2 * u64::from(epochs));
         assert_eq!(stats.left_over, 2 * u64::from(epochs));
-    }
-
-    #[test]
-    fn push_latest_drops_the_oldest() {
-        let mut kept = Vec::new();
-        for item in 0..10 {
-            push_latest(&mut kept, 3, item);
-            assert_eq!(kept, ((item - 2).max(0)..=item).collect::<Vec<i32>>());
-        }
     }
 }

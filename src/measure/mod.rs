@@ -28,6 +28,7 @@ pub use feedwater_insight::profile::{
 
 pub use device::{DeviceCounts, DeviceMeter, RouteCounts};
 pub use histogram::{Counts, Histogram};
+pub use latest::{DECISIONS, EPOCHS, push_latest};
 pub use processor::{Clocked, Machine, ThreadClock, ThreadTime};
 pub use read_contention::{InFlight, ReadContention, Reads};
 pub use ring::{Ring, RingCounts};
@@ -44,6 +45,7 @@ mod blame;
 mod consumer;
 mod device;
 mod histogram;
+mod latest;
 mod processor;
 mod profile;
 pub mod prometheus;

@@ -46,6 +46,11 @@ const CIRCLES: [(&str, &str, &str); 2] = [
     ("src/storage/remote", "retry", "client"),
 ];
 
+/// Wings: modules whose rooms, the files and folders side by side in them, have floors of their own. With the most rooms and the most
+/// floors, so that a wing does not grow without a decision.
+const WINGS: [(&str, usize, usize); 4] =
+    [("loader", 12, 8), ("op", 31, 9), ("plan", 23, 5), ("source", 26, 6)];
+
 /// The sources of every crate.
 const SOURCES: [&str; 16] = [
     "src",
@@ -79,7 +84,7 @@ const UNSAFE: [&str; 16] = [
     "src/decode/libwebp.rs",
     "src/gpu/",
     "src/handoff/dlpack.rs",
-    "src/loader/large.rs",
+    "src/loader/sample/large.rs",
     "src/op/resample/avx2.rs",
     "src/op/resample/vnni/",
     "src/op/wide/",
@@ -160,6 +165,50 @@ fn sibling_files_import_each_other_without_a_cycle() {
     for circle in CIRCLES {
         assert!(needed.contains(&circle), "{circle:?} is not a cycle: remove it from CIRCLES");
     }
+}
+
+#[test]
+fn a_wing_has_few_rooms_and_floors() {
+    let modules = Modules::of("src", sources("src"));
+    for (wing, most_rooms, most_floors) in WINGS {
+        let floors = floors_of_rooms(&modules.imports_between(&[wing.to_string()]));
+        let count = floors.values().max().map_or(0, |top| top + 1);
+        assert!(floors.len() <= most_rooms, "src/{wing} has {} rooms", floors.len());
+        assert!(count <= most_floors, "src/{wing} has {count} floors: {floors:?}");
+    }
+}
+
+/// `src/loader/mod.rs` lists the rooms with their floors.
+#[test]
+fn a_room_of_the_loader_imports_only_from_lower_floors() {
+    let text = fs::read_to_string("src/loader/mod.rs").unwrap();
+    let mut floors: BTreeMap<String, usize> = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("//! | ")) {
+        let mut cells = line.split(" | ");
+        let Some(Ok(floor)) = cells.next().map(str::parse) else { continue };
+        let rooms = cells.next().unwrap().split(", ");
+        floors.extend(rooms.map(|room| (room.trim_matches('`').to_string(), floor)));
+    }
+    let imports = Modules::of("src", sources("src")).imports_between(&["loader".to_string()]);
+    assert!(floors.keys().eq(imports.keys()), "{floors:?} are not all rooms: {imports:?}");
+    for (room, imported) in &imports {
+        for other in imported {
+            assert!(floors[other] < floors[room], "{room} imports {other}, which is not below it");
+        }
+    }
+}
+
+/// Floor of each room: one above the highest that it imports.
+fn floors_of_rooms(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, usize> {
+    let mut floors: BTreeMap<String, usize> = imports.keys().map(|it| (it.clone(), 0)).collect();
+    // Imports have no cycle, so after as many rounds as there are rooms nothing changes.
+    for _ in imports {
+        for (room, imported) in imports {
+            let floor = imported.iter().map(|other| floors[other] + 1).max().unwrap_or(0);
+            floors.insert(room.clone(), floor);
+        }
+    }
+    floors
 }
 
 #[test]

@@ -5,9 +5,8 @@
 //! observed late, and an engine that seems busy may have been idle for long. The bound is tight while the engine was
 //! always saturated, so such spans count in full and others little.
 
-use crate::plan::{AssumedCost, Route};
-
 use super::ImageWork;
+use crate::plan::{AssumedCost, Route};
 
 /// Number of images in the first, second, ... span: small at first, so that a wrong assumption is corrected soon.
 const SPAN_IMAGES: [u32; 4] = [4, 8, 16, 32];

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::plan::Route;
-
 use super::{Balancer, ImageWork, RouteQueue, RouteReport};
+use crate::plan::Route;
 use simulation::{
     Balanced, Engine, Image, ROUTES, Surroundings, USUAL, best_fixed, images, mixes, simulate,
 };

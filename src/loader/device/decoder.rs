@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
+use super::router::{CpuThreads, Router, Submitted};
+use super::{Gathered, ObjectPool, Pixels, Waiting};
 use crate::error::{Error, Result};
 use crate::gpu::nvjpeg::DecodeError;
 use crate::gpu::{Device, DeviceBuffer, DevicePool, Event, PinnedPool, Stopwatch, Stream, Upload};
 use crate::header::Header;
 use crate::loader::balance::RouteQueue;
-use crate::loader::pipeline::SamplePipeline;
-use crate::loader::policy::ProduceError;
+use crate::loader::sample::pipeline::SamplePipeline;
+use crate::loader::sample::policy::ProduceError;
 use crate::measure::ThreadMeter;
 use crate::plan::{DevicePlan, DeviceSplit, Route, RoutePlan, SamplePlan};
-
-use super::router::{CpuThreads, Router, Submitted};
-use super::{Gathered, ObjectPool, Pixels, Waiting};
 
 /// Decoder of one route, shared by all workers of a loader.
 pub(super) trait DeviceDecoder: Send + Sync {

@@ -1,7 +1,7 @@
 //! The buffer into which workers of a device read files.
 
 use crate::error::DataError;
-use crate::loader::reader::Filled;
+use crate::loader::sample::reader::Filled;
 use crate::source::{HostPage, Page, Sealed};
 
 /// The buffer for a file: the page if it fits, else ordinary memory.

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use crate::error::Result;
-use crate::gpu::{Stopwatch, Stream};
-use crate::loader::pipeline::SamplePipeline;
-use crate::loader::policy::produce;
-use crate::loader::record::SampleRecord;
-use crate::measure::Stage;
-use crate::plan::Route;
-use crate::ring::Producer;
-
 use super::decoder::GroupDecoder;
 use super::parts::Parts;
 use super::{DevicePage, Gathered, Payload, Waiting};
+use crate::error::Result;
+use crate::gpu::{Stopwatch, Stream};
+use crate::loader::sample::pipeline::SamplePipeline;
+use crate::loader::sample::policy::produce;
+use crate::loader::sample::record::SampleRecord;
+use crate::measure::Stage;
+use crate::plan::Route;
+use crate::ring::Producer;
 
 /// Decodes waiting pages in groups. A group is gathered only when the decoder is idle, so that groups grow while it is
 /// busy. All images of a group have one chroma subsampling: that of the most images that wait, unless calls of others have

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use super::held::Held;
+use super::parts::Parts;
+use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 use crate::error::Result;
 use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
-use crate::loader::feed::{Done, Feed, Job};
+use crate::loader::slot::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::device_chain::Block as Described;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
@@ -14,10 +17,6 @@ use crate::op::program::{Addresses, Extent};
 use crate::plan::DevicePlan;
 use crate::ring::{Consumer, Using};
 use crate::transform::ChainKernels;
-
-use super::held::Held;
-use super::parts::Parts;
-use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 
 /// Puts the kernels, and the other work that fills batches, into the producer's stream.
 ///

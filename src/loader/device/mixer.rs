@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use super::{Cell, DeviceSlot};
 use crate::error::Result;
 use crate::geometry::Size;
 use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
-use crate::loader::feed::Feed;
-use crate::loader::pair::PairJob;
+use crate::loader::slot::feed::Feed;
+use crate::loader::slot::pair::PairJob;
 use crate::op::batch::PairParams;
 use crate::plan::Plan;
-
-use super::{Cell, DeviceSlot};
 
 /// Runs the batch operators on pairs whose samples are in the producer's stream: one launch for the pairs that one
 /// launch of the fused kernel completes, while they are in the L2 cache.

@@ -33,13 +33,12 @@ use crate::error::{Result, SampleError};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
 use crate::header::{FrameKind, Header, Sampling};
+use crate::loader::sample::record::SampleRecord;
+use crate::loader::slot::feed::Job;
+use crate::loader::slot::{BatchInfo, BatchSlot};
 use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
 use crate::tensor::TensorShape;
-
-use super::feed::Job;
-use super::record::SampleRecord;
-use super::slot::{BatchInfo, BatchSlot};
 
 pub(super) use decoder::Decoders;
 pub(super) use gatherer::Gatherer;

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use super::decoder::Decoders;
+use super::{Clocks, ObjectPool, Router};
 use crate::gpu::Upload;
-use crate::loader::cache::Caches;
 use crate::loader::controls::Controls;
-use crate::loader::large::LargeImages;
+use crate::loader::sample::cache::Caches;
+use crate::loader::sample::large::LargeImages;
 use crate::measure::ThreadMeter;
 use crate::plan::Plan;
 use crate::source::Source;
-
-use super::decoder::Decoders;
-use super::{Clocks, ObjectPool, Router};
 
 /// The shared state of a loader's threads on a device, and the thread's own meter.
 #[derive(Clone)]

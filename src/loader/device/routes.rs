@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use super::decoder::{Opened, Opening};
 use crate::error::Result;
 use crate::gpu::Device;
 use crate::gpu::nvjpeg::{self, Backend};
 use crate::plan::Route;
-
-use super::decoder::{Opened, Opening};
 
 mod nvjpeg_page;
 

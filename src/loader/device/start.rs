@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
+use super::router::CpuThreads;
+use super::{Clocks, DevicePage, DeviceSlot, Mixer, ObjectPool, Router, routes};
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory as Sort};
 use crate::gpu::{
@@ -12,10 +15,6 @@ use crate::loader::balance::RouteQueue;
 use crate::op::batch::{PairParams, mix_kernel_text};
 use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, rows};
 use crate::transform::ChainKernels;
-
-use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
-use super::router::CpuThreads;
-use super::{Clocks, DevicePage, DeviceSlot, Mixer, ObjectPool, Router, routes};
 
 /// Buffers, decoders, streams and kernels of a loader on a device.
 pub(in crate::loader) struct Taken {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::routes::backend;
 use crate::error::{Error, Result};
 use crate::footprint::{Available, bytes};
 use crate::gpu::Device;
@@ -9,8 +10,6 @@ use crate::gpu::nvjpeg::{self, Backend, Bytes, Trial};
 use crate::plan::{
     DecoderMemory, DeviceFacts, DevicePlan, Limits, MeasuredMemory, Plan, RoutePlan,
 };
-
-use super::routes::backend;
 
 /// Maximum memory of a trial, in multiples of the estimate. A route that needs more is not used.
 const MOST_ESTIMATES: usize = 16;

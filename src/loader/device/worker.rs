@@ -4,26 +4,25 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
-use crate::gpu::{Stopwatch, Stream};
-use crate::header::{Format, Header};
-use crate::loader::balance::ImageWork;
-use crate::loader::feed::{Feed, Job};
-use crate::loader::pipeline::SamplePipeline;
-use crate::loader::policy::{ProduceError, produce, record};
-use crate::loader::reader::Filled;
-use crate::loader::record::{Outcome, SampleRecord};
-use crate::measure::Stage;
-use crate::plan::{Offload, Route, SamplePlan};
-use crate::random::SampleKey;
-use crate::ring::{Filling, Producer};
-use crate::source::HostPage;
-
 use super::decoder::{Request, Submission, Target, WorkerParts};
 use super::encoded::Encoded;
 use super::parts::Parts;
 use super::router::Submitted;
 use super::{Cell, DevicePage, DeviceSlot, Gathered, Payload, Pixels, Waiting, Work};
+use crate::error::{Error, Result};
+use crate::gpu::{Stopwatch, Stream};
+use crate::header::{Format, Header};
+use crate::loader::balance::ImageWork;
+use crate::loader::sample::pipeline::SamplePipeline;
+use crate::loader::sample::policy::{ProduceError, produce, record};
+use crate::loader::sample::reader::Filled;
+use crate::loader::sample::record::{Outcome, SampleRecord};
+use crate::loader::slot::feed::{Feed, Job};
+use crate::measure::Stage;
+use crate::plan::{Offload, Route, SamplePlan};
+use crate::random::SampleKey;
+use crate::ring::{Filling, Producer};
+use crate::source::HostPage;
 
 /// Fills pages until there are no more jobs.
 pub(in crate::loader) struct PageWorker {

@@ -2,7 +2,7 @@
 //!
 //! It simulates sample by sample. Each rule below has a test in `tests/model/` or `tests/model_twin.rs`:
 //! * Workers take samples in epoch order. The first sample of a batch waits for a free slot, and so does every later worker. The
-//!   loader has the same rule (`loader/feed.rs`).
+//!   loader has the same rule (`loader/slot/feed.rs`).
 //! * With pages, a worker takes a page before its sample, as on a device. The page is held until the last stage of the sample
 //!   ends, including detached stages.
 //! * A sample passes the stages in order. A stage on the CPU occupies a core, and a stage on a resource one of its servers. When

@@ -4,10 +4,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::super::{Balancer, ImageWork, RouteQueue, Ticket};
 use crate::plan::Route;
 use crate::random::{SampleKey, SampleRng};
-
-use super::super::{Balancer, ImageWork, RouteQueue, Ticket};
 
 pub const ROUTES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 

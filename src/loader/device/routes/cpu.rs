@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::Entry;
 use crate::error::Result;
 use crate::geometry::{Orientation, Roi, Size};
 use crate::loader::balance::RouteQueue;
@@ -10,11 +11,9 @@ use crate::loader::device::decoder::{
     DeviceDecoder, Opened, Opening, Request, Submission, WorkerParts,
 };
 use crate::loader::device::router::Submitted;
-use crate::loader::policy::ProduceError;
+use crate::loader::sample::policy::ProduceError;
 use crate::measure::Stage;
 use crate::plan::{Route, SamplePlan};
-
-use super::Entry;
 
 /// The workers' own decoders, used by at most `threads` workers at a time.
 struct Cpu {

@@ -1,8 +1,7 @@
 //! nvJPEG with entropy decoding on the GPU.
 
-use crate::gpu::nvjpeg::Backend;
-
 use super::{Entry, nvjpeg_page};
+use crate::gpu::nvjpeg::Backend;
 
 pub(super) const ENTRY: Entry = Entry {
     backend: Some(Backend::GpuHybrid),

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Entry;
+use super::nvjpeg_page::{open_backend, pixels};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::nvjpeg::{Backend, BatchDecoder, BatchJob, DecodeError, HostIdle, Jpeg, Support};
@@ -13,11 +15,8 @@ use crate::loader::device::decoder::{
 };
 use crate::loader::device::router::Submitted;
 use crate::loader::device::{Gathered, HeaderClass, Waiting};
-use crate::loader::policy::ProduceError;
+use crate::loader::sample::policy::ProduceError;
 use crate::plan::SamplePlan;
-
-use super::Entry;
-use super::nvjpeg_page::{open_backend, pixels};
 
 /// Reason for making an image on the CPU whose kind of file the engines refuse.
 const UNSUPPORTED: &str = "nvJPEG's engines do not support it";

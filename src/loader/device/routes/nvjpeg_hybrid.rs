@@ -1,8 +1,7 @@
 //! nvJPEG with entropy decoding in the worker's thread.
 
-use crate::gpu::nvjpeg::Backend;
-
 use super::{Entry, nvjpeg_page};
+use crate::gpu::nvjpeg::Backend;
 
 pub(super) const ENTRY: Entry = Entry {
     backend: Some(Backend::Hybrid),

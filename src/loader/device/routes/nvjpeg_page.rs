@@ -10,7 +10,7 @@ use crate::loader::device::decoder::{
 };
 use crate::loader::device::router::Submitted;
 use crate::loader::device::{ObjectPool, Pixels};
-use crate::loader::policy::ProduceError;
+use crate::loader::sample::policy::ProduceError;
 use crate::measure::Stage;
 use crate::plan::{Route, SamplePlan, rows};
 

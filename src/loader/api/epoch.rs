@@ -1,0 +1,348 @@
+//! Iterators over a loader: one epoch that borrows or shares it, or all remaining epochs that own it.
+
+use std::iter::FusedIterator;
+use std::ops::Deref;
+use std::sync::{Arc, MutexGuard};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use super::Loader;
+use crate::error::{Error, Result};
+use crate::loader::batch::Batch;
+use crate::tune::TakenBatch;
+
+impl Loader {
+    /// Begins the next epoch, as `for batch in &mut loader` does. The loader's other methods stay usable through it:
+    ///
+    /// ```no_run
+    /// # fn main() -> feedwater::Result<()> {
+    /// # let mut loader = feedwater::Pipeline::from_file("pipeline.toml")?.builder()?.build()?;
+    /// let mut epoch = loader.epoch();
+    /// while let Some(batch) = epoch.next() {
+    ///     let batch = batch?;
+    ///     println!("batch {}, {} images so far", batch.number(), epoch.stats().images);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Beginning a second epoch while one is running does not compile:
+    ///
+    /// ```compile_fail,E0499
+    /// # fn main() -> feedwater::Result<()> {
+    /// # let mut loader = feedwater::Pipeline::from_file("pipeline.toml")?.builder()?.build()?;
+    /// let mut first = loader.epoch();
+    /// let mut second = loader.epoch(); // cannot borrow `loader` as mutable more than once at a time
+    /// first.next();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn epoch(&mut self) -> Epoch<'_> {
+        Epoch::begin(self)
+    }
+
+    /// Begins the next epoch like [`epoch`](Self::epoch), and shares the loader: for bindings to other languages, and for several
+    /// threads. If another epoch is begun while this one runs, this one ends; a thread that waits for a batch gets it before.
+    pub fn shared_epoch(self: &Arc<Self>) -> SharedEpoch {
+        let turn = self.turn();
+        let cursor = Cursor::begin(self);
+        drop(turn);
+        SharedEpoch { loader: self.clone(), cursor }
+    }
+
+    /// The turn of a consumer that shares the loader: to take a batch, or to begin an epoch. None in a child process, which must
+    /// not lock.
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.check_process().ok()?;
+        Some(self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// Ends all epochs with an error.
+    pub(in crate::loader) fn end(&self, error: &Error) {
+        self.engine.stop();
+        self.lock().ended = Some(error.clone());
+    }
+
+    /// Iterates over the batches of the next and all following epochs and owns the loader: for a consumer on another
+    /// thread. [`Batch::epoch`] returns the epoch of a batch. Ends after the builder's number of epochs, and after an
+    /// error.
+    pub fn into_batches(self) -> Batches {
+        Batches { loader: self, cursor: None, finished: false }
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Loader {
+    type Item = Result<Batch>;
+    type IntoIter = Epoch<'a>;
+
+    /// The next epoch: [`Loader::epoch`].
+    fn into_iter(self) -> Epoch<'a> {
+        self.epoch()
+    }
+}
+
+/// Iterator over the batches of one epoch. It derefs to the loader, so that `epoch.stats()` and `epoch.state()` work
+/// while it runs. A batch does not borrow it.
+pub struct Epoch<'a> {
+    loader: &'a Loader,
+    cursor: Cursor,
+}
+
+impl<'a> Epoch<'a> {
+    fn begin(loader: &'a Loader) -> Self {
+        Self { loader, cursor: Cursor::begin(loader) }
+    }
+
+    /// Number of the epoch, from 0.
+    pub fn number(&self) -> u32 {
+        self.cursor.epoch
+    }
+
+    /// The loader, for everything but another epoch. Other threads may use it while this one takes batches.
+    pub fn loader(&self) -> &'a Loader {
+        self.loader
+    }
+
+    /// Waits for the next batch for this time at most: for a consumer with something else to do, and for signals.
+    pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
+        self.cursor.next_until(self.loader, Instant::now().checked_add(time))
+    }
+}
+
+impl Deref for Epoch<'_> {
+    type Target = Loader;
+
+    fn deref(&self) -> &Loader {
+        self.loader
+    }
+}
+
+impl Iterator for Epoch<'_> {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        self.cursor.next(self.loader)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.cursor.remaining as usize + 1))
+    }
+}
+
+/// Iterator over the batches of one epoch that shares the loader: [`Loader::shared_epoch`].
+pub struct SharedEpoch {
+    loader: Arc<Loader>,
+    cursor: Cursor,
+}
+
+impl SharedEpoch {
+    /// Number of the epoch, from 0.
+    pub fn number(&self) -> u32 {
+        self.cursor.epoch
+    }
+
+    /// Batches that the epoch still has. More than 0 after the end if another epoch was begun meanwhile, which ended this one.
+    pub fn remaining(&self) -> u64 {
+        self.cursor.remaining
+    }
+
+    /// The loader.
+    pub fn loader(&self) -> &Arc<Loader> {
+        &self.loader
+    }
+
+    /// [`Epoch::next_within`].
+    pub fn next_within(&mut self, time: Duration) -> Poll<Option<Result<Batch>>> {
+        let _turn = self.loader.turn();
+        self.cursor.next_until(&self.loader, Instant::now().checked_add(time))
+    }
+}
+
+impl Iterator for SharedEpoch {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        let _turn = self.loader.turn();
+        self.cursor.next(&self.loader)
+    }
+}
+
+/// Iterator over the batches of all remaining epochs, which owns the loader: [`Loader::into_batches`].
+pub struct Batches {
+    loader: Loader,
+    /// The running epoch.
+    cursor: Option<Cursor>,
+    finished: bool,
+}
+
+impl Batches {
+    /// The loader, for [`Loader::stats`], [`Loader::state`] and similar methods.
+    pub fn loader(&self) -> &Loader {
+        &self.loader
+    }
+
+    /// Returns the loader. A running epoch ends, as when a loop is left early.
+    pub fn into_loader(self) -> Loader {
+        self.loader
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        while !self.finished {
+            let cursor = self.cursor.get_or_insert_with(|| Cursor::begin(&self.loader));
+            self.finished = cursor.over;
+            if let Some(batch) = cursor.next(&self.loader) {
+                self.finished |= batch.is_err();
+                return Some(batch);
+            }
+            self.cursor = None;
+        }
+        None
+    }
+}
+
+impl FusedIterator for Batches {}
+
+/// Position of a consumer in an epoch.
+struct Cursor {
+    epoch: u32,
+    remaining: u64,
+    /// Whether the builder's number of epochs is reached.
+    over: bool,
+    /// Whether [`Error::Forked`] was returned.
+    forked: bool,
+    /// Since when the consumer waits, and whether a batch was ready then.
+    asking: Option<(Instant, bool)>,
+}
+
+impl Cursor {
+    /// Begins the loader's next epoch.
+    fn begin(loader: &Loader) -> Self {
+        // A child process must not lock: another thread may have held the lock at the fork.
+        if loader.check_process().is_err() {
+            return Self { epoch: 0, remaining: 0, over: false, forked: false, asking: None };
+        }
+        let mut state = loader.lock();
+        let epoch = state.next_epoch;
+        let over = state.end_epoch.is_some_and(|end| epoch >= end);
+        if state.ended.is_some() && !over {
+            // An error has ended the loader. This epoch has one step left, which returns that error; the position does not change.
+            let (epoch, _) = state.at;
+            return Self { epoch, remaining: 1, over, forked: false, asking: None };
+        }
+        let remaining = if over { 0 } else { loader.order.extent(epoch).batches() };
+        state.next_epoch = epoch.saturating_add(1);
+        if !over {
+            state.at = (epoch, 0);
+        }
+        drop(state);
+        loader.engine.want_epoch(epoch);
+        Self { epoch, remaining, over, forked: false, asking: None }
+    }
+
+    fn next(&mut self, loader: &Loader) -> Option<Result<Batch>> {
+        match self.next_until(loader, None) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None,
+        }
+    }
+
+    /// Waits for the next batch, until `deadline` at most.
+    fn next_until(
+        &mut self,
+        loader: &Loader,
+        deadline: Option<Instant>,
+    ) -> Poll<Option<Result<Batch>>> {
+        if let Err(error) = loader.check_process() {
+            let first = !std::mem::replace(&mut self.forked, true);
+            return Poll::Ready(first.then_some(Err(error)));
+        }
+        let state = loader.lock();
+        if let Some(error) = &state.ended
+            && self.remaining > 0
+        {
+            self.remaining = 0;
+            return Poll::Ready(Some(Err(error.clone())));
+        }
+        let left_early = state.at.0 > self.epoch;
+        drop(state);
+        if left_early {
+            return Poll::Ready(None);
+        }
+        if self.remaining == 0 {
+            loader.meters.consumer_ends(self.epoch, Instant::now());
+            return Poll::Ready(None);
+        }
+        let (asked, ready) = *self.asking.get_or_insert_with(|| {
+            let now = Instant::now();
+            loader.meters.consumer_asks(self.epoch, now);
+            (now, loader.engine.ready() > 0)
+        });
+        let mut peeked = loader.peeked();
+        let batch = loop {
+            match loader.next_batch(&mut peeked, deadline) {
+                // Prefetched batches of an earlier epoch that was left early.
+                Poll::Ready(Some(Ok(batch))) if batch.epoch() < self.epoch => {
+                    loader.meters.batch_dropped();
+                    drop(batch);
+                }
+                // All of its samples failed and were dropped.
+                Poll::Ready(Some(Ok(batch))) if batch.is_empty() => {
+                    loader.meters.batch_dropped();
+                    let extent = loader.order.extent(batch.info().epoch);
+                    loader.counters.hand_out(batch.info(), extent);
+                    drop(batch);
+                    self.remaining -= 1;
+                    loader.lock().at.1 += 1;
+                    if self.remaining == 0 {
+                        self.asking = None;
+                        return Poll::Ready(None);
+                    }
+                }
+                Poll::Ready(Some(Ok(batch))) => break Ok(batch),
+                Poll::Ready(Some(Err(error))) => break Err(error),
+                Poll::Ready(None) => {
+                    // Another thread may have ended the loader meanwhile.
+                    let ended = loader.lock().ended.clone();
+                    let problem = "the loader has ended".into();
+                    break Err(ended.unwrap_or(Error::Internal { problem }));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        };
+        drop(peeked);
+        self.asking = None;
+        Poll::Ready(match batch {
+            Ok(batch) => {
+                let waited = asked.elapsed();
+                loader.meters.consumer_has(asked, ready, batch.len() as u64);
+                loader.counters.hand_out(batch.info(), loader.order.extent(batch.info().epoch));
+                self.remaining -= 1;
+                loader.lock().at.1 += 1;
+                if let Some(tuning) = &loader.tuning {
+                    tuning.batch_taken(|| loader.measured(), |since| loader.profile_since(since));
+                }
+                if let Some(prefetcher) = &loader.prefetcher {
+                    let (ready, filling) = loader.meters.batches_ahead();
+                    prefetcher.batch_taken(|began| TakenBatch {
+                        samples: batch.len() as u64,
+                        now: began.elapsed().as_secs_f64(),
+                        waited: waited.as_secs_f64(),
+                        begun: (ready + filling) as u64,
+                        workers: loader.controls.gate.open(),
+                        alone: loader.is_settled(),
+                    });
+                }
+                Some(Ok(batch))
+            }
+            Err(error) => {
+                loader.end(&error);
+                self.remaining = 0;
+                Some(Err(error))
+            }
+        })
+    }
+}

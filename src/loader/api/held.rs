@@ -1,0 +1,117 @@
+//! Consumers that hold every batch of the ring, and looks at the next batch.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use super::Loader;
+use crate::error::Result;
+use crate::loader::batch::Batch;
+
+/// What happens while the consumer holds every batch.
+pub(in crate::loader) struct Held {
+    /// Whether memory for more batches is allocated.
+    adds: bool,
+    /// Number of batches for which memory was allocated.
+    added: AtomicU64,
+    /// The warning, after it was given.
+    warning: OnceLock<String>,
+}
+
+impl Held {
+    pub fn new(adds: bool) -> Self {
+        Self { adds, added: AtomicU64::new(0), warning: OnceLock::new() }
+    }
+
+    pub fn added(&self) -> u64 {
+        self.added.load(Ordering::Relaxed)
+    }
+
+    pub fn warning(&self) -> Option<String> {
+        self.warning.get().cloned()
+    }
+}
+
+impl Loader {
+    /// Returns a copy in host memory of the batch that a loop gets next; the position stays. Waits for this time at most. `None` after the
+    /// last epoch. Several calls return the same batch.
+    pub fn peek_within(&self, time: Duration) -> Poll<Option<Result<Batch>>> {
+        if let Err(error) = self.check_process() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        if let Some(error) = &self.lock().ended {
+            return Poll::Ready(Some(Err(error.clone())));
+        }
+        if self.batches_of_this_epoch() == 0 {
+            return Poll::Ready(None);
+        }
+        let deadline = Instant::now().checked_add(time);
+        let mut peeked = self.peeked();
+        let batch = loop {
+            let epoch = self.lock().at.0;
+            match self.next_batch(&mut peeked, deadline) {
+                Poll::Ready(Some(Ok(batch))) if batch.epoch() < epoch => {
+                    self.meters.batch_dropped();
+                }
+                Poll::Ready(Some(Ok(batch))) => break batch,
+                Poll::Ready(Some(Err(error))) => {
+                    self.end(&error);
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        };
+        let copied = batch.copied_to_host();
+        *peeked = Some(batch);
+        Poll::Ready(Some(copied))
+    }
+
+    /// The next batch of the ring: the one that was looked at, if there is one.
+    pub(in crate::loader) fn next_batch(
+        &self,
+        peeked: &mut Option<Batch>,
+        deadline: Option<Instant>,
+    ) -> Poll<Option<Result<Batch>>> {
+        if let Some(batch) = peeked.take() {
+            return Poll::Ready(Some(Ok(batch)));
+        }
+        let held = |batches| self.all_are_held(batches);
+        let next = self.engine.next_until(deadline, self.held.adds, held);
+        let batch = |slot| Batch::new(slot, self.source.clone(), self.plan.clone(), self.process);
+        next.map(|next| next.map(|slot| slot.map(batch)))
+    }
+
+    pub(in crate::loader) fn peeked(&self) -> MutexGuard<'_, Option<Batch>> {
+        self.peeked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The consumer waits while it holds all batches.
+    fn all_are_held(&self, batches: usize) {
+        let Held { adds, added, warning } = &self.held;
+        if !adds {
+            let text = format!(
+                "next() waits while {batches} batches are held, which is the maximum; drop one, or set loader.prefetch to \
+                 at least {batches}"
+            );
+            if warning.set(text.clone()).is_ok() {
+                eprintln!("feedwater: {text}");
+            }
+            return;
+        }
+        match self.engine.add_slot(&self.plan) {
+            Ok(0) => {}
+            Ok(_) => {
+                added.fetch_add(1, Ordering::Relaxed);
+                warning.get_or_init(|| {
+                    format!(
+                        "all {batches} batches were held, so memory for more is allocated beyond the plan (stats.batches_added \
+                         counts them); clone what must live longer than the next batches, or set loader.prefetch to at least {batches}"
+                    )
+                });
+            }
+            Err(error) => self.engine.fail(error),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Inspection of a source for a plan: parses the headers of evenly spaced samples, and of those that its table says are
+//! the largest.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::decode::memory_bytes;
+use crate::error::{DataError, Reason};
+use crate::geometry::Size;
+use crate::header::Header;
+use crate::plan::{Limits, Looked};
+use crate::source::{HostPage, Source};
+use crate::storage::{OpeningOf, fail_opening, opening_apart};
+use crate::threads::in_parts;
+
+/// Samples that are inspected if the first bytes can be read alone, if whole samples must be read, and if reading in
+/// random order is slow. The numbers are fixed, so that the same source yields the same plan.
+const HEADS: u64 = 1024;
+const WHOLE: u64 = 256;
+const FEW: u64 = 16;
+/// Largest samples that are inspected in addition, if a table lists them. Few, so that the others still represent the
+/// set.
+const LARGEST: usize = 4;
+/// First bytes of a sample that are read. If the header is longer, the rest of the sample is read too.
+const HEAD_BYTES: usize = 64 << 10;
+/// Threads for inspection where it needs little memory: reading waits for a disk or a network.
+const THREADS: u64 = 8;
+
+/// Result of the inspection of a source.
+pub(in crate::loader) struct Looks {
+    /// The largest image that a worker can be expected to decode.
+    pub image: Size,
+    /// The inspected samples that are within the limits, in the order of the source.
+    pub looked: Vec<Looked>,
+    /// Whether all samples were inspected.
+    pub all: bool,
+}
+
+impl Looks {
+    /// Inspects a fixed choice of samples. Skips those that cannot be read, whose header cannot be parsed or which are
+    /// beyond the limits: they are not decoded either.
+    ///
+    /// A URL without an answer is an error of its sample too. The opening fails only if no sample can be inspected.
+    pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
+        let (this, cancelled) = opening_apart(|| Self::of(source, limits, strict));
+        if let Some(problem) = cancelled.filter(|_| this.looked.is_empty()) {
+            fail_opening(problem);
+        }
+        this
+    }
+
+    fn of(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
+        let (len, (most, threads)) = (source.len(), most(source));
+        let spread = len.min(most);
+        let index = |look: u64| (u128::from(look) * u128::from(len) / u128::from(spread)) as u64;
+        let mut indices: Vec<u64> = (0..spread).map(index).collect();
+        if spread < len {
+            indices.extend(source.largest_samples(LARGEST).into_iter().map(|(index, _)| index));
+            indices.sort_unstable();
+            indices.dedup();
+        }
+        let indices = &indices;
+        let count = indices.len() as u64;
+        let threads = count.min(threads);
+        // One whole sample at a time: before the plan is made there is no budget for more.
+        let whole = Mutex::new(HostPage::default());
+        let whole = &whole;
+        let opening = &OpeningOf::current();
+        let part = |thread: u64| {
+            let mut page = HostPage::default();
+            let begin = |thread: u64| (thread * count / threads) as usize;
+            let looks = begin(thread)..begin(thread + 1);
+            indices[looks]
+                .iter()
+                .map(|&index| look(source, index, &mut page, whole, (limits, strict)))
+                .collect::<Vec<_>>()
+        };
+        let found: Vec<Vec<Result<Looked, DataError>>> = match threads {
+            0 | 1 => (0..threads).map(part).collect(),
+            _ => {
+                let parts =
+                    in_parts(threads as usize, |thread| opening.within(|| part(thread as u64)));
+                parts.into_iter().map(Result::unwrap_or_default).collect()
+            }
+        };
+        let looked: Vec<Looked> = found.into_iter().flatten().filter_map(Result::ok).collect();
+        let usable = looked.iter().filter(|it| it.decode.total() <= limits.large_image_memory);
+        let largest = usable.max_by_key(|it| it.header.size.pixels());
+        let largest = largest.or_else(|| looked.iter().min_by_key(|it| it.decode.total()));
+        let image = largest.map_or(Size::default(), |it| it.header.size);
+        Self { image, looked, all: spread == len }
+    }
+
+    /// Bytes of the largest inspected sample.
+    pub fn largest_bytes(&self) -> u64 {
+        self.looked.iter().map(|it| it.file_bytes).max().unwrap_or(0)
+    }
+}
+
+/// Number of samples to inspect, and of threads for it.
+fn most(source: &dyn Source) -> (u64, u64) {
+    match (source.is_remote(), source.has_heads()) {
+        (true, _) => (FEW, THREADS),
+        (false, true) => (HEADS, THREADS),
+        (false, false) if source.slow_shuffled().is_some() => (FEW, 1),
+        (false, false) => (WHOLE, 1),
+    }
+}
+
+fn look(
+    source: &dyn Source,
+    index: u64,
+    page: &mut HostPage,
+    whole: &Mutex<HostPage>,
+    (limits, strict): (&Limits, bool),
+) -> Result<Looked, DataError> {
+    let limit = limits.max_file_bytes;
+    let mut file_bytes = source.read_head(index, page, HEAD_BYTES, limit)?;
+    let mut header = Header::parse_head(page.bytes(), strict);
+    if matches!(&header, Err(DataError { reason: Reason::Truncated, .. }))
+        && (page.bytes().len() as u64) < file_bytes
+    {
+        let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+        source.read(index, &mut *whole, limit)?;
+        file_bytes = whole.bytes().len() as u64;
+        header = Header::parse_as(whole.bytes(), strict);
+    }
+    let header = header?;
+    limits.check_size(header.size)?;
+    // `memory_bytes` needs only the first bytes.
+    let decode = memory_bytes(&header, page.bytes(), file_bytes);
+    Ok(Looked { header, file_bytes, decode })
+}

@@ -1,0 +1,30 @@
+//! A loader in a child process after `fork`. The child has a copy of every lock, possibly held, and none of the threads.
+
+use super::Loader;
+use crate::error::{Error, Result};
+
+impl Loader {
+    /// Checks that this process built the loader: a child must not wait for a lock that a thread of its parent held.
+    ///
+    /// # Errors
+    /// [`Error::Forked`] in any other process.
+    pub(in crate::loader) fn check_process(&self) -> Result<()> {
+        match self.process == std::process::id() {
+            true => Ok(()),
+            false => Err(Error::Forked { built_in: self.process }),
+        }
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if self.check_process().is_err() {
+            // The child must not join threads, wait for locks or call the device. One more leaked reference to each part
+            // keeps all of it alive.
+            let threads = (self.tuning.take(), self.watch.take(), std::mem::take(&mut self.served));
+            let shared = (self.engine.clone(), self.gpu.clone(), self.prefetcher.clone());
+            let data = (self.source.clone(), self.meters.clone(), self.caches.clone());
+            std::mem::forget((threads, shared, data));
+        }
+    }
+}

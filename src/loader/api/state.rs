@@ -1,0 +1,122 @@
+//! Position of a loader, for checkpoints.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::source::Fingerprint;
+
+/// Position of a loader in its epochs: enough to resume exactly, in constant time.
+///
+/// A resumed loader returns exactly the remaining samples of the epoch, in the same global order and with the same random
+/// draws. Number of workers, batch, prefetch, rank and world size may differ from before. Field names and meaning are part of
+/// the public contract: later versions accept saved states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoaderState {
+    /// Seed of all random numbers.
+    pub seed: u64,
+    /// Whether each epoch has its own order.
+    pub shuffle: bool,
+    /// The running epoch, or the next one.
+    pub epoch: u32,
+    /// Positions of the epoch's global order that all shards together have consumed.
+    pub position: u64,
+    /// Number of samples of the source.
+    pub samples: u64,
+    /// Samples per shuffle window, if files and windows are shuffled; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle_window: Option<u64>,
+    /// How often each sample occurs in a row; absent if once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u32>,
+    /// With `shuffle_window`: CRC-32C of the end of each file that has samples (the index after its last sample), each as
+    /// eight bytes, little-endian.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u32>,
+    /// CRC-32C of the names of the classes in the order of their numbers, each followed by a zero byte; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u32>,
+    /// Fingerprint of the source, if it is a combination: a mixture, a concatenation or a selection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combined: Option<Fingerprint>,
+    /// CRC-32C of the source's number of samples and of the names of its first and last sample, without their folders; absent if
+    /// it is a combination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<u32>,
+}
+
+impl LoaderState {
+    /// Checks that this can be a state of a source with `samples` samples and these classes, whose files have this checksum. States
+    /// of earlier versions have no fingerprint.
+    pub(in crate::loader) fn check(
+        &self,
+        samples: u64,
+        files: Option<u32>,
+        combined: Option<&Fingerprint>,
+        classes: &[String],
+    ) -> Result<()> {
+        if self.samples != samples {
+            let problem = format!(
+                "belongs to a source with {} samples, but this one has {samples}; resume with the same source",
+                self.samples
+            );
+            return Err(Error::config("state", problem));
+        }
+        if let Some(saved) = self.combined.filter(|saved| Some(saved) != combined) {
+            let problem = format!(
+                "{}; resume with the same source, or start an epoch without the state",
+                saved.difference(combined)
+            );
+            return Err(Error::config("state.combined", problem));
+        }
+        if self.files != files {
+            let problem = match (self.files, self.shuffle_window) {
+                (None, Some(_)) => {
+                    "is missing, but state.shuffle_window is set; save the whole state"
+                }
+                _ => {
+                    "does not match the files of this source; resume with the same files in the same \
+                     order, or start an epoch without the state"
+                }
+            };
+            return Err(Error::config("state.files", problem));
+        }
+        // States of earlier versions have no checksum.
+        if let (Some(was), Some(is)) = (self.classes, classes_checksum(classes))
+            && was != is
+        {
+            let problem = format!(
+                "was saved with other classes, so labels would change their meaning (checksum {was:08x}, now {is:08x}); \
+                 set source.classes to the names of that time"
+            );
+            return Err(Error::config("state.classes", problem));
+        }
+        if self.position > samples {
+            let problem =
+                format!("is {}, but the source has only {samples} samples", self.position);
+            return Err(Error::config("state.position", problem));
+        }
+        Ok(())
+    }
+
+    /// Warning that this is the state of another source, by the checksum of its names. No error: the samples may have been renamed
+    /// or packed in the same order. States of earlier versions have no checksum.
+    pub(in crate::loader) fn warning(&self, source: Option<u32>) -> Option<String> {
+        let (was, is) = (self.source?, source?);
+        (was != is).then(|| {
+            format!(
+                "state.source: the first or last sample has another name than when the state was saved (checksum {was:08x}, now \
+                 {is:08x}); epoch {} continues behind {} samples in the same order, so check that the source is the same",
+                self.epoch, self.position
+            )
+        })
+    }
+}
+
+/// Checksum of the names of classes; `None` if there are none.
+pub(in crate::loader) fn classes_checksum(classes: &[String]) -> Option<u32> {
+    let extend = |crc, name: &String| {
+        crc32c::crc32c_append(crc32c::crc32c_append(crc, name.as_bytes()), &[0])
+    };
+    (!classes.is_empty()).then(|| classes.iter().fold(0, extend))
+}

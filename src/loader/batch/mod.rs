@@ -1,0 +1,304 @@
+//! A batch, as the consumer receives it.
+
+mod copy;
+mod views;
+
+use std::sync::Arc;
+
+use crate::annotation::Objects;
+use crate::error::{Result, SampleError};
+use crate::geometry::BoundingBox;
+use crate::gpu::{self, DeviceBuffer, Event, Stream};
+use crate::loader::device::DeviceSlot;
+use crate::loader::host::HostSlot;
+use crate::loader::sample::record::{Pair, SampleRecord};
+use crate::loader::slot::{BatchInfo, BatchSlot};
+use crate::plan::Plan;
+use crate::ring::Using;
+use crate::source::Source;
+use crate::tensor::TensorShape;
+
+/// One batch, ready for the model. Dropping it returns its slot to the loader.
+///
+/// Samples are in the order of the epoch. A batch may be sent to another thread and may outlive the loader. Leaking a
+/// batch (`mem::forget`) removes one slot from the ring and has no other effect.
+pub struct Batch {
+    slot: BatchMemory,
+    shape: TensorShape,
+    /// Classes of the soft targets, 0 without.
+    classes: usize,
+    source: Arc<dyn Source>,
+    plan: Arc<Plan>,
+    /// Process id of the process that built the loader.
+    process: u32,
+}
+
+/// The slot of a batch, in host or device memory.
+pub(super) enum BatchMemory {
+    Host(Using<HostSlot>),
+    Device(Using<DeviceSlot>),
+}
+
+impl Batch {
+    pub(super) fn new(
+        slot: BatchMemory,
+        source: Arc<dyn Source>,
+        plan: Arc<Plan>,
+        process: u32,
+    ) -> Self {
+        let full = plan.shape;
+        let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes as usize);
+        let mut this = Self { slot, shape: full, classes, source, plan, process };
+        this.shape.batch = this.info().records.len();
+        this
+    }
+
+    /// Samples, width, height, element type and layout of this batch; the last batch of an epoch may be smaller.
+    pub fn shape(&self) -> TensorShape {
+        self.shape
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.shape.batch
+    }
+
+    /// Whether the batch has no samples. No loop is given such a batch.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Epoch of the batch, from 0.
+    pub fn epoch(&self) -> u32 {
+        self.info().epoch
+    }
+
+    /// Number of the batch in the epoch, from 0.
+    pub fn number(&self) -> u64 {
+        self.info().number
+    }
+
+    /// Label of each sample, -1 if it has none.
+    pub fn labels(&self) -> &[i64] {
+        &self.info().labels
+    }
+
+    /// Soft targets, if [`targets.classes`](crate::plan::TargetSettings::classes) is set and the batch is in host
+    /// memory: `[samples, classes]`, row-major. All zeros for a sample that was replaced with zeros and has no label.
+    pub fn soft_targets(&self) -> Option<&[f32]> {
+        match &self.slot {
+            BatchMemory::Host(slot) if self.classes > 0 => {
+                Some(&bytemuck::cast_slice(slot.targets())[..self.len() * self.classes])
+            }
+            _ => None,
+        }
+    }
+
+    /// [`soft_targets`](Self::soft_targets) for changes in place.
+    pub fn soft_targets_mut(&mut self) -> Option<&mut [f32]> {
+        let len = self.len() * self.classes;
+        match &mut self.slot {
+            BatchMemory::Host(slot) if len > 0 => {
+                Some(&mut bytemuck::cast_slice_mut(slot.targets_mut())[..len])
+            }
+            _ => None,
+        }
+    }
+
+    /// Address of the soft targets, if there are any and the batch is in device memory: f32, `[samples, classes]`,
+    /// row-major. They are filled and may be used when the tensor is: see [`device_ptr`](Self::device_ptr).
+    pub fn soft_targets_ptr(&self) -> Option<u64> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => slot.targets.as_ref().map(|buffer| buffer.address()),
+        }
+    }
+
+    /// Copies the soft targets to host memory; waits for the device. Empty if there are none.
+    pub fn soft_targets_to_host(&self) -> Result<Vec<f32>> {
+        match &self.slot {
+            BatchMemory::Host(_) => Ok(self.soft_targets().unwrap_or_default().to_vec()),
+            BatchMemory::Device(slot) => {
+                let Some(buffer) = &slot.targets else { return Ok(Vec::new()) };
+                let mut targets = vec![0.0; self.len() * self.classes];
+                let bytes = bytemuck::cast_slice_mut(&mut targets);
+                gpu::read_back(slot.tensor.consumer(), buffer, 0, bytes)?;
+                Ok(targets)
+            }
+        }
+    }
+
+    /// Number of classes of the soft targets; 0 if there are none.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// What the batch operators did to the pairs of samples at the places 2k and 2k + 1. A last sample without a partner
+    /// is a pair too. Empty without soft targets.
+    pub fn pairs(&self) -> &[Pair] {
+        &self.info().pairs
+    }
+
+    /// Record of each sample: its index, size, transforms and outcome.
+    pub fn samples(&self) -> &[SampleRecord] {
+        &self.info().records
+    }
+
+    /// Index of each sample in the source.
+    pub fn indices(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.samples().iter().map(|sample| sample.index)
+    }
+
+    /// Annotated objects visible in the tensor of the sample at `place`, with boxes in pixels of the tensor. Empty if
+    /// the source has no annotations or the sample was replaced with zeros. Batch operators do not change them: a
+    /// mixed sample also shows objects of its partner. Computed on each call, on the calling thread.
+    ///
+    /// # Panics
+    ///
+    /// If `place` is not below [`len`](Self::len).
+    pub fn objects(&self, place: usize) -> Objects {
+        self.samples()[place].objects(&*self.source)
+    }
+
+    /// The loader's source.
+    pub fn source(&self) -> Arc<dyn Source> {
+        self.source.clone()
+    }
+
+    /// The loader's plan, with which [`Plan::drawn`] tells what operators drew for a sample.
+    pub fn plan(&self) -> Arc<Plan> {
+        self.plan.clone()
+    }
+
+    /// Boxes of all annotated objects of the sample at `place`, in its upright image.
+    ///
+    /// # Panics
+    ///
+    /// If `place` is not below [`len`](Self::len).
+    #[doc(hidden)]
+    pub fn upright_boxes(&self, place: usize) -> Vec<BoundingBox> {
+        self.samples()[place].upright_boxes(&*self.source)
+    }
+
+    /// Error of each sample that failed while this batch was made.
+    pub fn errors(&self) -> &[SampleError] {
+        &self.info().errors
+    }
+
+    /// The tensor, if it is in host memory: dense, in the shape's layout, native byte order. [`as_f32`](Self::as_f32)
+    /// and similar methods return typed elements.
+    pub fn host(&self) -> Option<&[u8]> {
+        match &self.slot {
+            BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),
+            BatchMemory::Device(_) => None,
+        }
+    }
+
+    /// The tensor for changes in place, if it is in host memory; see [`host`](Self::host).
+    pub fn host_mut(&mut self) -> Option<&mut [u8]> {
+        let bytes = self.shape.bytes();
+        match &mut self.slot {
+            BatchMemory::Host(slot) => Some(&mut slot.tensor_mut()[..bytes]),
+            BatchMemory::Device(_) => None,
+        }
+    }
+
+    /// Address of the tensor, if it is in device memory. Work put into [`stream`](Self::stream) runs after the tensor
+    /// is filled; call [`on`](Self::on) for other streams. Valid until the batch is dropped, and after that for work
+    /// already in that stream.
+    pub fn device_ptr(&self) -> Option<u64> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.buffer().address()),
+        }
+    }
+
+    /// The consumer's stream, if the batch is in device memory: the one given to the builder, or one that the loader
+    /// created. The slot of a dropped batch is refilled after the work that is in this stream at that time.
+    pub fn stream(&self) -> Option<&Stream> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.consumer()),
+        }
+    }
+
+    /// Lets another stream use the tensor; may be called repeatedly and for any number of streams. Work put into that
+    /// stream from now on runs after the tensor is filled. When the batch is dropped, the slot is refilled, and later
+    /// work in the consumer's stream runs, only after the work in that stream. Nothing waits on the host. The per-thread
+    /// default stream counts for all threads. In host memory this does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
+    /// the driver fails.
+    pub fn on(&self, stream: &Arc<Stream>) -> Result<()> {
+        match &self.slot {
+            BatchMemory::Host(_) => Ok(()),
+            BatchMemory::Device(slot) => slot.tensor.lend(stream),
+        }
+    }
+
+    /// Lets streams use the tensor whose handles are unknown. Blocks the host until the tensor is filled. When the batch is
+    /// dropped, the slot is refilled only after all work that is in the GPU's primary context at that time.
+    pub(crate) fn on_unnamed_streams(&self) -> Result<()> {
+        match &self.slot {
+            BatchMemory::Host(_) => Ok(()),
+            BatchMemory::Device(slot) => slot.tensor.lend_to_unnamed(),
+        }
+    }
+
+    /// Event that is reached when the tensor is filled, if it is in device memory: for streams outside of this crate. It
+    /// belongs to the slot, so it is valid for this batch until the batch is dropped. Waiting for it does not keep the
+    /// slot from being refilled; [`on`](Self::on) does both.
+    pub fn ready(&self) -> Option<&Event> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.ready()),
+        }
+    }
+
+    /// Device memory of the tensor, if it is in device memory; the last batch of an epoch may use less of it.
+    pub fn device_buffer(&self) -> Option<&Arc<DeviceBuffer>> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.buffer()),
+        }
+    }
+
+    /// Copies the tensor to host memory; waits for the device.
+    pub fn to_host(&self) -> Result<Vec<u8>> {
+        match &self.slot {
+            BatchMemory::Host(slot) => Ok(slot.tensor()[..self.shape.bytes()].to_vec()),
+            BatchMemory::Device(slot) => {
+                let mut bytes = vec![0; self.shape.bytes()];
+                gpu::read_back(slot.tensor.consumer(), slot.tensor.buffer(), 0, &mut bytes)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    pub(super) fn info(&self) -> &BatchInfo {
+        self.slot.info()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // After `fork` the ring of the slot is the parent's, and a thread of the parent may hold its lock.
+        if self.process != std::process::id() {
+            match &mut self.slot {
+                BatchMemory::Host(slot) => slot.abandon(),
+                BatchMemory::Device(slot) => slot.abandon(),
+            }
+            std::mem::forget(self.source.clone());
+        }
+    }
+}
+
+impl BatchMemory {
+    pub fn info(&self) -> &BatchInfo {
+        match self {
+            BatchMemory::Host(slot) => slot.info(),
+            BatchMemory::Device(slot) => slot.info(),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Ending a loader from another thread.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Handle that ends a loader from any thread, even while the consumer waits for a batch: for signal handlers, watchdogs
+/// or a button. Created by [`Loader::stopper`](crate::loader::Loader::stopper); does not keep the loader's memory alive.
+#[derive(Clone)]
+pub struct Stopper(pub(in crate::loader) Arc<dyn Fn() + Send + Sync>);
+
+impl Stopper {
+    /// Ends the loader: after the batches that are ready the consumer gets [`Error::Stopped`](crate::Error::Stopped).
+    /// Does not wait for running reads. Does nothing if the loader has already ended.
+    pub fn stop(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stopper")
+    }
+}

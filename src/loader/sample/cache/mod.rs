@@ -1,0 +1,80 @@
+//! Caches in host memory that last from epoch to epoch: of files, of decoded images, and of row indexes.
+//!
+//! Each point has a test in `tests/cache/`:
+//!
+//! * A cache never evicts (MinIO, in Mohan et al., "Analyzing and mitigating data stalls in DNN training", VLDB 2021).
+//!   Under a full shuffle, LRU eviction would never hit if the set is slightly larger than the cache.
+//! * A cache stores samples in the order they come, until it is full. It never holds more than its limit, including its
+//!   table.
+//! * A hit makes no request to the source. So the second epoch of a set that fits makes none, except for samples that
+//!   were still being loaded for the first epoch when the second began.
+//! * Batches have the same bytes with and without a cache, whatever it contains.
+//! * A sample that cannot be read, or whose header is rejected, is not cached: it is read again each time and fails with
+//!   the same error. An image that cannot be decoded whole is not stored decoded; its window is decoded if possible, as
+//!   without a cache.
+//! * An image in the decoded cache is not stored in the encoded cache too.
+//! * With `presize` the chain receives the smaller image, cached or not, so batches do not depend on the cache.
+//! * Samples with the same original ([`Source::original`](crate::source::Source::original)) are stored once.
+//! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
+
+use crate::plan::CacheSettings;
+use crate::source::Source;
+
+use store::Store;
+
+pub use stats::{CacheEpoch, CacheStats};
+
+pub(in crate::loader) use row_indexes::RowIndexes;
+pub(in crate::loader) use store::Kept;
+
+mod row_indexes;
+mod stats;
+mod store;
+
+/// The caches of a loader, shared by all threads.
+pub(in crate::loader) struct Caches {
+    /// Cache of files.
+    pub encoded: Option<Store>,
+    /// Cache of decoded images.
+    pub decoded: Option<Store>,
+    /// Cache of row indexes.
+    pub row_indexes: Option<RowIndexes>,
+}
+
+impl Caches {
+    /// Creates the caches of a source, with at most `row_index_bytes` bytes for row indexes. Those of files and images are empty.
+    pub fn open(settings: &CacheSettings, row_index_bytes: u64, source: &dyn Source) -> Self {
+        let originals = source.originals();
+        let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals));
+        Self {
+            encoded: store(settings.encoded),
+            decoded: store(settings.decoded),
+            row_indexes: match (row_index_bytes, settings.row_index) {
+                (0, _) => None,
+                (limit, Some(_)) => Some(RowIndexes::open(limit, source)),
+                (limit, None) => Some(RowIndexes::for_this_run(limit, source)),
+            },
+        }
+    }
+
+    /// Whether there is any cache of files or images.
+    pub fn are_there(&self) -> bool {
+        self.encoded.is_some() || self.decoded.is_some()
+    }
+
+    /// Whether a cache holds this original, so that the source need not be read.
+    pub fn hold(&self, original: u64) -> bool {
+        [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
+    }
+
+    /// Counts of each cache.
+    pub fn stats(&self) -> Vec<CacheStats> {
+        let named = [("encoded", &self.encoded), ("decoded", &self.decoded)];
+        let there = named.into_iter().filter_map(|(name, store)| Some((name, store.as_ref()?)));
+        let mut all: Vec<_> =
+            there.map(|(cache, store)| CacheStats { cache, ..store.stats() }).collect();
+        let row_indexes = self.row_indexes.as_ref();
+        all.extend(row_indexes.map(|it| CacheStats { cache: "row_index", ..it.stats() }));
+        all
+    }
+}

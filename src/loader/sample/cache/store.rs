@@ -1,0 +1,449 @@
+//! A map from number to bytes with a limit and no eviction.
+//!
+//! Bytes are stored one after another in blocks, each of which is one allocation. A part of a block is filled outside of
+//! the lock, so that threads copy concurrently, and is read without the lock.
+
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::{Bytes, BytesMut};
+
+use super::stats::{CacheEpoch, CacheStats};
+use crate::error::{Tolerated, reserve};
+use crate::geometry::{Orientation, Size};
+use crate::measure::{EPOCHS, push_latest};
+
+/// Block size: this fraction of the limit, clamped to the range below, in bytes.
+const BLOCK_PART: u64 = 16;
+const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+const MOST_BLOCK_BYTES: u64 = 16 << 20;
+/// Most blocks with free space; beyond that a new block replaces the fullest.
+const MOST_OPEN: usize = 8;
+/// Entries that are allocated at a time.
+const SEGMENT: usize = 64;
+/// Bytes of the limit per bucket of the table of a store of files or images; a bucket is 4 bytes, a thousandth.
+const BYTES_PER_BUCKET: u64 = 4096;
+/// The system allocates memory in pages of this size; the allocator adds a small header.
+const PAGE_BYTES: u64 = 4096;
+const HEADER_BYTES: u64 = 128;
+const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
+
+/// A cache of samples with a limit in bytes, for many threads.
+pub(in crate::loader) struct Store {
+    limit: u64,
+    state: RwLock<State>,
+    asked: Mutex<Asked>,
+}
+
+/// Hits and misses.
+#[derive(Default)]
+struct Asked {
+    hits: u64,
+    misses: u64,
+    /// The latest epochs, in the order in which they began.
+    epochs: Vec<CacheEpoch>,
+}
+
+/// A cached sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::loader) struct Kept {
+    /// Size of the image, in pixels.
+    pub size: Size,
+    /// Orientation that is still to be applied.
+    pub orientation: Orientation,
+    /// The damage that was accepted when the image was decoded.
+    pub tolerated: Option<Tolerated>,
+    pub bytes: Bytes,
+}
+
+struct State {
+    /// For each bucket, the index of its newest entry plus one; 0 if it is empty.
+    buckets: Vec<u32>,
+    segments: Vec<Vec<Entry>>,
+    /// The free space in blocks.
+    open: Vec<BytesMut>,
+    taken: u64,
+    kept: u64,
+    samples: u64,
+}
+
+struct Entry {
+    number: u64,
+    /// The next older entry of the bucket, encoded as in `buckets`.
+    older: u32,
+    /// The sample; its bytes are empty while they are being copied, and after they were dropped.
+    kept: Kept,
+}
+
+impl Store {
+    /// Creates an empty store of files or images for at most `limit` bytes and for `numbers` numbers.
+    pub fn new(limit: u64, numbers: u64) -> Self {
+        Self::with_table(limit, numbers, BYTES_PER_BUCKET)
+    }
+
+    /// Creates an empty store for at most `limit` bytes and for `numbers` numbers, whose table has 4 bytes for each
+    /// `bytes_per_bucket` bytes of the limit.
+    pub fn with_table(limit: u64, numbers: u64, bytes_per_bucket: u64) -> Self {
+        let buckets = (limit / bytes_per_bucket).min(numbers).clamp(1, 1 << 27);
+        let taken = block_cost(4 * buckets);
+        let mut table = Vec::new();
+        // If the table cannot be allocated, the cache stays empty.
+        let _ = reserve::resize(&mut table, if taken <= limit { buckets as usize } else { 0 });
+        let buckets = table;
+        let taken = if buckets.is_empty() { 0 } else { taken };
+        let (segments, open) = (Vec::new(), Vec::new());
+        let state = State { buckets, segments, open, taken, kept: 0, samples: 0 };
+        Self { limit, state: RwLock::new(state), asked: Mutex::default() }
+    }
+
+    /// Looks up a number; counts a hit or a miss.
+    pub fn get(&self, number: u64, epoch: u32) -> Option<Kept> {
+        let kept = self.read().find(number).map(|entry| entry.kept.clone());
+        let kept = kept.filter(|kept| !kept.bytes.is_empty());
+        self.asked().count(epoch, kept.is_some());
+        kept
+    }
+
+    /// Whether nothing is cached.
+    pub fn is_empty(&self) -> bool {
+        self.read().samples == 0
+    }
+
+    /// Whether a number is cached; not counted as a hit or a miss.
+    pub fn holds(&self, number: u64) -> bool {
+        self.read().find(number).is_some_and(|entry| !entry.kept.bytes.is_empty())
+    }
+
+    /// Whether `bytes` bytes could be stored now under a number.
+    pub fn has_room(&self, number: u64, bytes: u64) -> bool {
+        let state = self.read();
+        bytes > 0 && state.find(number).is_none() && state.room(self.limit, bytes).is_some()
+    }
+
+    /// Stores a copy of the bytes and returns it; `None` if there is no space or the number is already cached.
+    pub fn keep(
+        &self,
+        number: u64,
+        size: Size,
+        orientation: Orientation,
+        tolerated: Option<Tolerated>,
+        bytes: &[u8],
+    ) -> Option<Bytes> {
+        // A full cache is the usual case and needs no write lock.
+        if !self.has_room(number, bytes.len() as u64) {
+            return None;
+        }
+        let mut state = self.write();
+        if state.find(number).is_some() {
+            return None;
+        }
+        let mut cell = state.cell(self.limit, bytes.len())?;
+        let kept = Kept { size, orientation, tolerated, bytes: Bytes::new() };
+        let place = state.add(number, kept);
+        drop(state);
+        cell.extend_from_slice(bytes);
+        let copy = cell.freeze();
+        let mut state = self.write();
+        state.segments[place / SEGMENT][place % SEGMENT].kept.bytes = copy.clone();
+        state.kept += bytes.len() as u64;
+        state.samples += 1;
+        Some(copy)
+    }
+
+    /// Drops the bytes of a number, and keeps nothing under it from now on. Their memory is not used again.
+    pub fn drop_for_good(&self, number: u64) {
+        let mut state = self.write();
+        let Some(place) = state.place(number) else { return };
+        let bytes = mem::take(&mut state.segments[place / SEGMENT][place % SEGMENT].kept.bytes);
+        if !bytes.is_empty() {
+            state.kept -= bytes.len() as u64;
+            state.samples -= 1;
+        }
+    }
+
+    /// Calls a function with the bytes of all samples, in the order in which they came.
+    pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
+        let mut at = 0;
+        // The lock is not held while the function runs.
+        while let Some(bytes) = { self.read().entry(at).map(|it| it.kept.bytes.clone()) } {
+            each(&bytes);
+            at += 1;
+        }
+    }
+
+    /// Size and counts; the caller sets the name.
+    pub fn stats(&self) -> CacheStats {
+        let (hits, misses, mut epochs) = {
+            let asked = self.asked();
+            (asked.hits, asked.misses, asked.epochs.clone())
+        };
+        epochs.sort_by_key(|it| it.epoch);
+        let state = self.read();
+        CacheStats {
+            cache: "",
+            limit_bytes: self.limit,
+            taken_bytes: state.taken,
+            kept_bytes: state.kept,
+            samples: state.samples,
+            hits,
+            misses,
+            epochs,
+            rejected: 0,
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asked {
+    fn count(&mut self, epoch: u32, hit: bool) {
+        self.hits += u64::from(hit);
+        self.misses += u64::from(!hit);
+        // Workers are at most a few epochs apart.
+        if !self.epochs.iter().rev().any(|it| it.epoch == epoch) {
+            let begun = CacheEpoch { epoch, ..CacheEpoch::default() };
+            push_latest(&mut self.epochs, EPOCHS, begun);
+        }
+        let counts = self.epochs.iter_mut().rev().find(|it| it.epoch == epoch);
+        if let Some(counts) = counts {
+            counts.hits += u64::from(hit);
+            counts.misses += u64::from(!hit);
+        }
+    }
+}
+
+impl State {
+    fn find(&self, number: u64) -> Option<&Entry> {
+        self.place(number).and_then(|place| self.entry(place))
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        let mut at = *self.buckets.get(self.bucket(number))?;
+        while let Some(place) = at.checked_sub(1).map(|place| place as usize) {
+            let entry = self.entry(place)?;
+            if entry.number == number {
+                return Some(place);
+            }
+            at = entry.older;
+        }
+        None
+    }
+
+    fn entry(&self, place: usize) -> Option<&Entry> {
+        self.segments.get(place / SEGMENT)?.get(place % SEGMENT)
+    }
+
+    /// Bucket of a number, by Fibonacci hashing.
+    fn bucket(&self, number: u64) -> usize {
+        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
+    }
+
+    /// Bytes to allocate for `bytes` bytes and their entry: for entries, and for a block. `None` if that exceeds the
+    /// limit.
+    fn room(&self, limit: u64, bytes: u64) -> Option<(u64, u64)> {
+        if self.buckets.is_empty() || self.entries() >= u32::MAX as usize - 1 {
+            return None;
+        }
+        let is_full = self.segments.last().is_none_or(|last| last.len() == SEGMENT);
+        let segment = if is_full { segment_cost() } else { 0 };
+        let left = limit.checked_sub(self.taken)?.checked_sub(segment)?;
+        if self.open.iter().any(|block| block.capacity() as u64 >= bytes) {
+            return Some((segment, 0));
+        }
+        // A large sample gets its own block, so that the rest of another block is not wasted.
+        let usual = (limit / BLOCK_PART).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
+        let wanted = if bytes > usual / 4 { bytes } else { usual };
+        let most = |left: u64| (left / PAGE_BYTES * PAGE_BYTES).saturating_sub(HEADER_BYTES);
+        // The last block leaves space for the entries of its samples, assuming their mean size.
+        let mean = (self.kept + bytes) / (self.samples + 1);
+        let entries = u128::from(left) * u128::from(ENTRY_BYTES) / u128::from(mean + ENTRY_BYTES);
+        let spared = most(left.saturating_sub(entries as u64 + segment_cost()));
+        let block = wanted.min(if spared < bytes { most(left).min(bytes) } else { spared });
+        (block >= bytes).then_some((segment, block))
+    }
+
+    /// Returns a part of a block, with space for `bytes` bytes.
+    fn cell(&mut self, limit: u64, bytes: usize) -> Option<BytesMut> {
+        let (segment, block) = self.room(limit, bytes as u64)?;
+        // A failed allocation counts as a full cache.
+        let mut entries = Vec::new();
+        if segment > 0 {
+            reserve::reserve(&mut entries, SEGMENT).ok()?;
+        }
+        let new = reserve::buffer(block as usize).ok()?;
+        if segment > 0 {
+            self.segments.push(entries);
+        }
+        if block > 0 {
+            if self.open.len() == MOST_OPEN {
+                let rooms = self.open.iter().map(BytesMut::capacity).enumerate();
+                if let Some((fullest, _)) = rooms.min_by_key(|&(_, room)| room) {
+                    self.open.swap_remove(fullest);
+                }
+            }
+            self.open.push(new);
+        }
+        self.taken += segment + if block > 0 { block_cost(block) } else { 0 };
+        // The first block with space: older blocks are filled before newer ones.
+        let at = self.open.iter().position(|block| block.capacity() >= bytes)?;
+        let rest = self.open[at].split_off(bytes);
+        let cell = mem::replace(&mut self.open[at], rest);
+        if self.open[at].capacity() == 0 {
+            self.open.remove(at);
+        }
+        Some(cell)
+    }
+
+    /// Adds an entry to the last segment; returns its index.
+    fn add(&mut self, number: u64, kept: Kept) -> usize {
+        let place = self.entries();
+        let bucket = self.bucket(number);
+        let entry = Entry { number, older: self.buckets[bucket], kept };
+        if let Some(last) = self.segments.last_mut() {
+            last.push(entry);
+        }
+        self.buckets[bucket] = place as u32 + 1;
+        place
+    }
+
+    fn entries(&self) -> usize {
+        let before = self.segments.len().saturating_sub(1) * SEGMENT;
+        before + self.segments.last().map_or(0, Vec::len)
+    }
+}
+
+/// Bytes of system memory for an allocation of `bytes` bytes.
+fn block_cost(bytes: u64) -> u64 {
+    (bytes + HEADER_BYTES).next_multiple_of(PAGE_BYTES)
+}
+
+/// Bytes of a segment of entries and of its element in the list of segments, which doubles when it is full.
+const fn segment_cost() -> u64 {
+    (SEGMENT * size_of::<Entry>() + 4 * size_of::<Vec<Entry>>()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const SIZE: Size = Size::new(1, 1);
+
+    /// Test bytes of a number; their count and values follow from it.
+    fn content(number: u64, most: u64) -> Vec<u8> {
+        let len = 1 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most;
+        (0..len).map(|at| (number + at) as u8).collect()
+    }
+
+    #[test]
+    fn many_threads_never_exceed_the_limit_and_get_back_what_was_put_in() {
+        for (limit, most, numbers) in [
+            (1 << 20, 3000, 2000),
+            (40 << 20, 200_000, 1000),
+            (9 << 20, 2 << 20, 50),
+            (200_000, 900, 1000),
+        ] {
+            let store = Store::new(limit, numbers);
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4)
+                    .map(|thread: u64| {
+                        let store = &store;
+                        scope.spawn(move || {
+                            for step in 0..numbers {
+                                let number = (step * 7 + thread * 501) % numbers;
+                                let bytes = content(number, most);
+                                if let Some(kept) = store.get(number, 0) {
+                                    assert!(kept.bytes == bytes, "number {number}");
+                                } else if let Some(copy) =
+                                    store.keep(number, SIZE, Orientation::UPRIGHT, None, &bytes)
+                                {
+                                    assert!(copy == bytes, "number {number}");
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                let watch = scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        assert!(store.stats().taken_bytes <= limit);
+                    }
+                });
+                for thread in threads {
+                    thread.join().unwrap();
+                }
+                done.store(true, Ordering::Relaxed);
+                watch.join().unwrap();
+            });
+            let stats = store.stats();
+            assert!(stats.taken_bytes <= limit && stats.kept_bytes <= stats.taken_bytes);
+            assert_eq!(stats.hits + stats.misses, 4 * numbers);
+            let there: Vec<_> =
+                (0..numbers).filter_map(|it| Some((it, store.get(it, 1)?))).collect();
+            assert_eq!(there.len() as u64, stats.samples);
+            let bytes: u64 = there.iter().map(|(_, kept)| kept.bytes.len() as u64).sum();
+            assert_eq!(bytes, stats.kept_bytes);
+            assert!(there.iter().all(|(number, kept)| kept.bytes == content(*number, most)));
+            // Besides the table, less than the largest sample plus a few percent is wasted.
+            let used = stats.kept_bytes + stats.samples * ENTRY_BYTES;
+            assert!(used + most + limit / 16 + 16_384 >= limit, "{stats:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_evicted_and_what_does_not_fit_is_not_stored() {
+        let store = Store::new(64 << 10, 100);
+        let put = |number: u64, len: usize| {
+            store.keep(number, SIZE, Orientation::UPRIGHT, None, &vec![number as u8; len]).is_some()
+        };
+        assert!(!put(0, 0) && !put(1, 70_000) && put(2, 30_000));
+        assert!(!put(2, 10), "already cached");
+        assert!(!put(3, 40_000) && store.has_room(3, 10_000) && put(3, 10_000));
+        let kept = |number| store.get(number, 7).map(|kept| kept.bytes.len());
+        assert_eq!([kept(2), kept(3), kept(1)], [Some(30_000), Some(10_000), None]);
+        let stats = store.stats();
+        assert_eq!((stats.samples, stats.kept_bytes), (2, 40_000));
+        assert_eq!(stats.epochs, [CacheEpoch { epoch: 7, hits: 2, misses: 1 }]);
+    }
+
+    #[test]
+    fn totals_count_all_epochs_and_the_latest_are_listed() {
+        let store = Store::new(64 << 10, 100);
+        store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a");
+        let epochs = 5000;
+        for epoch in 0..epochs {
+            assert!(store.get(1, epoch).is_some() && store.get(2, epoch).is_none());
+        }
+        let stats = store.stats();
+        assert_eq!((stats.hits, stats.misses), (epochs.into(), epochs.into()));
+        let kept: Vec<_> = stats.epochs.iter().map(|it| (it.epoch, it.hits, it.misses)).collect();
+        let latest = epochs - EPOCHS as u32..epochs;
+        assert_eq!(kept, latest.map(|epoch| (epoch, 1, 1)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_limit_too_small_for_the_table_caches_nothing() {
+        let store = Store::new(100, 1 << 40);
+        assert!(store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a").is_none());
+        assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));
+    }
+
+    /// 10 million numbers under a limit of 1 GiB: the table is a thousandth of it.
+    #[test]
+    fn the_table_is_a_small_part_of_the_limit() {
+        let store = Store::new(1 << 30, 10_000_000);
+        assert!(store.stats().taken_bytes <= (1 << 30) / 1000);
+    }
+}

@@ -1,0 +1,9 @@
+//! One sample, from its place in the source to its outcome.
+
+pub mod cache;
+pub mod large;
+pub mod pipeline;
+pub mod policy;
+pub mod prefetcher;
+pub mod reader;
+pub mod record;

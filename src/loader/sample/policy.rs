@@ -1,0 +1,132 @@
+//! The policy for samples that fail.
+
+use super::record::{Outcome, SampleRecord};
+use crate::error::{DataError, Error, Reason, Result, SampleError};
+use crate::plan::{OnError, Plan};
+use crate::random::{SampleKey, replacements};
+use crate::source::{Source, own_label};
+
+/// Most replacements that are tried for a failed sample. That is all of a small set; if that many fail in a large set,
+/// the cause is not a single sample.
+const MOST_REPLACEMENTS: usize = 1000;
+
+/// Why a sample could not be made.
+#[derive(Debug)]
+pub(in crate::loader) enum ProduceError {
+    /// An error of this sample: the policy decides.
+    Sample(DataError),
+    /// Any other error: the loader ends.
+    Fatal(Error),
+}
+
+impl From<DataError> for ProduceError {
+    fn from(error: DataError) -> Self {
+        ProduceError::Sample(error)
+    }
+}
+
+impl From<Error> for ProduceError {
+    fn from(error: Error) -> Self {
+        ProduceError::Fatal(error)
+    }
+}
+
+/// Makes a sample, or what the policy puts in its slot. `attempt` makes the sample of a key; after an outcome without an image the
+/// caller writes zeros.
+pub(in crate::loader) fn produce(
+    plan: &Plan,
+    source: &dyn Source,
+    wanted: SampleKey,
+    errors: &mut Vec<SampleError>,
+    mut attempt: impl FnMut(SampleKey) -> Result<SampleRecord, ProduceError>,
+) -> Result<SampleRecord> {
+    let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
+    for index in std::iter::once(wanted.index).chain(candidates) {
+        let key = SampleKey { index, ..wanted };
+        let reason = match attempt(key) {
+            Ok(record) => {
+                let replaces = (key.index != wanted.index).then_some(wanted.index);
+                return Ok(SampleRecord { replaces, ..record });
+            }
+            Err(ProduceError::Fatal(error)) => return Err(error),
+            Err(ProduceError::Sample(reason)) => reason,
+        };
+        let location = source.named_location(key.index);
+        let error = SampleError::new(key.index, location, reason);
+        match plan.settings.loader.on_error {
+            OnError::Stop => return Err(Error::Sample(error)),
+            policy @ (OnError::Substitute | OnError::Drop) => {
+                errors.push(error);
+                let outcome = match policy {
+                    OnError::Drop => Outcome::Dropped,
+                    _ => Outcome::Substituted,
+                };
+                return Ok(SampleRecord {
+                    label: own_label(source, wanted.index),
+                    index: wanted.index,
+                    outcome,
+                    ..SampleRecord::SUBSTITUTED
+                });
+            }
+            OnError::Skip => errors.push(error),
+        }
+    }
+    let tried = errors.len() - 1;
+    let others = match tried {
+        0 => "there is no other sample that could take its place".to_string(),
+        _ => format!("the {tried} samples that were tried in its place failed too"),
+    };
+    let problem = format!("{}; loader.on_error is skip, but {others}", errors[0].problem);
+    Err(Error::Sample(SampleError { problem, ..errors[0].clone() }))
+}
+
+/// Checks that the label of a sample has a class name, if the source has class names, and is a class, if there are soft targets. Called
+/// after the sample was read, because only then a source whose labels change knows the one that belongs to the bytes.
+pub(in crate::loader) fn check_label(
+    plan: &Plan,
+    source: &dyn Source,
+    index: u64,
+) -> Result<(), DataError> {
+    let names = source.classes().len();
+    if names == 0 && plan.stage.is_none() {
+        return Ok(());
+    }
+    let label = source.label(index);
+    let is_beyond = |number| names > 0 && number >= names;
+    let problem = match &plan.stage {
+        _ if usize::try_from(label).is_ok_and(is_beyond) => {
+            format!(
+                "the label {label} has no class name: the source has {names} names; name every label (classes)"
+            )
+        }
+        Some(stage) if stage.class(label).is_none() => {
+            format!("the label {label} is not below targets.classes, {}", stage.classes)
+        }
+        _ => return Ok(()),
+    };
+    Err(DataError::new(Reason::Label, problem))
+}
+
+/// The record of a sample whose outcome is known.
+pub(in crate::loader) fn record(
+    source: &dyn Source,
+    index: u64,
+    sample: &crate::plan::SamplePlan,
+    outcome: Outcome,
+) -> SampleRecord {
+    SampleRecord {
+        index,
+        label: own_label(source, index),
+        size: sample.upright,
+        orientation: sample.orientation,
+        reduction: sample.reduction,
+        trace: sample.trace,
+        outcome,
+        cpu_fallback: None,
+        tolerated: None,
+        jpeg: None,
+        repeat: 0,
+        replaces: None,
+        padding: false,
+    }
+}

@@ -1,0 +1,465 @@
+//! Prefetches samples from a source before a worker reads them, so that enough network requests are in flight.
+//!
+//! * Requests follow the order of the epochs: the positions after the last one that was handed out, also across the end
+//!   of an epoch. Nothing depends on timing.
+//! * A prefetched sample goes to the worker that reads it. Requests that no worker takes are cancelled: those of
+//!   positions skipped with the rest of an epoch, and those of positions whose worker has gone on to another one. A worker
+//!   may be late as long as it likes: cancelling what it is about to read would fetch the sample twice, and the server may
+//!   work on the cancelled request beside as many others as there are connections.
+//! * Cached samples are not requested. A sample that occurs at several positions, as at the end of an epoch and at the
+//!   start of the next, is requested each time, or once if a cache may hold it by then.
+//! * At most `window` samples are in flight or waiting to be read, within the memory of the plan. The window is tuned
+//!   while the loader runs ([`PrefetchDepth`]), or is the maximum if `loader.tune` is off. If the window shrinks, running
+//!   requests continue, and new ones wait until the old ones are handed out.
+//! * When the loader stops, all requests are cancelled, including those that a worker waits for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::cache::Caches;
+use crate::error::DataError;
+use crate::loader::order::{EpochOrder, Order};
+use crate::measure::{DECISIONS, push_latest};
+use crate::source::{Expected, Heads, Page, RemoteReads, Source};
+use crate::storage::{self, Arrival};
+use crate::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
+
+/// A position: epoch, batch of the epoch, index in the batch.
+type Place = (u32, u64, usize);
+
+/// A source that prefetches its samples.
+pub(in crate::loader) struct Prefetcher {
+    source: Arc<dyn Source>,
+    order: Order,
+    end_epoch: Option<u32>,
+    /// Current number of positions to prefetch, and the maximum.
+    window: AtomicUsize,
+    most: usize,
+    /// The tuner of the window and its decisions, if the window is tuned.
+    chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
+    began: Instant,
+    /// Most bytes of a prefetched sample.
+    limit: u64,
+    caches: Arc<Caches>,
+    given_up: Arc<AtomicBool>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next position to request, with its epoch's order; `None` before the first.
+    next: Option<(Place, Arc<EpochOrder>)>,
+    /// Positions that were requested and not handed out, with the indices of their samples.
+    ahead: VecDeque<(Place, u64)>,
+    /// The position that each worker has, which it may not have read yet.
+    handed_out: HashMap<ThreadId, (Place, u64)>,
+    /// Requests by sample index; for a sample at several positions, in the order of the positions.
+    expected: HashMap<u64, VecDeque<Request>>,
+}
+
+/// A request for a sample.
+struct Request {
+    place: Place,
+    sample: Expected,
+    arrival: Arc<Arrival>,
+}
+
+/// Number of samples that are prefetched over a network: see [`Loader::read_ahead`](crate::loader::Loader::read_ahead).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PrefetcherReport {
+    /// Current maximum of samples in flight or waiting to be read.
+    pub window: usize,
+    /// Largest possible window, for which memory is allocated.
+    pub most: usize,
+    /// Tuning decisions with their reasons, in order, at most the latest 100; empty if the window is not tuned.
+    pub decisions: Vec<PrefetchDecision>,
+}
+
+impl Prefetcher {
+    /// Creates a prefetcher for at most `most` positions ahead of the workers, with samples of at most `limit` bytes. The
+    /// window is always `most` unless it `chooses`, that is, tunes it.
+    pub fn new(
+        source: Arc<dyn Source>,
+        order: Order,
+        end_epoch: Option<u32>,
+        (most, chooses): (usize, bool),
+        limit: u64,
+        caches: Arc<Caches>,
+    ) -> Self {
+        let chooser = || Mutex::new((PrefetchDepth::new(most), Vec::new()));
+        Self {
+            source,
+            order,
+            end_epoch,
+            window: AtomicUsize::new(most),
+            most,
+            chosen: chooses.then(chooser),
+            began: Instant::now(),
+            limit,
+            caches,
+            given_up: Arc::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Current number of positions to prefetch.
+    pub fn window(&self) -> usize {
+        self.window.load(Relaxed)
+    }
+
+    /// The window and the decisions about it.
+    pub fn report(&self) -> PrefetcherReport {
+        let decisions = self.chosen.as_ref().map(|it| lock(it).1.clone()).unwrap_or_default();
+        PrefetcherReport { window: self.window(), most: self.most, decisions }
+    }
+
+    /// Records that the consumer received a batch. `batch` is called with the time at which this was made, if the depth is chosen
+    /// by what is measured.
+    pub fn batch_taken(&self, batch: impl FnOnce(Instant) -> TakenBatch) {
+        let Some(chosen) = &self.chosen else { return };
+        let batch = batch(self.began);
+        let (chooser, decisions) = &mut *lock(chosen);
+        if let Some(decision) = chooser.batch(&batch) {
+            #[cfg(feature = "tracing")]
+            tracing::info!(target: "feedwater::tune", "{decision}");
+            self.window.store(decision.window, Relaxed);
+            push_latest(decisions, DECISIONS, decision);
+        }
+    }
+
+    /// Records that this position was handed out to this thread, and requests the samples after it.
+    pub fn follow(&self, place: Place) {
+        let mut state = self.state();
+        if self.given_up.load(Acquire) {
+            return;
+        }
+        if let Some(chosen) = &self.chosen {
+            lock(chosen).0.handed_out();
+        }
+        let worker = thread::current().id();
+        if let Some((read, index)) = state.handed_out.remove(&worker) {
+            state.forget(read, index);
+        }
+        while let Some((first, index)) = state.ahead.front().copied()
+            && first <= place
+        {
+            state.ahead.pop_front();
+            if first < place {
+                state.forget(first, index);
+            } else {
+                state.handed_out.insert(worker, (first, index));
+            }
+        }
+        let after = (place.0, place.1, place.2 + 1);
+        if state.next.as_ref().is_none_or(|(next, _)| *next < after) {
+            state.next = Some((after, Arc::new(self.order.epoch(place.0))));
+        }
+        while state.ahead.len() < self.window()
+            && let Some((next, order)) = state.next.clone()
+            && let Some(((epoch, number, place), order)) = self.existing(next, order)
+        {
+            let index = order.at(number, place).index;
+            let at = (epoch, number, place);
+            state.next = Some(((epoch, number, place + 1), order));
+            state.ahead.push_back((at, index));
+            let once = self.caches.are_there() && state.expected.contains_key(&index);
+            if !once && !self.caches.hold(self.source.original(index)) {
+                let arrival = Arc::new(Arrival::new());
+                let expect = || self.source.expect(index, self.limit);
+                if let Some(sample) = storage::telling(&arrival, expect) {
+                    let request = Request { place: at, sample, arrival };
+                    state.expected.entry(index).or_default().push_back(request);
+                }
+            }
+        }
+    }
+
+    /// Cancels all requests.
+    pub fn stop(&self) {
+        self.given_up.store(true, Release);
+        *self.state() = State::default();
+    }
+
+    /// The position itself, or the next valid one if it is beyond its batch or its epoch.
+    fn existing(
+        &self,
+        mut place: Place,
+        mut order: Arc<EpochOrder>,
+    ) -> Option<(Place, Arc<EpochOrder>)> {
+        loop {
+            if self.end_epoch.is_some_and(|end| place.0 >= end) {
+                return None;
+            }
+            if place.1 >= order.batches() {
+                place = (place.0.checked_add(1)?, 0, 0);
+                order = Arc::new(self.order.epoch(place.0));
+            } else if place.2 >= order.batch_len(place.1) {
+                place = (place.0, place.1 + 1, 0);
+            } else {
+                return Some((place, order));
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Records that a worker has read a prefetched sample, which it asked for at `began`.
+    fn was_read(&self, arrival: &Arrival, began: Instant) {
+        if let Some(chosen) = &self.chosen {
+            let waited = match arrival.after() {
+                Some(after) => (arrival.asked() + after).saturating_duration_since(began),
+                None => began.elapsed(),
+            };
+            let request = arrival.after().map(|it| it.as_secs_f64());
+            lock(chosen).0.read(request, waited.as_secs_f64());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Cancels the request for this position.
+    fn forget(&mut self, place: Place, index: u64) {
+        if let Some(requests) = self.expected.get_mut(&index) {
+            requests.retain(|request| request.place != place);
+            if requests.is_empty() {
+                self.expected.remove(&index);
+            }
+        }
+    }
+
+    /// Takes the first request for this sample.
+    fn take(&mut self, index: u64) -> Option<Request> {
+        let requests = self.expected.get_mut(&index)?;
+        let request = requests.pop_front();
+        if requests.is_empty() {
+            self.expected.remove(&index);
+        }
+        request
+    }
+}
+
+impl Source for Prefetcher {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.source.label(index)
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.source.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        let expected = self.state().take(index);
+        storage::cancellable(&self.given_up, || match expected {
+            Some(Request { sample, arrival, .. }) => {
+                let began = Instant::now();
+                let read = sample(page, limit);
+                self.was_read(&arrival, began);
+                read
+            }
+            None => self.source.read(index, page, limit),
+        })
+    }
+
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.source)
+    }
+
+    /// None: the prefetcher makes the requests itself.
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        None
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{CacheSettings, Last, LoaderSettings, Shard};
+    use crate::source::HostPage;
+
+    /// A source of ten samples that records requests.
+    #[derive(Default)]
+    struct Asked {
+        now: Mutex<Vec<u64>>,
+        given_up: Arc<Mutex<Vec<u64>>>,
+    }
+
+    struct Dropped(u64, Arc<Mutex<Vec<u64>>>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    impl Source for Arc<Asked> {
+        fn len(&self) -> u64 {
+            10
+        }
+
+        fn label(&self, _: u64) -> i64 {
+            0
+        }
+
+        fn location(&self, _: u64) -> String {
+            String::new()
+        }
+
+        fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), DataError> {
+            page.space(1)?[0] = 100 + index as u8;
+            Ok(())
+        }
+
+        fn remote(&self) -> Option<&dyn RemoteReads> {
+            Some(self)
+        }
+    }
+
+    impl RemoteReads for Arc<Asked> {
+        fn expect(&self, index: u64, _: u64) -> Option<Expected> {
+            self.now.lock().unwrap().push(index);
+            let dropped = Dropped(index, self.given_up.clone());
+            Some(Box::new(move |page, _| {
+                page.space(1)?[0] = dropped.0 as u8;
+                // Taken, not cancelled.
+                std::mem::forget(dropped);
+                Ok(())
+            }))
+        }
+    }
+
+    fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Prefetcher) {
+        let asked = Arc::new(Asked::default());
+        let (batch, shuffle, last) = (4, false, Last::Partial);
+        let settings = LoaderSettings { batch, shuffle, last, ..Default::default() };
+        let shard = Shard { rank: 0, world: 1, from: "settings" };
+        let order = Order::new(10, &settings, &shard, &[]).unwrap();
+        let caches = Arc::new(Caches::open(&CacheSettings::default(), 0, &asked));
+        let source = Arc::new(asked.clone());
+        let ahead = Prefetcher::new(source, order, end_epoch, (window, false), 1, caches);
+        (asked, ahead)
+    }
+
+    fn taken(asked: &Asked) -> Vec<u64> {
+        std::mem::take(&mut asked.now.lock().unwrap())
+    }
+
+    fn given_up(asked: &Asked) -> Vec<u64> {
+        let mut given_up = std::mem::take(&mut *asked.given_up.lock().unwrap());
+        given_up.sort_unstable();
+        given_up
+    }
+
+    fn read(ahead: &Prefetcher, index: u64) -> u8 {
+        let mut page = HostPage::default();
+        ahead.read(index, &mut page, 1).unwrap();
+        page.bytes()[0]
+    }
+
+    #[test]
+    fn requests_continue_across_the_end_of_an_epoch() {
+        let (asked, ahead) = ahead(None, 3);
+        ahead.follow((0, 1, 2));
+        assert_eq!(taken(&asked), [7, 8, 9]);
+        assert_eq!((read(&ahead, 6), read(&ahead, 7)), (106, 7));
+        ahead.follow((0, 1, 3));
+        ahead.follow((0, 2, 0));
+        assert_eq!(taken(&asked), [0, 1]);
+        assert_eq!((read(&ahead, 8), read(&ahead, 8)), (8, 108));
+        assert_eq!(given_up(&asked), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn shrinking_the_window_keeps_requests_and_growing_it_adds_some() {
+        let (asked, ahead) = ahead(None, 5);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3, 4, 5]);
+        ahead.window.store(2, Relaxed);
+        for place in 1..4 {
+            ahead.follow((0, 0, place));
+            assert_eq!(taken(&asked), [] as [u64; 0]);
+            assert_eq!(read(&ahead, place as u64), place as u8);
+        }
+        ahead.follow((0, 1, 0));
+        assert_eq!((taken(&asked), given_up(&asked)), (vec![6], vec![]));
+        ahead.window.store(5, Relaxed);
+        ahead.follow((0, 1, 1));
+        assert_eq!(taken(&asked), [7, 8, 9, 0]);
+    }
+
+    #[test]
+    fn nothing_is_requested_after_the_last_epoch() {
+        let (asked, ahead) = ahead(Some(1), 100);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_sample_at_several_positions_is_requested_each_time() {
+        let (asked, ahead) = ahead(None, 15);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]);
+        assert_eq!([read(&ahead, 1), read(&ahead, 1), read(&ahead, 1)], [1, 1, 101]);
+        // The rest of the epoch is skipped, and the requests for the next one stay.
+        ahead.follow((1, 0, 1));
+        assert_eq!(given_up(&asked), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!([read(&ahead, 2), read(&ahead, 3), read(&ahead, 4)], [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_late_worker_gets_what_was_prefetched_for_it() {
+        let (asked, ahead) = ahead(None, 5);
+        ahead.follow((0, 0, 0));
+        ahead.follow((0, 0, 1));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for place in [(0, 0, 2), (0, 0, 3), (0, 1, 0), (0, 1, 1)] {
+                    ahead.follow(place);
+                    let index = 4 * place.1 + place.2 as u64;
+                    assert_eq!(u64::from(read(&ahead, index)), index);
+                }
+            });
+        });
+        assert_eq!((read(&ahead, 1), given_up(&asked)), (1, vec![]));
+        // Another worker has read it, from a cache.
+        ahead.follow((0, 1, 2));
+        ahead.follow((0, 1, 3));
+        assert_eq!(given_up(&asked), [6]);
+    }
+
+    #[test]
+    fn requests_of_skipped_or_unread_positions_are_cancelled() {
+        let (asked, ahead) = ahead(None, 3);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3]);
+        // The rest of the epoch is skipped.
+        ahead.follow((1, 0, 0));
+        assert_eq!((given_up(&asked), taken(&asked)), (vec![1, 2, 3], vec![1, 2, 3]));
+        // Handed out, and not read while others are.
+        ahead.follow((1, 0, 1));
+        ahead.follow((1, 0, 2));
+        assert_eq!(given_up(&asked), [1]);
+        ahead.stop();
+        assert_eq!(given_up(&asked), [2, 3, 4, 5]);
+    }
+}

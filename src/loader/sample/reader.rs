@@ -1,0 +1,259 @@
+//! Reads a sample: a decoded image from a cache, a file from a cache, or a file from the source.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::cache::{Caches, Kept};
+use super::policy::check_label;
+use crate::decode::{Decoders, JpegBy};
+use crate::error::{DataError, Reason, Tolerated};
+use crate::geometry::{Orientation, Size};
+use crate::header::{Format, Header};
+use crate::measure::{CpuClock, Stage, ThreadMeter};
+use crate::plan::Plan;
+use crate::random::SampleKey;
+use crate::source::{HostPage, Page, Source};
+use crate::transform::FullDecoder;
+
+/// A page whose bytes can be read back.
+pub(in crate::loader) trait Filled: Page {
+    /// The bytes of the sample.
+    fn bytes(&self) -> &[u8];
+    /// Bytes of ordinary host memory that the page holds.
+    fn host_bytes(&self) -> u64;
+    /// Frees its memory.
+    fn release(&mut self);
+}
+
+impl Filled for HostPage {
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
+    }
+
+    fn host_bytes(&self) -> u64 {
+        self.capacity_bytes()
+    }
+
+    fn release(&mut self) {
+        *self = HostPage::default();
+    }
+}
+
+/// Location of the bytes of a sample.
+pub(in crate::loader) enum Content {
+    /// A file, in the page.
+    File,
+    /// A decoded image in the cache.
+    Kept(Bytes),
+    /// A decoded image that is not cached.
+    Whole(Vec<u8>),
+}
+
+impl Content {
+    /// The bytes; `page` is the page that was read into.
+    pub fn bytes<'a>(&'a self, page: &'a impl Filled) -> &'a [u8] {
+        match self {
+            Content::File => page.bytes(),
+            Content::Kept(bytes) => bytes,
+            Content::Whole(pixels) => pixels,
+        }
+    }
+}
+
+/// Result of a lookup.
+pub(in crate::loader) enum Found {
+    /// A decoded image from a cache.
+    Kept(Bytes),
+    /// A file, in the page.
+    File {
+        /// Whether it came from a cache.
+        kept: bool,
+    },
+}
+
+/// Reads samples through the caches. One per thread; its buffers are part of the worker's budget.
+pub(in crate::loader) struct Reader {
+    source: Arc<dyn Source>,
+    plan: Arc<Plan>,
+    meter: Arc<ThreadMeter>,
+    caches: Arc<Caches>,
+    full_decoder: FullDecoder,
+    /// The CPU clock of the current sample, if it is measured.
+    pub clock: Option<CpuClock>,
+    /// Time for parsing its header.
+    pub parsed: Duration,
+    /// The damage that was accepted when it was decoded whole.
+    pub tolerated: Option<Tolerated>,
+    /// What decoded it whole, if it was a JPEG.
+    pub jpeg_by: Option<JpegBy>,
+}
+
+impl Reader {
+    pub fn new(
+        source: Arc<dyn Source>,
+        plan: Arc<Plan>,
+        meter: Arc<ThreadMeter>,
+        caches: Arc<Caches>,
+    ) -> Self {
+        let full_decoder =
+            FullDecoder::new(plan.settings.cache.presize, plan.settings.decode.orientation);
+        let (clock, parsed, tolerated, jpeg_by) = (None, Duration::ZERO, None, None);
+        Self { source, plan, meter, caches, full_decoder, clock, parsed, tolerated, jpeg_by }
+    }
+
+    /// Reads a sample, into the page unless it is in the decoded cache, and returns its header. A file of more than
+    /// `most` bytes is read after `larger` has reserved more memory; `larger` returns the new limit in bytes.
+    pub fn find(
+        &mut self,
+        key: SampleKey,
+        page: &mut impl Filled,
+        most: u64,
+        larger: impl FnOnce() -> Result<u64, DataError>,
+    ) -> Result<(Header, Found), DataError> {
+        self.clock = self.meter.clock();
+        self.meter.index(key.index);
+        let caches = self.caches.clone();
+        let original = self.source.original(key.index);
+        let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
+        self.parsed = Duration::ZERO;
+        (self.tolerated, self.jpeg_by) = (None, None);
+        if let Some(Kept { size, orientation, tolerated, bytes }) = kept {
+            self.tolerated = tolerated;
+            check_label(&self.plan, &*self.source, key.index)?;
+            return Ok((decoded(size, orientation), Found::Kept(bytes)));
+        }
+
+        let begin = self.meter.begin(Stage::Read);
+        let kept = caches.encoded.as_ref().and_then(|it| it.get(original, key.epoch));
+        match &kept {
+            Some(kept) => {
+                if kept.bytes.len() as u64 > most {
+                    self.full_decoder.release();
+                    page.release();
+                    larger()?;
+                }
+                page.space(kept.bytes.len())?.copy_from_slice(&kept.bytes);
+            }
+            None => {
+                let limit = self.plan.settings.limits.max_file_bytes;
+                let read = self.meter.read();
+                let fits = self.source.read(key.index, page, most.min(limit));
+                match fits {
+                    Err(DataError { reason: Reason::Oversized, .. }) if most < limit => {
+                        self.full_decoder.release();
+                        page.release();
+                        let most = larger()?.min(limit);
+                        let read = self.source.read(key.index, page, most);
+                        read.map_err(|error| no_room_for_file(error, most, limit))?;
+                    }
+                    read => read?,
+                }
+                drop(read);
+            }
+        }
+        check_label(&self.plan, &*self.source, key.index)?;
+        let took = self.meter.add(Stage::Read, begin, page.bytes().len() as u64);
+        if let Some(clock) = &mut self.clock {
+            self.meter.clocked(&[(Stage::Read, took)], clock);
+        }
+
+        let begin = self.meter.begin(Stage::Header);
+        let header = self.plan.header(page.bytes())?;
+        self.parsed = self.meter.since(begin);
+        Ok((header, Found::File { kept: kept.is_some() }))
+    }
+
+    /// Whether an image should be decoded whole before anything else, and whether it must be.
+    pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
+        let Some(store) = &self.caches.decoded else { return (false, false) };
+        let original = self.source.original(key.index);
+        let resizes = self.full_decoder.resizes(header);
+        let pixels = 3 * self.full_decoder.size(header).pixels();
+        (resizes || store.has_room(original, pixels), resizes)
+    }
+
+    /// Decodes a file whole if requested, and caches it if there is space.
+    pub fn keep(
+        &mut self,
+        key: SampleKey,
+        header: Header,
+        page: &impl Filled,
+        (kept, whole): (bool, bool),
+        decoder: &mut Decoders,
+    ) -> Result<(Header, Content), DataError> {
+        let original = self.source.original(key.index);
+        let made = match whole {
+            true => self.decode_whole(original, &header, page.bytes(), decoder)?,
+            false => None,
+        };
+        let is_kept = kept || matches!(made, Some((_, Content::Kept(_))));
+        if let (Some(encoded), false) = (&self.caches.encoded, is_kept) {
+            encoded.keep(original, header.size, header.orientation, None, page.bytes());
+        }
+        Ok(made.unwrap_or((header, Content::File)))
+    }
+
+    /// Frees all buffers.
+    pub fn release(&mut self) {
+        self.full_decoder.release();
+    }
+
+    /// Takes back the memory of an image.
+    pub fn give_back(&mut self, content: Content) {
+        if let Content::Whole(pixels) = content {
+            self.full_decoder.give_back(pixels);
+        }
+    }
+
+    /// Decodes an image whole, for the cache or for resizing first, and caches it if there is space.
+    fn decode_whole(
+        &mut self,
+        original: u64,
+        header: &Header,
+        bytes: &[u8],
+        decoder: &mut Decoders,
+    ) -> Result<Option<(Header, Content)>, DataError> {
+        let Some(store) = &self.caches.decoded else { return Ok(None) };
+        let (size, resizes) = (self.full_decoder.size(header), self.full_decoder.resizes(header));
+        let begin = self.meter.begin(Stage::Decode);
+        let decoded_whole = self.full_decoder.decode(bytes, header, decoder);
+        let took = self.meter.add(Stage::Decode, begin, bytes.len() as u64);
+        if let Some(clock) = &mut self.clock {
+            self.meter.clocked(&[(Stage::Decode, took)], clock);
+        }
+        let (orientation, pixels) = match decoded_whole {
+            Ok(made) => made,
+            Err(error) if resizes => return Err(error),
+            // The window may still be decodable.
+            Err(_) => return Ok(None),
+        };
+        (self.tolerated, self.jpeg_by) = (decoder.tolerated(), decoder.jpeg_by());
+        let content = match store.keep(original, size, orientation, self.tolerated, &pixels) {
+            Some(kept) => {
+                self.full_decoder.give_back(pixels);
+                Content::Kept(kept)
+            }
+            None => Content::Whole(pixels),
+        };
+        Ok(Some((decoded(size, orientation), content)))
+    }
+}
+
+/// The error for a file for which there is less memory than `limits.max_file_bytes`; files of at most `most` bytes fit.
+fn no_room_for_file(error: DataError, most: u64, limit: u64) -> DataError {
+    if error.reason != Reason::Oversized || most >= limit {
+        return error;
+    }
+    let problem = format!(
+        "the file is larger than the {most} bytes of host memory for one file; raise limits.large_image_memory to \
+         accept such files"
+    );
+    DataError::new(Reason::Oversized, problem)
+}
+
+/// The header of an image that is already decoded.
+fn decoded(size: Size, orientation: Orientation) -> Header {
+    Header { format: Format::Pixels, size, orientation, jpeg: None }
+}

@@ -1,0 +1,114 @@
+//! Slots of the ring of batches: the common part of those on the host and on a device.
+
+pub mod feed;
+pub mod pair;
+
+use bytes::BytesMut;
+
+use crate::error::{Error, Result, SampleError, reserve};
+use crate::footprint;
+use crate::loader::sample::record::{Outcome, Pair, SampleRecord};
+use crate::plan::{PAIR_BYTES, RECORD_BYTES};
+use crate::ring::Slot;
+
+/// Data of a slot besides its tensor; the memory is reused.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BatchInfo {
+    pub epoch: u32,
+    pub number: u64,
+    pub records: Vec<SampleRecord>,
+    pub labels: Vec<i64>,
+    /// The pairs of samples at the places 2k and 2k + 1; empty without a batch stage.
+    pub pairs: Vec<Pair>,
+    /// Number of finished samples of each pair.
+    pub finished: Vec<u8>,
+    pub errors: Vec<SampleError>,
+    /// Number of samples that failed and are left out.
+    pub dropped: u64,
+}
+
+/// The error for a slot whose memory cannot be allocated.
+pub(super) fn no_slot(bytes: u64) -> Error {
+    let problem = format!(
+        "a batch needs {} of memory, which cannot be allocated; lower loader.batch or loader.prefetch",
+        footprint::bytes(bytes)
+    );
+    Error::Memory { needed: bytes, available: None, problem }
+}
+
+// The footprint's rows `records` and `pairs` must cover each sample and each pair of a slot.
+const _: () = assert!(
+    (size_of::<SampleRecord>() + size_of::<i64>() + size_of::<Option<BytesMut>>()) as u64
+        <= RECORD_BYTES
+);
+const _: () =
+    assert!((size_of::<Pair>() + 1 + 2 * size_of::<Option<BytesMut>>()) as u64 <= PAIR_BYTES);
+
+impl BatchInfo {
+    /// Allocates memory for batches of at most `samples` samples, which form pairs if there is a batch stage.
+    pub fn with_room(samples: usize, paired: bool) -> Result<Self> {
+        let mut info = Self::default();
+        let pairs = if paired { samples.div_ceil(2) } else { 0 };
+        reserve::reserve(&mut info.records, samples)
+            .and_then(|()| reserve::reserve(&mut info.labels, samples))
+            .and_then(|()| reserve::reserve(&mut info.pairs, pairs))
+            .and_then(|()| reserve::reserve(&mut info.finished, pairs))
+            .map_err(|_| no_slot((samples as u64).saturating_mul(RECORD_BYTES)))?;
+        Ok(info)
+    }
+
+    /// Prepares for a batch of `len` samples, which form pairs if there is a batch stage.
+    pub fn start(&mut self, epoch: u32, number: u64, len: usize, paired: bool) {
+        self.epoch = epoch;
+        self.number = number;
+        self.records.clear();
+        self.records.resize(len, SampleRecord::SUBSTITUTED);
+        self.labels.clear();
+        self.labels.resize(len, -1);
+        let pairs = if paired { len.div_ceil(2) } else { 0 };
+        self.pairs.clear();
+        self.pairs.resize(pairs, Pair::UNFINISHED);
+        self.finished.clear();
+        self.finished.resize(pairs, 0);
+        self.errors.clear();
+        self.dropped = 0;
+    }
+
+    /// Leaves out the samples that failed with the policy `drop`. Returns the moves that the tensor needs, in order: new and former
+    /// place of a sample.
+    pub fn drop_failed(&mut self) -> Vec<(usize, usize)> {
+        let is_kept = |record: &SampleRecord| record.outcome != Outcome::Dropped;
+        if self.records.iter().all(is_kept) {
+            return Vec::new();
+        }
+        let kept = (0..self.records.len()).filter(|&place| is_kept(&self.records[place]));
+        let kept: Vec<usize> = kept.collect();
+        self.dropped += (self.records.len() - kept.len()) as u64;
+        for (to, &from) in kept.iter().enumerate() {
+            self.records[to] = self.records[from];
+            self.labels[to] = self.labels[from];
+        }
+        self.records.truncate(kept.len());
+        self.labels.truncate(kept.len());
+        // Without batch operators none is mixed.
+        self.pairs.truncate(kept.len().div_ceil(2));
+        kept.into_iter().enumerate().filter(|(to, from)| to != from).collect()
+    }
+}
+
+/// Slot of the ring that holds one batch, split into cells of one sample each while it is filled.
+pub(super) trait BatchSlot: Slot {
+    /// Memory of one sample, passed to the thread that fills it.
+    type Cell: Send;
+    /// Whether filling must begin before cells are handed out. On a device it begins as late as possible, because
+    /// waiting for the slot's last use would delay the batches before it.
+    const BEGIN_BEFORE_CELLS: bool;
+    /// Data besides the tensor.
+    fn info(&self) -> &BatchInfo;
+    /// Data besides the tensor.
+    fn info_mut(&mut self) -> &mut BatchInfo;
+    /// Hands out the memory of a sample.
+    fn take_cell(&mut self, place: usize) -> Self::Cell;
+    /// Takes back a filled cell.
+    fn return_cell(&mut self, place: usize, cell: Self::Cell);
+}

@@ -1,0 +1,5 @@
+//! Metrics of a loader, and the utilization of its device.
+
+pub mod endpoint;
+pub mod metrics;
+pub mod watch;
