@@ -256,7 +256,7 @@ impl Worker {
         let (plan, source) = (self.plan.clone(), self.source.clone());
         let pixels = &mut job.cell.pixels;
         let result = produce(&plan, &*source, wanted, &mut errors, |key| {
-            Ok(self.pipeline.finish(key, pixels)?)
+            Ok(self.pipeline.make(key, pixels)?)
         });
         if result.as_ref().is_ok_and(|record| !record.outcome.has_image()) {
             job.cell.pixels.fill(0);

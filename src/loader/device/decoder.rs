@@ -9,7 +9,7 @@ use crate::gpu::nvjpeg::DecodeError;
 use crate::gpu::{Device, DeviceBuffer, DevicePool, Event, PinnedPool, Stopwatch, Stream, Upload};
 use crate::header::Header;
 use crate::loader::balance::RouteQueue;
-use crate::loader::sample::pipeline::SamplePipeline;
+use crate::loader::sample::pipeline::{Planned, SamplePipeline};
 use crate::loader::sample::policy::ProduceError;
 use crate::measure::ThreadMeter;
 use crate::plan::{DevicePlan, DeviceSplit, Route, RoutePlan, SamplePlan};
@@ -82,16 +82,23 @@ pub(in crate::loader) trait GroupDecoder: Send {
 
 /// An image to decode.
 pub(super) struct Request<'a> {
-    pub header: &'a Header,
-    /// The file.
-    pub bytes: &'a [u8],
+    pub planned: &'a Planned<'a>,
     /// Whether the file is in the page, where the device may read it.
     pub in_page: bool,
     /// The split at which its sample moves to the device.
     pub split: &'a DeviceSplit,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    pub fn header(&self) -> &'a Header {
+        self.planned.header()
+    }
+
+    /// The file.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.planned.bytes()
+    }
+
     /// Checks that the file is in the page, for decoders that read it from the device or through a library.
     pub fn must_be_in_page(&self) -> Result<(), &'static str> {
         if self.in_page { Ok(()) } else { Err("its file does not fit into a page") }

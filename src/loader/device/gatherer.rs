@@ -227,7 +227,7 @@ impl Gatherer {
         // Errors of samples that it replaces are known already and occur again.
         work.errors.clear();
         let result = produce(&plan, &*source, wanted, &mut work.errors, |key| {
-            let record = self.pipeline.finish(key, out)?;
+            let record = self.pipeline.make(key, out)?;
             Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });
         work.payload = match &result {

@@ -11,12 +11,11 @@ use super::router::Submitted;
 use super::{Cell, DevicePage, DeviceSlot, Gathered, Payload, Pixels, Waiting, Work};
 use crate::error::{Error, Result};
 use crate::gpu::{Stopwatch, Stream};
-use crate::header::{Format, Header};
+use crate::header::Format;
 use crate::loader::balance::ImageWork;
-use crate::loader::sample::pipeline::SamplePipeline;
-use crate::loader::sample::policy::{ProduceError, produce, record};
-use crate::loader::sample::reader::Filled;
-use crate::loader::sample::record::{Outcome, SampleRecord};
+use crate::loader::sample::pipeline::{Planned, Read, Reserve, SamplePipeline};
+use crate::loader::sample::policy::{ProduceError, produce};
+use crate::loader::sample::record::SampleRecord;
 use crate::loader::slot::feed::{Feed, Job};
 use crate::measure::Stage;
 use crate::plan::{Offload, Route, SamplePlan};
@@ -26,17 +25,20 @@ use crate::source::HostPage;
 
 /// Fills pages until there are no more jobs.
 pub(in crate::loader) struct PageWorker {
+    pipeline: SamplePipeline,
+    /// Buffer for files that do not fit into a page.
+    large: HostPage,
+    dispatcher: Dispatcher,
+}
+
+/// Brings samples to the device.
+struct Dispatcher {
     parts: Parts,
     stream: Stream,
     /// Channels to the threads of the routes that batch.
     gatherers: Vec<(Route, Sender<Waiting>)>,
-    pipeline: SamplePipeline,
     /// Stopwatches for spans of the stream, by route.
     watches: Vec<(Route, Arc<Stopwatch>)>,
-    /// Buffer for files that do not fit into a page.
-    large: HostPage,
-    /// Bytes of ordinary memory of the current file.
-    file: u64,
     /// The routes that accept the current image.
     routes: Vec<Route>,
     /// Set if the current image goes to the thread of its route.
@@ -56,16 +58,17 @@ impl PageWorker {
         let planned = plan.device.iter().flat_map(|device| &device.routes);
         let watches = clocks.worker(planned.map(|planned| planned.route))?;
         Ok(Self {
-            watches,
-            parts,
-            stream,
-            gatherers,
             pipeline: SamplePipeline::new(source, plan, meter, caches, images),
             large: HostPage::default(),
-            file: 0,
-            routes: Vec::new(),
-            gathered: None,
-            stopped: false,
+            dispatcher: Dispatcher {
+                parts,
+                stream,
+                gatherers,
+                watches,
+                routes: Vec::new(),
+                gathered: None,
+                stopped: false,
+            },
         })
     }
 
@@ -77,10 +80,10 @@ impl PageWorker {
         pages: &Producer<DevicePage>,
         number: usize,
     ) -> Result<()> {
-        self.stream.device().adopt_thread();
+        self.dispatcher.stream.device().adopt_thread();
         let filled = self.fill_all(feed, pages, number);
-        self.parts.controls.gate.close();
-        let emptied = self.stream.synchronize();
+        self.dispatcher.parts.controls.gate.close();
+        let emptied = self.dispatcher.stream.synchronize();
         filled.and(emptied)
     }
 
@@ -90,9 +93,9 @@ impl PageWorker {
         pages: &Producer<DevicePage>,
         number: usize,
     ) -> Result<()> {
-        let (controls, meter) = (self.parts.controls.clone(), self.parts.meter.clone());
+        let Parts { controls, meter, .. } = self.dispatcher.parts.clone();
         let _clocked = meter.on_this_thread();
-        while !self.stopped && controls.gate.pass(number) {
+        while !self.dispatcher.stopped && controls.gate.pass(number) {
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
             // A decoder may still work on the previous image if that was never launched.
@@ -109,7 +112,7 @@ impl PageWorker {
     }
 
     fn fill(&mut self, mut page: Filling<DevicePage>, job: Job<Cell>) -> Result<()> {
-        let Parts { plan, source, .. } = self.parts.clone();
+        let Parts { plan, source, .. } = self.dispatcher.parts.clone();
         let wanted = job.key(&plan);
         let mut payload = Payload::Nothing;
         let mut errors = Vec::new();
@@ -118,7 +121,8 @@ impl PageWorker {
             (payload, record) = self.attempt(&mut page, key)?;
             Ok(record)
         });
-        if self.stopped {
+        let dispatcher = &mut self.dispatcher;
+        if dispatcher.stopped {
             return Ok(());
         }
         match &result {
@@ -128,69 +132,48 @@ impl PageWorker {
         }
         let result = result.map(|record| job.placed(record));
         page.work = Some(Work { job, payload, result, errors });
-        let Some(gathered) = self.gathered.take() else { return page.publish() };
+        let Some(gathered) = dispatcher.gathered.take() else { return page.publish() };
         let route = gathered.submitted.route();
-        let gatherer = self.gatherers.iter().find(|it| it.0 == route);
+        let gatherer = dispatcher.gatherers.iter().find(|it| it.0 == route);
         let (_, gatherer) = gatherer.ok_or_else(|| Error::Internal {
             problem: format!("no thread gathers the images of the route {}", route.name()),
         })?;
         // A closed channel means that the loader ends.
-        self.stopped = gatherer.send(Waiting { page, gathered }).is_err();
+        dispatcher.stopped = gatherer.send(Waiting { page, gathered }).is_err();
         Ok(())
     }
 
-    /// Starts to bring a sample to the device.
+    /// Reads a sample and starts to bring it to the device.
     fn attempt(
         &mut self,
         page: &mut DevicePage,
         key: SampleKey,
     ) -> Result<(Payload, SampleRecord), ProduceError> {
-        let mut large = std::mem::take(&mut self.large);
-        let made = self.read(page, key, &mut large);
-        self.large = large;
-        made
-    }
-
-    fn read(
-        &mut self,
-        page: &mut DevicePage,
-        key: SampleKey,
-        large: &mut HostPage,
-    ) -> Result<(Payload, SampleRecord), ProduceError> {
+        let Self { pipeline, large, dispatcher } = self;
         let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
-        let page = encoded.as_deref_mut().unwrap_or_default();
-        let mut file = Encoded::new(page, large);
-        let made = match self.pipeline.read(key, &mut file) {
-            Ok((header, content)) => {
-                let target = Target { pixels, decoded, read };
-                let bytes = content.bytes(&file);
-                self.file = file.host_bytes();
-                let made = self.send(target, sample, key, &header, bytes, file.is_in_page());
-                self.pipeline.give_back(content);
-                made
-            }
-            Err(error) => Err(error.into()),
-        };
-        self.pipeline.end(&mut file);
-        made
+        let target = Target { pixels, decoded, read };
+        let mut file = Encoded::new(encoded.as_deref_mut().unwrap_or_default(), large);
+        pipeline.with_sample(key, &mut file, |pipeline, file, read| {
+            dispatcher.send(pipeline, target, sample, read, file.is_in_page())
+        })
     }
+}
 
+impl Dispatcher {
     /// Starts to bring a sample, whose bytes are in memory, to the device.
     fn send(
         &mut self,
+        pipeline: &mut SamplePipeline,
         target: Target<'_>,
         sample: &mut SamplePlan,
-        key: SampleKey,
-        header: &Header,
-        bytes: &[u8],
+        read: Read<'_>,
         in_page: bool,
     ) -> Result<(Payload, SampleRecord), ProduceError> {
-        let Parts { source, plan, router, .. } = self.parts.clone();
-        self.pipeline.admit_tables(header, self.file)?;
-        self.pipeline.plan(key, header, bytes.len() as u64)?;
+        let Parts { plan, router, .. } = self.parts.clone();
+        let planned = pipeline.plan(read, Reserve::Tables)?;
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {
-            return self.finish_by_choice(key, header, bytes);
+            return self.finish_by_choice(pipeline, &planned);
         }
         let split = match &plan.device {
             Some(device) => device
@@ -198,17 +181,17 @@ impl PageWorker {
                 .ok_or("there is no kernel for its operators"),
             None => Err("there is no device"),
         };
-        let image = split.map(|split| Request { header, bytes, in_page, split });
+        let image = split.map(|split| Request { planned: &planned, in_page, split });
         self.routes.clear();
         let mut why = match &image {
-            Ok(image) => self.find_routes(image, offload),
+            Ok(image) => self.find_routes(image, pipeline.sample_plan(), offload),
             Err(why) => why,
         };
-        if self.routes.iter().any(|it| !it.on_device()) && !self.pipeline.fits_share() {
+        if self.routes.iter().any(|it| !it.on_device()) && !pipeline.fits_share(&planned) {
             // Other routes need none of this memory. Memory is reserved before a slot on the route is taken, because
             // others may wait for the slot while they hold memory.
             match self.routes.len() {
-                1 => self.pipeline.admit(header, self.file)?,
+                1 => _ = pipeline.admit(&planned)?,
                 _ => self.routes.retain(|it| it.on_device()),
             }
         }
@@ -217,29 +200,30 @@ impl PageWorker {
             let submitted = router.submit(
                 &self.routes,
                 offload.decode,
-                work(header, &self.pipeline.sample, bytes),
+                work(&planned, pipeline.sample_plan()),
             )?;
             self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             let route = submitted.route();
-            match self.submit(image, target, submitted)? {
+            match self.submit(pipeline, image, target, submitted)? {
                 Ok(pixels) => {
-                    std::mem::swap(sample, &mut self.pipeline.sample);
-                    let record = record(&*source, key.index, sample, Outcome::Decoded(route));
-                    let tolerated = self.pipeline.tolerated().filter(|_| !route.on_device());
-                    let jpeg = self.pipeline.jpeg_by().filter(|_| !route.on_device());
-                    let record = SampleRecord { tolerated, jpeg, ..record };
+                    let record = pipeline.record(&planned, route);
+                    pipeline.swap_sample_plan(sample);
                     return Ok((Payload::Pixels(pixels), record));
                 }
                 Err(refused) => why = refused,
             }
         }
-        self.finish(key, header, bytes, why)
+        self.finish(pipeline, &planned, why)
     }
 
     /// Collects the routes that accept the last planned image; returns the reason of the last rejection.
-    fn find_routes(&mut self, image: &Request<'_>, offload: Offload) -> &'static str {
+    fn find_routes(
+        &mut self,
+        image: &Request<'_>,
+        sample: &SamplePlan,
+        offload: Offload,
+    ) -> &'static str {
         let Parts { plan, decoders, .. } = &self.parts;
-        let sample = &self.pipeline.sample;
         let Some(device) = &plan.device else { return "there is no device" };
         let tables = size_of_val(sample.actions.tables_from(image.split.first));
         let waiting = plan.room.share.waiting_tables();
@@ -269,7 +253,7 @@ impl PageWorker {
             }
         }
         let on_device = self.routes.iter().any(|it| it.on_device());
-        if on_device && image.header.verify(image.bytes).is_err() {
+        if on_device && image.header().verify(image.bytes()).is_err() {
             // Files that look damaged are decoded on the CPU only.
             self.routes.retain(|it| !it.on_device());
             why = "it looks damaged";
@@ -284,6 +268,7 @@ impl PageWorker {
     /// Submits an image to a route; returns its pixels, or the reason of a rejection.
     fn submit(
         &mut self,
+        pipeline: &mut SamplePipeline,
         image: &Request<'_>,
         target: Target<'_>,
         submitted: Submitted,
@@ -292,7 +277,7 @@ impl PageWorker {
         let route = submitted.route();
         let Some(decoder) = decoders.get(route) else { return Ok(Err("the route is not there")) };
         let watch = self.watches.iter().find(|it| it.0 == route).map(|it| &*it.1);
-        let (stream, pipeline) = (&self.stream, &mut self.pipeline);
+        let stream = &self.stream;
         let mut worker = WorkerParts { stream, meter, router, uploads, pipeline, watch, target };
         match decoder.submit(image, &mut worker, submitted)? {
             Submission::Running(pixels) => Ok(Ok(pixels)),
@@ -309,38 +294,33 @@ impl PageWorker {
     /// workers, if set.
     fn finish_by_choice(
         &mut self,
-        key: SampleKey,
-        header: &Header,
-        bytes: &[u8],
+        pipeline: &mut SamplePipeline,
+        planned: &Planned<'_>,
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, meter, .. } = self.parts.clone();
-        self.pipeline.admit(header, self.file)?;
+        pipeline.admit(planned)?;
         // Dropped without `finish`: a route's speed is that of decoding alone.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();
-            _room = Some(router.submit(
-                &[Route::Cpu],
-                false,
-                work(header, &self.pipeline.sample, bytes),
-            )?);
+            _room =
+                Some(router.submit(&[Route::Cpu], false, work(planned, pipeline.sample_plan()))?);
             meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
         }
-        self.finish(key, header, bytes, BY_CHOICE)
+        self.finish(pipeline, planned, BY_CHOICE)
     }
 
     /// Makes the whole sample on the CPU.
     fn finish(
         &mut self,
-        key: SampleKey,
-        header: &Header,
-        bytes: &[u8],
+        pipeline: &mut SamplePipeline,
+        planned: &Planned<'_>,
         why: &'static str,
     ) -> Result<(Payload, SampleRecord), ProduceError> {
-        self.pipeline.admit(header, self.file)?;
+        let admitted = pipeline.admit(planned)?;
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
         let out = &mut upload.bytes()?[..self.parts.plan.shape.sample_bytes()];
-        match self.pipeline.finish_planned(key, header, bytes, out) {
+        match pipeline.finish(admitted, out) {
             Ok(record) => {
                 let record = SampleRecord { cpu_fallback: Some(why), ..record };
                 Ok((Payload::Finished(upload), record))
@@ -363,12 +343,13 @@ impl PageWorker {
 const BY_CHOICE: &str = "the CPU keeps up";
 
 /// Size of an image's work, for the balancer.
-fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> ImageWork {
+fn work(planned: &Planned<'_>, sample: &SamplePlan) -> ImageWork {
+    let header = planned.header();
     let window_pixels = sample.stored_window.size().pixels();
     // A decoded image is only copied.
     let (pixels, bytes) = match header.format {
         Format::Pixels => (0, 0),
-        _ => (header.size.pixels(), bytes.len() as u64),
+        _ => (header.size.pixels(), planned.bytes().len() as u64),
     };
     ImageWork { pixels, window_pixels, bytes }
 }

@@ -6,16 +6,15 @@ use std::time::Instant;
 
 use super::cache::Caches;
 use super::large::{LargeImages, Room};
-use super::policy::record;
-use super::reader::{Content, Filled, Found, Reader};
+use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
-use crate::annotation::Objects;
-use crate::decode::{Decoders, JpegBy, JpegDecoder, RowIndexTask, is_indexable};
-use crate::error::{DataError, Tolerated};
+use crate::annotation::{Canvas, Objects};
+use crate::decode::{Decoders, JpegDecoder, RowIndexTask, is_indexable};
+use crate::error::DataError;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::HostImage;
-use crate::measure::{Seen, Stage, ThreadMeter};
+use crate::measure::{CpuClock, Seen, Stage, ThreadMeter};
 use crate::plan::{Plan, Route, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
@@ -29,13 +28,52 @@ pub(in crate::loader) struct SamplePipeline {
     page: HostPage,
     reader: Reader,
     caches: Arc<Caches>,
-    pub sample: SamplePlan,
+    /// What was planned for the current sample.
+    sample: SamplePlan,
     decoder: Decoders,
     transform: HostTransform,
     room: Room,
     /// Memory that the current sample may need.
     need: SampleMemory,
     epoch: u32,
+    /// The CPU clock of the current sample, if it is measured.
+    clock: Option<CpuClock>,
+}
+
+/// A sample whose bytes are in memory. Each step takes the value that the step before made, so steps cannot be left out: reading makes
+/// this, [`plan`](SamplePipeline::plan) a [`Planned`], [`admit`](SamplePipeline::admit) an [`Admitted`], which is needed to decode.
+pub(in crate::loader) struct Read<'a> {
+    key: SampleKey,
+    sample: &'a Sample,
+    bytes: &'a [u8],
+    /// Bytes of ordinary memory that its page holds.
+    file: u64,
+}
+
+/// A sample of which is known what to decode and what operators do. Memory is reserved for its file and tables.
+pub(in crate::loader) struct Planned<'a>(Read<'a>);
+
+/// A planned sample whose memory is reserved.
+pub(in crate::loader) struct Admitted<'a>(&'a Planned<'a>);
+
+/// Memory that is reserved before a sample is planned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::loader) enum Reserve {
+    /// All that the CPU needs to decode it.
+    All,
+    /// That of its file and tables, if the device may decode it.
+    Tables,
+}
+
+impl Planned<'_> {
+    pub fn header(&self) -> &Header {
+        &self.0.sample.header
+    }
+
+    /// Its encoded bytes, or its pixels if it was decoded whole.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes
+    }
 }
 
 impl SamplePipeline {
@@ -64,43 +102,49 @@ impl SamplePipeline {
             room,
             need: SampleMemory::default(),
             epoch: 0,
+            clock: None,
         }
     }
 
     /// Reads, decodes and transforms one sample: its whole tensor.
-    pub fn finish(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, DataError> {
+    pub fn make(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, DataError> {
         let mut page = std::mem::take(&mut self.page);
-        let made = self.read_and_finish(key, &mut page, out);
-        self.end(&mut page);
+        let made = self.with_sample(key, &mut page, |this, _, read| {
+            let planned = this.plan(read, Reserve::All)?;
+            let admitted = this.admit(&planned)?;
+            this.finish(admitted, out)
+        });
         self.page = page;
         made
     }
 
-    fn read_and_finish(
+    /// Reads a sample, into the page unless it is cached decoded, and passes it to `make`. Afterwards returns the memory that it
+    /// took beyond the worker's share.
+    pub fn with_sample<P: Filled, T, E: From<DataError>>(
         &mut self,
         key: SampleKey,
-        page: &mut HostPage,
-        out: &mut [u8],
-    ) -> Result<SampleRecord, DataError> {
-        let (header, content) = self.read(key, page)?;
-        let bytes = content.bytes(page);
-        let file = page.host_bytes();
-        let made = self
-            .admit(&header, file)
-            .and_then(|()| self.plan(key, &header, bytes.len() as u64))
-            .and_then(|()| self.admit(&header, file))
-            .and_then(|()| self.finish_planned(key, &header, bytes, out));
-        self.give_back(content);
+        page: &mut P,
+        make: impl FnOnce(&mut Self, &P, Read<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let made = match self.read(key, page) {
+            Ok(sample) => {
+                let (bytes, file) = (sample.content.bytes(page), page.host_bytes());
+                let made = make(self, page, Read { key, sample: &sample, bytes, file });
+                self.reader.give_back(sample.content);
+                made
+            }
+            Err(error) => Err(error.into()),
+        };
+        if self.room.is_beyond() {
+            page.release();
+            self.release();
+            self.sample.actions.release();
+            self.room.give_back();
+        }
         made
     }
 
-    /// Reads a sample, into the page unless it is cached decoded, and returns its header. [`end`](Self::end) must
-    /// follow.
-    pub fn read(
-        &mut self,
-        key: SampleKey,
-        page: &mut impl Filled,
-    ) -> Result<(Header, Content), DataError> {
+    fn read(&mut self, key: SampleKey, page: &mut impl Filled) -> Result<Sample, DataError> {
         let most = self.room.most_file_bytes(self.plan.settings.limits.max_file_bytes);
         if self.room.is_crowded() {
             self.release();
@@ -109,7 +153,8 @@ impl SamplePipeline {
             self.room.released(SampleMemory { file, tables, ..SampleMemory::default() });
         }
         let share = self.room.file_bytes();
-        let Self { reader, room, decoder, transform, sample, .. } = self;
+        self.clock = self.meter.clock();
+        let Self { reader, room, decoder, transform, sample, clock, .. } = self;
         let larger = || {
             decoder.release();
             transform.release();
@@ -117,24 +162,21 @@ impl SamplePipeline {
             room.take_all()?;
             Ok(most)
         };
-        let (header, found) = reader.find(key, page, share, larger)?;
-        let kept = match found {
-            Found::Kept(bytes) => {
-                self.need =
-                    self.plan.sample_memory(&header, 0, Default::default(), &mut self.sample);
-                return Ok((header, Content::Kept(bytes)));
-            }
-            Found::File { kept } => kept,
-        };
-        let bytes = page.bytes();
+        let mut found = reader.find(key, page, share, clock, larger)?;
+        if let Content::Kept(_) = found.content {
+            let header = &found.header;
+            self.need = self.plan.sample_memory(header, 0, Default::default(), &mut self.sample);
+            return Ok(found);
+        }
+        let (header, bytes) = (&found.header, page.bytes());
         let len = bytes.len() as u64;
         let file = page.host_bytes();
-        let decode = self.decoder.memory(&header, bytes, len);
+        let decode = self.decoder.memory(header, bytes, len);
         // Page-locked memory is not part of the worker's budget.
-        self.need = self.plan.sample_memory(&header, len.min(file), decode, &mut self.sample);
-        let (mut whole, must) = self.reader.decodes_whole(key, &header);
+        self.need = self.plan.sample_memory(header, len.min(file), decode, &mut self.sample);
+        let (mut whole, must) = self.reader.decodes_whole(key, header);
         if whole {
-            match self.admit(&header, file) {
+            match self.reserve(header, file) {
                 Ok(()) => {}
                 Err(error) if must => return Err(error),
                 // It can be made without the cache.
@@ -144,12 +186,59 @@ impl SamplePipeline {
         if !whole {
             self.need.whole = [0; 2];
         }
-        self.reader.keep(key, header, page, (kept, whole), &mut self.decoder)
+        let Self { reader, decoder, clock, .. } = self;
+        reader.keep(key, &mut found, page, whole, decoder, clock)?;
+        Ok(found)
     }
 
-    /// Reserves memory for the last read sample, before anything else that others may wait for while they hold memory.
-    /// `file` is the number of bytes that the page holds.
-    pub fn admit(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
+    /// Plans a sample. Memory is reserved before, because an operator's tables are allocated here.
+    pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
+        let Read { key, sample: Sample { header, .. }, bytes, file } = read;
+        match reserve {
+            Reserve::All => self.reserve(header, file)?,
+            Reserve::Tables => {
+                let all = self.need;
+                let SampleMemory { file: own, tables, .. } = all;
+                self.need = SampleMemory { file: own, tables, ..SampleMemory::default() };
+                let reserved = self.reserve(header, file);
+                self.need = all;
+                reserved?;
+            }
+        }
+        self.epoch = key.epoch;
+        let begin = self.meter.begin(Stage::Header);
+        let turned = self.plan.settings.decode.orientation;
+        let canvas = self.source.canvas(key.index);
+        canvas.check(header.size, header.orientation, turned)?;
+        let fixed = self.plan.fixed_entries();
+        let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
+        self.sample.actions.reserve(entries.saturating_sub(fixed), fixed);
+        self.put_boxes(key.index, header, canvas);
+        self.plan.sample(key, header, &mut self.sample)?;
+        self.need = self.need.with_drawn(&self.plan.drawn_memory(&self.sample));
+        let Size { width, height } = header.size;
+        let window_pixels = self.sample.stored_window.size().pixels();
+        self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
+        let parsed = read.sample.parsed;
+        let took = self.meter.since(begin) + parsed;
+        // Recorded as if the header had been parsed just before.
+        let began = begin.checked_sub(parsed).unwrap_or(begin);
+        self.meter.add_from(Stage::Header, began, took, 0);
+        if let Some(clock) = &mut self.clock {
+            self.meter.clocked(&[(Stage::Header, took)], clock);
+        }
+        Ok(Planned(read))
+    }
+
+    /// Reserves all memory for a planned sample, before anything else that others may wait for while they hold memory. Costs
+    /// nothing if it is reserved.
+    pub fn admit<'a>(&mut self, planned: &'a Planned<'_>) -> Result<Admitted<'a>, DataError> {
+        self.reserve(planned.header(), planned.0.file)?;
+        Ok(Admitted(planned))
+    }
+
+    /// Reserves the memory that the current sample needs. `file` is the number of bytes that the page holds.
+    fn reserve(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
         let Self { room, need, decoder, transform, reader, sample, .. } = self;
         let tables = sample.table_bytes();
         let kept = SampleMemory { file, tables, ..SampleMemory::default() };
@@ -160,27 +249,6 @@ impl SamplePipeline {
         })
     }
 
-    /// Reserves memory for the sample's file and tables only, if the device may decode it.
-    pub fn admit_tables(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let SampleMemory { file: own, tables, .. } = self.need;
-        let all = self.need;
-        self.need = SampleMemory { file: own, tables, ..SampleMemory::default() };
-        let admitted = self.admit(header, file);
-        self.need = all;
-        admitted
-    }
-
-    /// Returns the memory that the current sample took beyond the worker's share, and frees all buffers.
-    pub fn end(&mut self, page: &mut impl Filled) {
-        if !self.room.is_beyond() {
-            return;
-        }
-        page.release();
-        self.release();
-        self.sample.actions.release();
-        self.room.give_back();
-    }
-
     /// Frees all buffers except those of the file and the tables.
     fn release(&mut self) {
         self.decoder.release();
@@ -188,18 +256,13 @@ impl SamplePipeline {
         self.reader.release();
     }
 
-    /// Whether the current sample fits the worker's share when decoded on the CPU.
-    pub fn fits_share(&self) -> bool {
+    /// Whether a planned sample fits the worker's share when decoded on the CPU.
+    pub fn fits_share(&self, _: &Planned<'_>) -> bool {
         !self.room.is_beyond() && self.need.total() <= self.plan.room.share.total()
     }
 
-    /// Takes back the content that [`read`](Self::read) returned, to reuse its memory.
-    pub fn give_back(&mut self, content: Content) {
-        self.reader.give_back(content);
-    }
-
     /// Puts the boxes of the sample's objects where operators read them.
-    fn put_boxes(&mut self, index: u64, header: &Header) {
+    fn put_boxes(&mut self, index: u64, header: &Header, canvas: Canvas) {
         let boxes = &mut self.sample.actions.boxes;
         boxes.clear();
         if self.plan.reads_boxes() {
@@ -207,94 +270,84 @@ impl SamplePipeline {
             let turn = if turned { header.orientation } else { Orientation::UPRIGHT };
             let upright = (turn.upright_size(header.size), turn);
             let objects = self.source.objects(index);
-            boxes.extend(Objects::upright_boxes(
-                &objects,
-                self.source.canvas(index).frame,
-                upright,
-            ));
+            boxes.extend(Objects::upright_boxes(&objects, canvas.frame, upright));
         }
     }
 
-    /// Plans the sample with this header; `bytes` is its encoded size.
-    pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), DataError> {
-        self.epoch = key.epoch;
-        let begin = self.meter.begin(Stage::Header);
-        let turned = self.plan.settings.decode.orientation;
-        self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
-        let fixed = self.plan.fixed_entries();
-        let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
-        self.sample.actions.reserve(entries.saturating_sub(fixed), fixed);
-        self.put_boxes(key.index, header);
-        self.plan.sample(key, header, &mut self.sample)?;
-        self.need = self.need.with_drawn(&self.plan.drawn_memory(&self.sample));
-        let Size { width, height } = header.size;
-        let window_pixels = self.sample.stored_window.size().pixels();
-        self.meter.saw(Seen { width, height, bytes }, window_pixels);
-        let took = self.meter.since(begin) + self.reader.parsed;
-        // Recorded as if the header had been parsed just before.
-        let began = begin.checked_sub(self.reader.parsed).unwrap_or(begin);
-        self.meter.add_from(Stage::Header, began, took, 0);
-        if let Some(clock) = &mut self.reader.clock {
-            self.meter.clocked(&[(Stage::Header, took)], clock);
-        }
-        Ok(())
-    }
-
-    /// Decodes and transforms the last planned sample: its whole tensor.
-    pub fn finish_planned(
+    /// Decodes and transforms a sample: its whole tensor.
+    pub fn finish(
         &mut self,
-        key: SampleKey,
-        header: &Header,
-        bytes: &[u8],
+        Admitted(planned): Admitted<'_>,
         out: &mut [u8],
     ) -> Result<SampleRecord, DataError> {
         let begin = self.meter.begin(Stage::Decode);
         self.transform.set_timed(self.meter.is_timed());
-        let result = self
-            .decode(header, bytes, |transform, image, decoder| transform.run(image, decoder, out));
-        self.count(begin, bytes);
+        let result =
+            self.decode(planned, |transform, image, decoder| transform.run(image, decoder, out));
+        self.count(begin, planned.bytes());
         result?;
-        let record = record(&*self.source, key.index, &self.sample, Outcome::Decoded(Route::Cpu));
-        Ok(SampleRecord { tolerated: self.tolerated(), jpeg: self.jpeg_by(), ..record })
+        Ok(self.record(planned, Route::Cpu))
     }
 
-    /// The damage that was accepted in the last decoded sample, also if it was decoded for a cache.
-    pub fn tolerated(&self) -> Option<Tolerated> {
-        self.reader.tolerated.or(self.decoder.tolerated())
-    }
-
-    /// What decoded the last sample, if it was a JPEG, also if it was decoded for a cache.
-    pub fn jpeg_by(&self) -> Option<JpegBy> {
-        self.reader.jpeg_by.or(self.decoder.jpeg_by())
-    }
-
-    /// Decodes the last planned sample and runs the first `steps` operators.
+    /// Decodes a sample and runs the first `steps` operators.
     pub fn prefix(
         &mut self,
-        header: &Header,
-        bytes: &[u8],
+        Admitted(planned): Admitted<'_>,
         steps: usize,
     ) -> Result<&HostImage, DataError> {
         let begin = self.meter.begin(Stage::Decode);
-        let result = self.decode(header, bytes, |transform, image, decoder| {
+        let result = self.decode(planned, |transform, image, decoder| {
             transform.run_prefix(image, decoder, steps)
         });
-        self.count(begin, bytes);
+        self.count(begin, planned.bytes());
         result?;
         Ok(self.transform.image())
     }
 
-    /// Runs the transform on the last planned sample, with its row index if there is one, and makes one if there is none.
+    /// The record of a sample that was decoded on a route.
+    pub fn record(&self, planned: &Planned<'_>, route: Route) -> SampleRecord {
+        let Read { key, sample, .. } = &planned.0;
+        let on_cpu = !route.on_device();
+        let tolerated = sample.tolerated.or(self.decoder.tolerated()).filter(|_| on_cpu);
+        let jpeg = sample.jpeg_by.or(self.decoder.jpeg_by()).filter(|_| on_cpu);
+        SampleRecord {
+            index: key.index,
+            label: sample.label,
+            size: self.sample.upright,
+            orientation: self.sample.orientation,
+            reduction: self.sample.reduction,
+            trace: self.sample.trace,
+            outcome: Outcome::Decoded(route),
+            cpu_fallback: None,
+            tolerated,
+            jpeg,
+            repeat: 0,
+            replaces: None,
+            padding: false,
+        }
+    }
+
+    /// What was planned for the current sample.
+    pub fn sample_plan(&self) -> &SamplePlan {
+        &self.sample
+    }
+
+    /// Exchanges what was planned for the current sample with an old one, whose memory is reused.
+    pub fn swap_sample_plan(&mut self, other: &mut SamplePlan) {
+        std::mem::swap(&mut self.sample, other);
+    }
+
+    /// Runs the transform on a sample, with its row index if there is one, and makes one if there is none.
     fn decode(
         &mut self,
-        header: &Header,
-        bytes: &[u8],
+        planned: &Planned<'_>,
         mut run: impl FnMut(
             &mut HostTransform,
             PlannedImage<'_>,
             &mut Decoders,
         ) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
+        let (header, bytes) = (planned.header(), planned.bytes());
         let Self { plan, sample, decoder, transform, epoch, .. } = self;
         let image = PlannedImage { bytes, header, plan, sample };
         let ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
@@ -320,7 +373,7 @@ impl SamplePipeline {
         let decode = both - transform;
         self.meter.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
         self.meter.add_from(Stage::Transform, begin + decode, transform, 0);
-        if let Some(clock) = &mut self.reader.clock {
+        if let Some(clock) = &mut self.clock {
             self.meter.clocked(&[(Stage::Decode, decode), (Stage::Transform, transform)], clock);
         }
     }

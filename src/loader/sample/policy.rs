@@ -4,7 +4,7 @@ use super::record::{Outcome, SampleRecord};
 use crate::error::{DataError, Error, Reason, Result, SampleError};
 use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
-use crate::source::{Source, own_label};
+use crate::source::{NO_LABEL, Source, own_label};
 
 /// Most replacements that are tried for a failed sample. That is all of a small set; if that many fail in a large set,
 /// the cause is not a single sample.
@@ -80,17 +80,15 @@ pub(in crate::loader) fn produce(
     Err(Error::Sample(SampleError { problem, ..errors[0].clone() }))
 }
 
-/// Checks that the label of a sample has a class name, if the source has class names, and is a class, if there are soft targets. Called
-/// after the sample was read, because only then a source whose labels change knows the one that belongs to the bytes.
-pub(in crate::loader) fn check_label(
+/// Returns the label of a sample, if it has one. Checks that it has a class name, if the source has class names, and is a class, if there
+/// are soft targets. Called after the sample was read, because only then a source whose labels change knows the one that belongs
+/// to the bytes.
+pub(super) fn checked_label(
     plan: &Plan,
     source: &dyn Source,
     index: u64,
-) -> Result<(), DataError> {
+) -> Result<Option<i64>, DataError> {
     let names = source.classes().len();
-    if names == 0 && plan.stage.is_none() {
-        return Ok(());
-    }
     let label = source.label(index);
     let is_beyond = |number| names > 0 && number >= names;
     let problem = match &plan.stage {
@@ -102,31 +100,7 @@ pub(in crate::loader) fn check_label(
         Some(stage) if stage.class(label).is_none() => {
             format!("the label {label} is not below targets.classes, {}", stage.classes)
         }
-        _ => return Ok(()),
+        _ => return Ok(Some(label).filter(|&label| label != NO_LABEL)),
     };
     Err(DataError::new(Reason::Label, problem))
-}
-
-/// The record of a sample whose outcome is known.
-pub(in crate::loader) fn record(
-    source: &dyn Source,
-    index: u64,
-    sample: &crate::plan::SamplePlan,
-    outcome: Outcome,
-) -> SampleRecord {
-    SampleRecord {
-        index,
-        label: own_label(source, index),
-        size: sample.upright,
-        orientation: sample.orientation,
-        reduction: sample.reduction,
-        trace: sample.trace,
-        outcome,
-        cpu_fallback: None,
-        tolerated: None,
-        jpeg: None,
-        repeat: 0,
-        replaces: None,
-        padding: false,
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::cache::{Caches, Kept};
-use super::policy::check_label;
+use super::policy::checked_label;
 use crate::decode::{Decoders, JpegBy};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Orientation, Size};
@@ -42,7 +42,7 @@ impl Filled for HostPage {
 }
 
 /// Location of the bytes of a sample.
-pub(in crate::loader) enum Content {
+pub(super) enum Content {
     /// A file, in the page.
     File,
     /// A decoded image in the cache.
@@ -62,32 +62,28 @@ impl Content {
     }
 }
 
-/// Result of a lookup.
-pub(in crate::loader) enum Found {
-    /// A decoded image from a cache.
-    Kept(Bytes),
-    /// A file, in the page.
-    File {
-        /// Whether it came from a cache.
-        kept: bool,
-    },
-}
-
-/// Reads samples through the caches. One per thread; its buffers are part of the worker's budget.
-pub(in crate::loader) struct Reader {
-    source: Arc<dyn Source>,
-    plan: Arc<Plan>,
-    meter: Arc<ThreadMeter>,
-    caches: Arc<Caches>,
-    full_decoder: FullDecoder,
-    /// The CPU clock of the current sample, if it is measured.
-    pub clock: Option<CpuClock>,
+/// A sample that was read, with all that is known of it before it is planned.
+pub(super) struct Sample {
+    pub header: Header,
+    pub content: Content,
+    /// Whether its file came from a cache.
+    pub was_cached: bool,
+    pub label: Option<i64>,
     /// Time for parsing its header.
     pub parsed: Duration,
     /// The damage that was accepted when it was decoded whole.
     pub tolerated: Option<Tolerated>,
     /// What decoded it whole, if it was a JPEG.
     pub jpeg_by: Option<JpegBy>,
+}
+
+/// Reads samples through the caches. One per thread; its buffers are part of the worker's budget.
+pub(super) struct Reader {
+    source: Arc<dyn Source>,
+    plan: Arc<Plan>,
+    meter: Arc<ThreadMeter>,
+    caches: Arc<Caches>,
+    full_decoder: FullDecoder,
 }
 
 impl Reader {
@@ -99,30 +95,33 @@ impl Reader {
     ) -> Self {
         let full_decoder =
             FullDecoder::new(plan.settings.cache.presize, plan.settings.decode.orientation);
-        let (clock, parsed, tolerated, jpeg_by) = (None, Duration::ZERO, None, None);
-        Self { source, plan, meter, caches, full_decoder, clock, parsed, tolerated, jpeg_by }
+        Self { source, plan, meter, caches, full_decoder }
     }
 
-    /// Reads a sample, into the page unless it is in the decoded cache, and returns its header. A file of more than
-    /// `most` bytes is read after `larger` has reserved more memory; `larger` returns the new limit in bytes.
+    /// Reads a sample, into the page unless it is in the decoded cache. A file of more than `most` bytes is read after
+    /// `larger` has reserved more memory; `larger` returns the new limit in bytes.
     pub fn find(
         &mut self,
         key: SampleKey,
         page: &mut impl Filled,
         most: u64,
+        clock: &mut Option<CpuClock>,
         larger: impl FnOnce() -> Result<u64, DataError>,
-    ) -> Result<(Header, Found), DataError> {
-        self.clock = self.meter.clock();
+    ) -> Result<Sample, DataError> {
         self.meter.index(key.index);
         let caches = self.caches.clone();
         let original = self.source.original(key.index);
         let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
-        self.parsed = Duration::ZERO;
-        (self.tolerated, self.jpeg_by) = (None, None);
         if let Some(Kept { size, orientation, tolerated, bytes }) = kept {
-            self.tolerated = tolerated;
-            check_label(&self.plan, &*self.source, key.index)?;
-            return Ok((decoded(size, orientation), Found::Kept(bytes)));
+            return Ok(Sample {
+                header: decoded(size, orientation),
+                content: Content::Kept(bytes),
+                was_cached: true,
+                label: checked_label(&self.plan, &*self.source, key.index)?,
+                parsed: Duration::ZERO,
+                tolerated,
+                jpeg_by: None,
+            });
         }
 
         let begin = self.meter.begin(Stage::Read);
@@ -153,16 +152,23 @@ impl Reader {
                 drop(read);
             }
         }
-        check_label(&self.plan, &*self.source, key.index)?;
+        let label = checked_label(&self.plan, &*self.source, key.index)?;
         let took = self.meter.add(Stage::Read, begin, page.bytes().len() as u64);
-        if let Some(clock) = &mut self.clock {
+        if let Some(clock) = clock {
             self.meter.clocked(&[(Stage::Read, took)], clock);
         }
 
         let begin = self.meter.begin(Stage::Header);
         let header = self.plan.header(page.bytes())?;
-        self.parsed = self.meter.since(begin);
-        Ok((header, Found::File { kept: kept.is_some() }))
+        Ok(Sample {
+            header,
+            content: Content::File,
+            was_cached: kept.is_some(),
+            label,
+            parsed: self.meter.since(begin),
+            tolerated: None,
+            jpeg_by: None,
+        })
     }
 
     /// Whether an image should be decoded whole before anything else, and whether it must be.
@@ -174,25 +180,26 @@ impl Reader {
         (resizes || store.has_room(original, pixels), resizes)
     }
 
-    /// Decodes a file whole if requested, and caches it if there is space.
+    /// Decodes a file whole if `whole`, and caches it if there is space.
     pub fn keep(
         &mut self,
         key: SampleKey,
-        header: Header,
+        sample: &mut Sample,
         page: &impl Filled,
-        (kept, whole): (bool, bool),
+        whole: bool,
         decoder: &mut Decoders,
-    ) -> Result<(Header, Content), DataError> {
+        clock: &mut Option<CpuClock>,
+    ) -> Result<(), DataError> {
         let original = self.source.original(key.index);
-        let made = match whole {
-            true => self.decode_whole(original, &header, page.bytes(), decoder)?,
-            false => None,
-        };
-        let is_kept = kept || matches!(made, Some((_, Content::Kept(_))));
-        if let (Some(encoded), false) = (&self.caches.encoded, is_kept) {
-            encoded.keep(original, header.size, header.orientation, None, page.bytes());
+        let Header { size, orientation, .. } = sample.header;
+        if whole {
+            self.decode_whole(original, sample, page.bytes(), decoder, clock)?;
         }
-        Ok(made.unwrap_or((header, Content::File)))
+        let is_kept = sample.was_cached || matches!(sample.content, Content::Kept(_));
+        if let (Some(encoded), false) = (&self.caches.encoded, is_kept) {
+            encoded.keep(original, size, orientation, None, page.bytes());
+        }
+        Ok(())
     }
 
     /// Frees all buffers.
@@ -211,33 +218,36 @@ impl Reader {
     fn decode_whole(
         &mut self,
         original: u64,
-        header: &Header,
+        sample: &mut Sample,
         bytes: &[u8],
         decoder: &mut Decoders,
-    ) -> Result<Option<(Header, Content)>, DataError> {
-        let Some(store) = &self.caches.decoded else { return Ok(None) };
+        clock: &mut Option<CpuClock>,
+    ) -> Result<(), DataError> {
+        let Some(store) = &self.caches.decoded else { return Ok(()) };
+        let header = &sample.header;
         let (size, resizes) = (self.full_decoder.size(header), self.full_decoder.resizes(header));
         let begin = self.meter.begin(Stage::Decode);
         let decoded_whole = self.full_decoder.decode(bytes, header, decoder);
         let took = self.meter.add(Stage::Decode, begin, bytes.len() as u64);
-        if let Some(clock) = &mut self.clock {
+        if let Some(clock) = clock {
             self.meter.clocked(&[(Stage::Decode, took)], clock);
         }
         let (orientation, pixels) = match decoded_whole {
             Ok(made) => made,
             Err(error) if resizes => return Err(error),
             // The window may still be decodable.
-            Err(_) => return Ok(None),
+            Err(_) => return Ok(()),
         };
-        (self.tolerated, self.jpeg_by) = (decoder.tolerated(), decoder.jpeg_by());
-        let content = match store.keep(original, size, orientation, self.tolerated, &pixels) {
+        (sample.tolerated, sample.jpeg_by) = (decoder.tolerated(), decoder.jpeg_by());
+        sample.content = match store.keep(original, size, orientation, sample.tolerated, &pixels) {
             Some(kept) => {
                 self.full_decoder.give_back(pixels);
                 Content::Kept(kept)
             }
             None => Content::Whole(pixels),
         };
-        Ok(Some((decoded(size, orientation), content)))
+        sample.header = decoded(size, orientation);
+        Ok(())
     }
 }
 

@@ -43,9 +43,11 @@ impl DeviceDecoder for Cpu {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError> {
         let (stream, first) = (worker.stream, image.split.first);
-        let window = upright_window(&worker.pipeline.sample, first);
+        let window = upright_window(worker.pipeline.sample_plan(), first);
         let watch = worker.watch(Route::Cpu)?;
-        let pixels = worker.pipeline.prefix(image.header, image.bytes, first)?;
+        // Nothing is waited for: the worker reserved memory before it took the slot, or its share is enough.
+        let admitted = worker.pipeline.admit(image.planned)?;
+        let pixels = worker.pipeline.prefix(admitted, first)?;
         submitted.finish();
         let len = pixels.bytes_on_device();
         let begin = Instant::now();

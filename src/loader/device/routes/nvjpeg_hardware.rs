@@ -128,17 +128,17 @@ impl DeviceDecoder for NvjpegHardware {
     fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str> {
         let SamplePlan { reduction, stored_window, .. } = *sample;
         image.must_be_in_page()?;
-        self.queue.route.takes(image.header, reduction)?;
-        Ok(self.jpeg.reduced_window(image.header.size, reduction, stored_window).bytes())
+        self.queue.route.takes(image.header(), reduction)?;
+        Ok(self.jpeg.reduced_window(image.header().size, reduction, stored_window).bytes())
     }
 
     fn supports(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<(), &'static str> {
         let SamplePlan { reduction, stored_window, .. } = *sample;
-        let size = image.header.size;
+        let size = image.header().size;
         let window = self.jpeg.reduced_window(size, reduction, stored_window);
         let part = (window.decoded != size.reduced(reduction).window()).then_some(window.decoded);
-        match HeaderClass::of(image.header, reduction, part.is_some()) {
-            Some(class) if !self.classes.decodes(class, image.bytes, part) => Err(UNSUPPORTED),
+        match HeaderClass::of(image.header(), reduction, part.is_some()) {
+            Some(class) if !self.classes.decodes(class, image.bytes(), part) => Err(UNSUPPORTED),
             _ => Ok(()),
         }
     }
@@ -149,12 +149,13 @@ impl DeviceDecoder for NvjpegHardware {
         worker: &mut WorkerParts<'_>,
         submitted: Submitted,
     ) -> Result<Submission, ProduceError> {
-        let sample = &worker.pipeline.sample;
-        let (size, wanted, reduction) = (image.header.size, sample.stored_window, sample.reduction);
+        let sample = worker.pipeline.sample_plan();
+        let (size, wanted, reduction) =
+            (image.header().size, sample.stored_window, sample.reduction);
         let window = self.jpeg.reduced_window(size, reduction, wanted);
-        let len = image.bytes.len();
+        let len = image.bytes().len();
         let part = window.decoded != size.reduced(reduction).window();
-        let class = HeaderClass::of(image.header, reduction, part);
+        let class = HeaderClass::of(image.header(), reduction, part);
         let gathered = Gathered { submitted, len, image: size, class, wanted, reduction };
         Ok(Submission::Gathered(pixels(window, sample), gathered))
     }

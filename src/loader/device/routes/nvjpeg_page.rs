@@ -65,8 +65,8 @@ impl DeviceDecoder for NvjpegPage {
 
     fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str> {
         image.must_be_in_page()?;
-        self.route.takes(image.header, sample.reduction)?;
-        Ok(self.jpeg.window(image.header.size, sample.stored_window).bytes())
+        self.route.takes(image.header(), sample.reduction)?;
+        Ok(self.jpeg.window(image.header().size, sample.stored_window).bytes())
     }
 
     fn submit(
@@ -83,12 +83,12 @@ impl DeviceDecoder for NvjpegPage {
         })?;
         let mut lap = worker.watch(self.route)?.lap()?;
         stream.wait(target.read)?;
-        let sample = &worker.pipeline.sample;
+        let sample = worker.pipeline.sample_plan();
         let wanted = sample.stored_window;
         let decoded =
-            decoder.decode_measured(stream, image.bytes, wanted, target.pixels, Some(&mut lap));
+            decoder.decode_measured(stream, image.bytes(), wanted, target.pixels, Some(&mut lap));
         self.decoders.put_back(decoder);
-        worker.meter.add(Stage::DeviceDecode, begin, image.bytes.len() as u64);
+        worker.meter.add(Stage::DeviceDecode, begin, image.bytes().len() as u64);
         match decoded {
             Ok(window) => {
                 target.decoded.record(stream)?;
