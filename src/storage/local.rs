@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::facts;
 use super::pool::{self, Pooled, with_descriptors};
 use super::{Entry, Identity, Stamp};
 
@@ -38,11 +39,11 @@ impl File {
     }
 
     pub fn stamp(&self) -> io::Result<Stamp> {
-        self.with(stamp)
+        self.with(facts::stamp)
     }
 
     pub fn identity(&self) -> io::Result<Identity> {
-        self.with(|file| Ok(identity_of(&rustix::fs::fstat(file)?)))
+        self.with(facts::identity)
     }
 
     /// Memory used beyond the struct itself, in bytes.
@@ -71,35 +72,6 @@ impl File {
 
 fn regular(path: &Path) -> io::Result<fs::File> {
     crate::file::regular(path, pool::open(path))
-}
-
-pub fn stamp(file: &fs::File) -> io::Result<Stamp> {
-    // `fs::File::metadata` queries more and is a third slower. This runs after every read.
-    Ok(stamp_of(&rustix::fs::fstat(file)?))
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
-fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
-    let version = [facts.st_mtime as u64, facts.st_mtime_nsec as u64];
-    Stamp { len: facts.st_size as u64, version }
-}
-
-/// Version of the file at a path, without opening it: its stamp and its identity.
-pub fn version_at(path: &Path) -> io::Result<String> {
-    let facts = rustix::fs::stat(path)?;
-    Ok(format!("{}, {}", stamp_of(&facts), identity_of(&facts)))
-}
-
-pub fn identity(file: &fs::File) -> io::Result<Identity> {
-    Ok(identity_of(&rustix::fs::fstat(file)?))
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
-fn identity_of(facts: &rustix::fs::Stat) -> Identity {
-    Identity {
-        inode: facts.st_ino as u64,
-        changed: [facts.st_ctime as u64, facts.st_ctime_nsec as u64],
-    }
 }
 
 pub fn len(path: &Path) -> io::Result<u64> {

@@ -42,6 +42,7 @@ mod arrival;
 mod cache;
 mod cache_dir;
 mod cancel;
+mod facts;
 mod file_url;
 mod handle;
 mod local;
@@ -211,7 +212,7 @@ impl fmt::Display for Identity {
 /// Version of a local file, without opening it: its stamp and its identity.
 #[doc(hidden)]
 pub fn version(path: &Path) -> io::Result<String> {
-    local::version_at(path)
+    facts::version_at(path)
 }
 
 /// Whether a local path exists. Sends no request for a URL.

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak}
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::local::{identity, stamp};
+use super::facts::{identity, stamp};
 use super::{Identity, Stamp};
 
 /// Maximum and minimum number of descriptors in the pool.

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 
 use super::attempt::{self, AttemptError, judge};
 use super::http::{Asked, Connector};
-use super::retry::{Attempt, Call, in_time};
+use super::retry::{self, Attempt, Call, in_time};
 use super::url::{Location, Service, User};
 use crate::error::Redacted;
 use crate::storage::cache::Cache;
@@ -268,6 +268,15 @@ impl Client {
                 Store { objects, lister: None }
             }
         })
+    }
+
+    /// Sends a request until it succeeds, is refused, or reaches the attempts or the time that the settings allow.
+    pub async fn with_retries<T, F>(&self, call: &Call, attempt: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Attempt<T>>,
+    {
+        let Self { settings, permits, activity, .. } = self;
+        retry::with_retries(settings, permits, activity, call, attempt).await
     }
 
     /// Requests length and version of an object.

@@ -6,13 +6,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use super::attempt::AttemptError;
-use super::client::Client;
 use crate::error::Redacted;
+use crate::storage::StorageSettings;
 use crate::storage::opening::{Opening, OpeningOf};
-use crate::storage::stats::Counters;
+use crate::storage::stats::{Activity, Counters};
 use crate::storage::watch::{RequestEvent, Watch};
 
 /// Pauses before retries: from the first, doubling, up to the second, randomly shortened.
@@ -39,67 +40,72 @@ impl Call {
     }
 }
 
-impl Client {
-    /// Sends a request until it succeeds, is refused, or reaches the attempts or the time that the settings allow.
-    pub async fn with_retries<T, F>(&self, call: &Call, mut attempt: impl FnMut() -> F) -> Result<T>
-    where
-        F: Future<Output = Attempt<T>>,
-    {
-        let attempts = self.settings.retries + 1;
-        let budget = Duration::from_secs(self.settings.open_timeout);
-        let mut deadline = None;
-        for number in 1.. {
-            let permit = self.permits.acquire().await;
-            let permit = permit.map_err(|_| Error::other("the requests were closed"))?;
-            if let Some(problem) = call.opening.as_ref().and_then(|it| it.failure()) {
-                return Err(Error::new(ErrorKind::TimedOut, problem));
-            }
-            // The time limit excludes waiting for a free connection.
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
-            Counters::add(&self.activity.counters.requests, 1);
-            let watch = &self.activity.watch;
-            let what = At { call, watch, number, attempts, deadline };
-            let (problem, asked, answered) = match what.run(attempt()).await {
-                Ok(result) => return Ok(result),
-                Err(AttemptError::Never(error)) => return Err(error),
-                Err(AttemptError::Again { problem, after, answered }) => (problem, after, answered),
-            };
-            drop(permit);
-            let pause = pause(number - 1, asked);
-            let over = match asked {
-                _ if number == attempts => {
-                    Some("raise storage.retries or storage.timeout if the server is slow".into())
-                }
-                Some(asked) if asked > LONGEST_PAUSE => {
-                    let [asked, most] = [asked, LONGEST_PAUSE].map(|it| it.as_secs());
-                    Some(format!(
-                        "the server asks for a pause of {asked} s, at most {most} s are waited; try again later"
-                    ))
-                }
-                _ if call.opening.is_some() && Instant::now() + pause >= deadline => {
-                    Some(format!("storage.open_timeout is {} s", budget.as_secs()))
-                }
-                _ => None,
-            };
-            watch.tell(|| RequestEvent::Failed {
-                url: call.url.clone(),
-                attempt: number,
-                attempts,
-                problem: problem.clone(),
-                pause: over.is_none().then_some(pause),
-            });
-            if let Some(way_out) = over {
-                let problem = format!("{problem} (attempt {number} of {attempts}); {way_out}");
-                if let Some(opening) = call.opening.as_ref().filter(|_| !answered) {
-                    opening.fail(&format!("given up after {}: {problem}", call.url));
-                }
-                return Err(Error::new(ErrorKind::TimedOut, problem));
-            }
-            tokio::time::sleep(pause).await;
-            Counters::add(&self.activity.counters.retries, 1);
+/// Sends a request until it succeeds, is refused, or reaches the attempts or the time that the settings allow. Each attempt holds
+/// a permit.
+pub async fn with_retries<T, F>(
+    settings: &StorageSettings,
+    permits: &Semaphore,
+    activity: &Activity,
+    call: &Call,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T>
+where
+    F: Future<Output = Attempt<T>>,
+{
+    let attempts = settings.retries + 1;
+    let budget = Duration::from_secs(settings.open_timeout);
+    let mut deadline = None;
+    for number in 1.. {
+        let permit = permits.acquire().await;
+        let permit = permit.map_err(|_| Error::other("the requests were closed"))?;
+        if let Some(problem) = call.opening.as_ref().and_then(|it| it.failure()) {
+            return Err(Error::new(ErrorKind::TimedOut, problem));
         }
-        unreachable!("the last attempt ends the loop")
+        // The time limit excludes waiting for a free connection.
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
+        Counters::add(&activity.counters.requests, 1);
+        let watch = &activity.watch;
+        let what = At { call, watch, number, attempts, deadline };
+        let (problem, asked, answered) = match what.run(attempt()).await {
+            Ok(result) => return Ok(result),
+            Err(AttemptError::Never(error)) => return Err(error),
+            Err(AttemptError::Again { problem, after, answered }) => (problem, after, answered),
+        };
+        drop(permit);
+        let pause = pause(number - 1, asked);
+        let over = match asked {
+            _ if number == attempts => {
+                Some("raise storage.retries or storage.timeout if the server is slow".into())
+            }
+            Some(asked) if asked > LONGEST_PAUSE => {
+                let [asked, most] = [asked, LONGEST_PAUSE].map(|it| it.as_secs());
+                Some(format!(
+                    "the server asks for a pause of {asked} s, at most {most} s are waited; try again later"
+                ))
+            }
+            _ if call.opening.is_some() && Instant::now() + pause >= deadline => {
+                Some(format!("storage.open_timeout is {} s", budget.as_secs()))
+            }
+            _ => None,
+        };
+        watch.tell(|| RequestEvent::Failed {
+            url: call.url.clone(),
+            attempt: number,
+            attempts,
+            problem: problem.clone(),
+            pause: over.is_none().then_some(pause),
+        });
+        if let Some(way_out) = over {
+            let problem = format!("{problem} (attempt {number} of {attempts}); {way_out}");
+            if let Some(opening) = call.opening.as_ref().filter(|_| !answered) {
+                opening.fail(&format!("given up after {}: {problem}", call.url));
+            }
+            return Err(Error::new(ErrorKind::TimedOut, problem));
+        }
+        tokio::time::sleep(pause).await;
+        Counters::add(&activity.counters.retries, 1);
     }
+    unreachable!("the last attempt ends the loop")
 }
 
 /// One attempt of a call.
