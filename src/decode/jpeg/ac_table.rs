@@ -249,7 +249,7 @@ impl Drafts {
     fn new(code: &Code) -> Self {
         let takes = [NOTHING; 2 << MOST_REST];
         let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
-        // Longer ones are not left by any symbol.
+        // A draft is looked up for the bits behind a symbol: at most the index without the shortest symbol.
         let used = code.indexes(INDEX_BITS).filter_map(|(len, _, symbol)| {
             let size = u32::from(symbol & 15);
             (size > 0).then_some(len + size)

@@ -54,8 +54,7 @@ use state::LoaderState;
 /// * If a sample fails and the policy is `stop`, the batches before it come first, then its error. Every later call
 ///   returns the same error. All other errors end the loader in the same way.
 /// * [`state`](Self::state) returns the position of the consumer, at any time; another loader can resume from it.
-///   After a
-///   loop that was left early it is the position where the loop ended, until the next loop begins.
+///   After a loop that was left early it is the position where the loop ended, until the next loop begins.
 /// * Dropping a batch returns its slot. At most `prefetch + 1` batches can be held ([`Plan::slots`]). While the user
 ///   holds all of them, `next` waits. This is not an error, because another thread may drop one. After three seconds a
 ///   line on standard error and in [`warnings`](Self::warnings) reports the number of held batches. With

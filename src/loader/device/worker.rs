@@ -187,12 +187,13 @@ impl Dispatcher {
             Ok(image) => self.find_routes(image, pipeline.sample_plan(), offload),
             Err(why) => why,
         };
-        if self.routes.iter().any(|it| !it.on_device()) && !pipeline.fits_share(&planned) {
+        if self.routes.iter().any(|it| !it.on_device()) {
             // Other routes need none of this memory. Memory is reserved before a slot on the route is taken, because
             // others may wait for the slot while they hold memory.
-            match self.routes.len() {
-                1 => _ = pipeline.admit(&planned)?,
-                _ => self.routes.retain(|it| it.on_device()),
+            if self.routes.len() == 1 || pipeline.fits_share(&planned) {
+                pipeline.admit(&planned)?;
+            } else {
+                self.routes.retain(|it| it.on_device());
             }
         }
         if let (Ok(image), false) = (&image, self.routes.is_empty()) {

@@ -8,8 +8,7 @@
 //!   the batches before an error do not depend on timing.
 //! * With a batch stage, the thread that finishes the second sample of a pair also runs the batch operators on it.
 //! * When the consumer is in a later epoch, the rest of the older epoch is skipped, and a partly filled batch returns
-//!   its
-//!   slot.
+//!   its slot.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -45,7 +45,7 @@ impl DeviceDecoder for Cpu {
         let (stream, first) = (worker.stream, image.split.first);
         let window = upright_window(worker.pipeline.sample_plan(), first);
         let watch = worker.watch(Route::Cpu)?;
-        // Nothing is waited for: the worker reserved memory before it took the slot, or its share is enough.
+        // Does not wait: the worker reserved this memory before it took the slot.
         let admitted = worker.pipeline.admit(image.planned)?;
         let pixels = worker.pipeline.prefix(admitted, first)?;
         submitted.finish();
