@@ -17,5 +17,5 @@ fi
 pages=$(realpath -m "${CARGO_TARGET_DIR:-target}/browser")
 rm -rf "$pages"
 mkdir -p "$pages"
-FEEDWATER_PAGES="$pages" cargo test --workspace --test explain_html --test cli -- --ignored write_pages_for_the_browser
+FEEDWATER_PAGES="$pages" cargo test --workspace --test insight --test cli -- --ignored write_pages_for_the_browser
 exec python3 tests/browser/check.py "$pages"

@@ -1,6 +1,6 @@
 """Makes tests/golden/png_damage.txt: what Pillow makes of the damaged PNGs of tests/png_damage/files.rs.
 
-    cargo test --test png_damage -- --ignored --nocapture
+    cargo test --workspace --test images -- --ignored png_damage:: --nocapture
     python tests/golden/png_damage.py FILE    with Pillow 12.x, and the file that the test printed
 
 A line has a group's name, the first 12 digits of the SHA-256 of its files one after another, and for each file the same of
