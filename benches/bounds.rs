@@ -3,7 +3,7 @@
 //! `cargo bench --bench bounds`. The bar: the peak of resident memory, without pages of files, is at most 2 % above the sum of
 //! the plan's rows. `tests/bounds/` tests the same with counted allocations, independent of the machine.
 
-#[path = "../tests/bounds/files.rs"]
+#[path = "../tests/memory/files.rs"]
 mod files;
 
 use std::fs;

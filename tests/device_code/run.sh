@@ -48,12 +48,14 @@ if [ $# -gt 0 ]; then
 fi
 
 # Built once; then in two halves, because an interpreter runs on one core.
-programs=(device device_code gpu handoff loader_gpu loader_gpu_failures parity preprocessor)
-cargo test --workspace --quiet --no-run $(printf -- ' --test %s' "${programs[@]}")
-cargo test --workspace --test parity --test handoff --test loader_gpu_failures --test preprocessor &
+cargo test --workspace --quiet --no-run --test device --test gpu --test loader --test operators
+{
+    cargo test --workspace --test operators -- parity:: && cargo test --workspace --test gpu -- failures:: handoff:: \
+        && cargo test --workspace --test loader -- preprocessor::
+} &
 half=$!
 failed=0
-cargo test --workspace --test device_code --test gpu --test loader_gpu -- --include-ignored || failed=1
+cargo test --workspace --test gpu -- --include-ignored device_code:: driver:: loader:: || failed=1
 cargo test --workspace --test device -- --ignored the_kernels_checks_pass_with_device_code || failed=1
 wait "$half" || failed=1
 exit "$failed"

@@ -12,6 +12,7 @@ mod header;
 #[path = "../common/jpeg.rs"]
 mod jpeg;
 mod layout;
+mod png_damage;
 mod prescaled;
 mod progressive;
 mod reduced;

@@ -164,7 +164,7 @@ class Runner:
         return Result()
 
     def test(self, test, log):
-        """Builds and runs one test program, named as in `groups`: `lib` or a file of tests/, and maybe a filter."""
+        """Builds and runs one test program, named as in `groups`: `lib` or a folder of tests/, and filters."""
         program, *filters = test.split()
         target = ["--lib"] if program == "lib" else ["--test", program]
         build = ["cargo", "test", "--workspace", "--quiet", "--no-run", *target]

@@ -21,6 +21,6 @@ if ! "$venv/bin/python" -c 'import moto.server, boto3, flask' 2> /dev/null; then
     fi
 fi
 if [ $# -eq 0 ]; then
-    set -- cargo test --workspace --test remote_servers -- --ignored
+    set -- cargo test --workspace --test storage -- --ignored third_party::
 fi
 exec "$venv/bin/python" tests/servers/with_servers.py tests/golden/records "$@"

@@ -10,6 +10,7 @@ mod combine;
 #[path = "../common/mod.rs"]
 mod common;
 mod index;
+mod largest;
 mod list;
 mod lmdb;
 mod npy;

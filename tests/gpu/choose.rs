@@ -1,0 +1,296 @@
+//! `Loader::choose` on other threads, while the consumer takes batches and ends measurement windows: nothing hangs, no byte
+//! changes, every sample appears once, and nothing leaks.
+
+#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+
+use std::panic;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{jpeg, jpegs, training};
+use crate::simulated::images::{assert_clean, libjpeg};
+use crate::simulated::{Schedule, exclusive, runtime};
+use feedwater::error::{DataError, Result};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::plan::Offload;
+use feedwater::source::custom::Page;
+use feedwater::source::{Memory, Source};
+use feedwater::tune::Choice;
+use serde_json::Value;
+
+/// Number of threads that call `choose`.
+const CHOOSERS: u64 = 3;
+/// Samples per epoch, in six batches.
+const SAMPLES: u64 = 24;
+const EPOCHS: u64 = 3;
+/// Timeout that only a hanging test reaches.
+const LONG: Duration = Duration::from_secs(240);
+
+/// Images that count their owners.
+struct Held {
+    images: Memory,
+    _held: Arc<()>,
+}
+
+impl Source for Held {
+    fn len(&self) -> u64 {
+        self.images.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.images.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.images.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.images.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.images)
+    }
+}
+
+fn builder(held: &Arc<()>) -> LoaderBuilder {
+    let source = Held { images: Memory::new(jpegs(SAMPLES)).unwrap(), _held: held.clone() };
+    Loader::builder(source, training()).batch(4).shuffle(true).seed(7)
+}
+
+fn free(held: &Arc<()>) -> LoaderBuilder {
+    builder(held).auto_workers().auto_prefetch().cpu_threads(Some(5))
+}
+
+/// The bytes with fixed settings.
+fn expected() -> Vec<Vec<u8>> {
+    let mut loader = builder(&Arc::new(())).device(DeviceChoice::Cpu).workers(2).build().unwrap();
+    let mut all = Vec::new();
+    for _ in 0..EPOCHS {
+        all.extend(loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()));
+    }
+    all
+}
+
+/// All possible choices.
+fn choices(loader: &Loader) -> Vec<Choice> {
+    let plan = loader.plan();
+    let (workers, ahead) = (plan.workers, plan.ahead_batches);
+    let mut all = Vec::new();
+    for &offload in &plan.offloads {
+        for workers in workers.least..=workers.most {
+            all.extend((ahead.least..=ahead.most).map(|prefetch| Choice {
+                workers,
+                prefetch,
+                offload,
+            }));
+        }
+    }
+    all
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// Runs code on another thread, and fails unless it ends.
+fn ends(what: impl FnOnce() + Send + 'static) {
+    let (sender, over) = channel();
+    let thread = thread::spawn(move || {
+        what();
+        // The receiver waits for it.
+        sender.send(()).unwrap();
+    });
+    match over.recv_timeout(LONG) {
+        Ok(()) => thread.join().unwrap(),
+        Err(RecvTimeoutError::Timeout) => panic!("a thread waits for ever"),
+        Err(RecvTimeoutError::Disconnected) => panic::resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+/// Sets its flag on drop, so that other threads end even if the consumer panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Consumes all epochs. In each, other threads choose from when batch `begin` was requested; for that batch the consumer pauses
+/// for `rest`.
+fn consume(loader: &mut Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8>> {
+    let valid = choices(loader);
+    let asked = AtomicU64::new(0);
+    (0..EPOCHS).flat_map(|_| consume_epoch(loader, &valid, &asked, (begin, rest), seed)).collect()
+}
+
+fn consume_epoch(
+    loader: &mut Loader,
+    valid: &[Choice],
+    asked: &AtomicU64,
+    (begin, rest): (u64, Duration),
+    seed: u64,
+) -> Vec<Vec<u8>> {
+    let over = AtomicBool::new(false);
+    let all_there = Barrier::new(CHOOSERS as usize + 1);
+    let mut epoch = loader.epoch();
+    let loader = epoch.loader();
+    let choose = |mut random: Random| {
+        all_there.wait();
+        while asked.load(Ordering::SeqCst) < begin && !over.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        (0..random.below(3000)).for_each(|_| std::hint::spin_loop());
+        // At least once.
+        loop {
+            loader.choose(valid[random.below(valid.len() as u64) as usize]).unwrap();
+            assert!(valid.contains(&loader.choice()));
+            match random.below(4) {
+                0 => assert!(loader.is_settled()),
+                1 => assert!(loader.measured().steps.batches <= 6 * EPOCHS),
+                _ => thread::sleep(Duration::from_micros(random.below(200))),
+            }
+            if over.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for chooser in 1..=CHOOSERS {
+            let choose = &choose;
+            let seed = (seed * EPOCHS + u64::from(epoch.number())) * 0x9e37_79b9;
+            scope.spawn(move || choose(Random(seed + chooser * 0x85eb_ca6b)));
+        }
+        let _over = Over(&over);
+        all_there.wait();
+        let (mut all, mut seen) = (Vec::new(), Vec::new());
+        loop {
+            if asked.load(Ordering::SeqCst) + 1 == begin {
+                thread::sleep(rest);
+            }
+            asked.fetch_add(1, Ordering::SeqCst);
+            let Some(batch) = epoch.next() else { break };
+            let batch = batch.unwrap();
+            seen.extend(batch.indices());
+            all.push(batch.to_host().unwrap());
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..SAMPLES), "each sample once");
+        all
+    })
+}
+
+/// Runs one loader from start to end.
+fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duration), seed: u64) {
+    let held = Arc::new(());
+    let mut loader = on(free(&held)).build().unwrap();
+    assert!(choices(&loader).len() > 8, "{:?}", choices(&loader));
+    let batches = consume(&mut loader, begin, rest, seed);
+    assert!(batches == expected(), "the bytes depend on the choice; begin {begin}, seed {seed}");
+    let stats = loader.stats();
+    assert_eq!(stats.images, EPOCHS * SAMPLES);
+    assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{:?}", stats.outcomes);
+
+    let last = loader.decisions().last().cloned().unwrap();
+    assert_eq!((last.choice, last.settled), (loader.choice(), true), "the last choice stays");
+    // It was made by hand: the same choice by hand has the same reason.
+    loader.choose(last.choice).unwrap();
+    assert_eq!(loader.decisions().last().unwrap().why, last.why);
+    drop(loader);
+    assert_eq!(Arc::strong_count(&held), 1, "a thread is left");
+}
+
+/// The second batch begins the first window.
+const BEGINS: (u64, Duration) = (2, Duration::ZERO);
+/// A window has five batches and at least 50 ms: this batch ends it, and a thread decides.
+const ENDS: (u64, Duration) = (8, Duration::from_millis(51));
+
+#[test]
+fn choosing_while_a_window_begins() {
+    ends(|| {
+        let on_cpu = |it: LoaderBuilder| it.device(DeviceChoice::Cpu);
+        (1..100).for_each(|seed| run(on_cpu, BEGINS, seed));
+    });
+}
+
+/// The thread that ends a window reads the current choice, and a thread that chooses ends the measurement.
+#[test]
+fn choosing_while_a_window_ends() {
+    ends(|| {
+        let on_cpu = |it: LoaderBuilder| it.device(DeviceChoice::Cpu);
+        (1..60).for_each(|seed| run(on_cpu, ENDS, seed));
+    });
+}
+
+#[test]
+fn choosing_what_is_on_the_device() {
+    ends(|| {
+        let machine = exclusive();
+        machine.set_decoder(Some(libjpeg));
+        machine.schedule(Schedule::Random(11));
+        let on_gpu = |it: LoaderBuilder| it.device(DeviceChoice::Gpu(0)).runtime(&runtime());
+        for seed in 1..12 {
+            run(on_gpu, if seed % 2 == 0 { BEGINS } else { ENDS }, seed);
+            assert_clean(&machine, "after choosing");
+        }
+    });
+}
+
+/// Whether two workers decode at the same time while only operators are on the device.
+fn decode_together(most: Option<usize>) -> bool {
+    let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
+    let loader = Loader::builder(Memory::new(images).unwrap(), training()).batch(4).workers(2);
+    let loader =
+        loader.device(DeviceChoice::Gpu(0)).runtime(&runtime()).max_cpu_threads(most).trace(1000);
+    let mut loader = loader.build().unwrap();
+    let offload = Offload { operators: 3, decode: false };
+    loader.choose(Choice { offload, ..loader.choice() }).unwrap();
+    for _ in 0..EPOCHS {
+        loader.epoch().for_each(|batch| drop(batch.unwrap()));
+    }
+    assert!(loader.stats().outcomes["cpu"] > 0, "{:?}", loader.stats().outcomes);
+    let mut text = Vec::new();
+    loader.trace_json(&mut text).unwrap();
+    let trace: Value = serde_json::from_slice(&text).unwrap();
+    let spans = trace["traceEvents"].as_array().unwrap().iter().filter(|it| it["name"] == "decode");
+    let mut spans: Vec<(f64, f64)> = spans
+        .map(|it| (it["ts"].as_f64().unwrap(), it["dur"].as_f64().unwrap()))
+        .map(|(since, took)| (since, since + took))
+        .collect();
+    assert!(spans.len() > 40, "{}", spans.len());
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Timestamps are microseconds with a resolution of one nanosecond.
+    spans.windows(2).any(|pair| pair[1].0 + 0.002 < pair[0].1)
+}
+
+/// No worker only reads for a device that does not decode, unless the settings say so.
+#[test]
+fn all_workers_decode_where_only_operators_are_on_the_device() {
+    ends(|| {
+        let machine = exclusive();
+        machine.set_decoder(Some(libjpeg));
+        assert!(!decode_together(Some(1)));
+        assert!(decode_together(None));
+        assert_clean(&machine, "after decoding on the CPU");
+    });
+}
+
+/// A loop that chooses with every batch, for weeks.
+#[test]
+fn only_the_last_manual_choice_is_stored() {
+    let loader = free(&Arc::new(())).device(DeviceChoice::Cpu).build().unwrap();
+    let all = choices(&loader);
+    for &choice in all.iter().cycle().take(1000) {
+        loader.choose(choice).unwrap();
+        let decisions = loader.decisions();
+        assert_eq!((decisions.len(), decisions[0].choice), (1, choice));
+    }
+}

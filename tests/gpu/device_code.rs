@@ -1,0 +1,213 @@
+//! Device code on the simulated machine: that its faults are seen, a long run of the training chain, and every schedule of warps
+//! and blocks. Run by `run.sh` beside this file, together with the other tests that launch kernels.
+
+use crate::common::{evaluation, jpeg, training};
+use crate::simulated::device_code::executes_device_code;
+use crate::simulated::images::libjpeg;
+use crate::simulated::{Schedule, Simulated, exclusive, runtime};
+use feedwater::footprint::{Footprint, Memory as MemoryKind};
+use feedwater::geometry::Size;
+use feedwater::gpu::kernel::FUSED;
+use feedwater::gpu::{Device, DevicePool, Kernel, PinnedPool, Shape, Staged, Stream, fill};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::{self, Chain, Placement};
+use feedwater::plan::Last;
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+
+fn machine() -> Simulated {
+    assert!(executes_device_code(), "run tests/device_code/run.sh");
+    let machine = exclusive();
+    machine.set_decoder(Some(libjpeg));
+    machine
+}
+
+/// Launches a block of 64 threads with this body, and returns the number of its faults. `words` are 64 words of memory that
+/// were written, `never` 64 that were not.
+fn faults_of(machine: &Simulated, body: &str) -> u64 {
+    let text = format!(
+        "struct Sample {{ unsigned *words, *never; }};
+         extern \"C\" __global__ void fused(const Sample* samples, int, int, int) {{
+             const unsigned thread = threadIdx.x;
+             unsigned *words = samples->words, *never = samples->never;
+             __shared__ unsigned shared[64];
+             {body}
+         }}"
+    );
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let mut footprint = Footprint::default();
+    footprint.add(MemoryKind::Device, "samples", 256, 1, "");
+    footprint.add(MemoryKind::Pinned, "samples", 256, 1, "");
+    footprint.add(MemoryKind::Device, "words", 256, 1, "");
+    let memory = DevicePool::take(&device, &footprint).unwrap();
+    let pinned = PinnedPool::take(&device, &footprint).unwrap();
+    let words = memory.buffer("words", 256).unwrap();
+    // An allocation of its own: its neighbours are not the kernel's.
+    let mut other = Footprint::default();
+    other.add(MemoryKind::Device, "never", 256, 1, "");
+    let never = DevicePool::take(&device, &other).unwrap().buffer("never", 256).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    fill(&stream, &words, 0..256, 0).unwrap();
+    let host = pinned.buffer("samples", 256).unwrap();
+    let mut samples = Staged::new(host, memory.buffer("samples", 256).unwrap()).unwrap();
+    let addresses = [words.address(), never.address()].map(u64::to_le_bytes).concat();
+    samples.bytes().unwrap()[..16].copy_from_slice(&addresses);
+    samples.upload(&stream, 0..16).unwrap();
+    let kernel = Kernel::load(&device, &text, FUSED, 16).unwrap();
+    let shape = Shape { grid: (1, 1, 1), block: (64, 1), shared_bytes: 0 };
+    kernel.launch_shape(&stream, samples.device(), 0, 1, Size::new(1, 1), shape).unwrap();
+    let waited = stream.synchronize();
+    let faults = machine.expected_kernel_faults();
+    assert_eq!(waited.is_err(), faults > 0, "a fault is an error of the launch");
+    faults
+}
+
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn planted_faults_are_seen() {
+    let machine = machine();
+    let exchange = |between: &str| {
+        format!("shared[thread] = thread; {between} words[thread] = shared[63 - thread];")
+    };
+    for (body, faults) in [
+        ("words[thread] = 2 * thread;".to_owned(), false),
+        (exchange("__syncthreads();"), false),
+        (exchange(""), true),
+        ("if (thread < 9) __syncthreads();".to_owned(), true),
+        ("words[thread] = shared[thread];".to_owned(), true),
+        ("words[thread] = never[thread];".to_owned(), true),
+        ("never[thread + 1] = thread;".to_owned(), true),
+        (
+            "((unsigned short*)never)[1] = 0; words[thread] = *(unsigned*)((char*)words + 2);"
+                .to_owned(),
+            true,
+        ),
+        ("words[thread / 2] = thread;".to_owned(), true),
+    ] {
+        for every_schedule in [false, true] {
+            machine.every_schedule(every_schedule);
+            assert_eq!(faults_of(&machine, &body) > 0, faults, "{body}");
+        }
+    }
+}
+
+fn builder(chain: Chain, samples: u64, (width, height): (u32, u32)) -> LoaderBuilder {
+    let files = (0..samples).map(|seed| {
+        let (more, taller) = ((seed * 37 % 41) as u32, (seed * 29 % 31) as u32);
+        (jpeg(seed, width + more, height + taller), seed as i64)
+    });
+    let source = Memory::new(files.collect::<Vec<_>>()).unwrap();
+    let builder = Loader::builder(source, chain).workers(2).tune(false).seed(5);
+    builder.last(Last::Pad).epochs(Some(1))
+}
+
+/// Compares the bytes of all batches on the simulated device with those of the CPU, and returns their number.
+fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> usize {
+    let mut cpu = make().decode(Placement::Cpu).device(DeviceChoice::Cpu).build().unwrap();
+    let mut gpu = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+    assert!(gpu.plan().uses_gpu(), "{what}");
+    let mut batches = 0;
+    for (cpu, gpu) in cpu.epoch().zip(gpu.epoch()) {
+        assert!(cpu.unwrap().to_host().unwrap() == gpu.unwrap().to_host().unwrap(), "{what}");
+        batches += 1;
+    }
+    batches
+}
+
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(9));
+    let chain = || {
+        Chain::new()
+            .then(op::RandomResizedCrop::to(224, 224))
+            .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+            .then(op::Normalize::IMAGENET)
+    };
+    let make = || builder(chain(), 200, (150, 110)).batch(2).output(DType::F16, Layout::Nchw);
+    assert_eq!(same(make, "training"), 100);
+    let (counts, totals) = (machine.counts(), machine.totals());
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    assert_eq!(totals.launches, counts.launches, "{totals:?}");
+    assert!(totals.mma > 0, "{totals:?}");
+}
+
+/// A chain whose second kernel has passes of every kind: two of sums, histograms, a stencil, and a warp of some samples.
+fn programs() -> Chain {
+    passes_of(24, 20)
+}
+
+fn passes_of(width: u32, height: u32) -> Chain {
+    Chain::new()
+        .then(op::RandomResizedCrop::to(width, height))
+        .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+        .then(op::GaussianBlur { kernel_size: [3, 5], sigma: [0.5, 1.5] })
+        .then(op::Equalize::default())
+        .then(op::Sharpness { factor: [0.0, 2.0] })
+        .then(op::RandAugment::default())
+        .then(op::Normalize::IMAGENET)
+        .then(op::RandomErasing { probability: 0.5, std: [1.0; 3], ..Default::default() })
+}
+
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn no_schedule_of_warps_and_blocks_changes_a_batch() {
+    let machine = machine();
+    machine.every_schedule(true);
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        for layout in Layout::ALL {
+            let chains =
+                [("training", training()), ("evaluation", evaluation()), ("programs", programs())];
+            for (name, chain) in chains {
+                let what = format!("{name} {dtype} {layout}");
+                let make = || builder(chain.clone(), 8, (40, 30)).batch(4).output(dtype, layout);
+                assert_eq!(same(make, &what), 2, "{what}");
+            }
+        }
+    }
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+}
+
+/// Ten tiles, and histograms that two blocks count.
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
+    let machine = machine();
+    machine.every_schedule(true);
+    let chain = passes_of(101, 93).then(op::CenterCrop::to(40, 30));
+    let make = || builder(chain.clone(), 4, (120, 100)).batch(4).output(DType::F16, Layout::Nchw);
+    assert_eq!(same(make, "several blocks"), 1);
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+}
+
+/// Volta has neither the products nor the packing instruction of tiles.
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn gpus_without_products_of_bytes_equal_the_cpu() {
+    let machine = machine();
+    machine.compiler_knows(&[70, 72, 75, 80, 90]);
+    let runs =
+        [(70, DType::F16), (70, DType::BF16), (70, DType::F32), (72, DType::F16), (75, DType::F16)];
+    for (architecture, dtype) in runs {
+        machine.architecture(architecture, true);
+        let products = machine.totals().mma;
+        let chains =
+            [("training", training()), ("evaluation", evaluation()), ("programs", programs())];
+        for (name, chain) in chains {
+            let what = format!("{name} {dtype} on sm_{architecture}");
+            let make = || builder(chain.clone(), 4, (40, 30)).batch(4).output(dtype, Layout::Nchw);
+            let compilations = machine.compilations();
+            assert_eq!(same(make, &what), 1, "{what}");
+            // Kernels of an earlier run of the tests are kept.
+            if machine.compilations() > compilations {
+                assert_eq!(machine.compiled_for(), format!("sm_{architecture}"), "{what}");
+            }
+        }
+        assert_eq!(machine.totals().mma > products, architecture >= 75, "sm_{architecture}");
+    }
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+}

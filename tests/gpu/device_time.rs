@@ -1,0 +1,495 @@
+//! Device time on the simulated machine, whose streams have their own clocks: measured values, no added waits, and NVML readings.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::common::{evaluation, jpeg, jpegs, progressive, training};
+use crate::simulated::images::libjpeg;
+use crate::simulated::{
+    COPY_NS, DECODE_NS, KERNEL_NS, LAUNCH_FAILED, Reading, Schedule, Simulated, exclusive, runtime,
+};
+use feedwater::error::Error;
+use feedwater::footprint::{Footprint, Memory as MemoryKind};
+use feedwater::gpu::nvml::Nvml;
+use feedwater::gpu::{Device, DevicePool, Event, Stopwatch, Stream, fill, probe};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::measure::{DeviceMeter, DeviceTime, Profile, Stage};
+use feedwater::op::{self, Chain, Placement};
+use feedwater::plan::Route;
+use feedwater::source::Memory;
+
+const SCHEDULES: [Schedule; 4] =
+    [Schedule::Lazy, Schedule::Eager, Schedule::Random(1), Schedule::Random(2)];
+
+fn clean(machine: &Simulated, what: &str) {
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
+}
+
+/// Whether a message has this number as a word.
+fn has_number(text: &str, number: u32) -> bool {
+    text.split(|it: char| !it.is_ascii_alphanumeric()).any(|it| it == number.to_string())
+}
+
+/// Waits for a value; fails after a timeout.
+fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(it) = there() {
+            return it;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never comes");
+        std::thread::yield_now();
+    }
+}
+
+/// Number of host waits so far.
+fn host_waits(machine: &Simulated) -> u64 {
+    let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
+    waits.iter().map(|name| machine.calls(name)).sum()
+}
+
+fn stopwatch(spans: usize) -> (Arc<Device>, Stream, Stopwatch, Arc<DeviceMeter>) {
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let meter = Arc::<DeviceMeter>::default();
+    let watch = Stopwatch::new(&device, spans, meter.clone()).unwrap();
+    (device, stream, watch, meter)
+}
+
+#[test]
+fn a_span_equals_the_time_of_its_operations_on_every_schedule() {
+    let machine = exclusive();
+    for schedule in SCHEDULES {
+        machine.schedule(schedule);
+        let (device, stream, watch, meter) = stopwatch(2);
+        let mut rows = Footprint::default();
+        rows.add(MemoryKind::Device, "row", 4096, 1, "");
+        let buffer = DevicePool::take(&device, &rows).unwrap().buffer("row", 4096).unwrap();
+        machine.work(&stream, 1_000_000);
+        let mut lap = watch.lap().unwrap();
+        lap.start(&stream).unwrap();
+        fill(&stream, &buffer, 0..3000, 1).unwrap();
+        machine.work(&stream, 7000);
+        lap.stop(&stream, 2).unwrap();
+        machine.work(&stream, 1_000_000);
+        stream.synchronize().unwrap();
+        watch.harvest().unwrap();
+        let counts = meter.counts();
+        assert_eq!((counts.items, counts.all_items, counts.dropped), (2, 2, 0), "{schedule:?}");
+        assert_eq!(counts.busy, 3000 * COPY_NS + 7000, "{schedule:?}");
+        drop((buffer, watch, stream, device));
+        clean(&machine, "span");
+    }
+}
+
+#[test]
+fn measuring_adds_no_waits_and_creates_no_events_later() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Lazy);
+    let (device, stream, watch, meter) = stopwatch(3);
+    let before = (host_waits(&machine), machine.calls("cuEventCreate"), machine.counts().events);
+    assert_eq!((machine.counts().events, machine.counts().timed_events), (6, 6));
+    for _ in 0..2000 {
+        let mut lap = watch.lap().unwrap();
+        lap.start(&stream).unwrap();
+        machine.work(&stream, 10);
+        lap.stop(&stream, 1).unwrap();
+    }
+    watch.harvest().unwrap();
+    let after = (host_waits(&machine), machine.calls("cuEventCreate"), machine.counts().events);
+    assert_eq!(before, after);
+    let counts = meter.counts();
+    assert_eq!((counts.all_items, counts.items * 10), (2000, counts.busy));
+    drop((watch, stream, device));
+    clean(&machine, "no waits");
+}
+
+/// Measurements that cannot start because the previous one is not finished are counted as dropped; measuring continues later.
+#[test]
+fn a_full_queue_drops_measurements_and_never_waits() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Lazy);
+    let (device, stream, watch, meter) = stopwatch(1);
+    // Each query lets the simulated device run one operation.
+    (0..10_000).for_each(|_| machine.work(&stream, 1));
+    let measure = || {
+        let mut lap = watch.lap().unwrap();
+        lap.start(&stream).unwrap();
+        lap.stop(&stream, 1).unwrap();
+    };
+    until(|| {
+        measure();
+        (meter.counts().dropped > 0).then_some(())
+    });
+    assert_eq!((meter.counts().items, host_waits(&machine)), (0, 0));
+    stream.synchronize().unwrap();
+    until(|| {
+        measure();
+        stream.synchronize().unwrap();
+        (meter.counts().items > 1).then_some(())
+    });
+    drop((watch, stream, device));
+    clean(&machine, "full");
+}
+
+#[test]
+fn an_abandoned_span_leaks_nothing() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Lazy);
+    let (device, stream, watch, meter) = stopwatch(1);
+    let mut lap = watch.lap().unwrap();
+    lap.start(&stream).unwrap();
+    machine.work(&stream, 500);
+    drop(lap);
+    let mut lap = watch.lap().unwrap();
+    lap.start(&stream).unwrap();
+    machine.work(&stream, 300);
+    lap.stop(&stream, 1).unwrap();
+    stream.synchronize().unwrap();
+    watch.harvest().unwrap();
+    let counts = meter.counts();
+    assert_eq!((counts.items, counts.all_items, counts.dropped, counts.busy), (1, 1, 0, 300));
+    drop((watch, stream, device));
+    clean(&machine, "given up");
+}
+
+#[test]
+fn time_between_marks_is_that_of_completed_timed_events() {
+    let machine = exclusive();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
+    let refused = |error: Error| error.to_string().contains("CUDA_ERROR_INVALID_HANDLE");
+    assert!(refused(last.elapsed_since(&first).unwrap_err()), "never recorded");
+    first.record(&stream).unwrap();
+    machine.work(&stream, 2_000_000_000);
+    last.record(&stream).unwrap();
+    assert_eq!(last.elapsed_since(&first).unwrap(), None);
+    stream.synchronize().unwrap();
+    assert_eq!(last.elapsed_since(&first).unwrap(), Some(Duration::from_secs(2)));
+    let plain = Event::new(&device).unwrap();
+    plain.record(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert!(refused(plain.elapsed_since(&first).unwrap_err()), "without a time");
+    drop((first, last, plain, stream, device));
+    clean(&machine, "events");
+}
+
+#[test]
+fn every_failure_while_measuring_is_an_error_and_leaks_nothing() {
+    let machine = exclusive();
+    for name in ["cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime"] {
+        let run = || {
+            let device = Device::open_with(0, &runtime())?;
+            let stream = Stream::new(&device)?;
+            let watch = Stopwatch::new(&device, 2, Arc::default())?;
+            let mut lap = watch.lap()?;
+            lap.start(&stream)?;
+            lap.stop(&stream, 1)?;
+            stream.synchronize()?;
+            watch.harvest()
+        };
+        run().unwrap();
+        machine.fail(name, 1, LAUNCH_FAILED);
+        let Err(Error::Device { call, .. }) = run() else { panic!("{name} did not matter") };
+        assert_eq!(call, name);
+        clean(&machine, name);
+    }
+}
+
+/// The simulated machine with a decoder.
+fn machine() -> Simulated {
+    let machine = exclusive();
+    machine.set_decoder(Some(libjpeg));
+    machine
+}
+
+fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
+    let builder = Loader::builder(Memory::new(samples).unwrap(), chain);
+    builder
+        .batch(4)
+        .workers(2)
+        .tune(false)
+        .shuffle(true)
+        .seed(3)
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
+}
+
+/// Consumes all batches of this many epochs, and waits for the device at the end of each.
+fn use_all(loader: &mut Loader, epochs: usize) {
+    for _ in 0..epochs {
+        for batch in &mut *loader {
+            batch.unwrap().to_host().unwrap();
+        }
+    }
+}
+
+fn nanoseconds(seconds: f64) -> f64 {
+    (seconds * 1e9).round()
+}
+
+fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
+    profile.stage(stage).unwrap().device.as_ref().unwrap()
+}
+
+/// On every route the measured device time of an image and of a launch equals the simulated one, however many were measured.
+#[test]
+fn the_kernel_and_every_route_are_timed_by_the_device() {
+    let machine = machine();
+    let mut seen = 0;
+    for schedule in SCHEDULES {
+        for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
+            machine.schedule(schedule);
+            let mut loader = builder(jpegs(40), training()).routes([route]).build().unwrap();
+            use_all(&mut loader, 2);
+            let profile = loader.profile();
+            let kernel = device(&profile, Stage::Kernel);
+            assert!(kernel.all_items >= 80, "{schedule:?} {route:?} {kernel:?}");
+            let per_sample = nanoseconds(kernel.per_item());
+            assert!(kernel.items == 0 || per_sample == KERNEL_NS as f64, "{kernel:?}");
+            let decode = device(&profile, Stage::DeviceDecode);
+            assert!(decode.all_items >= 80, "{decode:?}");
+            // nvJPEG's kernels: a copy to the device and a decode. The engines: one operation for a whole group.
+            let (many, each) = match route {
+                Route::NvjpegHardware => (decode.spans, DECODE_NS),
+                _ => (decode.items, 2 * DECODE_NS),
+            };
+            assert_eq!(nanoseconds(decode.seconds), (many * each) as f64, "{route:?} {decode:?}");
+            seen += kernel.items + decode.items;
+            let [by_route] = &profile.routes[..] else { panic!("one route") };
+            assert_eq!((&*by_route.route, by_route.share), (route.name(), 1.0));
+            assert_eq!(by_route.device.as_ref(), Some(decode));
+            drop(loader);
+            clean(&machine, &format!("{schedule:?} {route:?}"));
+        }
+    }
+    assert!(seen > 100, "{seen} samples were measured");
+}
+
+#[test]
+fn copies_to_the_device_are_timed() {
+    let _machine = machine();
+    let samples = || (0..24).map(|tag| (jpeg(tag, 64, 48), 0)).collect::<Vec<_>>();
+    let chain = Chain::new().then(op::Resize::to(32, 24)).then(op::Normalize::IMAGENET);
+    let mut loader = builder(samples(), chain).decode(Placement::Cpu).build().unwrap();
+    use_all(&mut loader, 1);
+    let profile = loader.profile();
+    let copies = device(&profile, Stage::Upload);
+    assert!(copies.items > 0 && copies.all_items >= 24, "{copies:?}");
+    assert_eq!(nanoseconds(copies.per_item()), (3 * 64 * 48 * COPY_NS) as f64);
+    assert!(profile.stage(Stage::DeviceDecode).is_none_or(|it| it.device.is_none()));
+}
+
+/// The consumer's stream waits for the batch if it is early, and does not wait if it is late, whatever the host's clock shows.
+#[test]
+fn the_exposed_wait_is_that_of_the_consumers_stream() {
+    let machine = machine();
+    for late in [0, 3_000_000_000] {
+        machine.schedule(Schedule::Random(4));
+        let device = Device::open_with(0, &runtime()).unwrap();
+        let stream = Arc::new(Stream::new(&device).unwrap());
+        let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
+        let builder = builder(jpegs(4), evaluation()).epochs(Some(1)).consumer(stream.clone());
+        let mut loader = builder.build().unwrap();
+        machine.work(&stream, late);
+        first.record(&stream).unwrap();
+        let batch = loader.epoch().next().unwrap().unwrap();
+        last.record(&stream).unwrap();
+        stream.synchronize().unwrap();
+        let waited = last.elapsed_since(&first).unwrap().unwrap();
+        let profile = loader.profile();
+        let measured = profile.consumer.waited_on_device.unwrap();
+        assert_eq!((measured.spans, measured.items, measured.all_items), (1, 4, 4));
+        assert_eq!(nanoseconds(measured.seconds), waited.as_nanos() as f64);
+        // At least the kernel's time.
+        assert_eq!(waited.as_nanos() as u64 >= 4 * KERNEL_NS, late == 0, "{waited:?}");
+        assert!(late == 0 || waited.is_zero(), "{waited:?}");
+        drop((batch, loader, first, last, stream, device));
+        clean(&machine, "exposed wait");
+    }
+}
+
+#[test]
+fn events_are_created_only_at_the_start() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(5));
+    let mut loader = builder(jpegs(20), training()).routes(Route::ALL).build().unwrap();
+    let start = machine.counts();
+    assert!(start.timed_events > 0 && start.timed_events < start.events);
+    for _ in 0..3 {
+        use_all(&mut loader, 1);
+        loader.profile();
+        let now = machine.counts();
+        assert_eq!((now.events, now.timed_events), (start.events, start.timed_events));
+    }
+}
+
+/// The number of host waits per image is known: for its page, its decoder and the launch's block. Measuring adds none.
+#[test]
+fn measuring_never_makes_the_host_wait() {
+    let machine = machine();
+    let waits = |epochs| {
+        machine.restart();
+        machine.set_decoder(Some(libjpeg));
+        // Everything finishes at once, so that nothing waits for a free buffer.
+        machine.schedule(Schedule::Eager);
+        let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).workers(1);
+        let mut loader = builder.epochs(Some(epochs)).build().unwrap();
+        for _ in 0..epochs {
+            let mut epoch = loader.epoch();
+            while let Some(batch) = epoch.next() {
+                batch.unwrap();
+                epoch.profile();
+            }
+        }
+        let profile = loader.profile();
+        assert!(device(&profile, Stage::Kernel).spans > 0);
+        drop(loader);
+        clean(&machine, "waits");
+        ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"]
+            .map(|it| machine.calls(it))
+    };
+    let (one, three) = (waits(1), waits(3));
+    assert_eq!(three[0] - one[0], 3 * 2 * 20, "events");
+    assert_eq!((one[1], one[2]), (three[1], three[2]), "streams and contexts");
+}
+
+#[test]
+fn a_profile_includes_the_device_and_survives_serialization() {
+    let machine = machine();
+    machine.nvml(Reading::Gpu, 50);
+    let builder = builder(jpegs(8), training()).watch_device(Some(Duration::from_millis(1)));
+    let mut loader = builder.build().unwrap();
+    use_all(&mut loader, 1);
+    until(|| loader.profile().device);
+    let profile = loader.profile();
+    assert!(profile.memory.device_peak > 0 && profile.memory.pinned_peak > 0);
+    assert!(profile.memory.device_peak <= profile.setup.device_bytes);
+    assert!((profile.routes.iter().map(|it| it.share).sum::<f64>() - 1.0).abs() < 1e-9);
+    let text = serde_json::to_string(&profile).unwrap();
+    let read: Profile = serde_json::from_str(&text).unwrap();
+    assert_eq!((read.memory, read.device.unwrap().gpu), (profile.memory, Some(0.5)));
+    for stage in [Stage::Upload, Stage::DeviceDecode, Stage::Kernel] {
+        let times = [&read, &profile].map(|it| it.stage(stage).and_then(|it| it.device.clone()));
+        let counts = times.map(|it| it.map(|it| (it.spans, it.items, it.all_items)));
+        assert_eq!(counts[0], counts[1], "{stage:?}");
+    }
+    assert_eq!(read.routes.len(), profile.routes.len());
+}
+
+/// Images that the kernels support, then progressive ones, which only the route `nvjpeg-hybrid` supports here.
+#[test]
+fn a_window_counts_the_images_of_its_own_routes() {
+    let machine = machine();
+    machine.schedule(Schedule::Eager);
+    let baseline = (0..40).map(|tag| (jpeg(tag, 64, 48), 0));
+    let samples = baseline.chain((0..40).map(|tag| (progressive(tag, 64, 48), 0))).collect();
+    let builder = builder(samples, training()).shuffle(false).workers(1).epochs(Some(1));
+    let mut loader = builder.routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
+    let of = |profile: &Profile, route: Route| {
+        profile.routes.iter().find(|it| it.route == route.name()).unwrap().clone()
+    };
+    let mut epoch = loader.epoch();
+    while epoch.profile().routes.iter().map(|it| it.images).sum::<u64>() < 56 {
+        epoch.next().unwrap().unwrap().to_host().unwrap();
+    }
+    let (before, first) = (epoch.measured(), epoch.profile());
+    for batch in epoch {
+        batch.unwrap().to_host().unwrap();
+    }
+    let (window, whole) = (loader.profile_since(&before), loader.profile());
+    for route in [Route::NvjpegGpu, Route::NvjpegHybrid] {
+        let [window, whole] = [&window, &whole].map(|it| of(it, route));
+        let then = before.routes.iter().find(|it| it.route == route.name()).unwrap();
+        assert_eq!(window.images, whole.images - then.images, "{route:?}");
+        assert!((0.0..=1.0).contains(&window.busy) && window.busy.is_finite(), "{window:?}");
+    }
+    assert!(of(&first, Route::NvjpegGpu).images > 0 && of(&whole, Route::NvjpegGpu).share > 0.0);
+    let (cuda, host) = (of(&window, Route::NvjpegGpu), of(&window, Route::NvjpegHybrid));
+    assert_eq!((cuda.images, cuda.share, host.share), (0, 0.0, 1.0));
+    assert!((1..=24).contains(&host.images), "{host:?}");
+    assert!(cuda.device.is_none() && host.device.is_some(), "{cuda:?}");
+    // Peaks cover the whole time.
+    assert_eq!(window.memory, whole.memory);
+    // A window in which nothing happens has no shares.
+    let nothing = loader.profile_since(&loader.measured());
+    assert!(nothing.routes.iter().all(|it| (it.images, it.share, it.busy) == (0, 0.0, 0.0)));
+    drop(loader);
+    clean(&machine, "windows");
+}
+
+#[test]
+fn nvml_reads_the_device_that_cuda_uses() {
+    let machine = exclusive();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let nvml = Nvml::open(&runtime()).unwrap();
+    let monitor = nvml.monitor(&device).unwrap();
+    let told = monitor.read().unwrap();
+    assert_eq!(told, Default::default(), "unsupported readings are absent");
+    for (reading, value) in [
+        (Reading::Gpu, 97),
+        (Reading::Jpeg, 40),
+        (Reading::Decoder, 0),
+        (Reading::Used, 3 << 30),
+        (Reading::Total, 140 << 30),
+        (Reading::Sent, 12),
+        (Reading::Received, 9_000_000),
+    ] {
+        machine.nvml(reading, value);
+    }
+    let told = monitor.read().unwrap();
+    assert_eq!((told.gpu, told.jpeg, told.decoder), (Some(0.97), Some(0.4), Some(0.0)));
+    assert_eq!((told.memory_used, told.memory_total), (Some(3 << 30), Some(140 << 30)));
+    assert_eq!((told.sent, told.received), (Some(12e3), Some(9e9)));
+    machine.fail("nvmlDeviceGetJpgUtilization", 1, 15);
+    let error = monitor.read().unwrap_err();
+    let Error::Device { call, problem } = error else { panic!("{error}") };
+    assert_eq!(call, "nvmlDeviceGetJpgUtilization");
+    assert!(has_number(&problem, 15), "{problem}");
+    drop((monitor, nvml, device));
+    assert_eq!(machine.nvml_users(), 0);
+    assert_eq!(probe(&runtime()).nvml.unwrap().version, "13.580.0");
+    machine.fail("nvmlInit_v2", 1, 9);
+    let problem = probe(&runtime()).nvml.unwrap_err();
+    assert!(problem.contains("NVML") && has_number(&problem, 9), "{problem}");
+    clean(&machine, "nvml");
+    assert_eq!(machine.nvml_users(), 0);
+}
+
+#[test]
+fn a_loader_monitors_its_device_on_request() {
+    let machine = machine();
+    machine.nvml(Reading::Gpu, 60);
+    let period = Some(Duration::from_millis(1));
+    let watched = || builder(jpegs(8), training()).watch_device(period);
+    let mut loader = watched().build().unwrap();
+    // Another reading fails, and the next one works.
+    machine.fail("nvmlDeviceGetUtilizationRates", 2, 15);
+    let told = until(|| loader.profile().device.filter(|it| it.readings > 2 && it.failed > 0));
+    assert_eq!((told.gpu, told.failed, told.jpeg), (Some(0.6), 1, None));
+    assert_eq!(loader.device_utilisation().unwrap().gpu, Some(0.6));
+    use_all(&mut loader, 1);
+    drop(loader);
+    assert_eq!(machine.nvml_users(), 0);
+
+    machine.fail("nvmlInit_v2", 1, 9);
+    let mut loader = watched().build().unwrap();
+    let warnings = loader.warnings();
+    assert!(warnings[0].contains("NVML") && has_number(&warnings[0], 9), "{warnings:?}");
+    assert_eq!(loader.profile().device, None);
+    use_all(&mut loader, 1);
+    drop(loader);
+
+    let loader = builder(jpegs(8), training()).build().unwrap();
+    assert_eq!((loader.profile().device, machine.nvml_users()), (None, 0));
+    drop(loader);
+    let loader = builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap();
+    let error = loader.device_utilisation().unwrap_err();
+    let Error::Unavailable { reason, .. } = error else { panic!("{error}") };
+    assert!(reason.contains("CPU"), "{reason}");
+    assert_eq!(loader.profile().consumer.waited_on_device, None);
+    drop(loader);
+    clean(&machine, "watched");
+}

@@ -1,0 +1,483 @@
+//! Whole epochs on the device path with a simulated driver: loader, launcher and real kernel text. The CPU decoder stands in for
+//! nvJPEG, so that every bit can be compared with the CPU path.
+//!
+//! Streams are queues that run as late or as randomly as the schedule allows: a missing wait shows as a wrong batch.
+
+#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+
+mod architectures;
+mod batch_operators;
+mod devices;
+mod hardware;
+mod held;
+mod launches;
+mod passes;
+mod programs;
+mod routes;
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::common::{self, Invert, SamplingFactor, evaluation, jpegs, sampled_jpeg, training};
+use crate::simulated::images::libjpeg;
+use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
+use feedwater::error::{DataError, Error, Reason};
+use feedwater::footprint::{Footprint, Memory as MemoryKind};
+use feedwater::gpu::nvjpeg::Backend;
+use feedwater::gpu::{Device, DevicePool, Stream};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
+use feedwater::measure::trace_bytes;
+use feedwater::op::{self, Chain, Placement};
+use feedwater::plan::{Last, OnError, Place, Route};
+use feedwater::source::custom::{Heads, Hints, Page};
+use feedwater::source::{Memory, Source};
+use feedwater::tensor::{DType, Layout};
+use feedwater::testing::check_operator;
+use serde_json::Value;
+
+fn machine() -> Simulated {
+    let machine = exclusive();
+    machine.set_decoder(Some(libjpeg));
+    machine
+}
+
+fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
+    settled(Loader::builder(Memory::new(samples).unwrap(), chain))
+}
+
+fn settled(builder: LoaderBuilder) -> LoaderBuilder {
+    builder.batch(4).workers(2).tune(false).shuffle(true).seed(3)
+}
+
+/// A source that is slow to read out of order, so that a plan inspects few samples.
+struct SlowShuffled(Memory);
+
+impl Source for SlowShuffled {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.0.read(index, page, limit)
+    }
+
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
+    }
+
+    // Headers cannot be read separately.
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Hints for SlowShuffled {
+    fn slow_shuffled(&self) -> Option<String> {
+        Some("read it in order".into())
+    }
+}
+
+/// Runs two epochs and returns the records and bytes of every batch.
+fn epochs(loader: &mut Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        for batch in &mut *loader {
+            let batch = batch.unwrap();
+            let bytes = batch.to_host().unwrap();
+            assert_eq!(batch.host().is_some(), batch.device_ptr().is_none());
+            all.push((batch.samples().to_vec(), bytes));
+        }
+    }
+    all
+}
+
+/// Returns the same loader, decoding on the CPU.
+fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
+    builder.decode(Placement::Cpu).device(DeviceChoice::Cpu)
+}
+
+/// Runs the same loader on the CPU and on the device, and compares everything but the decode route.
+fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
+    let cpu = epochs(&mut on_cpu(make()).build().unwrap());
+    let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+    assert!(loader.plan().uses_gpu(), "{what}");
+    let gpu = epochs(&mut loader);
+    assert_eq!(cpu.len(), gpu.len(), "{what}");
+    for (number, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
+        let without_outcome =
+            |it: &SampleRecord| (it.index, it.label, it.size, it.trace, it.replaces, it.padding);
+        let (left, right) = (cpu.0.iter().map(without_outcome), gpu.0.iter().map(without_outcome));
+        assert!(left.eq(right), "{what}: records of batch {number}");
+        assert!(cpu.1 == gpu.1, "{what}: bytes of batch {number}");
+    }
+    loader
+}
+
+/// Every route alone, and all of them.
+fn routes() -> Vec<Vec<Route>> {
+    Route::ALL.into_iter().map(|route| vec![route]).chain([Route::ALL.to_vec()]).collect()
+}
+
+#[test]
+fn an_operator_without_cuda_text_runs_on_the_cpu_and_later_ones_on_the_gpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(1));
+    let chain = || {
+        Chain::new()
+            .then(op::Resize::to(24, 16))
+            .then(Invert)
+            .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+            .then(op::Normalize::IMAGENET)
+    };
+    let loader = same(|| builder(jpegs(10), chain()), "resize, invert, flip, normalize");
+    assert_eq!((loader.plan().decode, loader.plan().cpu_steps()), (Place::Cpu, 2));
+    let text = loader.plan().to_string();
+    let reason = text.lines().find(|line| line.starts_with("reason")).unwrap();
+    for value in ["invert", "chain[1]", "CUDA"] {
+        assert!(reason.contains(value), "{value}: {reason}");
+    }
+    // Nothing remains for the GPU.
+    let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
+    assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
+}
+
+#[test]
+fn the_harness_for_operators_compares_the_device_too() {
+    let _machine = machine();
+    let report = check_operator(op::Flip { horizontal: 0.5, vertical: 0.5 }).unwrap();
+    assert_eq!((report.no_host_kernel, report.no_device), (None, None));
+}
+
+/// More images than pages, and more prefetched batches than pages hold: each page is reused while work on it is still in the
+/// streams. The hardware engines write when called, or in stream order.
+#[test]
+fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
+    let machine = machine();
+    let schedules = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)];
+    let cases = routes().into_iter().flat_map(|routes| {
+        schedules.map(|schedule| (routes.clone(), schedule, schedule != Schedule::Random(2)))
+    });
+    for (routes, schedule, hopper) in cases {
+        let what = format!("{routes:?} {schedule:?} hopper {hopper}");
+        machine.schedule(schedule);
+        machine.hopper(hopper);
+        // `cpu` alone is not a route of the GPU: only the operators run on it.
+        let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
+        let make = || {
+            let builder = builder(jpegs(58), training()).last(Last::Pad).workers(3).prefetch(20);
+            builder.decode(gpu).routes(routes.clone())
+        };
+        let loader = same(make, &what);
+        let stats = loader.stats();
+        let by_routes: u64 = routes.iter().map(|route| stats.outcomes[route.name()]).sum();
+        assert_eq!((by_routes, stats.cpu_fallback.len()), (116, 0), "{what}: {stats:?}");
+        drop(loader);
+        let counts = machine.counts();
+        assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
+    }
+}
+
+#[test]
+fn every_dtype_layout_and_chain_equals_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(7));
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        for layout in Layout::ALL {
+            let make = || builder(jpegs(8), evaluation()).output(dtype, layout);
+            same(make, &format!("{dtype} {layout}"));
+        }
+    }
+    let bytes = || {
+        Chain::new().then(op::Resize::to(17, 23)).then(op::Flip { vertical: 1.0, horizontal: 0.0 })
+    };
+    same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
+}
+
+/// Decoding and operators on either side of the transfer: uploaded bytes, uploaded floats, nvJPEG.
+#[test]
+fn every_placement_equals_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(9));
+    let chain = |cpu: usize| {
+        let place = |number| if number < cpu { Placement::Cpu } else { Placement::Auto };
+        Chain::new()
+            .then_on(place(0), op::RandomResizedCrop::to(19, 21))
+            .then_on(place(1), op::Normalize::IMAGENET)
+            .then_on(place(2), op::Flip { horizontal: 0.5, vertical: 0.5 })
+    };
+    for cpu in 0..3 {
+        let loader = same(
+            || builder(jpegs(10), chain(cpu)).decode(Placement::Cpu),
+            &format!("decode and {cpu} operators on the cpu"),
+        );
+        let stats = loader.stats();
+        assert_eq!((stats.outcomes["cpu"], stats.cpu_fallback.len()), (16, 0));
+    }
+    let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0)).runtime(&runtime());
+    let loader = all().build().unwrap();
+    assert!(!loader.plan().uses_gpu(), "a chain entirely on the cpu has batches there");
+}
+
+#[test]
+fn orientations_are_applied_in_the_kernel() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(5));
+    let samples = || {
+        (1..=8u8)
+            .map(|orientation| {
+                let jpeg = common::jpeg(u64::from(orientation), 41, 29);
+                (with_orientation(&jpeg, orientation), i64::from(orientation))
+            })
+            .collect::<Vec<_>>()
+    };
+    same(|| builder(samples(), training()), "eight orientations");
+}
+
+/// Inserts an EXIF segment after the JPEG's first marker.
+fn with_orientation(jpeg: &[u8], value: u8) -> Vec<u8> {
+    let mut exif =
+        b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+    exif.extend([value, 0, 0, 0, 0, 0, 0, 0]);
+    [&jpeg[..2], &exif, &jpeg[2..]].concat()
+}
+
+fn damaged() -> Vec<(Vec<u8>, i64)> {
+    let mut all = jpegs(16);
+    all[5].0.truncate(150);
+    all[10].0 = b"no image".to_vec();
+    all
+}
+
+#[test]
+fn every_error_policy_works_on_the_device_as_on_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(6));
+    // A lenient GPU does not report a damaged file, and real ones may not either: the checks before it must detect the damage.
+    for (policy, lenient) in [
+        (OnError::Skip, false),
+        (OnError::Skip, true),
+        (OnError::Substitute, false),
+        (OnError::Substitute, true),
+        (OnError::Drop, false),
+        (OnError::Drop, true),
+    ] {
+        machine.lenient(lenient);
+        let loader =
+            same(|| builder(damaged(), evaluation()).on_error(policy), &format!("{policy:?}"));
+        let stats = loader.stats();
+        let key = match policy {
+            OnError::Skip => "skipped",
+            OnError::Substitute => "substituted",
+            _ => "dropped",
+        };
+        assert!(stats.outcomes[key] >= 4, "{stats:?}");
+    }
+    let mut loader = builder(damaged(), evaluation())
+        .shuffle(false)
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
+        .build()
+        .unwrap();
+    let mut epoch = loader.epoch();
+    assert_eq!(epoch.next().unwrap().unwrap().indices().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let Err(Error::Sample(error)) = epoch.next().unwrap() else { panic!("batch 1 has sample 5") };
+    assert_eq!((error.index, error.reason), (5, Reason::Truncated));
+    drop(loader);
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// The CPU decides on images that nvJPEG refuses, so that a file is good or bad on every machine alike.
+#[test]
+fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(8));
+    let cpu = epochs(&mut builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
+    /// Decodes like [`libjpeg`], but refuses every image of odd width as corrupt.
+    unsafe extern "C" fn moody(
+        bytes: *const u8,
+        count: usize,
+        reduction: i32,
+        x: i32,
+        y: i32,
+        width: i32,
+        height: i32,
+        rgb: *mut u8,
+    ) -> i32 {
+        if width % 2 == 1 {
+            return 3;
+        }
+        // SAFETY: the same arguments.
+        unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
+    }
+    machine.set_decoder(Some(moody));
+    let bytes = |all: &[(Vec<SampleRecord>, Vec<u8>)]| {
+        all.iter().map(|it| it.1.clone()).collect::<Vec<_>>()
+    };
+    for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
+        let builder = builder(jpegs(8), training()).routes([route]);
+        let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+        let gpu = epochs(&mut loader);
+        assert!(bytes(&cpu) == bytes(&gpu), "{route:?}");
+        let stats = loader.stats();
+        let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
+        assert_eq!(there + on_cpu, 16, "{stats:?}");
+        assert_eq!(stats.cpu_fallback.values().sum::<u64>(), on_cpu, "{stats:?}");
+        // Only the refused images fall back, even on the hardware route, where a call has many images.
+        assert!(there > 0 && on_cpu > 0, "{stats:?}");
+    }
+}
+
+/// The prediction is exact: peak use equals the allocation, and nothing is allocated after the start.
+#[test]
+fn memory_equals_the_plan() {
+    let machine = machine();
+    let mut loader = builder(jpegs(16), training())
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
+        .build()
+        .unwrap();
+    let taken = machine.counts();
+    epochs(&mut loader);
+    let after = machine.counts();
+    assert_eq!(taken.device.peak_bytes, after.device.peak_bytes);
+    assert_eq!(taken.pinned.peak_bytes, after.pinned.peak_bytes);
+    let memory = loader.stats().memory;
+    assert_eq!(memory.device_bytes_predicted, after.device.bytes);
+    assert_eq!(memory.pinned_bytes_predicted, after.pinned.bytes);
+    assert!(memory.device_bytes_peak <= memory.device_bytes_predicted);
+}
+
+#[test]
+fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch() {
+    let _machine = machine();
+    for routes in routes() {
+        let mut loader = builder(jpegs(20), training())
+            .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime())
+            .routes(routes.clone())
+            .epochs(Some(2))
+            .trace(500)
+            .build()
+            .unwrap();
+        epochs(&mut loader);
+        let row = loader.footprint().row("trace").unwrap();
+        let threads = loader.measured().by_thread.len() as u64;
+        assert_eq!(row.total_bytes(), trace_bytes(500, threads), "{routes:?}");
+        let mut text = Vec::new();
+        loader.trace_json(&mut text).unwrap();
+        let trace: Value = serde_json::from_slice(&text).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let count = |key: &str, value: &str| events.iter().filter(|it| it[key] == value).count();
+        assert_eq!((count("ph", "s"), count("ph", "f")), (10, 10), "{routes:?}");
+        assert_eq!(count("name", "read"), 40, "{routes:?}");
+        assert!(count("name", "kernel") > 0, "{routes:?}");
+    }
+}
+
+/// A consumer whose work is still queued when it drops its batch, like a training step: the slot is not refilled before that work
+/// is done.
+#[test]
+fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
+    let machine = machine();
+    let make = || builder(jpegs(40), training()).prefetch(1).epochs(Some(1));
+    let cpu: Vec<Vec<u8>> = make()
+        .device(DeviceChoice::Cpu)
+        .build()
+        .unwrap()
+        .epoch()
+        .map(|batch| batch.unwrap().to_host().unwrap())
+        .collect();
+    for schedule in
+        [Schedule::Lazy, Schedule::Random(21), Schedule::Random(22), Schedule::Random(23)]
+    {
+        machine.schedule(schedule);
+        let device = Device::open_with(0, &runtime()).unwrap();
+        device.bind().unwrap();
+        let stream = Arc::new(Stream::new(&device).unwrap());
+        let mut rows = Footprint::default();
+        rows.add(MemoryKind::Device, "copies", cpu[0].len() as u64, cpu.len() as u64, "");
+        let pool = DevicePool::take(&device, &rows).unwrap();
+        let copies: Vec<_> =
+            cpu.iter().map(|it| pool.buffer("copies", it.len()).unwrap()).collect();
+        let mut loader = make().consumer(stream.clone()).build().unwrap();
+        for (batch, copy) in loader.epoch().zip(&copies) {
+            let batch = batch.unwrap();
+            let (source, target) = (batch.device_ptr().unwrap(), copy.address());
+            // SAFETY: both are device memory of that many bytes. The batch is alive while the copy is queued, which is all that its
+            // contract requires; the target lives until the stream is empty.
+            unsafe {
+                let stream = stream.raw().cast();
+                let bytes = batch.shape().bytes();
+                cudarc::driver::result::memcpy_dtod_async(target, source, bytes, stream).unwrap();
+            }
+        }
+        for (number, (copy, cpu)) in copies.iter().zip(&cpu).enumerate() {
+            let mut bytes = vec![0; cpu.len()];
+            feedwater::gpu::read_back(&stream, copy, 0, &mut bytes).unwrap();
+            assert!(bytes == *cpu, "batch {number}, {schedule:?}");
+        }
+    }
+}
+
+/// Under the smallest limits, which the error names, a loader produces the same bytes with less memory.
+#[test]
+fn memory_limits_change_no_byte() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(31));
+    let make = || builder(jpegs(18), training()).prefetch(3).last(Last::Pad);
+    let on_gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
+    let error = on_gpu().device_memory(Some(0)).pinned_memory(Some(0)).build().err().unwrap();
+    let text = error.to_string();
+    // The largest number that follows a key: its limit is 0.
+    let smallest = |key: &str| {
+        let (_, rest) = text.split_once(key).unwrap();
+        let line = rest.split("limits.").next().unwrap().lines().next().unwrap();
+        let words = line.split_whitespace().map(|word| word.trim_end_matches([',', ';', ':']));
+        words.filter_map(|word| word.parse::<u64>().ok()).max().unwrap()
+    };
+    let [device, pinned] = ["limits.device_memory", "limits.pinned_memory"].map(smallest);
+    let limited = same(|| make().device_memory(Some(device)).pinned_memory(Some(pinned)), "least");
+    assert!(limited.plan().reductions.iter().any(|it| it.name == "prefetch"));
+    let memory = limited.stats().memory;
+    assert_eq!((memory.device_bytes_predicted, memory.pinned_bytes_predicted), (device, pinned));
+    let free = on_gpu().build().unwrap().stats().memory;
+    assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
+}
+
+/// Each loader compiles for itself, and their batches are equal.
+#[test]
+fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
+    let machine = machine();
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let before = machine.compilations();
+    let mut loaders = directories.each_ref().map(|directory| {
+        let runtime = runtime().with_cache_directory(directory.path());
+        let builder = builder(jpegs(8), training()).device(DeviceChoice::Gpu(0));
+        builder.runtime(&runtime).build().unwrap()
+    });
+    let is_kernel = |it: &fs::DirEntry| it.path().extension().is_some_and(|it| it == "cubin");
+    let kept = directories.each_ref().map(|it| {
+        fs::read_dir(it.path()).unwrap().filter(|it| is_kernel(it.as_ref().unwrap())).count()
+    });
+    assert!(kept[0] > 0 && kept[0] == kept[1], "{kept:?}");
+    assert_eq!(machine.compilations() - before, kept.iter().sum::<usize>() as u64);
+    let [one, other] = loaders.each_mut().map(Loader::epoch);
+    for (one, other) in one.zip(other) {
+        let [one, other] = [one, other].map(|batch| batch.unwrap().to_host().unwrap());
+        assert!(one == other);
+    }
+}

@@ -1,0 +1,397 @@
+//! Resuming another loader's epoch: with other workers, another batch size, another number of shards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::words::has_words;
+use crate::common::{config_error, jpegs, refused, training};
+use feedwater::error::DataError;
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
+use feedwater::plan::{Last, LoaderSettings, Shard};
+use feedwater::source::custom::{Heads, Hints, Page};
+use feedwater::source::{Directory, Memory, Source};
+use proptest::prelude::*;
+
+const SAMPLES: u64 = 61;
+
+fn builder() -> LoaderBuilder {
+    let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), Arc::default());
+    Loader::builder(source, training())
+        .device(DeviceChoice::Cpu)
+        .workers(2)
+        .batch(4)
+        .shuffle(true)
+        .seed(9)
+        .last(Last::Partial)
+}
+
+/// A sample's index, its record with random draws, and its pixels.
+type Made = (u64, SampleRecord, Vec<u8>);
+
+/// Runs up to this many batches, and returns the state after them.
+fn run(loader: &mut Loader, batches: usize) -> (Vec<Made>, LoaderState) {
+    let mut all = Vec::new();
+    for batch in loader.into_iter().take(batches) {
+        let batch = batch.unwrap();
+        let bytes = batch.to_host().unwrap();
+        let each = bytes.len() / batch.len();
+        for (record, pixels) in batch.samples().iter().zip(bytes.chunks(each)) {
+            if record.padding {
+                continue;
+            }
+            all.push((record.index, *record, pixels.to_vec()));
+        }
+    }
+    (all, loader.state())
+}
+
+fn last() -> impl Strategy<Value = Last> {
+    prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// An epoch that is interrupted repeatedly, each time with another number of shards, batch size, workers and prefetch: every
+    /// sample appears once, or every repeat of a sample, with the draws and pixels of an uninterrupted epoch.
+    #[test]
+    fn an_epoch_is_exact_after_any_interruptions(
+        legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5),
+        pad: bool,
+        window in proptest::option::of(1u64..40),
+        repeats in 1u32..5,
+    ) {
+        let last = if pad { Last::Pad } else { Last::Partial };
+        let builder = || builder().last(last).shuffle_window(window).repeats(repeats);
+        let mut made = Vec::new();
+        let mut state: Option<LoaderState> = None;
+        let count = legs.len();
+        for (leg, (world, batch, workers, prefetch, batches)) in legs.into_iter().enumerate() {
+            // The last leg runs to the end.
+            let batches = if leg + 1 == count { usize::MAX } else { batches };
+            let from = state;
+            for rank in 0..world {
+                let shard = builder().batch(batch).workers(workers).prefetch(prefetch).shard(rank, world);
+                let shard = match from {
+                    Some(from) if from.epoch > 0 => break,
+                    // The state overrides the settings.
+                    Some(from) => shard.shuffle_window(None).repeats(1).resume(from),
+                    None => shard,
+                };
+                let (more, after) = run(&mut shard.build().unwrap(), batches);
+                made.extend(more);
+                if rank == 0 {
+                    state = Some(after);
+                }
+            }
+        }
+        made.sort_by_key(|it| (it.0, it.1.repeat));
+        let mut whole = run(&mut builder().build().unwrap(), usize::MAX).0;
+        whole.sort_by_key(|it| (it.0, it.1.repeat));
+        prop_assert_eq!(made.len(), SAMPLES as usize);
+        prop_assert!(made == whole);
+    }
+}
+
+#[test]
+fn loaders_of_parts_give_what_one_loader_gives() {
+    for (last, samples) in [(Last::Drop, 60), (Last::Pad, 61), (Last::Partial, 61)] {
+        let builder = || builder().last(last).start_epoch(3).epochs(Some(1));
+        let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
+        assert_eq!(whole.len(), samples);
+        for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
+            // A part that does not end with a batch.
+            if last == Last::Drop && cuts[1] == 3 {
+                continue;
+            }
+            let mut parts = Vec::new();
+            for pair in cuts.windows(2) {
+                let part = builder().positions(Some(pair[0]..pair[1]));
+                let part = part.workers(1 + pair[0] as usize % 3).build();
+                parts.extend(run(&mut part.unwrap(), usize::MAX).0);
+            }
+            assert!(parts == whole, "{last:?} {cuts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_loader_of_a_part_resumes_in_it() {
+    let part = || builder().positions(Some(20..41));
+    let mut loader = part().build().unwrap();
+    let (whole, _) = run(&mut loader, usize::MAX);
+    let (first, state) = run(&mut part().build().unwrap(), 2);
+    assert_eq!((state.epoch, state.position), (0, 28));
+    let mut resumed = part().resume(state).build().unwrap();
+    let (rest, state) = run(&mut resumed, usize::MAX);
+    assert!([first, rest].concat() == whole && whole.len() == 21);
+    assert_eq!((state.epoch, state.position), (1, 0));
+    assert!(run(&mut resumed, usize::MAX).0 == run(&mut loader, usize::MAX).0);
+}
+
+#[test]
+fn positions_must_be_a_part_of_the_epoch() {
+    for (positions, words) in [(5..5, ["5", "61"]), (60..62, ["62", "61"]), (90..95, ["90", "61"])]
+    {
+        refused(builder().positions(Some(positions)).build(), "positions", &words);
+    }
+    let ranks = builder().shard(0, 4).positions(Some(10..13)).build();
+    refused(ranks, "loader.last", &["3", "4"]);
+}
+
+/// The order of a shard of `samples` samples in files of 10.
+fn order(
+    samples: u64,
+    batch: usize,
+    last: Last,
+    window: Option<u64>,
+    rank: u64,
+    world: u64,
+) -> Order {
+    let settings = LoaderSettings {
+        batch,
+        last,
+        shuffle: true,
+        shuffle_window: window,
+        seed: 5,
+        ..Default::default()
+    };
+    let ends: Vec<u64> = (1..=samples.div_ceil(10)).map(|it| (10 * it).min(samples)).collect();
+    Order::new(samples, &settings, &Shard { rank, world, from: "settings" }, &ends).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// However often the world changes within an epoch: with `drop` and `pad` every rank has equally many batches, with `partial`
+    /// at most one more than another. Every sample appears once; with `drop` less than one batch per rank is skipped, at the end
+    /// of the order.
+    #[test]
+    fn ranks_stay_in_step_and_no_sample_is_lost(
+        samples in 1u64..400,
+        legs in proptest::collection::vec((1u64..9, 1usize..8, 0u64..6), 1..6),
+        last in last(),
+        window in proptest::option::of(1u64..100),
+        epoch in 0u32..3,
+    ) {
+        let whole = order(samples, 1, Last::Partial, window, 0, 1).epoch(epoch);
+        let whole: Vec<u64> = (0..samples).map(|it| whole.at(it, 0).index).collect();
+        let mut seen = Vec::new();
+        let mut position = 0;
+        let mut excluded = 0;
+        let count = legs.len();
+        for (leg, (world, batch, batches)) in legs.into_iter().enumerate() {
+            let ranks: Vec<Order> = (0..world)
+                .map(|rank| order(samples, batch, last, window, rank, world).begin_at(epoch, position))
+                .collect();
+            let all: Vec<u64> = ranks.iter().map(|it| it.extent(epoch).batches()).collect();
+            let spread = all.iter().max().unwrap() - all.iter().min().unwrap();
+            prop_assert!(spread <= u64::from(last == Last::Partial), "{:?}", all);
+            let batches = if leg + 1 == count { u64::MAX } else { batches };
+            for rank in &ranks {
+                let epoch = rank.epoch(epoch);
+                for batch in 0..epoch.batches().min(batches) {
+                    let places = (0..epoch.batch_len(batch)).map(|place| epoch.at(batch, place));
+                    seen.extend(places.filter(|it| !it.padding).map(|it| it.index));
+                }
+            }
+            if batches >= all[0] {
+                excluded = if last == Last::Drop { world * batch as u64 - 1 } else { 0 };
+                break;
+            }
+            position = ranks[0].consumed(epoch, batches);
+        }
+        let kept = seen.len();
+        prop_assert!(kept as u64 + excluded >= samples, "{} of {}", kept, samples);
+        let mut expected = whole[..kept].to_vec();
+        expected.sort_unstable();
+        seen.sort_unstable();
+        prop_assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn the_state_counts_the_samples_delivered_by_all_shards() {
+    let mut loader = builder().shard(1, 3).build().unwrap();
+    let start = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 0,
+        position: 0,
+        samples: SAMPLES,
+        ..Default::default()
+    };
+    let start = LoaderState { source: loader.state().source, ..start };
+    assert_eq!(loader.state(), start);
+    let (_, state) = run(&mut loader, 2);
+    assert_eq!(state, LoaderState { position: 24, ..start });
+    // The loop was left: the next one is the next epoch.
+    let (_, state) = run(&mut loader, 1);
+    assert_eq!(state, LoaderState { epoch: 1, position: 12, ..start });
+    let (_, state) = run(&mut loader, usize::MAX);
+    assert_eq!(state, LoaderState { epoch: 3, position: 0, ..start });
+}
+
+#[test]
+fn later_epochs_are_complete_and_have_their_own_order() {
+    let mut first = builder().build().unwrap();
+    let (_, state) = run(&mut first, 5);
+    let (second_epoch, _) = run(&mut first, usize::MAX);
+    let mut resumed = builder().workers(1).prefetch(3).resume(state).build().unwrap();
+    assert_eq!(run(&mut resumed, usize::MAX).0.len(), SAMPLES as usize - 20);
+    assert!(run(&mut resumed, usize::MAX).0 == second_epoch);
+}
+
+/// Counts the samples read; reports that they lie in two files.
+struct Counted(Memory, Arc<AtomicU64>);
+
+impl Source for Counted {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
+    }
+    // Headers are read by `read` too, which counts.
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
+    }
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Hints for Counted {
+    fn file_ends(&self) -> Vec<u64> {
+        vec![20, self.len()]
+    }
+}
+
+#[test]
+fn consumed_samples_are_not_read_again() {
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 7,
+        position: 56,
+        samples: SAMPLES,
+        ..Default::default()
+    };
+    let reads = Arc::new(AtomicU64::new(0));
+    let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), reads.clone());
+    let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4);
+    let mut loader = builder.last(Last::Partial).resume(state).epochs(Some(1)).build().unwrap();
+    // The plan has inspected every image.
+    let before = SAMPLES;
+    assert_eq!(run(&mut loader, usize::MAX).0.len(), 5);
+    assert_eq!(reads.load(Ordering::Relaxed), before + 5);
+}
+
+#[test]
+fn a_state_is_a_few_numbers() {
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 3,
+        position: 40,
+        samples: 61,
+        ..Default::default()
+    };
+    let text = serde_json::to_string(&state).unwrap();
+    assert_eq!(text, r#"{"seed":9,"shuffle":true,"epoch":3,"position":40,"samples":61}"#);
+    assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
+    let state = builder().repeats(3).build().unwrap().state();
+    let text = serde_json::to_string(&state).unwrap();
+    let begin =
+        r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"repeats":3,"source":"#;
+    assert!(text.starts_with(begin), "{text}");
+    assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
+    let state = builder().shuffle_window(Some(8)).build().unwrap().state();
+    let text = serde_json::to_string(&state).unwrap();
+    let begin = r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"shuffle_window":8,"files":"#;
+    assert!(text.starts_with(begin), "{text}");
+    assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
+}
+
+#[test]
+fn repeats_of_a_state_are_checked() {
+    let state = builder().repeats(3).build().unwrap().state();
+    for (repeats, values) in [(0, ["256", "0"]), (257, ["256", "257"])] {
+        let resumed = builder().resume(LoaderState { repeats: Some(repeats), ..state }).build();
+        refused(resumed, "loader.repeats", &values);
+    }
+}
+
+#[test]
+fn a_state_with_windows_requires_the_same_files() {
+    let state = builder().shuffle_window(Some(8)).build().unwrap().state();
+    let resumed = |state| builder().resume(state).build();
+    assert!(resumed(state).is_ok());
+    // Other files; no files, which the window needs; files without a window.
+    let window = &["state.shuffle_window"];
+    let error = config_error(resumed(LoaderState { files: state.files.map(|it| it ^ 1), ..state }));
+    assert_eq!(error.key, "state.files", "{error}");
+    assert!(!has_words(&error.problem, window), "{error}");
+    refused(resumed(LoaderState { files: None, ..state }), "state.files", window);
+    refused(resumed(LoaderState { shuffle_window: None, ..state }), "state.files", &[]);
+}
+
+/// A shard without a sample would end at once, and the others would wait for it.
+#[test]
+fn partial_epochs_need_a_sample_for_every_shard() {
+    for rank in [0, 69] {
+        let built = builder().shard(rank, 70).build();
+        refused(built, "loader.last", &["partial", "61", "70", "pad"]);
+    }
+    let (made, _) = run(&mut builder().last(Last::Pad).shard(69, 70).build().unwrap(), usize::MAX);
+    assert_eq!(made.len(), 0);
+}
+
+#[test]
+fn a_state_of_another_source_is_an_error() {
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 3,
+        position: 40,
+        samples: 60,
+        ..Default::default()
+    };
+    refused(builder().resume(state).build(), "state", &["60", "61"]);
+    let state = LoaderState { position: 62, samples: 61, ..state };
+    refused(builder().resume(state).build(), "state.position", &["62", "61"]);
+}
+
+/// Other samples of the same number, whose first or last one has another name. They may also be the same, renamed or packed.
+#[test]
+fn a_state_of_a_source_with_other_names_is_a_warning() {
+    let folder = |name: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        for (number, jpeg) in jpegs(3).into_iter().enumerate() {
+            std::fs::write(directory.path().join(format!("{name}-{number}.jpg")), jpeg.0).unwrap();
+        }
+        directory
+    };
+    let load = |directory: &tempfile::TempDir, state: Option<LoaderState>| {
+        let source = Directory::open(directory.path()).unwrap();
+        let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(1);
+        state.into_iter().fold(builder, LoaderBuilder::resume).build().unwrap()
+    };
+    let [one, moved, other] = ["a", "a", "b"].map(folder);
+    let state = LoaderState { position: 1, ..load(&one, None).state() };
+    assert_eq!(load(&moved, Some(state)).warnings(), [""; 0]);
+    let warnings = load(&other, Some(state)).warnings();
+    assert!(warnings.len() == 1 && has_words(&warnings[0], &["state.source", "1"]), "{warnings:?}");
+    let earlier = LoaderState { source: None, ..state };
+    assert_eq!(load(&other, Some(earlier)).warnings(), [""; 0]);
+}

@@ -1,0 +1,494 @@
+//! The footprint as an upper bound: whatever the files contain, a loader's memory stays within its rows.
+//!
+//! The tests count allocations instead of resident memory, so the numbers do not depend on the machine or its load.
+
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+#![allow(unsafe_code, reason = "the allocator that counts")]
+
+mod aspect;
+mod chains;
+mod counted;
+mod files;
+mod small_sets;
+mod steady;
+
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../operators/chains/drawn.rs"]
+mod drawn;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use feedwater::Preprocessor;
+use feedwater::decode::{Decoders, memory_bytes};
+use feedwater::error::Error;
+use feedwater::footprint::Memory;
+use feedwater::header::Header;
+use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::op::{self, CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
+use feedwater::plan::{Last, OnError};
+use feedwater::source::Directory;
+
+const MIB: u64 = 1 << 20;
+
+/// Allocated part of the row `process`: rings, meters, names and threads.
+const PROCESS: u64 = 2 * MIB;
+
+/// Runs one test at a time: allocations are counted for the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Result of a run.
+struct Seen {
+    /// Bytes of all rows except `process`.
+    predicted: u64,
+    /// Peak of allocated bytes.
+    peak: u64,
+    /// The plan, for messages.
+    plan: String,
+    errors: BTreeMap<&'static str, u64>,
+    problem: Option<Error>,
+}
+
+impl Seen {
+    /// Checks the peak against the rows and the process's allowance.
+    fn check(&self, case: &str) {
+        let Self { predicted, peak, plan, .. } = self;
+        let most = predicted + predicted / 50 + PROCESS;
+        assert!(peak <= &most, "{case}: {peak} bytes, predicted {predicted}\n{plan}");
+    }
+}
+
+fn run(builder: impl FnOnce() -> LoaderBuilder, epochs: u32) -> Seen {
+    let (peak, seen) = counted::most_during(|| {
+        let mut loader: Loader = builder().epochs(Some(epochs)).build().unwrap();
+        let plan = loader.plan();
+        let process = plan.footprint.row("process").unwrap().total_bytes();
+        let predicted = plan.footprint.total_bytes(Memory::Host) - process;
+        let mut problem = None;
+        for _ in 0..epochs {
+            for batch in &mut loader {
+                problem = problem.or(batch.err());
+            }
+        }
+        let plan = loader.plan().to_string();
+        Seen { predicted, peak: 0, plan, errors: loader.stats().errors, problem }
+    });
+    Seen { peak, ..seen }
+}
+
+/// A temporary folder of files.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new(files: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let this = Self(tempfile::tempdir().unwrap());
+        for (number, bytes) in files.into_iter().enumerate() {
+            fs::write(this.0.path().join(format!("{number:05}.jpg")), bytes).unwrap();
+        }
+        this
+    }
+
+    fn replace(&self, number: usize, bytes: &[u8]) {
+        fs::write(self.0.path().join(format!("{number:05}.jpg")), bytes).unwrap();
+    }
+
+    fn loader(&self, chain: Chain) -> LoaderBuilder {
+        let source = Directory::open(self.0.path()).unwrap();
+        let builder = Loader::builder(source, chain).batch(8).workers(2).prefetch(1);
+        builder
+            .last(Last::Partial)
+            .on_error(OnError::Skip)
+            .device(feedwater::loader::DeviceChoice::Cpu)
+    }
+}
+
+fn small(count: usize) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|seed| common::jpeg(seed as u64 % 5, 64, 48))
+}
+
+fn crop() -> Chain {
+    Chain::new().then(RandomResizedCrop::to(32, 32))
+}
+
+/// Only the first window is needed, and it must be stored: the image is rotated before it is resampled.
+fn stored() -> Chain {
+    Chain::new().then(Flip { horizontal: 0.5, vertical: 0.5 }).then(RandomResizedCrop::to(32, 32))
+}
+
+/// Floats between operators, and bytes again in the next sample.
+fn floats() -> Chain {
+    Chain::new()
+        .then(Resize::to(96, 80))
+        .then(Normalize::IMAGENET)
+        .then(Crop { x: 40, y: 40, width: 96, height: 96 })
+        .then(Flip { horizontal: 0.5, vertical: 0.5 })
+}
+
+/// Operators that keep more than an image: displacements, the parts of a sum, lines of blurs.
+fn kept() -> Chain {
+    Chain::new()
+        .then(Resize::to(96, 80))
+        .then(op::Elastic::default())
+        .then(op::AugMix { chain_depth: Some(3), ..op::AugMix::default() })
+        .then(op::JpegDistortion { quality: [20, 90] })
+        .then(op::ThreeAugment {})
+        .then(op::Pad::with(op::PadMode::Reflect, [9; 4]))
+}
+
+#[test]
+fn what_operators_keep_is_in_the_footprint() {
+    let _alone = alone();
+    let files = Files::new((0..40).map(|seed| common::jpeg(seed, 640, 480)));
+    run(|| files.loader(kept()), 2).check("fixed sizes");
+    let first = Chain::new().then(op::Elastic::default()).then(op::AugMix::default());
+    run(|| files.loader(first.then(RandomResizedCrop::to(32, 32))), 2).check("whole images");
+}
+
+#[test]
+fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
+    let _alone = alone();
+    let files = Files::new(small(300).chain([files::png_head(178_956_970, 1, false)]));
+    let seen = run(|| files.loader(crop()), 2);
+    seen.check("by its side");
+    assert_eq!(seen.errors["oversized"], 2);
+    assert!(seen.peak < 12 * MIB, "{}", seen.peak);
+    let stop = |side| {
+        let loader = files.loader(crop()).on_error(OnError::Stop).max_side(side);
+        match run(|| loader, 1).problem {
+            Some(Error::Sample(error)) => (error.reason.name(), error.problem),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (reason, problem) = stop(65_535);
+    assert!(reason == "oversized" && problem.contains("limits.max_side"), "{problem}");
+    let (reason, problem) = stop(u32::MAX);
+    assert!(reason == "oversized" && problem.contains("limits.large_image_memory"), "{problem}");
+    run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, by its bytes");
+}
+
+/// Once its buffers have grown, a preprocessor allocates for a PNM, which needs no library, only the list of windows and nothing
+/// that grows with the image. Memory that libraries allocate for other formats is freed after the call.
+#[test]
+fn a_preprocessor_does_not_grow_from_image_to_image() {
+    let _alone = alone();
+    for chain in [floats_without_draws(), Chain::new().then(Resize::to(96, 80))] {
+        let preprocessor = Preprocessor::builder(chain).build().unwrap();
+        let mut out = vec![0f32; preprocessor.shape().sample_len()];
+        let out: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
+        let pnm = |side: usize| {
+            [format!("P6 {side} {side} 255\n").as_bytes(), &vec![9; 3 * side * side]].concat()
+        };
+        let (small, large) = (pnm(100), pnm(400));
+        preprocessor.run_into(&large, out).unwrap();
+        for image in [&small, &large] {
+            let before = counted::calls();
+            let (peak, ()) = counted::most_during(|| preprocessor.run_into(image, out).unwrap());
+            let calls = counted::calls() - before;
+            assert!(calls <= 8 && peak <= 4096, "{calls} allocations, {peak} bytes");
+        }
+        let jpeg = common::jpeg(1, 300, 200);
+        let mut run = |times: u32| {
+            let made = || (0..times).for_each(|_| preprocessor.run_into(&jpeg, out).unwrap());
+            counted::most_during(made).0
+        };
+        run(2);
+        let (one, many) = (run(1), run(50));
+        assert!(many <= one + 4096, "{many} bytes after 50 images, {one} after one");
+    }
+}
+
+fn floats_without_draws() -> Chain {
+    Chain::new().then(Resize::to(96, 80)).then(Normalize::IMAGENET).then(Crop {
+        x: 40,
+        y: 40,
+        width: 96,
+        height: 96,
+    })
+}
+
+#[test]
+fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
+    let _alone = alone();
+    let head = files::webp_head(16_383, 10_900);
+    assert_eq!(head.len(), 34);
+    let files = Files::new(small(300).chain([head]));
+    let seen = run(|| files.loader(crop()), 2);
+    seen.check("header of a WebP");
+    assert_eq!(seen.errors["oversized"], 2);
+    assert!(seen.peak < 12 * MIB, "{}", seen.peak);
+}
+
+/// Returns the memory for decoding an image, predicted from its header and checked against the count.
+fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
+    let header = Header::parse(bytes).unwrap();
+    let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
+    let mut decoder = Decoders::new();
+    let window = header.size.window();
+    let decode = || decoder.decode(bytes, &header, window, 1, &mut |_| ());
+    let (peak, decoded) = counted::most_during(decode);
+    decoded.unwrap();
+    // Allocators round up.
+    assert!(peak <= predicted + 64, "{name}: {peak} bytes, predicted {predicted}");
+    predicted
+}
+
+#[test]
+fn bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted() {
+    let _alone = alone();
+    let mut count = 0;
+    for entry in fs::read_dir("tests/golden/decode").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "bmp" || it == "gif" || it == "tif") {
+            decoding_memory(&path.display().to_string(), &fs::read(&path).unwrap());
+            count += 1;
+        }
+    }
+    assert!(count > 25, "{count}");
+}
+
+/// Each of up to 65,536 groups of codes has tables of 12 KB in libwebp, allocated before the first one is read.
+#[test]
+fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
+    let _alone = alone();
+    let goldens = || fs::read_dir("tests/golden/decode").unwrap().map(|it| it.unwrap().path());
+    let webp = |path: &PathBuf| path.extension().is_some_and(|it| it == "webp");
+    let mut count = 0;
+    for path in goldens().filter(webp) {
+        decoding_memory(&path.display().to_string(), &fs::read(&path).unwrap());
+        count += 1;
+    }
+    assert!(count > 10, "{count}");
+    // Up to 1000 groups, libwebp does not check which ones are used.
+    for (width, height, cache_bits) in
+        [(4, 4, 0), (80, 200, 3), (128, 124, 11), (512, 256, 0), (511, 255, 11)]
+    {
+        let bytes = files::webp_groups(width, height, cache_bits);
+        let groups = u64::from(width.div_ceil(4) * height.div_ceil(4));
+        let predicted = decoding_memory(&format!("{width}x{height}, {cache_bits}"), &bytes);
+        assert!(predicted > 12_000 * groups, "{predicted}");
+    }
+    let lossy = fs::read("tests/golden/decode/webp-lossy.webp").unwrap();
+    let without = decoding_memory("lossy", &lossy);
+    let with = decoding_memory("lossy with alpha", &files::webp_alpha_groups(&lossy, 7));
+    let size = Header::parse(&lossy).unwrap().size;
+    let groups = u64::from(size.width.div_ceil(4) * size.height.div_ceil(4));
+    assert!(with > without + 12_000 * groups, "{with} with {groups} groups, {without} without");
+}
+
+#[test]
+fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all() {
+    let _alone = alone();
+    // 8192 groups: 100 MB in a file of 37 KB. It is not among the inspected files.
+    let mut all: Vec<Vec<u8>> = small(2048).collect();
+    all[101] = files::webp_groups(512, 256, 0);
+    assert!(all[101].len() < 40_000);
+    let files = Files::new(all);
+    let less = run(|| files.loader(crop()).large_image_memory(64 * MIB), 1);
+    less.check("too small a budget");
+    assert_eq!(less.errors["oversized"], 1);
+    assert!(less.peak < 32 * MIB, "{}", less.peak);
+    let enough = run(|| files.loader(crop()).large_image_memory(128 * MIB), 1);
+    enough.check("enough room");
+    assert_eq!(enough.errors["oversized"], 0);
+    assert!(enough.peak > 90 * MIB, "{}", enough.peak);
+}
+
+/// The plan does not know the large images: they are not among the inspected ones.
+#[test]
+fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
+    let _alone = alone();
+    // 1024 of 2048 are inspected, the even ones.
+    let large = || {
+        [
+            common::progressive(3, 1200, 900),
+            files::png(1400, 1100, true),
+            files::png(1500, 900, false),
+        ]
+    };
+    let mut all: Vec<Vec<u8>> = small(2048).collect();
+    for (number, file) in large().into_iter().cycle().take(9).enumerate() {
+        all[101 * (2 * number + 1)] = file;
+    }
+    assert!((0..9).all(|number| 101 * (2 * number + 1) % 2 == 1));
+    let files = Files::new(all);
+    for (name, chain) in [("streamed", crop()), ("stored", stored()), ("floats", floats())] {
+        let seen = run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).workers(4), 1);
+        seen.check(name);
+        assert_eq!(seen.errors["oversized"], 0, "{name}: {}", seen.plan);
+        // The row exists because it is needed.
+        assert!(
+            seen.peak > seen.predicted - 16 * MIB,
+            "{name}: {} of {}",
+            seen.peak,
+            seen.predicted
+        );
+        let less = run(|| files.loader(chain.clone()).large_image_memory(MIB).workers(4), 1);
+        less.check(name);
+        assert!(less.errors["oversized"] >= 6, "{name}");
+    }
+}
+
+/// Workers waiting for memory do not block the loader's end.
+#[test]
+fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
+    let _alone = alone();
+    let all = (0..2000).map(|number| match number % 2 {
+        0 => common::jpeg(1, 64, 48),
+        _ => common::png(1, 40, 30),
+    });
+    let files =
+        Files::new(all.collect::<Vec<_>>().into_iter().enumerate().map(|(number, file)| {
+            // The odd ones are not inspected.
+            if number % 32 == 1 { files::png(900, 700, true) } else { file }
+        }));
+    for batches in 0..3 {
+        let mut loader =
+            files.loader(stored()).workers(6).large_image_memory(8 * MIB).build().unwrap();
+        for batch in loader.epoch().take(batches) {
+            batch.unwrap();
+        }
+    }
+}
+
+/// Random files, chains and settings from a seed.
+#[test]
+fn hostile_mixtures_stay_within_the_footprint() {
+    let _alone = alone();
+    for seed in 0..10u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = |most: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % most
+        };
+        let count = 1 + draw(1400) as usize;
+        let mut all: Vec<Vec<u8>> = small(count).collect();
+        for _ in 0..1 + draw(12) {
+            let (width, height) = (1 + draw(1300) as u32, 1 + draw(1100) as u32);
+            let place = draw(count as u64) as usize;
+            all[place] = match draw(7) {
+                0 => files::png_head(1 << draw(31), 1 << draw(31), draw(2) == 0),
+                1 => files::webp_head(1 + draw(16_383) as u32, 1 + draw(16_383) as u32),
+                2 => common::progressive(draw(9), width, height),
+                3 => files::png(width, height, true),
+                4 => files::png(width * 30, height / 30 + 1, false),
+                5 => files::png(width, height, false),
+                _ => common::jpeg(draw(9), width, height),
+            };
+        }
+        let files = Files::new(all);
+        let chain = match draw(4) {
+            0 => crop(),
+            1 => stored(),
+            2 => floats(),
+            _ => Chain::new()
+                .then(Resize::shorter(40))
+                .then(CenterCrop::to(32, 32))
+                .then(Normalize::IMAGENET),
+        };
+        let (workers, large) = (1 + draw(4) as usize, (1 + draw(24)) * MIB);
+        let side = [65_535, u32::MAX][draw(2) as usize];
+        let decoded = (draw(3) == 0).then_some(3 * MIB);
+        let presize = decoded.is_some().then_some(90).filter(|_| draw(2) == 0);
+        let encoded = (draw(4) == 0).then_some(MIB);
+        let case = format!(
+            "seed {seed}: {count} files, {chain:?}, {workers} workers, {large} for large ones"
+        );
+        let seen = run(
+            || {
+                let loader = files.loader(chain).workers(workers).large_image_memory(large);
+                let loader = loader.max_side(side).max_pixels(1 << 40).shuffle(true).seed(seed);
+                loader.cache_decoded(decoded).presize(presize).cache_encoded(encoded)
+            },
+            2,
+        );
+        seen.check(&case);
+        assert!(seen.problem.is_none() || count < 20, "{case}: {:?}", seen.problem);
+    }
+}
+
+/// Pairs and soft targets are in the footprint, and mixing allocates nothing.
+#[test]
+fn mixed_batches_stay_within_the_footprint() {
+    let _alone = alone();
+    let mixing = crop().then_batch(feedwater::op::MixupOrCutMix::default());
+    for dtype in [feedwater::DType::F32, feedwater::DType::F16] {
+        let files = Files::new(small(40));
+        let loader = || {
+            let loader = files.loader(mixing.clone()).output(dtype, feedwater::Layout::Nchw);
+            loader.classes(Some(20_000)).smoothing(0.1)
+        };
+        run(loader, 3).check(&format!("{dtype}"));
+    }
+}
+
+#[test]
+fn blending_a_pair_allocates_nothing() {
+    let _alone = alone();
+    use feedwater::op::{Blends, MixupOrCutMix};
+    use feedwater::random::SampleKey;
+    use feedwater::transform::blend::blend;
+
+    let operators: [std::sync::Arc<dyn feedwater::op::BatchOperator>; 1] =
+        [std::sync::Arc::new(MixupOrCutMix::default())];
+    for dtype in feedwater::DType::ALL {
+        let layout = feedwater::Layout::Nhwc;
+        let shape = feedwater::TensorShape { batch: 2, width: 32, height: 24, dtype, layout };
+        let (mut a, mut b) = (vec![0u32; shape.sample_len()], vec![1u32; shape.sample_len()]);
+        let bytes = shape.sample_bytes();
+        let pair = [&mut a, &mut b].map(|it| bytemuck::cast_slice_mut(it));
+        let [a, b]: [&mut [u8]; 2] = pair;
+        let before = counted::calls();
+        for index in 0..50 {
+            let key = SampleKey { seed: 1, epoch: 0, index };
+            let blends = Blends::draw(&operators, feedwater::Size::new(32, 24), key);
+            blend(shape, &blends, [&mut a[..bytes], &mut b[..bytes]]);
+        }
+        assert_eq!(counted::calls() - before, 0, "{dtype}");
+    }
+}
+
+/// A chain that converts from bytes to floats and back reuses the memory of the previous sample.
+#[test]
+fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
+    let _alone = alone();
+    use feedwater::decode::Decoders;
+    use feedwater::header::Header;
+    use feedwater::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
+    use feedwater::random::SampleKey;
+    use feedwater::transform::{HostTransform, PlannedImage};
+
+    let file = b"P6 120 90 255\n".iter().copied().chain((0..3 * 120 * 90).map(|at| at as u8));
+    let file: Vec<u8> = file.collect();
+    let header = Header::parse(&file).unwrap();
+    for (name, chain) in
+        [("floats", floats()), ("stored", stored()), ("streamed", crop()), ("kept", kept())]
+    {
+        let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
+        let plan = Plan::new(&chain, &Settings::default(), &facts).unwrap();
+        let (mut transform, mut decoder) = (HostTransform::new(&plan), Decoders::new());
+        let (mut sample, mut out) =
+            (SamplePlan::default(), vec![0u32; plan.shape.sample_bytes() / 4]);
+        let mut make = |seed: u64| {
+            // The same draws, so that no window is larger than before.
+            let key = SampleKey { seed: seed % 3, epoch: 0, index: 0 };
+            plan.sample(key, &header, &mut sample).unwrap();
+            let before = counted::calls();
+            let image =
+                PlannedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
+            transform.run(image, &mut decoder, bytemuck::cast_slice_mut(&mut out)).unwrap();
+            counted::calls() - before
+        };
+        let counts: Vec<i64> = (0..30).map(&mut make).collect();
+        let later: i64 = counts[6..].iter().sum();
+        assert_eq!(later, 0, "{name}");
+    }
+}

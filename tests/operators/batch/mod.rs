@@ -1,0 +1,66 @@
+//! The batch stage: pairs of samples are mixed, and soft targets go with them.
+
+mod draws;
+mod errors;
+mod formulas;
+mod order;
+mod settings;
+mod twins;
+
+use crate::common::{jpegs, training};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, Pair};
+use feedwater::op::{Chain, CutMix, Mixup, MixupOrCutMix};
+use feedwater::source::Memory;
+
+const SAMPLES: u64 = 61;
+
+/// A loader of [`SAMPLES`] samples, whose labels are their indices.
+fn builder(chain: Chain) -> LoaderBuilder {
+    let source = Memory::new(jpegs(SAMPLES)).unwrap();
+    settled(Loader::builder(source, chain))
+}
+
+fn settled(builder: LoaderBuilder) -> LoaderBuilder {
+    let builder = builder.device(DeviceChoice::Cpu).workers(2).batch(4).shuffle(true).seed(7);
+    builder.classes(Some(SAMPLES as u32)).smoothing(0.1)
+}
+
+/// Chains that mix all pairs, or some.
+fn mixing() -> [Chain; 3] {
+    let some = MixupOrCutMix { probability: 0.7, ..Default::default() };
+    let both = training().then_batch(CutMix::alpha(1.0)).then_batch(Mixup::alpha(0.4));
+    [training().then_batch(Mixup::alpha(0.8)), training().then_batch(some), both]
+}
+
+/// A sample as it was handed out.
+#[derive(Clone, Debug, PartialEq)]
+struct Made {
+    index: u64,
+    pixels: Vec<u8>,
+    target: Vec<f32>,
+    pair: Pair,
+}
+
+/// The samples of at most so many batches, without padding.
+fn run(loader: &mut Loader, batches: usize) -> Vec<Made> {
+    let mut all = Vec::new();
+    for batch in loader.into_iter().take(batches) {
+        let batch = batch.unwrap();
+        let pixels = batch.host().unwrap().chunks(batch.shape().sample_bytes());
+        let targets = batch.soft_targets().unwrap().chunks(batch.classes());
+        for (place, (pixels, target)) in pixels.zip(targets).enumerate() {
+            let record = batch.samples()[place];
+            if !record.padding {
+                let pair = batch.pairs()[place / 2];
+                let (pixels, target) = (pixels.to_vec(), target.to_vec());
+                all.push(Made { index: record.index, pixels, target, pair });
+            }
+        }
+    }
+    all
+}
+
+/// The samples of an epoch.
+fn epoch(builder: LoaderBuilder) -> Vec<Made> {
+    run(&mut builder.build().unwrap(), usize::MAX)
+}

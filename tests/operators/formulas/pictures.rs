@@ -1,0 +1,93 @@
+//! Pictures that tests/golden/operators/colour.py computes too, and operators applied to them.
+
+use feedwater::geometry::Size;
+use feedwater::image::{HostImage, Image};
+use feedwater::op::{self, Actions, Operator};
+use feedwater::random::SampleKey;
+use feedwater::tensor::{DType, Layout, TensorShape};
+use feedwater::transform::HostTransform;
+use serde_json::Value;
+
+use crate::golden::{digest, picture, rows};
+
+/// Twin of `PICTURES` in colour.py.
+pub fn pictures() -> Vec<Image<u8>> {
+    let waves = |width, height, seed| picture(Size::new(width, height), seed);
+    let dim = |width, height, seed| map(waves(width, height, seed), |byte| byte / 9 * 5 + 40);
+    let constant = |width, height, byte| map(waves(width, height, 0), |_| byte);
+    vec![
+        waves(1, 1, 1),
+        waves(1, 9, 2),
+        waves(11, 1, 3),
+        waves(2, 2, 4),
+        waves(3, 3, 5),
+        waves(13, 17, 6),
+        waves(64, 48, 7),
+        waves(211, 97, 8),
+        dim(64, 48, 9),
+        dim(5, 4, 10),
+        constant(6, 5, 0),
+        constant(6, 5, 255),
+        constant(1, 1, 77),
+    ]
+}
+
+fn map(mut image: Image<u8>, of: impl Fn(u8) -> u8) -> Image<u8> {
+    image.data_mut().iter_mut().for_each(|byte| *byte = of(*byte));
+    image
+}
+
+/// All 2^24 colours, blue first, in 4096 rows.
+pub fn colours() -> Image<u8> {
+    let bytes = (0..1u32 << 24).flat_map(|at| [(at >> 16) as u8, (at >> 8) as u8, at as u8]);
+    Image::from_data(Size::new(4096, 4096).window(), bytes.collect())
+}
+
+/// Rows of a list of colour.json.
+pub fn golden(key: &str) -> Vec<Value> {
+    rows(include_str!("../../golden/operators/colour.json"), key)
+}
+
+/// First 16 digits of the SHA-256 of all bytes.
+pub fn short_digest(image: &HostImage) -> String {
+    digest(bytes(image))[..16].into()
+}
+
+/// Bytes of an image of bytes.
+pub fn bytes(image: &HostImage) -> &[u8] {
+    let HostImage::U8(image) = image else { panic!("an image of bytes") };
+    image.data()
+}
+
+/// Shape of tensors, which are not stored here.
+const SHAPE: TensorShape =
+    TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
+
+/// One operator with its actions for a whole image.
+pub struct Applied<'a> {
+    image: &'a HostImage,
+    actions: Actions,
+}
+
+impl<'a> Applied<'a> {
+    /// Reads the settings as in a pipeline file.
+    pub fn new(name: &str, settings: &Value, image: &'a HostImage) -> Self {
+        let operator = op::read(name, settings.clone()).unwrap().unwrap();
+        operator.check().unwrap();
+        let operators = [&*operator as &dyn Operator];
+        let actions = Actions::of(operators, SampleKey::default(), image.window().size());
+        Self { image, actions }
+    }
+
+    /// By the reference implementations.
+    pub fn reference(&self) -> HostImage {
+        self.actions.reference(self.image)
+    }
+
+    /// By the CPU transform.
+    pub fn transformed(&self) -> HostImage {
+        let mut transform = HostTransform::of_shape(SHAPE);
+        transform.run_operator(&self.actions, 0, self.image).unwrap();
+        transform.image().clone()
+    }
+}

@@ -1,0 +1,252 @@
+//! CUDA texts of the formulas, compiled for the host, against the Rust functions: equal bit for bit.
+
+use bytemuck::Pod;
+use feedwater::geometry::Size;
+use feedwater::gpu::host_kernel::HostCompiler;
+use feedwater::op::colour::{
+    channel_permutation, color_twist, contrast, hue, normalize_image, saturation,
+};
+use feedwater::op::custom::Cuda;
+use feedwater::op::erase::{cutout, grid_mask, random_erasing};
+use feedwater::op::filter::{sharpen, sharpness};
+use feedwater::op::formula::Histograms;
+use feedwater::op::kind::{ColourFormula, PositionFormula, StatisticsFormula, StencilFormula};
+use feedwater::op::noise::{gaussian_noise, salt_and_pepper};
+use feedwater::op::{
+    Autocontrast, ChannelPermutation, ColorTwist, Contrast, Cutout, Equalize, GaussianNoise,
+    Grayscale, GridMask, Hue, NormalizeImage, RandomErasing, SaltAndPepper, Saturation, Sharpen,
+    Sharpness, ToYcbcr,
+};
+use feedwater::random::{SampleKey, SampleRng};
+
+use super::pictures::{colours, pictures};
+use crate::golden::picture;
+
+/// Entry of a compiled text: runs `BODY` for each item `i` with the parameters `p`.
+const CALL: &str = r#"
+struct Call {
+    const void *params, *in;
+    void* out;
+    long long count, width;
+};
+extern "C" void fused__host(void** params, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned) {
+    (void)threadIdx, (void)blockIdx, (void)blockDim, (void)gridDim;
+    const Call& call = **(const Call**)params[0];
+    const PARAMS& p = *(const PARAMS*)call.params;
+    for (long long i = 0; i < call.count; ++i) {
+        BODY
+    }
+}
+"#;
+
+/// Runs the text of a formula: `body` computes item number `i` of the output by the type `FORMULA`.
+fn run<P: Pod, I: Pod, O: Pod>(
+    cuda: Option<Cuda>,
+    body: &str,
+    params: &P,
+    input: &[I],
+    width: usize,
+    out: &mut [O],
+) {
+    let Cuda { type_name: name, text, .. } = cuda.unwrap();
+    let body = body.replace("FORMULA", name);
+    let parts = [
+        include_str!("../../../kernels/image.cu"),
+        include_str!("../../../kernels/colour.cu"),
+        text,
+        &CALL.replace("PARAMS", &format!("{name}Params")).replace("BODY", &body),
+    ];
+    let text = parts.concat();
+    assert!(size_of::<P>().is_multiple_of(8) && size_of::<P>() <= 96, "{name}");
+    let compiler = HostCompiler::temporary().unwrap();
+    let kernel = compiler.compile(name, &text).unwrap_or_else(|error| panic!("{error:?}"));
+    let pointers = [
+        std::ptr::from_ref(params) as u64,
+        input.as_ptr() as u64,
+        out.as_mut_ptr() as u64,
+        out.len() as u64,
+        width as u64,
+    ];
+    kernel.launch(bytemuck::cast_slice(&pointers), 1, Size::new(1, 1), (1, 1));
+}
+
+/// Compares a formula of colours for all 2^24 of them.
+fn colour<F: ColourFormula>(params: &F::Params) {
+    let colours = colours();
+    let colours = colours.data().as_chunks::<3>().0;
+    let mut out = vec![[0u8; 3]; colours.len()];
+    let body = "((Bytes*)call.out)[i] = FORMULA::of(p, ((const Bytes*)call.in)[i]);";
+    run(F::CUDA, body, params, colours, 0, &mut out);
+    for (&colour, &theirs) in colours.iter().zip(&out) {
+        assert_eq!(F::pixel(params, colour), theirs, "{:?} {colour:?}", F::CUDA);
+    }
+}
+
+#[test]
+fn formulas_of_colours_equal_their_twins() {
+    for factor in [0.0, 0.37, 1.0, 1.9, 1e6] {
+        colour::<Saturation>(&saturation::Params { factor, padding: 0 });
+    }
+    for shift in [-0.5, 0.0, 0.1] {
+        colour::<Hue>(&hue::Params::new(shift));
+    }
+    for twist in [[1.0, 1.0, 1.0, 0.0], [0.9, 1.3, 1.7, 35.0], [3.0, 0.2, 0.0, -120.0]] {
+        let [brightness, contrast, saturation, hue] = twist;
+        let params = color_twist::Params::new(brightness, contrast, saturation, hue);
+        colour::<ColorTwist>(&params);
+    }
+    colour::<ChannelPermutation>(&channel_permutation::Params { order: [2, 0, 1], padding: 0 });
+    colour::<Grayscale>(&[0; 2]);
+    colour::<ToYcbcr>(&[0; 2]);
+}
+
+/// Histograms of pictures, of random counts with gaps, and of the largest image.
+fn histograms() -> Vec<Histograms> {
+    let of = |pixels: &[[u8; 3]]| {
+        let mut histograms = Histograms::EMPTY;
+        histograms.add(pixels);
+        histograms
+    };
+    let mut all: Vec<Histograms> =
+        pictures().iter().map(|image| of(image.data().as_chunks().0)).collect();
+    let mut rng = SampleRng::new(SampleKey::default(), 0);
+    for _ in 0..300 {
+        let mut histograms = Histograms::EMPTY;
+        let bits = rng.below(25);
+        let (gap, most) = (rng.below(256), 1 + rng.below(1 << bits));
+        for bins in histograms.channel.iter_mut().chain([&mut histograms.gray]) {
+            let (low, high) = (rng.below(256) as usize, rng.below(257) as usize);
+            for bin in &mut bins[low.min(high)..high.max(low)] {
+                *bin = if rng.below(256) < gap { 0 } else { rng.below(most) as u32 };
+            }
+        }
+        all.push(histograms);
+    }
+    let mut largest = Histograms::EMPTY;
+    for (at, bins) in largest.channel.iter_mut().chain([&mut largest.gray]).enumerate() {
+        bins[3 * at] = 7;
+        bins[255 - at] = 65_500 * 65_500 - 7;
+    }
+    all.push(largest);
+    all
+}
+
+/// Compares a formula of histograms. `kind` is the C++ type of its values, and `bits` makes them comparable.
+fn statistics<F: StatisticsFormula, T: Pod + PartialEq + std::fmt::Debug>(
+    kind: &str,
+    params: &F::Params,
+    bits: fn(&F::Value) -> T,
+) {
+    let body = format!(
+        "(({kind}*)call.out)[i] = FORMULA::of(p, ((const Histograms*)call.in)[i / 768], (int)(i / 256 % 3), (int)(i % 256));"
+    );
+    let histograms = histograms();
+    let mut out = vec![T::zeroed(); 768 * histograms.len()];
+    run(F::CUDA, &body, params, &histograms, 0, &mut out);
+    for (at, (histograms, theirs)) in histograms.iter().zip(out.chunks(768)).enumerate() {
+        let table = F::table(params, histograms);
+        let ours: Vec<T> = table.as_flattened().iter().map(bits).collect();
+        assert_eq!(ours, theirs, "{:?} {at}", F::CUDA);
+    }
+}
+
+#[test]
+fn formulas_of_histograms_equal_their_twins() {
+    for factor in [0.0, 0.63, 1.0, 2.4] {
+        let params = contrast::Params { factor, padding: 0 };
+        statistics::<Contrast, u8>("unsigned char", &params, |&byte| byte);
+    }
+    statistics::<Autocontrast, u8>("unsigned char", &[0; 2], |&byte| byte);
+    statistics::<Equalize, u8>("unsigned char", &[0; 2], |&byte| byte);
+    for per_channel in [0, 1] {
+        let params = normalize_image::Params { per_channel, padding: 0 };
+        statistics::<NormalizeImage, u32>("float", &params, |value| value.to_bits());
+    }
+}
+
+/// Size of the images for formulas of positions.
+const SIZE: Size = Size { width: 700, height: 400 };
+
+/// Number of a pixel in its row, and of its row.
+fn place(at: usize) -> (i32, i32) {
+    ((at % 700) as i32, (at / 700) as i32)
+}
+
+const AT: &str = "FORMULA::of(p, (int)(i % call.width), (int)(i / call.width), ";
+
+/// Compares a formula of positions on bytes.
+fn position<F: PositionFormula>(params: &F::Params) {
+    let image = picture(SIZE, 3);
+    let pixels = image.data().as_chunks::<3>().0;
+    let mut out = vec![[0u8; 3]; pixels.len()];
+    let body = format!("((Bytes*)call.out)[i] = {AT}((const Bytes*)call.in)[i]);");
+    run(F::CUDA, &body, params, pixels, 700, &mut out);
+    for (at, (&pixel, &theirs)) in pixels.iter().zip(&out).enumerate() {
+        let (x, y) = place(at);
+        assert_eq!(F::bytes(params, x, y, pixel), theirs, "{:?} {x} {y}", F::CUDA);
+    }
+}
+
+/// Compares a formula of positions on floats.
+fn position_of_floats<F: PositionFormula>(params: &F::Params) {
+    let pixels = vec![[0.25f32, -1.0, 3.5]; SIZE.pixels() as usize];
+    let mut out = vec![[0f32; 3]; pixels.len()];
+    let body = format!("((Floats3*)call.out)[i] = {AT}((const Floats3*)call.in)[i]);");
+    run(F::CUDA, &body, params, &pixels, 700, &mut out);
+    for (at, (&pixel, theirs)) in pixels.iter().zip(&out).enumerate() {
+        let (x, y) = place(at);
+        let ours = F::floats(params, x, y, pixel);
+        assert_eq!(ours.map(f32::to_bits), theirs.map(f32::to_bits), "{:?} {x} {y}", F::CUDA);
+    }
+}
+
+#[test]
+fn formulas_of_positions_equal_their_twins() {
+    for (mean, sigma) in [(0.0, 0.1), (0.3, 10.0), (-0.2, 0.0)] {
+        position::<GaussianNoise>(&gaussian_noise::Params::new(mean, sigma, [1, 0xffff_fffe]));
+    }
+    for (prob, salt, per_channel) in [(0.05, 0.5, false), (0.4, 0.8, true), (1.0, 1.0, true)] {
+        let params = salt_and_pepper::Params::new(prob, salt, per_channel, [9, 8]);
+        position::<SaltAndPepper>(&params);
+    }
+    for (tile, ratio, angle, shift) in
+        [(100.0, 0.5, 0.0, [0.0, 0.0]), (17.0, 0.3, 0.7, [5.0, -3.5]), (1.0, 1.0, 3.0, [0.0, 0.5])]
+    {
+        position::<GridMask>(&grid_mask::Params::new(tile, ratio, angle, shift, [1, 2, 3]));
+    }
+    for (holes, length) in [(0, 9), (1, 30), (8, 101)] {
+        let mut rng = SampleRng::new(SampleKey::default(), 0);
+        position::<Cutout>(&cutout::Params::draw(SIZE, holes, length, [7, 8, 9], &mut rng));
+    }
+    for std in [[0.0; 3], [58.395, 57.12, 57.375]] {
+        let mean = [123.675, 116.28, 103.53];
+        let (x, y, right, bottom) = (13, 50, 600, 390);
+        let params = random_erasing::Params { x, y, right, bottom, mean, std, key: [4, 5] };
+        position::<RandomErasing>(&params);
+        position_of_floats::<RandomErasing>(&params);
+    }
+}
+
+/// Compares a stencil on the neighbourhoods of an image.
+fn stencil<F: StencilFormula>(params: &F::Params) {
+    let image = picture(Size::new(211, 97), 8);
+    let around = |x: u32, y: u32| {
+        std::array::from_fn(|at| image.pixel(x + at as u32 % 3, y + at as u32 / 3))
+    };
+    let places = (0..95).flat_map(|y| (0..209).map(move |x| (x, y)));
+    let input: Vec<[[u8; 3]; 9]> = places.map(|(x, y)| around(x, y)).collect();
+    let mut out = vec![[0u8; 3]; input.len()];
+    let body = "((Bytes*)call.out)[i] = FORMULA::of(p, ((const Bytes(*)[9])call.in)[i]);";
+    run(F::CUDA, body, params, &input, 0, &mut out);
+    for (around, &theirs) in input.iter().zip(&out) {
+        assert_eq!(F::pixel(params, around), theirs, "{:?} {around:?}", F::CUDA);
+    }
+}
+
+#[test]
+fn stencils_equal_their_twins() {
+    for factor in [0.0, 0.4, 1.0, 2.5] {
+        stencil::<Sharpness>(&sharpness::Params { factor, padding: 0 });
+        stencil::<Sharpen>(&sharpen::Params { amount: factor, padding: 0 });
+    }
+}

@@ -1,0 +1,15 @@
+//! Operators: pixels, random numbers and boxes, compared with the libraries that define them, with the reference, and with the
+//! CUDA text.
+
+mod batch;
+mod chains;
+mod combinators;
+#[path = "../common/mod.rs"]
+mod common;
+mod formulas;
+#[allow(dead_code, reason = "each module reads its own tables")]
+mod golden;
+mod parity;
+#[path = "../simulated/mod.rs"]
+mod simulated;
+mod testing;

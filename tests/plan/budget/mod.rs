@@ -1,0 +1,471 @@
+//! Memory limits: a plan's memory without limits, and how it fits into them.
+
+mod hardware_group;
+
+use std::ops::Range;
+
+use crate::common::training;
+use feedwater::error::Error;
+use feedwater::footprint::{Footprint, Memory};
+use feedwater::geometry::Size;
+use feedwater::op::{Chain, Flip, Normalize, Placement, RandomResizedCrop};
+use feedwater::plan::{Bounds, Count, DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows};
+use feedwater::tensor::DType;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+/// The README's job: 256 images of 224x224 in f16 from 500x375, 2 prefetched batches, 16 workers.
+fn job() -> (Chain, Settings) {
+    let chain = Chain::new()
+        .then(RandomResizedCrop::to(224, 224))
+        .then(Flip { horizontal: 0.5, vertical: 0.0 })
+        .then(Normalize::IMAGENET);
+    let mut settings = Settings::default();
+    settings.loader.batch = 256;
+    settings.loader.workers = 16.into();
+    settings.loader.prefetch = 2.into();
+    settings.output.dtype = DType::F16;
+    (chain, settings)
+}
+
+fn facts(image: Size, largest_bytes: u64) -> Facts {
+    let nvjpeg = Ok(vec![Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid]);
+    let device = DeviceFacts::gpu(nvjpeg);
+    Facts { largest_bytes, image, device, ..Facts::default() }
+}
+
+fn limited(device: Option<u64>, pinned: Option<u64>) -> Result<Plan, Error> {
+    let (chain, mut settings) = job();
+    settings.limits.device_memory = device;
+    settings.limits.pinned_memory = pinned;
+    Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000))
+}
+
+fn device(plan: &Plan) -> &DevicePlan {
+    plan.device.as_ref().unwrap()
+}
+
+/// Numbers that limits reduce, in reverse order of reduction.
+fn kept(plan: &Plan) -> [usize; 5] {
+    let device = device(plan);
+    let of = |route| device.routes.iter().find(|it| it.route == route).map(|it| it.decoders);
+    let states = of(Route::NvjpegGpu).or(of(Route::NvjpegHybrid)).unwrap_or(0);
+    let reading = device.pages - device.group - 3 * device.hardware_group;
+    [plan.prefetch, device.group, states, device.hardware_group, reading]
+}
+
+fn total(plan: &Plan, memory: Memory) -> u64 {
+    plan.footprint.total_bytes(memory)
+}
+
+/// Numbers of bytes that an error names for a key: the limit, then the smallest one that suffices.
+fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
+    let text = error.to_string();
+    let (_, rest) = text.split_once(key)?;
+    let one = rest.split("limits.").next()?.lines().next()?;
+    let words = one.split_whitespace().map(|word| word.trim_end_matches([',', ';', ':']));
+    let mut numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+    numbers.sort_unstable();
+    Some(numbers)
+}
+
+/// The smallest sufficient limit that an error names for a key.
+fn named(error: &Error, key: &str) -> Option<u64> {
+    numbers(error, key)?.last().copied()
+}
+
+/// Reduction of prefetch (the count, the count without limits, the keys), which the plan prints.
+fn reduced_prefetch(plan: &Plan) -> (usize, usize, &[&'static str]) {
+    let reduction = plan.reductions.iter().find(|it| it.name == "prefetch").unwrap();
+    assert!(plan.to_string().contains(&reduction.to_string()), "{plan}");
+    (reduction.count, reduction.instead_of, &reduction.limits[..])
+}
+
+/// With every route in use.
+#[test]
+fn a_batch_of_256_needs_less_than_350_mib_of_device_memory() {
+    let plan = limited(None, None).unwrap();
+    let routes: Vec<Route> = device(&plan).routes.iter().map(|it| it.route).collect();
+    assert_eq!(routes, Route::ALL);
+    assert_eq!(plan.slots(), 3);
+    let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
+    assert_eq!(slots, 3 * 256 * 3 * 224 * 224 * 2);
+    let all = total(&plan, Memory::Device);
+    assert!(all < 350 * MIB, "{all} bytes\n{plan}");
+    assert!(plan.reductions.is_empty());
+}
+
+/// The number of samples between decoder and kernel does not depend on the batch size.
+#[test]
+fn only_the_slots_grow_with_the_batch() {
+    let (chain, settings) = job();
+    let without_slots = |batch| {
+        let mut settings = settings.clone();
+        settings.loader.batch = batch;
+        let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap();
+        let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
+        (total(&plan, Memory::Device) - slots, total(&plan, Memory::Pinned))
+    };
+    assert_eq!(without_slots(64), without_slots(1024));
+}
+
+#[test]
+fn pages_suffice_for_all_threads() {
+    let plan = limited(None, None).unwrap();
+    let all = device(&plan);
+    assert_eq!(all.pages, 16 + all.group + 3 * all.hardware_group);
+    assert!(all.hardware_group > 0 && all.encoded_bytes >= 120_000);
+    let (chain, mut settings) = job();
+    settings.decode.routes = vec![Route::NvjpegHybrid, Route::Cpu];
+    let facts = facts(Size::new(500, 375), 120_000);
+    let plan = Plan::new(&chain, &settings, &facts).unwrap();
+    let host = device(&plan);
+    assert_eq!((host.pages, host.hardware_group), (16 + host.group, 0));
+    assert!(plan.footprint.row(rows::nvjpeg(Route::NvjpegHardware)).is_none());
+    settings.decode.placement = Placement::Cpu;
+    let plan = Plan::new(&chain, &settings, &facts).unwrap();
+    assert_eq!(device(&plan).encoded_bytes, 0, "nothing encoded goes to the device");
+    let in_host = |row: &&feedwater::footprint::Row| row.memory == Memory::Host;
+    let encoded = plan.footprint.rows.iter().filter(in_host).find(|row| row.name == rows::ENCODED);
+    assert_eq!(encoded.unwrap().total_bytes(), 16 * 120_000);
+}
+
+/// A finished sample always fits into an upload; a window's pixels fit if the CPU may decode them.
+#[test]
+fn uploads_fit_the_output_of_the_cpu() {
+    let (chain, mut settings) = job();
+    settings.output.dtype = DType::F32;
+    let small = facts(Size::new(40, 30), 1000);
+    let large = facts(Size::new(1000, 1000), 1000);
+    for (facts, cpu) in [(&small, true), (&large, true), (&large, false)] {
+        if !cpu {
+            settings.decode.routes = vec![Route::NvjpegHardware, Route::NvjpegHybrid];
+        }
+        let plan = Plan::new(&chain, &settings, facts).unwrap();
+        let device = device(&plan);
+        let sample = plan.shape.sample_bytes();
+        let wanted = if cpu { sample.max(device.pixels_bytes) } else { sample };
+        assert_eq!(device.upload_bytes, wanted.next_multiple_of(256));
+        assert_eq!(device.uploads, if cpu { 17 } else { 2 });
+    }
+}
+
+/// One enormous file does not enlarge every page.
+#[test]
+fn a_pages_file_buffer_is_proportional_to_its_pixels() {
+    let (chain, settings) = job();
+    let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 50 << 20)).unwrap();
+    let page = device(&plan);
+    assert_eq!(page.image_pixels, 500 * 375 * 5 / 4);
+    assert_eq!(page.encoded_bytes, (2 * page.image_pixels).next_multiple_of(256));
+    let beyond = plan.footprint.row("files beyond a page").unwrap();
+    // 16 workers, and the thread that decodes images refused by the engines.
+    assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 17 * (50 << 20)));
+    assert!(limited(None, None).unwrap().footprint.row("files beyond a page").is_none());
+}
+
+#[test]
+fn a_limit_that_is_not_reached_changes_nothing() {
+    let free = limited(None, None).unwrap();
+    let [on_device, pinned] = [Memory::Device, Memory::Pinned].map(|it| Some(total(&free, it)));
+    let exact = limited(on_device, pinned).unwrap();
+    assert_eq!(exact.footprint, free.footprint);
+    assert!(exact.reductions.is_empty());
+    let less = limited(on_device.map(|bytes| bytes - 1), None).unwrap();
+    assert!(total(&less, Memory::Device) < total(&free, Memory::Device));
+    assert!(!less.reductions.is_empty());
+}
+
+/// The order of reductions under ever smaller limits.
+#[test]
+fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
+    let free = limited(None, None).unwrap();
+    let full = kept(&free);
+    let bytes = total(&free, Memory::Device);
+
+    let plan = limited(Some(bytes - 1), None).unwrap();
+    assert_eq!(kept(&plan), [full[0], full[1], full[2], full[3], full[4] - 1]);
+
+    // The least memory with 2 prefetched batches: everything else is lean.
+    let plans = (0..).map(|step| limited(Some(bytes - step * MIB / 2), None).unwrap());
+    let lean = plans.take_while(|plan| plan.prefetch == 2).last().unwrap();
+    assert!(kept(&lean)[1..].iter().zip([4, 2, 4, 4]).all(|(have, lean)| *have >= lean));
+    assert!(kept(&lean)[1..].iter().zip(&full[1..]).all(|(have, full)| have < full), "{lean}");
+
+    // With one batch less, nearly everything else fits again.
+    let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
+    assert_eq!(kept(&plan)[..4], [1, full[1], full[2], full[3]]);
+    assert!((4..full[4]).contains(&kept(&plan)[4]), "{plan}");
+    assert_eq!(plan.slots(), 2);
+    assert_eq!(reduced_prefetch(&plan), (1, 2, &["limits.device_memory"][..]), "{plan}");
+    assert_eq!(plan.reductions.len(), 2);
+}
+
+/// Automatic prefetch is reduced like a fixed one, and stays within the remaining memory.
+#[test]
+fn automatic_prefetch_stays_within_the_limit() {
+    let auto = |limit| {
+        let (chain, mut settings) = job();
+        settings.loader.prefetch = Count::Auto;
+        settings.limits.device_memory = limit;
+        Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap()
+    };
+    let free = auto(None);
+    assert_eq!(free.ahead_batches, Bounds { least: 1, start: 2, most: 8 });
+    let slot = free.shape.bytes() as u64;
+    for most in 2..8 {
+        let plan = auto(Some(total(&free, Memory::Device) - (8 - most) as u64 * slot));
+        assert_eq!(plan.ahead_batches, Bounds { least: 1, start: 2, most });
+        assert_eq!(reduced_prefetch(&plan), (most, 8, &["limits.device_memory"][..]), "{plan}");
+        assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else is reduced before it");
+    }
+    // Below that, the same as with a fixed prefetch.
+    let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);
+    let plan = auto(limit);
+    assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));
+    assert_eq!(reduced_prefetch(&plan), (2, 8, &["limits.device_memory"][..]), "{plan}");
+    let one = auto(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot * 3 / 2));
+    assert_eq!(one.ahead_batches, Bounds { least: 1, start: 1, most: 1 }, "{one}");
+    let set = limited(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot), None);
+    let plan = set.unwrap();
+    let most = plan.prefetch;
+    assert_eq!(plan.ahead_batches, Bounds { least: most, start: most, most });
+}
+
+/// Pinned memory holds no slots: limiting it removes none.
+#[test]
+fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
+    let free = limited(None, None).unwrap();
+    let error = limited(None, Some(1)).unwrap_err();
+    let least = named(&error, "limits.pinned_memory").unwrap();
+    for limit in [least, total(&free, Memory::Pinned) / 2] {
+        let plan = limited(None, Some(limit)).unwrap();
+        assert!(total(&plan, Memory::Pinned) <= limit);
+        assert_eq!(plan.prefetch, 2, "{plan}");
+        assert!(plan.reductions.iter().all(|it| it.limits == ["limits.pinned_memory"]));
+    }
+}
+
+#[test]
+fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
+    let error = limited(Some(64 * MIB), None).unwrap_err();
+    let least = named(&error, "limits.device_memory").unwrap();
+    assert_eq!(numbers(&error, "limits.device_memory").unwrap(), [64 * MIB, least], "{error}");
+    let Error::Config(error) = error else { panic!("{error}") };
+    assert_eq!(error.key, "limits.device_memory");
+    let text = error.to_string();
+    for row in
+        [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::nvjpeg(Route::NvjpegHardware)]
+    {
+        assert!(text.contains(row), "{row} is missing in {text}");
+    }
+    assert!(!text.contains(rows::UPLOADS), "rows of the other memory are left out: {text}");
+    assert_eq!(total(&limited(Some(least), None).unwrap(), Memory::Device), least);
+    assert!(limited(Some(least - 1), None).is_err());
+    let both = limited(Some(64 * MIB), Some(1)).unwrap_err();
+    assert_eq!(named(&both, "limits.device_memory"), Some(least), "{both}");
+    let pinned = named(&both, "limits.pinned_memory").unwrap();
+    assert_eq!(numbers(&both, "limits.pinned_memory").unwrap(), [1, pinned], "{both}");
+    assert!(limited(Some(least), Some(pinned)).is_ok(), "{both}");
+    assert!(limited(Some(least), Some(pinned - 1)).is_err(), "{both}");
+    assert!(both.to_string().contains(rows::UPLOADS), "{both}");
+}
+
+/// Device memory limits do not apply to a plan that uses no device memory.
+#[test]
+fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
+    let mut settings = Settings::default();
+    settings.limits.device_memory = Some(0);
+    settings.limits.pinned_memory = Some(0);
+    let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
+    assert!(Plan::new(&training(), &settings, &facts).unwrap().reductions.is_empty());
+}
+
+/// A CPU plan under a host memory limit.
+fn on_host(limit: Option<u64>, workers: Count, prefetch: Count) -> Result<Plan, Error> {
+    let (chain, mut settings) = job();
+    settings.limits.host_memory = limit;
+    (settings.loader.workers, settings.loader.prefetch) = (workers, prefetch);
+    let device = DeviceFacts::None("none".into());
+    let image = Size::new(500, 375);
+    let facts = Facts { largest_bytes: 120_000, image, device, cores: 8, ..Facts::default() };
+    Plan::new(&chain, &settings, &facts)
+}
+
+/// From no limit down to the smallest: prefetch is reduced first, then automatic workers, then nothing.
+#[test]
+fn host_limits_reduce_prefetch_and_then_automatic_workers() {
+    let host = |plan: &Plan| total(plan, Memory::Host);
+    for (workers, prefetch) in [
+        (Count::Auto, Count::Auto),
+        (Count::Auto, Count::Fixed(3)),
+        (Count::Fixed(6), Count::Auto),
+        (Count::Fixed(6), Count::Fixed(3)),
+    ] {
+        let plan = |limit| on_host(limit, workers, prefetch);
+        let free = plan(None).unwrap();
+        assert_eq!(plan(Some(host(&free))).unwrap().footprint, free.footprint);
+        let mut limit = host(&free) - 1;
+        let mut before = (free.prefetch, free.workers.most);
+        let refused = loop {
+            match plan(Some(limit)) {
+                Ok(fitted) => {
+                    assert!(host(&fitted) <= limit, "{limit}: {fitted}");
+                    let now = (fitted.prefetch, fitted.workers.most);
+                    assert!(now < before || now.0 > before.0 && now.1 < before.1, "{now:?}");
+                    assert!(now.1 == free.workers.most || now.0 == 1 || workers == Count::Auto);
+                    assert_eq!(fitted.shape, free.shape);
+                    assert_eq!(fitted.room, free.room, "which samples are oversized depends on it");
+                    let limits =
+                        |it: &feedwater::plan::Reduction| it.limits == ["limits.host_memory"];
+                    assert!(!fitted.reductions.is_empty() && fitted.reductions.iter().all(limits));
+                    before = now;
+                    limit = host(&fitted) - 1;
+                }
+                Err(error) => break error,
+            }
+        };
+        let smallest = named(&refused, "limits.host_memory").unwrap();
+        assert_eq!(smallest, limit + 1, "{refused}");
+        assert!(refused.to_string().contains("worker scratch"), "{refused}");
+        let least = plan(Some(smallest)).unwrap();
+        assert_eq!(least.prefetch, 1);
+        assert_eq!(least.workers.most, if workers == Count::Auto { 1 } else { 6 });
+    }
+}
+
+/// With a device, pinned memory counts as host memory, and batches do not.
+#[test]
+fn host_limits_count_pinned_memory_and_not_batches_on_a_device() {
+    let limited = |limit| {
+        let (chain, mut settings) = job();
+        settings.limits.host_memory = limit;
+        Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000))
+    };
+    let both = |plan: &Plan| total(plan, Memory::Host) + total(plan, Memory::Pinned);
+    let free = limited(None).unwrap();
+    let less = limited(Some(both(&free) - MIB)).unwrap();
+    assert!(both(&less) <= both(&free) - MIB);
+    assert_eq!(less.prefetch, free.prefetch, "no batch lies there");
+    assert!(kept(&less)[1..] < kept(&free)[1..]);
+    let error = limited(Some(MIB)).unwrap_err();
+    let smallest = named(&error, "limits.host_memory").unwrap();
+    assert!(both(&limited(Some(smallest)).unwrap()) == smallest, "{error}");
+    assert!(limited(Some(smallest - 1)).is_err());
+}
+
+/// Whether everything but the number of circulating buffers is equal.
+fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
+    let (x, y) = (device(a), device(b));
+    a.shape == b.shape
+        && a.decode == b.decode
+        && x.planned().chain.sources().eq(y.planned().chain.sources())
+        && x.scratch_bytes == y.scratch_bytes
+        && (x.pixels_bytes, x.encoded_bytes, x.table_bytes, x.image_pixels, x.upload_bytes)
+            == (y.pixels_bytes, y.encoded_bytes, y.table_bytes, y.image_pixels, y.upload_bytes)
+        && x.routes.iter().map(|it| it.route).eq(y.routes.iter().map(|it| it.route))
+}
+
+fn whole(rows: &Footprint) -> bool {
+    let mut taken = rows.rows.iter().filter(|row| row.memory != Memory::Host);
+    taken.all(|row| row.each_bytes % 256 == 0 && row.count > 0)
+}
+
+fn count(numbers: Range<usize>) -> impl Strategy<Value = Count> {
+    prop_oneof![1 => Just(Count::Auto), 3 => numbers.prop_map(Count::Fixed)]
+}
+
+fn settings() -> impl Strategy<Value = (Settings, Facts)> {
+    let routes = prop::sample::subsequence(Route::ALL.to_vec(), 1..=4);
+    let threads = prop::option::of(1usize..20);
+    let offered = prop::sample::subsequence(Route::ALL[..3].to_vec(), 0..=3);
+    (
+        (1usize..300, count(1..20), count(1..6)),
+        (routes, threads, offered, any::<bool>()),
+        (1u32..2000, 1u32..2000, 0u64..1_000_000),
+    )
+        .prop_map(|(loader, decode, (width, height, largest))| {
+            let mut settings = Settings::default();
+            (settings.loader.batch, settings.loader.workers, settings.loader.prefetch) = loader;
+            let (routes, threads, offered, on_cpu) = decode;
+            settings.decode.routes = routes;
+            settings.decode.max_cpu_threads = threads;
+            if on_cpu {
+                settings.decode.placement = Placement::Cpu;
+            }
+            let device = DeviceFacts::gpu(Ok(offered));
+            let image = Size::new(width, height);
+            (settings, Facts { image, largest_bytes: largest, device, ..Facts::default() })
+        })
+}
+
+/// A limit as a share of the unlimited size.
+fn share() -> impl Strategy<Value = Option<f64>> {
+    prop::option::of(0.0..1.1)
+}
+
+proptest! {
+    /// Either the footprint is within both limits, or the error names the smallest possible limits.
+    #[test]
+    fn a_plan_is_within_its_limits_or_an_error(
+        (settings, facts) in settings(), on_device in share(), pinned in share(),
+    ) {
+        let plan = |device_memory, pinned_memory| {
+            let mut settings = settings.clone();
+            settings.limits.device_memory = device_memory;
+            settings.limits.pinned_memory = pinned_memory;
+            Plan::new(&training(), &settings, &facts)
+        };
+        let free = plan(None, None).unwrap();
+        prop_assert!(whole(&free.footprint));
+        let limit = |memory, share: Option<f64>| {
+            share.map(|share| (share * total(&free, memory) as f64) as u64)
+        };
+        let limits = [(Memory::Device, on_device), (Memory::Pinned, pinned)]
+            .map(|(memory, share)| (memory, limit(memory, share)));
+        match plan(limits[0].1, limits[1].1) {
+            Ok(fitted) => {
+                for (memory, limit) in limits {
+                    prop_assert!(limit.is_none_or(|limit| total(&fitted, memory) <= limit));
+                }
+                prop_assert!(same_bytes_in_batches(&fitted, &free));
+                prop_assert!(whole(&fitted.footprint));
+                let changed = kept(&fitted) != kept(&free);
+                prop_assert_eq!(changed, fitted.footprint != free.footprint);
+                for it in &fitted.reductions {
+                    prop_assert!(it.count >= 1 && it.count < it.instead_of && !it.limits.is_empty());
+                }
+                prop_assert_eq!(changed, !fitted.reductions.is_empty());
+                // Under a larger limit, the first number that differs is larger.
+                let more = |limit: Option<u64>| limit.map(|bytes| bytes + bytes / 7);
+                let larger = plan(more(limits[0].1), limits[1].1).unwrap();
+                prop_assert!(kept(&larger) >= kept(&fitted));
+                if limits[0].1.is_none() {
+                    let larger = plan(None, more(limits[1].1)).unwrap();
+                    prop_assert!(kept(&larger) >= kept(&fitted));
+                }
+            }
+            Err(error) => {
+                let keys = ["limits.device_memory", "limits.pinned_memory"];
+                let mut would_do = [limits[0].1, limits[1].1];
+                let named = keys.map(|key| named(&error, key));
+                prop_assert!(named.iter().any(Option::is_some), "{}", error);
+                for (limit, smallest) in would_do.iter_mut().zip(named) {
+                    if let Some(smallest) = smallest {
+                        prop_assert!(limit.unwrap() < smallest);
+                        *limit = Some(smallest);
+                    }
+                }
+                prop_assert!(plan(would_do[0], would_do[1]).is_ok(), "{}", error);
+                for (place, smallest) in named.into_iter().enumerate() {
+                    if let Some(smallest) = smallest {
+                        let mut less = would_do;
+                        less[place] = Some(smallest - 1);
+                        prop_assert!(plan(less[0], less[1]).is_err(), "{}", error);
+                    }
+                }
+            }
+        }
+    }
+}

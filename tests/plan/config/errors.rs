@@ -1,0 +1,238 @@
+//! Errors of pipeline files.
+
+use super::*;
+use crate::common::words::has_words;
+
+/// Wrong texts, with the key of the error and values in its message; `[source]` precedes each text.
+#[test]
+fn errors_name_the_full_key_and_the_nearest_name() {
+    for (text, key, values) in [
+        ("[loader]\nbatchs = 1", "loader.batchs", &["batch"][..]),
+        ("[laoder]\nbatch = 1", "laoder", &["loader"]),
+        ("[decode]\norientaton = true", "decode.orientaton", &["orientation"]),
+        ("[output]\ntype = \"f32\"", "output.type", &["dtype"]),
+        ("[limits]\nmax_pixel = 1", "limits.max_pixel", &["max_pixels"]),
+        ("[storage]\nretrys = 1", "storage.retrys", &["retries"]),
+        ("[storage]\ntimeout = 0", "storage.timeout", &["1", "3600", "0"]),
+        ("[output]\ndtype = \"f23\"", "output.dtype", &["f23", "f32"]),
+        ("[loader]\nlast = \"wrap\"", "loader.last", &["wrap", "drop", "pad", "partial"]),
+        ("[loader]\nworkers = \"many\"", "loader.workers", &["1", "\"auto\"", "\"many\""]),
+        ("[loader]\nprefetch = 2.5", "loader.prefetch", &["1", "\"auto\"", "2.5"]),
+        ("[loader]\nworkers = -2", "loader.workers", &["1", "\"auto\"", "-2"]),
+        ("[loader]\nworkers = 0", "loader.workers", &["1", "0"]),
+        ("[loader]\nworkers = 1025", "loader.workers", &["1024", "1025"]),
+        ("[limits]\ncpu_threads = 0", "limits.cpu_threads", &["1", "0"]),
+        ("[limits]\ncpu_threads = \"auto\"", "limits.cpu_threads", &["0", "\"auto\""]),
+        ("[[chain]]\nop = \"resise\"", "chain[0].op", &["resise", "resize"]),
+        (
+            "[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"flip\"\nhorizontl = 0.5",
+            "chain[1].horizontl",
+            &["horizontal"],
+        ),
+        ("[[chain]]\nop = \"flip\"\nplacment = \"cpu\"", "chain[0].placment", &["placement"]),
+        ("[[chain]]\nop = \"flip\"\nplacement = \"gpx\"", "chain[0].placement", &["gpx", "gpu"]),
+        ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height", &[]),
+        ("[loader]\nbatch = 0", "loader.batch", &["1", "0"]),
+        ("[loader]\nbatch = -1", "loader.batch", &["0", "-1"]),
+        ("[loader]\nbatch = \"x\"", "loader.batch", &["0", "\"x\""]),
+        ("[decode]\nprescale = 1", "decode.prescale", &["boolean", "1"]),
+        ("[loader]\nrepeats = 0", "loader.repeats", &["1", "256", "0"]),
+        ("[loader]\nrepeats = 257", "loader.repeats", &["1", "256", "257"]),
+        ("[loader]\nrepeats = 3", "loader.repeats", &["3", "loader.shuffle", "true"]),
+        ("[loader]\nrank = 2\nworld = 2", "loader.rank", &["loader.world", "2"]),
+        ("[loader]\nlast = 3", "loader.last", &["drop", "pad", "partial", "integer"]),
+        (
+            "[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5]\nstd = [0.2, \"x\", 0.2]",
+            "chain[0].std[1]",
+            &["\"x\""],
+        ),
+        ("[limits]\nmax_file_bytes = \"1 mile\"", "limits.max_file_bytes", &["1 mile"]),
+        (
+            "[limits]\nmax_file_bytes = \"-5 GiB\"",
+            "limits.max_file_bytes",
+            &["65536", "\"512 MiB\"", "\"-5 GiB\""],
+        ),
+        (
+            "[cache]\ndecoded = \"9999999 TiB\"",
+            "cache.decoded",
+            &["9999999 TiB", "9223372036854775807", "8388608 TiB"],
+        ),
+        (
+            "[storage]\nread_ahead = \"2000000 TiB\"",
+            "storage.read_ahead",
+            &["1152921504606846976", "1048576 TiB", "2199023255552000000"],
+        ),
+        (
+            "[[chain]]\nop = \"center_crop\"\nwidth = 5000000000\nheight = 3",
+            "chain[0].width",
+            &["0", "4294967295", "5000000000"],
+        ),
+        ("[limits]\nmax_file_bytes = -1", "limits.max_file_bytes", &["\"512 MiB\"", "-1"]),
+        ("[limits]\nmax_file_bytes = true", "limits.max_file_bytes", &["\"512 MiB\"", "true"]),
+        ("[limits]\ndevice_memory = \"1 mile\"", "limits.device_memory", &["1 mile"]),
+        (
+            "[decode]\nroutes = [\"cpu\", \"nvjpeg-hardwre\"]",
+            "decode.routes[1]",
+            &["nvjpeg-hardwre", "nvjpeg-hardware"],
+        ),
+        (
+            "[decode]\nroutes = []",
+            "decode.routes",
+            &["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"],
+        ),
+        ("[decode]\nroutes = [\"cpu\", \"nvjpeg-hybrid\", \"cpu\"]", "decode.routes[2]", &["cpu"]),
+        ("[decode]\nmax_cpu_threads = 0", "decode.max_cpu_threads", &["1", "0"]),
+        ("[decode]\nhardware_group = 0", "decode.hardware_group", &["1", "1024", "0"]),
+        ("[decode]\nhardware_group = 1025", "decode.hardware_group", &["1", "1024", "1025"]),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [1, 2]",
+            "chain[0].padding",
+            &["4", "2"],
+        ),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = \"x\"",
+            "chain[0].padding",
+            &["4", "\"x\""],
+        ),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = -1",
+            "chain[0].padding",
+            &["0", "4294967295", "-1"],
+        ),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [0, 0, \"x\", 0]",
+            "chain[0].padding[2]",
+            &["0", "4294967295", "\"x\""],
+        ),
+        ("chain = 3", "chain", &["[[chain]]", "integer"]),
+        ("loader = 3", "loader", &["integer", "3"]),
+    ] {
+        // A key outside any section must precede the first one.
+        let text = if text.starts_with('[') {
+            format!("{SOURCE}{text}")
+        } else {
+            format!("{text}\n{SOURCE}")
+        };
+        let error = config_error(Pipeline::from_toml(&text, ""));
+        assert_eq!(error.key, key, "{text}: {error}");
+        assert!(has_words(&error.problem, values), "{text}: {error}");
+        assert!(error.at.is_some(), "{text}");
+    }
+}
+
+#[test]
+fn an_operators_own_check_runs_at_once() {
+    let text = format!(
+        "{SOURCE}[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"normalize\"\nmean = [0, 0, 0]\nstd = [1, 0, 1]"
+    );
+    let error = config_error(Pipeline::from_toml(&text, ""));
+    assert_eq!(error.key, "chain[1].std[1]", "{error}");
+    assert!(has_words(&error.problem, &["0"]), "{error}");
+    let text = format!("{SOURCE}[[chain]]\nop = \"pointwise\"\nexpr = \"x * * 2\"");
+    let error = config_error(Pipeline::from_toml(&text, ""));
+    assert_eq!(error.key, "chain[0].expr", "{error}");
+    assert!(has_words(&error.problem, &["\"x * * 2\"", "5", "\"*\""]), "{error}");
+    assert!(error.at.is_some());
+}
+
+#[test]
+fn an_operator_without_a_name_is_an_error_that_lists_the_names() {
+    let text = format!("{SOURCE}[[chain]]\nwidth = 3");
+    let error = config_error(Pipeline::from_toml(&text, ""));
+    assert_eq!(error.key, "chain[0].op", "{error}");
+    assert!(has_words(&error.problem, feedwater::op::NAMES), "{error}");
+}
+
+#[test]
+fn a_file_has_exactly_one_source() {
+    for (text, key, values) in [
+        ("", "source", &["directory"][..]),
+        ("[source]", "source", &["directory"]),
+        ("[source]\ndirectory = \"a\"\nlist = \"b\"", "source", &["directory", "list"]),
+        ("[source]\ndirectry = \"a\"", "source.directry", &["directory"]),
+        ("[source]\ndirectory = 3", "source.directory", &["3"]),
+        ("[source]\nlist = \"a\"\nimages = \"x\"", "source.images", &[]),
+        ("[source]\ntfrecord = \"a\"\nlist = \"b\"", "source", &["list", "tfrecord"]),
+        ("[source]\ntfrecord = \"a\"\nimag = \"x\"", "source.imag", &["image"]),
+        ("[source]\ntfrecord = [\"a\", 3]", "source.tfrecord", &["3"]),
+        ("source = 3", "source", &["integer"]),
+    ] {
+        let error = config_error(Pipeline::from_toml(text, ""));
+        assert_eq!(error.key, key, "{text}: {error}");
+        assert!(has_words(&error.problem, values), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_empty_path_is_an_error_that_names_its_key() {
+    for (text, expected) in [
+        ("[source]\ndirectory = \"\"\n", "source.directory"),
+        ("[source]\ntfrecord = [\"a\", \"\"]\n", "source.tfrecord"),
+        ("[[source.concat]]\nlist = \"\"\n", "source.concat[0].list"),
+        ("[source]\nlist = \"a\"\n[storage]\ncache_directory = \"\"\n", "storage.cache_directory"),
+    ] {
+        let Err(Error::Config(ConfigError { key, .. })) = Pipeline::from_toml(text, "base") else {
+            panic!("{text}")
+        };
+        assert_eq!(key, expected);
+    }
+    let here = Pipeline::from_toml("[source]\ndirectory = \".\"\n", "base").unwrap();
+    assert_eq!(here.source.paths(), [std::path::Path::new("base/.")]);
+}
+
+/// Reading them would never end.
+#[test]
+fn a_pipeline_file_must_be_a_regular_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pipe, socket) = (dir.path().join("pipe.toml"), dir.path().join("socket.toml"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for (path, kind) in [
+        ("/dev/zero".into(), "device"),
+        (pipe, "pipe"),
+        (socket, "socket"),
+        (dir.path().to_path_buf(), "folder"),
+    ] {
+        let Err(Error::Io { path: found, problem, .. }) = Pipeline::from_file(&path) else {
+            panic!("{}", path.display())
+        };
+        assert!(found == path && has_words(&problem, &[kind]), "{problem}");
+    }
+    let large = dir.path().join("large.toml");
+    fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    assert!(matches!(Pipeline::from_file(&large), Err(Error::Io { .. })));
+}
+
+/// Every source, for every file that it reads.
+#[test]
+fn files_of_a_source_must_be_regular_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for key in feedwater::source::KEYS {
+        for path in ["/dev/zero", "pipe"] {
+            let text = format!("[source]\n{key} = \"{path}\"\n");
+            let pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
+            assert!(pipeline.source.open().is_err(), "{text}");
+        }
+    }
+    assert!(
+        feedwater::source::detect(std::path::Path::new("/dev/zero"), &Storage::default()).is_err()
+    );
+    assert!(feedwater::source::detect(&pipe, &Storage::default()).is_err());
+}
+
+#[test]
+fn a_wrong_device_is_an_error_at_its_place() {
+    for value in ["\"gpux\"", "\"cuda:\"", "\"cuda:-1\"", "0", "true"] {
+        let text = format!("device = {value}\n{SOURCE}");
+        let Err(Error::Config(error)) = Pipeline::from_toml(&text, "") else { panic!("{value}") };
+        assert_eq!(error.key, "device");
+        let at = error.at.unwrap();
+        assert_eq!((at.line, at.column), (1, 1), "{value}");
+    }
+    // Former names of the command line.
+    let text = format!("device = \"gpu\"\n{SOURCE}");
+    let settings = Pipeline::from_toml(&text, "").unwrap().settings;
+    assert_eq!(settings.device, DeviceChoice::LocalGpu);
+}

@@ -1,0 +1,33 @@
+//! What applies to a whole process: `fork`, descriptors, profilers' libraries, subscribers. Each test runs in a process of its own.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod fork;
+mod nvtx;
+mod open_files;
+mod tracing;
+
+use std::env;
+use std::process::Command;
+
+/// Runs the named test again in a process of its own, after this command of a shell. Returns true in that process.
+fn in_own_process(test: &str, command: &str) -> bool {
+    const MARK: &str = "FEEDWATER_TEST_PROCESS";
+    if env::var_os(MARK).is_some() {
+        return true;
+    }
+    let begin = if command.is_empty() { ":" } else { command };
+    let output = Command::new("sh")
+        .args(["-c", &format!("{begin} && exec \"$0\" \"$@\"")])
+        .arg(env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(MARK, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let problem = String::from_utf8_lossy(&output.stderr);
+    // A name that no test has would pass.
+    let passed = output.status.success() && text.contains(" 1 passed");
+    assert!(passed, "{test} after `{command}`: {text}{problem}");
+    false
+}

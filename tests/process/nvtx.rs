@@ -1,0 +1,357 @@
+//! NVTX ranges, checked with libraries that record calls: one like libnvToolsExt (NVTX 2), and one like a profiler's (NVTX 3),
+//! written from the numbers and layouts of nvtxTypes.h. A process uses one of them, so most tests run in their own processes.
+
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, thread};
+
+use crate::common;
+use crate::in_own_process;
+use feedwater::gpu::nvtx::Nvtx;
+use feedwater::gpu::{LibraryName, Runtime};
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::measure::Marker;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use tempfile::TempDir;
+
+/// Counts ranges by the first letter of their names, and errors: a range within a range, an end without a begin.
+const COUNTING: &str = r#"
+#include <atomic>
+static std::atomic<int> pushed[128], wrong;
+static thread_local int depth;
+extern "C" int nvtxRangePushA(const char *name) {
+    if (depth++ != 0) wrong++;
+    pushed[name[0] & 127]++;
+    return 0;
+}
+extern "C" int nvtxRangePop() {
+    if (--depth != 0) wrong++;
+    return 0;
+}
+extern "C" int count(int letter) { return letter ? pushed[letter].load() : wrong.load(); }
+"#;
+
+/// A profiler's library. The variable PROFILER selects its behaviour: `refuses`, `takes nothing`, `knows no domains`; otherwise
+/// it accepts everything.
+const PROFILER: &str = r#"
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <cstring>
+
+typedef void (*Function)();
+typedef const void *(*ExportTable)(uint32_t);
+struct Callbacks { size_t size; int (*functions)(int module, Function ***table, unsigned *count); };
+struct Version { size_t size; uint32_t version, reserved; void (*set)(uint32_t); };
+struct Attributes {
+    uint16_t version, size; uint32_t category; int32_t color_type; uint32_t color; int32_t payload_type, reserved;
+    union { uint64_t number; double real; } payload;
+    int32_t message_type; union { const char *ascii; const wchar_t *wide; void *registered; } message;
+};
+
+static std::mutex mutex;
+static std::string protocol_text, domain_name;
+static std::map<int, std::string> told; // By thread, in order of their first call.
+static int threads;
+static thread_local int number;
+static Function *places[8];
+
+static void tell(const std::string &what) {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (number == 0) number = ++threads;
+    told[number] += what + " ";
+}
+static int push_plain(const char *name) { tell(std::string("+") + name); return 0; }
+static int pop_plain() { tell("-"); return 0; }
+static void *create(const char *name) { domain_name = name; return &domain_name; }
+static int push(void *domain, const Attributes *it) {
+    bool known = domain == &domain_name && it->version == 3 && it->size == sizeof(Attributes) && it->message_type == 1;
+    bool plain = !it->category && !it->color_type && !it->color && !it->payload_type && !it->reserved && !it->payload.number;
+    tell((known && plain ? domain_name + "+" : std::string("wrong+")) + it->message.ascii);
+    return 0;
+}
+static int pop(void *domain) { tell(domain == &domain_name ? domain_name + "-" : "wrong-"); return 0; }
+
+extern "C" int InitializeInjectionNvtx2(ExportTable table) {
+    const char *how = getenv("PROFILER");
+    protocol_text += "start ";
+    if (how && !strcmp(how, "refuses")) return 0;
+    auto *callbacks = (const Callbacks *)table(1);
+    auto *version = (const Version *)table(3);
+    for (uint32_t id : {0u, 2u, 4u, 0xffffffffu}) if (table(id)) protocol_text += "unknown table ";
+    if (callbacks->size != sizeof(Callbacks) || version->size != sizeof(Version)) protocol_text += "sizes ";
+    version->set(3);
+    protocol_text += "version " + std::to_string(version->version) + " ";
+    for (int module : {0, 7, 99, -1}) if (callbacks->functions(module, nullptr, nullptr)) protocol_text += "unknown module ";
+    for (int module = 1; module < 7; module++) {
+        Function **all = nullptr;
+        unsigned count = 0;
+        if (!callbacks->functions(module, nullptr, nullptr)) protocol_text += "no module ";
+        if (!callbacks->functions(module, &all, &count)) protocol_text += "no module ";
+        protocol_text += std::to_string(count) + " ";
+        for (unsigned id = 1; id < count; id++) {
+            if (!all[id]) { protocol_text += "no place "; continue; }
+            *all[id] = (Function)abort; // What is not asked for must not be called.
+        }
+        if (all[0] || all[count]) protocol_text += "too many places ";
+        bool nothing = how && !strcmp(how, "takes nothing"), core = how && !strcmp(how, "knows no domains");
+        if (nothing || (core && module == 5)) for (unsigned id = 1; id < count; id++) *all[id] = nullptr;
+        if (nothing) continue;
+        if (module == 1) { *all[9] = (Function)push_plain; *all[11] = (Function)pop_plain; }
+        if (module == 1) { places[0] = all[9]; places[1] = all[11]; }
+        if (module != 5 || core) continue;
+        *all[4] = (Function)push; *all[5] = (Function)pop; *all[12] = (Function)create;
+        places[2] = all[4]; places[3] = all[5];
+    }
+    return 1;
+}
+extern "C" void leave() { for (Function *place : places) if (place) *place = nullptr; }
+extern "C" const char *protocol() { return protocol_text.c_str(); }
+extern "C" const char *ranges(int thread) { return told[thread].c_str(); }
+"#;
+
+fn build(dir: &Path, text: &str) -> PathBuf {
+    let (source, library) = (dir.join("nvtx.cpp"), dir.join("libnvtx.so"));
+    fs::write(&source, text).unwrap();
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    let mut command = Command::new(compiler);
+    command.args(["-std=c++17", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(command.status().unwrap().success());
+    library
+}
+
+#[allow(unsafe_code)]
+fn open(path: &Path) -> Library {
+    // SAFETY: the library's only initializers are those of its counters.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap()
+}
+
+#[allow(unsafe_code)]
+fn count(library: &Library, letter: u8) -> i32 {
+    // SAFETY: `count` is the function of `COUNTING`.
+    let count = unsafe { library.get::<extern "C" fn(i32) -> i32>(b"count") }.unwrap();
+    count(letter.into())
+}
+
+/// Returns what the profiler's library recorded on the thread of this number; 0 is its initialization.
+#[allow(unsafe_code)]
+fn told(library: &Library, thread: i32) -> String {
+    type Ranges = extern "C" fn(i32) -> *const std::ffi::c_char;
+    let name: &[u8] = if thread == 0 { b"protocol" } else { b"ranges" };
+    // SAFETY: both are functions of `PROFILER`; `protocol` ignores the argument.
+    let text = unsafe { library.get::<Ranges>(name) }.unwrap()(thread);
+    // SAFETY: they return strings, and no other thread changes them now.
+    unsafe { CStr::from_ptr(text) }.to_str().unwrap().trim().to_string()
+}
+
+fn run(nvtx: bool, runtime: &Runtime) -> Loader {
+    let mut loader = Loader::builder(common::memory(20), common::training())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(2)
+        .epochs(Some(1))
+        .nvtx(nvtx)
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    for batch in &mut loader {
+        batch.unwrap();
+    }
+    loader
+}
+
+/// Runs the named test in its own process under a profiler with this library and behaviour. Returns the output.
+fn under(name: &str, path: &Path, how: &str, variables: &[(&str, &Path)]) -> String {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.env("NVTX_CHILD", name).env("NVTX_INJECTION64_PATH", path).env("PROFILER", how);
+    command.env_remove("FEEDWATER_LIBNVTX").envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("the child is done"), "{text}{problem}");
+    text
+}
+
+/// In a process started by [`under`]: path of the profiler's library.
+fn child(name: &str) -> Option<PathBuf> {
+    env::var("NVTX_CHILD").is_ok_and(|it| it == name).then(|| {
+        let path = env::var_os("NVTX_INJECTION64_PATH").unwrap();
+        path.into()
+    })
+}
+
+fn profiler() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = build(dir.path(), PROFILER);
+    (dir, path)
+}
+
+/// One test, because a process opens the library once.
+#[test]
+fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
+    if !in_own_process("nvtx::stages_are_ranges_with_the_library_and_a_warning_without_it", "") {
+        return;
+    }
+    let named = |path: &Path| Runtime::default().with_library(LibraryName::Nvtx, path);
+    let nowhere = named(Path::new("/nowhere/libnvToolsExt.so.1"));
+    assert!(run(false, &nowhere).warnings().is_empty());
+    let warnings = run(true, &nowhere).warnings();
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].contains("NVTX") && warnings[0].contains("/nowhere/"), "{warnings:?}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = build(dir.path(), COUNTING);
+    let there = named(&path);
+    let loader = run(true, &there);
+    assert!(loader.warnings().is_empty());
+    drop(loader);
+    let library = open(&path);
+    // Reading, the header's two parts (parsing, planning), decoding with transforming, publishing.
+    assert_eq!([b'r', b'd'].map(|letter| count(&library, letter)), [20, 20]);
+    assert_eq!(count(&library, b'h'), 60);
+    assert_eq!(count(&library, 0), 0);
+
+    run(false, &there);
+    assert_eq!(count(&library, b'r'), 20);
+}
+
+/// Nested ranges on several threads, and none once the profiler removes its functions.
+#[test]
+#[allow(unsafe_code)]
+fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
+    let name = "nvtx::a_profiler_gets_ranges_nested_and_paired_on_every_thread";
+    let Some(path) = child(name) else {
+        let (_dir, path) = profiler();
+        under(name, &path, "", &[]);
+        under(name, &path, "knows no domains", &[]);
+        return;
+    };
+    let plain = env::var("PROFILER").unwrap() == "knows no domains";
+    let runtime = Runtime::default();
+    let (nvtx, again) = (Nvtx::open(&runtime).unwrap(), Nvtx::open(&runtime).unwrap());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    nvtx.begin(c"outer");
+                    again.begin(c"inner");
+                    nvtx.end();
+                    nvtx.begin(c"second");
+                    nvtx.end();
+                    again.end();
+                }
+            });
+        }
+    });
+    let library = open(&path);
+    // Initialized once, with everything that it may ask for.
+    assert_eq!(told(&library, 0), "start version 3 16 9 15 7 16 7");
+    let domain = if plain { "" } else { "feedwater" };
+    let once =
+        ["+outer", "+inner", "-", "+second", "-", "-"].map(|it| format!("{domain}{it}")).join(" ");
+    for thread in 1..=4 {
+        assert_eq!(told(&library, thread), vec![once.as_str(); 100].join(" "));
+    }
+    // SAFETY: `leave` is the function of `PROFILER`.
+    unsafe { library.get::<extern "C" fn()>(b"leave") }.unwrap()();
+    nvtx.begin(c"late");
+    nvtx.end();
+    assert_eq!(told(&library, 5), "");
+    println!("the child is done");
+}
+
+#[test]
+fn a_profiler_gets_the_stages_of_a_loader() {
+    let name = "nvtx::a_profiler_gets_the_stages_of_a_loader";
+    let Some(path) = child(name) else {
+        let (_dir, path) = profiler();
+        under(name, &path, "", &[]);
+        return;
+    };
+    let loader = run(true, &Runtime::default());
+    assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
+    drop(loader);
+    run(false, &Runtime::default());
+    let library = open(&path);
+    let all: Vec<String> = (1..=8).map(|thread| told(&library, thread)).collect();
+    let count =
+        |it: &str| all.iter().flat_map(|it| it.split(' ')).filter(|word| *word == it).count();
+    let begins = all.iter().flat_map(|it| it.split(' ')).filter(|it| it.starts_with("feedwater+"));
+    assert_eq!(["feedwater+read", "feedwater+decode"].map(count), [20, 20], "{all:?}");
+    assert_eq!(begins.count(), count("feedwater-"));
+    for thread in &all {
+        let inside = thread.split(' ').filter(|it| !it.is_empty());
+        let pairs: Vec<bool> = inside.map(|it| it.starts_with("feedwater+")).collect();
+        assert!(pairs.iter().step_by(2).all(|begin| *begin), "{thread}");
+        assert!(pairs.iter().skip(1).step_by(2).all(|begin| !begin), "{thread}");
+    }
+    println!("the child is done");
+}
+
+/// Function of a profiler's library that starts it.
+const ENTRY: &str = "InitializeInjectionNvtx2";
+
+/// A broken profiler only costs the ranges, with a warning that gives the reason and advice; the loader is unaffected.
+#[test]
+fn a_broken_profiler_is_a_warning() {
+    let name = "nvtx::a_broken_profiler_is_a_warning";
+    let Some(_) = child(name) else {
+        let (dir, path) = profiler();
+        let warning = |path: &Path, how: &str| {
+            let text = under(name, path, how, &[]);
+            let line = text.lines().find(|it| it.starts_with("warning: ")).unwrap().to_string();
+            let path = path.to_str().unwrap();
+            for value in ["NVTX_INJECTION64_PATH", path] {
+                assert!(line.contains(value), "{value}: {line}");
+            }
+            line.replace(path, "")
+        };
+        let missing = warning(Path::new("/nowhere/libprofiler.so"), "");
+        assert!(missing.contains("No such file"), "{missing}");
+        fs::write(dir.path().join("text.so"), "no library").unwrap();
+        let text = warning(&dir.path().join("text.so"), "");
+        assert!(text.contains("file too short") || text.contains("invalid ELF"), "{text}");
+        // NVTX is off by this name: nothing is opened.
+        let off = warning(Path::new("./."), "");
+        assert!(!off.contains("Is a directory"), "{off}");
+        let refused = warning(&path, "refuses");
+        assert!(refused.contains(ENTRY), "{refused}");
+        let nothing = warning(&path, "takes nothing");
+        assert!(!nothing.contains(ENTRY), "{nothing}");
+        let other = build(dir.path(), COUNTING);
+        let entry = warning(&other, "");
+        assert!(entry.contains(ENTRY), "{entry}");
+        let reasons = BTreeSet::from([missing, text, off, refused, nothing, entry]);
+        assert_eq!(reasons.len(), 6, "{reasons:#?}");
+        return;
+    };
+    for _ in 0..2 {
+        let loader = run(true, &Runtime::default());
+        let warnings = loader.warnings();
+        assert_eq!(warnings.len(), 1);
+        println!("\nwarning: {}", warnings[0]);
+        assert_eq!(loader.stats().images, 20);
+    }
+    println!("the child is done");
+}
+
+#[test]
+fn a_library_named_by_the_user_overrides_the_profilers() {
+    let name = "nvtx::a_library_named_by_the_user_overrides_the_profilers";
+    let Some(path) = child(name) else {
+        let (_dir, path) = profiler();
+        let dir = tempfile::tempdir().unwrap();
+        let counting = build(dir.path(), COUNTING);
+        under(name, &path, "", &[("FEEDWATER_LIBNVTX", &counting)]);
+        return;
+    };
+    assert!(run(true, &Runtime::default()).warnings().is_empty());
+    assert_eq!(count(&open(Path::new(&env::var_os("FEEDWATER_LIBNVTX").unwrap())), b'r'), 20);
+    assert_eq!(told(&open(&path), 0), "");
+    println!("the child is done");
+}
