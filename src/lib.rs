@@ -163,6 +163,8 @@ mod pages {
     mod distributed {}
     #[doc = include_str!("../docs/getting-started.md")]
     mod getting_started {}
+    #[doc = include_str!("../docs/glossary.md")]
+    mod glossary {}
     #[doc = include_str!("../docs/gpu.md")]
     mod gpu {}
     #[doc = include_str!("../docs/insight.md")]

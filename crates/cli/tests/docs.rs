@@ -277,6 +277,10 @@ fn relative_links_resolve() {
     for name in ["ARCHITECTURE.md", "CHANGELOG.md", "benches/peers/README.md"] {
         pages.insert(name.into(), read(name));
     }
+    for entry in fs::read_dir(top().join("docs/decisions")).unwrap() {
+        let name = format!("docs/decisions/{}", entry.unwrap().file_name().to_str().unwrap());
+        pages.insert(name.clone(), read(&name));
+    }
     let mut problems = Vec::new();
     for (name, page) in &pages {
         for link in links(page) {
